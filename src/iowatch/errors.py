@@ -38,7 +38,7 @@ class InputError(IowatchError):
     exit_code = 2
 
 
-class EnvironmentFault(IowatchError):
+class MachineError(IowatchError):
     """Something on the machine broke or is missing: no MPI, disk full, database locked or foreign."""
 
     exit_code = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from iowatch.errors import EnvironmentFault
+from iowatch.errors import MachineError
 
 
 def root() -> Path:
@@ -15,7 +15,7 @@ def root() -> Path:
     parent of the working directory that looks like one.
 
     Raises:
-        EnvironmentFault: none of these is a checkout.
+        MachineError: none of these is a checkout.
     """
     named = os.environ.get("IOWATCH_ROOT")
     here = Path(__file__).resolve()
@@ -23,7 +23,7 @@ def root() -> Path:
     for candidate in candidates:
         if (candidate / "systems").is_dir() and (candidate / "benchmarks").is_dir():
             return candidate
-    raise EnvironmentFault(
+    raise MachineError(
         f"no iowatch checkout found (looked at {candidates[0]})",
         hint="Set IOWATCH_ROOT to the clone that holds systems/ and benchmarks/.",
     )

@@ -1,0 +1,176 @@
+"""`History`: the one door to the database. Writing commits run by run; reading gives records and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from iowatch.errors import MachineError
+from iowatch.store import ingest, query
+from iowatch.store.engine import open_engine
+from iowatch.store.records import (
+    Artefact,
+    ExpectedResult,
+    RunRecord,
+    RunRow,
+    SeriesFilter,
+    SeriesPoints,
+    SeriesRow,
+    SessionRecord,
+    SessionRow,
+    SessionStatus,
+)
+
+
+class History:
+    """The history of all systems; safe to open from several processes at once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def open(cls, place: str | None = None) -> History:
+        """Open the history at `place` (path or URL), `IOWATCH_DB`, or `var/iowatch.db`; create it if absent.
+
+        Raises:
+            InputError: the file is not a history, or is newer than this program.
+            MachineError: it cannot be read or written.
+        """
+        return cls(open_engine(place))
+
+    def close(self) -> None:
+        """Give back all connections."""
+        self.engine.dispose()
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One write transaction, committed at the end, undone on any error.
+
+        Raises:
+            MachineError: the database refused (full disk, read-only, locked too long).
+        """
+        try:
+            with self.engine.connect().execution_options(iowatch_write=True) as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            raise self._told(error) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One read transaction: a consistent view.
+
+        Raises:
+            MachineError: the database could not be read.
+        """
+        try:
+            with self.engine.connect() as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            raise self._told(error) from error
+
+    def _told(self, error: DBAPIError) -> MachineError:
+        place = self.engine.url.render_as_string(hide_password=True)
+        return MachineError(
+            f"the history {place} refused: {error.orig}",
+            hint="Nothing was half written; free space or permissions there, then repeat.",
+        )
+
+    # Writing
+
+    def begin_session(self, session: SessionRecord, expected: Iterable[ExpectedResult] = ()) -> None:
+        """Record a session and what it expects; the same session twice is the same as once."""
+        with self.writing() as connection:
+            ingest.begin_session(connection, session, expected)
+
+    def record_runs(self, session_uuid: str, runs: Iterable[RunRecord]) -> int:
+        """Store runs of a session in one transaction; returns how many were new.
+
+        Raises:
+            InputError: the session is not known.
+        """
+        with self.writing() as connection:
+            return sum(ingest.record_run(connection, session_uuid, run) for run in runs)
+
+    def end_session(self, session_uuid: str, status: SessionStatus, ended_at: int) -> None:
+        """Close a session with its outcome; `ended_at` in epoch seconds UTC."""
+        with self.writing() as connection:
+            ingest.end_session(connection, session_uuid, status, ended_at)
+
+    # Reading
+
+    def sessions(self, system: str | None = None, limit: int | None = None) -> list[SessionRow]:
+        """Sessions, newest first."""
+        with self.reading() as connection:
+            return query.sessions(connection, system, limit)
+
+    def session(self, uuid: str) -> SessionRow:
+        """One session by its UUID or an unambiguous beginning of it.
+
+        Raises:
+            UsageError: none or several match.
+        """
+        with self.reading() as connection:
+            return query.session(connection, uuid)
+
+    def expected(self, session_uuid: str) -> list[ExpectedResult]:
+        """What the session set out to measure."""
+        with self.reading() as connection:
+            return query.expected(connection, session_uuid)
+
+    def received(self, session_uuid: str) -> list[ExpectedResult]:
+        """What of a session arrived, in the same terms as `expected`."""
+        with self.reading() as connection:
+            return query.received(connection, session_uuid)
+
+    def runs(self, session_uuid: str) -> list[RunRow]:
+        """Runs of one session in the order in which they started."""
+        with self.reading() as connection:
+            return query.runs(connection, session_uuid)
+
+    def run(self, run_id: int) -> RunRow:
+        """One run.
+
+        Raises:
+            UsageError: there is none of that number.
+        """
+        with self.reading() as connection:
+            return query.run(connection, run_id)
+
+    def artefacts(self, run_id: int) -> list[Artefact]:
+        """Files that a run left."""
+        with self.reading() as connection:
+            return query.artefacts(connection, run_id)
+
+    def series(self, chosen: SeriesFilter | None = None) -> list[SeriesRow]:
+        """Series that match, ordered by system, benchmark, case and stack."""
+        with self.reading() as connection:
+            return query.series(connection, chosen or SeriesFilter())
+
+    def points(self, series_ids: Sequence[int], since: int | None = None) -> dict[int, SeriesPoints]:
+        """Summaries in time order of each series (arrays of shape (n,)); `since` in epoch seconds."""
+        with self.reading() as connection:
+            return query.points(connection, series_ids, since)
+
+    def samples(self, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
+        """Every sample of a series: (time in epoch seconds, run id, samples in order measured)."""
+        with self.reading() as connection:
+            return query.samples(connection, series_id)
+
+    def run_results(self, run_id: int) -> list[tuple[SeriesRow, tuple[float, ...]]]:
+        """The results of one run: its series and all samples."""
+        with self.reading() as connection:
+            return query.run_results(connection, run_id)
+
+    def systems(self) -> list[str]:
+        """Names of systems that have history."""
+        with self.reading() as connection:
+            return query.systems(connection)

@@ -1,0 +1,277 @@
+"""Reading: records and arrays out of the tables. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Select, func, select
+
+from iowatch.errors import UsageError
+from iowatch.model import Case
+from iowatch.store.packing import unpack
+from iowatch.store.records import (
+    Artefact,
+    ExpectedResult,
+    RunRow,
+    SeriesFilter,
+    SeriesPoints,
+    SeriesRow,
+    SessionRow,
+)
+from iowatch.store.schema import (
+    ArtefactTable,
+    CaseTable,
+    ExpectedTable,
+    ResultTable,
+    RunTable,
+    SeriesTable,
+    SessionTable,
+    StackTable,
+    SystemTable,
+)
+
+# SQLite allows 32,766 bound variables a statement; far fewer keeps statements readable in logs.
+_CHUNK = 500
+
+
+def systems(connection: Connection) -> list[str]:
+    """Names of all systems."""
+    return list(connection.execute(select(SystemTable.name).order_by(SystemTable.name)).scalars())
+
+
+def _sessions() -> Select[Any]:
+    runs = select(func.count(RunTable.id)).where(RunTable.session_id == SessionTable.id).scalar_subquery()
+    return select(
+        SessionTable.id,
+        SessionTable.uuid,
+        SystemTable.name,
+        SessionTable.suite,
+        SessionTable.origin,
+        SessionTable.status,
+        SessionTable.started_at,
+        SessionTable.ended_at,
+        SessionTable.attributes,
+        runs,
+    ).join(SystemTable, SessionTable.system_id == SystemTable.id)
+
+
+def sessions(connection: Connection, system: str | None, limit: int | None) -> list[SessionRow]:
+    """Sessions, newest first."""
+    statement = _sessions().order_by(SessionTable.started_at.desc(), SessionTable.id.desc())
+    if system is not None:
+        statement = statement.where(SystemTable.name == system)
+    if limit is not None:
+        statement = statement.limit(limit)
+    return [SessionRow(*row) for row in connection.execute(statement)]
+
+
+def session(connection: Connection, uuid: str) -> SessionRow:
+    """The one session whose UUID is or begins with `uuid`.
+
+    Raises:
+        UsageError: none or several.
+    """
+    escaped = uuid.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    found = list(connection.execute(_sessions().where(SessionTable.uuid.like(f"{escaped}%", escape="\\"))))
+    exact = [row for row in found if row[1] == uuid]
+    chosen = exact or found
+    if len(chosen) != 1:
+        how = "no session" if not chosen else f"{len(chosen)} sessions"
+        raise UsageError(f"{how} with UUID '{uuid}'", hint="`iowatch history list` shows them.")
+    return SessionRow(*chosen[0])
+
+
+def expected(connection: Connection, uuid: str) -> list[ExpectedResult]:
+    """Expected set of a session."""
+    table = ExpectedTable
+    statement = (
+        select(table.run_name, table.partition, table.stack, table.operation, table.metric)
+        .join(SessionTable, SessionTable.id == table.session_id)
+        .where(SessionTable.uuid == uuid)
+        .order_by(table.id)
+    )
+    return [ExpectedResult(*row) for row in connection.execute(statement)]
+
+
+def received(connection: Connection, uuid: str) -> list[ExpectedResult]:
+    """Results of a session in the terms of its expected set."""
+    statement = (
+        select(RunTable.name, RunTable.partition, SeriesTable.stack, CaseTable.parameters, SeriesTable.metric)
+        .join(ResultTable, ResultTable.run_id == RunTable.id)
+        .join(SeriesTable, SeriesTable.id == ResultTable.series_id)
+        .join(CaseTable, CaseTable.id == SeriesTable.case_id)
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .where(SessionTable.uuid == uuid)
+        .order_by(ResultTable.id)
+    )
+    return [
+        ExpectedResult(name, partition, stack, str(parameters.get("operation", "")), metric)
+        for name, partition, stack, parameters, metric in connection.execute(statement)
+    ]
+
+
+def _runs() -> Select[Any]:
+    return (
+        select(
+            RunTable.id,
+            SessionTable.uuid,
+            SystemTable.name,
+            RunTable.name,
+            RunTable.partition,
+            StackTable.name,
+            StackTable.document,
+            RunTable.tool,
+            RunTable.version,
+            RunTable.status,
+            RunTable.reason,
+            RunTable.started_at,
+            RunTable.wall_s,
+            RunTable.facts,
+        )
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .join(SystemTable, SystemTable.id == SessionTable.system_id)
+        .join(StackTable, StackTable.id == RunTable.stack_id)
+    )
+
+
+def runs(connection: Connection, uuid: str) -> list[RunRow]:
+    """Runs of a session by start."""
+    statement = _runs().where(SessionTable.uuid == uuid).order_by(RunTable.started_at, RunTable.id)
+    return [RunRow(*row) for row in connection.execute(statement)]
+
+
+def run(connection: Connection, run_id: int) -> RunRow:
+    """One run.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = connection.execute(_runs().where(RunTable.id == run_id)).first()
+    if found is None:
+        raise UsageError(f"no run {run_id} in the history", hint="`iowatch history show SESSION` lists runs.")
+    return RunRow(*found)
+
+
+def artefacts(connection: Connection, run_id: int) -> list[Artefact]:
+    """Files of a run."""
+    table = ArtefactTable
+    statement = select(table.kind, table.name, table.sha256, table.size_bytes).where(table.run_id == run_id)
+    return [Artefact(*row) for row in connection.execute(statement.order_by(table.id))]
+
+
+def _series() -> Select[Any]:
+    return (
+        select(
+            SeriesTable.id,
+            SystemTable.name,
+            SeriesTable.partition,
+            SeriesTable.stack,
+            CaseTable.benchmark,
+            CaseTable.parameters,
+            SeriesTable.metric,
+            func.count(ResultTable.id),
+            func.min(ResultTable.time),
+            func.max(ResultTable.time),
+        )
+        .join(SystemTable, SystemTable.id == SeriesTable.system_id)
+        .join(CaseTable, CaseTable.id == SeriesTable.case_id)
+        .outerjoin(ResultTable, ResultTable.series_id == SeriesTable.id)
+        .group_by(SeriesTable.id, SystemTable.name, CaseTable.id)
+    )
+
+
+def _series_row(row: Any) -> SeriesRow:
+    number, system, partition, stack, benchmark, parameters, *rest = row
+    return SeriesRow(number, system, partition, stack, Case(benchmark, parameters), *rest)
+
+
+_FILTER_COLUMNS = {
+    "system": SystemTable.name,
+    "partition": SeriesTable.partition,
+    "stack": SeriesTable.stack,
+    "benchmark": CaseTable.benchmark,
+    "metric": SeriesTable.metric,
+    "case_key": CaseTable.key,
+}
+
+
+def series(connection: Connection, chosen: SeriesFilter) -> list[SeriesRow]:
+    """Series that match every field set in `chosen`."""
+    statement = _series()
+    for name, column in _FILTER_COLUMNS.items():
+        wanted = getattr(chosen, name)
+        if wanted is not None:
+            statement = statement.where(column == wanted)
+    rows = [_series_row(row) for row in connection.execute(statement)]
+    return sorted(
+        rows, key=lambda r: (r.system, r.case.benchmark, r.case.canonical, r.partition, r.stack, r.metric)
+    )
+
+
+def points(connection: Connection, series_ids: Sequence[int], since: int | None) -> dict[int, SeriesPoints]:
+    """Arrays of each asked series, also of one without points."""
+    table = ResultTable
+    found: dict[int, SeriesPoints] = {}
+    columns = (
+        table.series_id,
+        table.time,
+        table.max,
+        table.median,
+        table.min,
+        table.mean,
+        table.n,
+        table.run_id,
+    )
+    for start in range(0, len(series_ids), _CHUNK):
+        chunk = list(series_ids[start : start + _CHUNK])
+        statement = (
+            select(*columns).where(table.series_id.in_(chunk)).order_by(table.series_id, table.time, table.id)
+        )
+        if since is not None:
+            statement = statement.where(table.time >= since)
+        for number, rows in groupby(connection.execute(statement), key=lambda row: int(row[0])):
+            found[number] = _points(number, list(rows))
+    return {number: found.get(number) or _points(number, []) for number in series_ids}
+
+
+def _points(number: int, rows: Sequence[Any]) -> SeriesPoints:
+    def column(position: int, kind: type) -> NDArray[Any]:
+        return np.asarray([row[position] for row in rows], dtype=kind)
+
+    return SeriesPoints(
+        series_id=number,
+        time=column(1, np.int64),
+        max=column(2, np.float64),
+        median=column(3, np.float64),
+        min=column(4, np.float64),
+        mean=column(5, np.float64),
+        count=column(6, np.int64),
+        run_id=column(7, np.int64),
+    )
+
+
+def samples(connection: Connection, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
+    """(time, run id, samples) of a series in time order."""
+    table = ResultTable
+    statement = (
+        select(table.time, table.run_id, table.samples)
+        .where(table.series_id == series_id)
+        .order_by(table.time, table.id)
+    )
+    return [(time, run_id, unpack(blob)) for time, run_id, blob in connection.execute(statement)]
+
+
+def run_results(connection: Connection, run_id: int) -> list[tuple[SeriesRow, tuple[float, ...]]]:
+    """Results of a run in the order stored."""
+    found = connection.execute(
+        select(ResultTable.series_id, ResultTable.samples)
+        .where(ResultTable.run_id == run_id)
+        .order_by(ResultTable.id)
+    ).all()
+    rows = connection.execute(_series().where(SeriesTable.id.in_([number for number, _ in found])))
+    by_id = {row[0]: _series_row(row) for row in rows}
+    return [(by_id[number], unpack(blob)) for number, blob in found]

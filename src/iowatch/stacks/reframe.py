@@ -1,0 +1,50 @@
+"""ReFrame environments of the stacks of a system; `systems/<name>/reframe.py` calls this."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from iowatch.errors import MachineError
+from iowatch.stacks.activate import materialise
+from iowatch.stacks.discover import discover
+from iowatch.stacks.model import Stack
+
+
+def environment(stack: Stack) -> dict[str, Any]:
+    """ReFrame's description of one installed stack.
+
+    Its `prepare_cmds` source `activate.sh` in every job and build; `extras` name the files of the stack and the
+    versions of its parts.
+    """
+    directory = materialise(stack)
+    return {
+        "name": stack.name,
+        "cc": "mpicc",
+        "cxx": "mpicxx",
+        "ftn": "mpifort",
+        "modules": list(stack.modules),
+        "prepare_cmds": [f". {shlex.quote(str(directory / 'activate.sh'))}"],
+        "features": ["mpi", *stack.features],
+        "extras": {
+            "stack": stack.name,
+            "activate": str(directory / "activate.sh"),
+            "stack_json": str(directory / "stack.json"),
+            "versions": {part.name: part.version for part in stack.parts},
+        },
+    }
+
+
+def environments(system: str) -> list[dict[str, Any]]:
+    """ReFrame's `environments` of every usable stack of a system.
+
+    Raises:
+        MachineError: there is none.
+    """
+    usable = [stack for stack in discover(system) if stack.status == "installed"]
+    if not usable:
+        raise MachineError(
+            f"system '{system}' has no usable stack",
+            hint="`iowatch doctor` tells what is missing and how to add it.",
+        )
+    return [environment(stack) for stack in usable]

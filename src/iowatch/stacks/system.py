@@ -1,0 +1,86 @@
+"""Stacks that the operating system's packages make: one for each MPI that is installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from iowatch.stacks import probe
+from iowatch.stacks.model import Part, Stack
+
+# Debian installs several MPIs at once and gives the tools of each a suffix.
+_SUFFIXES = (".openmpi", ".mpich")
+_TOOLS = ("mpicc", "mpicxx", "mpifort", "mpirun", "mpiexec", "h5pcc", "h5pfc")
+
+# Open MPI refuses more ranks than cores, and root, unless told; 5.x has the option's second name.
+_OVERSUBSCRIBE = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+FEATURE_OF_PART = {
+    "openmpi": "openmpi",
+    "mpich": "mpich",
+    "hdf5": "hdf5",
+    "netcdf-c": "netcdf4",
+    "parallel-netcdf": "pnetcdf",
+    "ior": "ior",
+    "h5bench": "h5bench",
+    "darshan-runtime": "darshan",
+}
+
+
+def features(parts: Iterable[Part]) -> tuple[str, ...]:
+    """What checks can ask of an environment with these parts."""
+    parts = list(parts)
+    found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
+    ior = next((part for part in parts if part.name == "ior"), None)
+    # Spack's ior builds mdtest too; of a program found on PATH its files tell.
+    if ior and (ior.hash or any(path.endswith("mdtest") for path in ior.files)):
+        found.add("mdtest")
+    return tuple(sorted(found))
+
+
+def mpi_settings(mpi: str) -> dict[str, str]:
+    """Environment that an MPI needs to start more ranks than there are cores, also for root."""
+    if mpi != "openmpi":
+        return {}
+    return {**_OVERSUBSCRIBE, **(_AS_ROOT if os.getuid() == 0 else {})}
+
+
+def flavours() -> list[probe.Flavour]:
+    """The MPIs of this machine: Debian's variants, or else the one whose `mpirun` is on PATH."""
+    candidates = [probe.Flavour("", suffix) for suffix in _SUFFIXES]
+    found = []
+    for candidate in candidates:
+        mpirun = candidate.tool("mpirun")
+        known = probe.identify_mpi(mpirun) if mpirun and candidate.tool("mpicc") else None
+        if known:
+            found.append(probe.Flavour(known[0], candidate.suffix))
+    plain = probe.Flavour("")
+    mpirun = plain.tool("mpirun")
+    known = probe.identify_mpi(mpirun) if mpirun and plain.tool("mpicc") else None
+    if not known or any(flavour.mpi == known[0] for flavour in found):
+        return found
+    return [*found, probe.Flavour(known[0])]
+
+
+def _stack(system: str, flavour: probe.Flavour) -> Stack:
+    parts = tuple(sorted(filter(None, (ask(flavour) for ask in probe.PROBES)), key=lambda part: part.name))
+    tools = {name: path for name in _TOOLS if flavour.suffix and (path := flavour.tool(name))}
+    return Stack(
+        name=f"system-{flavour.mpi}",
+        system=system,
+        kind="system",
+        status="installed",
+        parts=parts,
+        features=features(parts),
+        settings=mpi_settings(flavour.mpi),
+        tools=tools,
+    )
+
+
+def system_stacks(system: str) -> list[Stack]:
+    """One stack for each MPI of this machine, sorted by name: `system-mpich`, `system-openmpi`."""
+    return sorted((_stack(system, flavour) for flavour in flavours()), key=lambda stack: stack.name)

@@ -1,0 +1,209 @@
+"""The schema of `systems/<name>/system.yaml`: facts of a machine, each block with its source."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    field_validator,
+)
+
+from iowatch import paths, units
+from iowatch.errors import InputError, UsageError, near_miss
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def _size(value: object) -> object:
+    """Bytes of a size such as `64g`; pydantic reports a ValueError with its field."""
+    try:
+        return units.parse_size(value) if isinstance(value, str) else value
+    except InputError as error:
+        raise ValueError(error.message) from error
+
+
+def _bandwidth_unit(unit: str) -> str:
+    try:
+        units.mib_per_s(1.0, unit)
+    except InputError as error:
+        raise ValueError(error.message) from error
+    return unit
+
+
+Size = Annotated[PositiveInt, BeforeValidator(_size)]
+BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
+
+
+class Facts(BaseModel):
+    """Closed and frozen: an unknown key is an error, not a fact that nobody reads."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Peak(Facts):
+    """A theoretical limit of bandwidth, as printed by its source.
+
+    Attributes:
+        value, unit: the number as printed, for example 12.5 and `GB/s`.
+        operation: which direction it limits.
+        of: what it is the limit of (`file system`, `one node`…).
+    """
+
+    value: PositiveFloat
+    unit: BandwidthUnit
+    operation: Literal["write", "read", "both"] = "both"
+    of: Text = "file system"
+    source: Text
+
+    @property
+    def mib_per_s(self) -> float:
+        """The limit in MiB/s."""
+        return units.mib_per_s(self.value, self.unit)
+
+
+class Striping(Facts):
+    """How a file is spread when nobody asks: `count` OSTs (-1 is all) in pieces of `bytes`."""
+
+    count: int | None = Field(default=None, ge=-1)
+    bytes: Size | None = None
+
+
+class FileSystem(Facts):
+    """One file system that benchmarks can write to.
+
+    Attributes:
+        mount: where it is mounted; None where the source does not say.
+        technology: `Lustre`, `GPFS`, `BeeGFS`, `Panasas`, `NFS`, `ext4`, `xfs`, `tmpfs`…
+        servers: object storage servers (OSS), NSD servers or blades.
+        targets: object storage targets (OST).
+        block_bytes: block size of the file system.
+        storage: what stands behind the servers, in words.
+    """
+
+    name: Text
+    mount: Text | None = None
+    technology: Text
+    version: Text | None = None
+    servers: PositiveInt | None = None
+    targets: PositiveInt | None = None
+    metadata_servers: PositiveInt | None = None
+    capacity: Text | None = None
+    block_bytes: Size | None = None
+    striping: Striping | None = None
+    storage: Text | None = None
+    peaks: tuple[Peak, ...] = ()
+    note: Text | None = None
+    source: Text
+
+
+class NodeType(Facts):
+    """Nodes of one kind. Memory is kept as printed (`64 GB`)."""
+
+    name: Text
+    count: PositiveInt | None = None
+    sockets: PositiveInt | None = None
+    cores: PositiveInt | None = None
+    processor: Text | None = None
+    memory: Text | None = None
+    note: Text | None = None
+    source: Text
+
+
+class Interconnect(Facts):
+    """The network that I/O goes through."""
+
+    name: Text
+    topology: Text | None = None
+    note: Text | None = None
+    source: Text
+
+
+class Software(Facts):
+    """A version of a library, compiler or operating system that the source names."""
+
+    name: Text
+    version: Text | None = None
+    note: Text | None = None
+    source: Text
+
+
+class Limits(Facts):
+    """What suites may use of the machine at once; absent means no limit of ours.
+
+    Attributes:
+        nodes, ranks: most that one case may ask for.
+        ranks_per_node: most processes on one node.
+        total_bytes: most that one session may write.
+        free_bytes: what has to stay free on the scratch file system.
+        minutes: longest job.
+    """
+
+    nodes: PositiveInt | None = None
+    ranks: PositiveInt | None = None
+    ranks_per_node: PositiveInt | None = None
+    total_bytes: Size | None = None
+    free_bytes: Size | None = None
+    minutes: PositiveInt | None = None
+
+
+class System(Facts):
+    """A machine.
+
+    Attributes:
+        retired: why it cannot be measured any more; None for a machine in service.
+        system_stacks: whether its stacks include those of the operating system's packages, found by looking at
+            the machine that iowatch runs on.
+        scratch: where benchmarks write, with environment variables; `IOWATCH_VAR` is always known.
+    """
+
+    name: Name
+    title: Text
+    site: Text | None = None
+    retired: Text | None = None
+    system_stacks: bool = False
+    scratch: Text | None = None
+    nodes: tuple[NodeType, ...] = ()
+    interconnect: tuple[Interconnect, ...] = ()
+    file_systems: tuple[FileSystem, ...] = ()
+    software: tuple[Software, ...] = ()
+    limits: Limits = Limits()
+    notes: tuple[Text, ...] = ()
+
+    def file_system(self, name: str) -> FileSystem:
+        """One of its file systems.
+
+        Raises:
+            UsageError: no such file system.
+        """
+        for file_system in self.file_systems:
+            if file_system.name == name:
+                return file_system
+        hint = near_miss(name, [known.name for known in self.file_systems])
+        raise UsageError(f"system '{self.name}' has no file system '{name}'", hint=hint)
+
+    def scratch_directory(self) -> Path:
+        """Where benchmarks write, with variables replaced.
+
+        Raises:
+            UsageError: no scratch is set, or it names a variable that is not set.
+        """
+        where = f"systems/{self.name}/system.yaml: field 'scratch'"
+        if self.scratch is None:
+            raise UsageError(f"{where} is not set", hint="Set it to a directory on the file system to measure.")
+        known = {**os.environ, "IOWATCH_VAR": str(paths.var())}
+        text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), self.scratch)
+        if "$" in text:
+            raise UsageError(
+                f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path."
+            )
+        return Path(text)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveFloat,
     PositiveInt,
     StringConstraints,
-    field_validator,
 )
 
 from iowatch import paths, units

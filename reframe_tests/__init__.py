@@ -1,0 +1,1 @@
+"""The checks: one module a benchmark, thin; what they share is in `mixins/`."""

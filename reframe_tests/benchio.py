@@ -1,0 +1,72 @@
+"""benchio under ReFrame: one test a case of `benchmarks/benchio/suites/`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import reframe as rfm
+from reframe.core.builtins import fixture, parameter, run_after, run_before, sanity_function
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from iowatch import paths
+from reframe_tests.mixins.samples import SamplesMixin
+from reframe_tests.mixins.scratch import ScratchMixin
+from reframe_tests.mixins.stack import StackMixin
+from reframe_tests.mixins.suite import SuiteMixin, entries
+
+RECORD = "benchio.json"
+
+
+class BuildBenchio(StackMixin, rfm.RunOnlyRegressionTest):
+    """Builds benchio for one stack in `build/benchio/<stack>`; does next to nothing when it is up to date.
+
+    A stack that brings its own benchio (feature `benchio`, from Spack) needs no build.
+    """
+
+    local = True
+    descr = "build benchio"
+    executable = "benchio"
+    executable_opts = ["--version"]
+
+    @run_before("run")
+    def build(self) -> None:
+        if "benchio" in self.current_environ.features:
+            self.program = "benchio"
+            return
+        source = paths.root() / "benchmarks" / "benchio"
+        place = paths.root() / "build" / "benchio" / self.current_environ.name
+        self.program = str(place / "benchio")
+        self.executable = self.program
+        self.prerun_cmds = [
+            f"cmake -S {source} -B {place} -DCMAKE_BUILD_TYPE=Release "
+            f"-DCMAKE_C_COMPILER={self.current_environ.cc} || exit 1",
+            f"cmake --build {place} --target benchio || exit 1",
+        ]
+
+    @sanity_function
+    def runs(self) -> bool:
+        """The program starts and tells its version."""
+        import reframe.utility.sanity as sn
+
+        return sn.assert_found(r"^benchio ", self.stdout, msg="benchio did not build or start; see the output")
+
+
+@rfm.simple_test
+class BenchioCheck(SuiteMixin, StackMixin, ScratchMixin, SamplesMixin, rfm.RunOnlyRegressionTest):
+    """One case of benchio, on every stack that has the libraries for it."""
+
+    benchmark = "benchio"
+    entry = parameter(entries("benchio"))
+    built = fixture(BuildBenchio, scope="environment")
+    result_files = (RECORD,)
+
+    @run_after("setup")
+    def compose_command(self) -> None:
+        self.executable = self.built.program
+
+    @run_before("run")
+    def set_arguments(self) -> None:
+        arguments = self.case.tool.arguments(self.case.options)
+        self.executable_opts = [*arguments, "--dir", str(self.scratch_directory), "--json", RECORD]

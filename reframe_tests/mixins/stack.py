@@ -1,0 +1,19 @@
+"""The stack under a run. Its environment is the configuration's (`activate.sh`); here is what is recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import reframe as rfm
+
+
+class StackMixin(rfm.RegressionMixin):
+    """`stack_document()` gives the stack.json of the environment that a run used."""
+
+    def stack_document(self) -> dict[str, Any]:
+        """Content of the environment's stack.json; empty where it has none."""
+        path = self.current_environ.extras.get("stack_json")
+        document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        return document

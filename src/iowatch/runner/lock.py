@@ -1,0 +1,39 @@
+"""One session at a time on a system: bandwidth is measured alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from iowatch.errors import MachineError
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold the lock file for the time of the block; the kernel gives it back however the process ends.
+
+    Raises:
+        MachineError: another process holds it (its number is told), or the file cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise MachineError(f"cannot make the lock {path}: {error.strerror}") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            holder = stream.read().strip() or "unknown"
+            raise MachineError(
+                f"another run is going on (process {holder}, lock {path})",
+                hint="Bandwidth is measured alone: wait for it to end.",
+            ) from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield

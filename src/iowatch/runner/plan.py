@@ -1,0 +1,102 @@
+"""What a session will run and what it expects, worked out before anything starts and without asking ReFrame.
+
+ReFrame generates its tests from the same suites; because this list does not come from it, a case that ReFrame
+skips, filters or loses is noticed as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iowatch.errors import UsageError, near_miss
+from iowatch.runner.site import Site
+from iowatch.store import ExpectedResult
+from iowatch.suites import SuiteCase
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One case on one stack of one partition."""
+
+    case: SuiteCase
+    partition: str
+    stack: str
+
+    @property
+    def name(self) -> str:
+        """The run's name in expected set and history."""
+        return f"{self.case.benchmark}:{self.case.name}"
+
+    def expected(self) -> list[ExpectedResult]:
+        """What a complete run brings."""
+        return [
+            ExpectedResult(self.name, self.partition, self.stack, operation, metric)
+            for operation, metric in self.case.expects
+        ]
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A case that a stack cannot run, with the features that it lacks."""
+
+    name: str
+    stack: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a session, and what is not available here."""
+
+    runs: tuple[PlannedRun, ...]
+    unavailable: tuple[Unavailable, ...]
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes in scratch at the same time, at most: cases run one after the other."""
+        return max((run.case.tool.file_bytes(run.case.options) for run in self.runs), default=0)
+
+    @property
+    def volume_bytes(self) -> int:
+        """Bytes written and read in all."""
+        return sum(run.case.tool.volume_bytes(run.case.options) for run in self.runs)
+
+    def expected(self) -> list[ExpectedResult]:
+        """The expected set of the session."""
+        return [item for run in self.runs for item in run.expected()]
+
+
+def make_plan(site: Site, cases: Sequence[SuiteCase], stacks: Sequence[str] = ()) -> Plan:
+    """All cases on all partitions and stacks that can run them.
+
+    Args:
+        stacks: only these; empty means all.
+
+    Raises:
+        UsageError: a stack is not known on this system, or no case can run at all.
+    """
+    for stack in stacks:
+        if stack not in site.features:
+            raise UsageError(
+                f"system '{site.system}' has no stack '{stack}'", hint=near_miss(stack, [*site.features])
+            )
+    runs: list[PlannedRun] = []
+    unavailable: list[Unavailable] = []
+    for partition in site.partitions:
+        for stack in partition.environments:
+            if stacks and stack not in stacks:
+                continue
+            for case in cases:
+                missing = tuple(sorted(set(case.requires) - site.features[stack]))
+                if missing:
+                    unavailable.append(Unavailable(f"{case.benchmark}:{case.name}", stack, missing))
+                else:
+                    runs.append(PlannedRun(case, partition.name, stack))
+    if not runs:
+        lacking = sorted({feature for item in unavailable for feature in item.missing})
+        raise UsageError(
+            f"no case of this suite can run on '{site.system}': missing {', '.join(lacking) or 'stacks'}",
+            hint="`iowatch doctor` tells how to add it.",
+        )
+    return Plan(tuple(runs), tuple(unavailable))

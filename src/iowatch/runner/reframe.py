@@ -1,0 +1,130 @@
+"""Starting ReFrame and following it: the only place that knows its command line and its report."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iowatch import paths
+from iowatch.errors import MachineError
+from iowatch.runner.plan import Plan
+from iowatch.runner.site import Site
+
+_POLL_S = 0.1
+_GRACE_S = 20
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test that ReFrame could not complete: which, in which phase, why."""
+
+    test: str
+    stack: str
+    phase: str
+    reason: str
+
+
+def command(site: Site, plan: Plan, suite: str, place: Path) -> list[str]:
+    """ReFrame's command line for a plan; `place` is the session's directory."""
+    checks = sorted({run.case.benchmark for run in plan.runs})
+    stacks = sorted({run.stack for run in plan.runs})
+    paths_of_checks = [
+        word for name in checks for word in ("-c", str(paths.root() / "reframe_tests" / f"{name}.py"))
+    ]
+    return [
+        str(Path(sys.executable).with_name("reframe")),
+        *("-C", str(site.configuration), "--system", site.system),
+        *paths_of_checks,
+        *("-t", f"^{suite}$"),
+        *[word for stack in stacks for word in ("-p", f"^{stack}$")],
+        *("--exec-policy", "serial", "--nocolor"),
+        *("--prefix", str(place / "reframe"), "--report-file", str(place / "report.json")),
+        "-r",
+    ]
+
+
+def follow(words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
+    """Run ReFrame to its end, calling `each_poll` every 0.1 s and once after; returns its exit code.
+
+    A termination or interrupt of this process ends ReFrame and its jobs first.
+
+    Raises:
+        MachineError: ReFrame cannot be started.
+    """
+    log = place / "reframe.log"
+    with log.open("wb") as stream:
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd=place,
+                env={**os.environ, **environment},
+                preexec_fn=_die_with_parent,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MachineError(f"cannot start ReFrame: {error}") from error
+        with _ended(process):
+            while process.poll() is None:
+                each_poll()
+                time.sleep(_POLL_S)
+    each_poll()
+    return process.returncode
+
+
+def _die_with_parent() -> None:
+    # A killed `iowatch run` must not leave benchmarks running beside the next night's.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave no ReFrame behind, whatever ends the block."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def failures(place: Path) -> list[Failure]:
+    """Failed tests of ReFrame's report; empty where it wrote none."""
+    try:
+        report = json.loads((place / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    cases = [case for run in report.get("runs", []) for case in run.get("testcases", [])]
+    return [
+        Failure(
+            test=str(case.get("display_name") or case.get("name")),
+            stack=str(case.get("environ")),
+            phase=str(case.get("fail_phase")),
+            reason=" ".join(str(case.get("fail_reason") or "").split()),
+        )
+        for case in cases
+        if case.get("result") == "fail"
+    ]

@@ -1,0 +1,116 @@
+"""A session on disk and in the history: begun, filled case by case, ended; recovered after a kill."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from iowatch import artefacts, paths, spool
+from iowatch.errors import InputError
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store.records import Artefact, SessionStatus
+from iowatch.units import utc_now
+
+_SESSION = "session.json"
+_INGESTED = "ingested"
+
+
+def runs_directory() -> Path:
+    """`var/runs`: one directory a session."""
+    return paths.var() / "runs"
+
+
+def begin(history: History, record: SessionRecord, expected: Sequence[ExpectedResult]) -> Path:
+    """Begin a session: first on disk, so that a kill at any moment leaves it recoverable; then in history."""
+    place = runs_directory() / record.uuid
+    (place / "cases").mkdir(parents=True)
+    document = {
+        **asdict(record),
+        "attributes": dict(record.attributes),
+        "expected": [asdict(e) for e in expected],
+    }
+    spool.write_json(place / _SESSION, document)
+    history.begin_session(record, expected)
+    return place
+
+
+def new_record(system: str, suite: str, attributes: dict[str, object]) -> SessionRecord:
+    """A session that starts now."""
+    return SessionRecord(str(uuid.uuid4()), system, suite, "run", int(utc_now().timestamp()), attributes)
+
+
+def ingest(history: History, place: Path) -> list[spool.SpooledCase]:
+    """Take all finished cases that are not yet in the history; each is committed by itself.
+
+    Args:
+        place: `var/runs/<session>`.
+    """
+    taken = []
+    for directory in spool.finished(place):
+        if (directory / _INGESTED).exists():
+            continue
+        case = spool.get(directory)
+        history.record_runs(place.name, [_run_record(place.name, directory, case)])
+        (directory / _INGESTED).touch()
+        taken.append(case)
+    return taken
+
+
+def _run_record(session: str, directory: Path, case: spool.SpooledCase) -> RunRecord:
+    kept = tuple(
+        Artefact(kind, name, *artefacts.keep(directory / name))
+        for kind, names in case.files.items()
+        for name in names
+    )
+    # The directory is named after case, partition and stack, so this is the same however often it is taken in.
+    identity = hashlib.sha256(f"{session}\0{directory.name}".encode()).hexdigest()
+    return RunRecord(
+        name=case.name,
+        partition=case.partition,
+        stack=StackRecord(case.stack_name, case.stack),
+        fingerprint=identity,
+        started_at=case.started_at,
+        output=spool.output_of(case),
+        wall_s=case.wall_s,
+        facts=case.facts,
+        artefacts=kept,
+    )
+
+
+def end(history: History, place: Path, status: SessionStatus) -> None:
+    """Close the session; what is in the history and in artefacts no longer needs the spool."""
+    history.end_session(place.name, status, int(utc_now().timestamp()))
+    for directory in spool.finished(place):
+        if (directory / _INGESTED).exists():
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def recover(history: History, system: str) -> list[str]:
+    """Take in what killed sessions of this system left, and close them as incomplete; returns their UUIDs."""
+    recovered = []
+    for path in sorted(runs_directory().glob(f"*/{_SESSION}")):
+        record, expected = _read(path)
+        if record.system != system:
+            continue
+        history.begin_session(record, expected)
+        if history.session(record.uuid).status == "running":
+            ingest(history, path.parent)
+            end(history, path.parent, "incomplete")
+            recovered.append(record.uuid)
+    return recovered
+
+
+def _read(path: Path) -> tuple[SessionRecord, list[ExpectedResult]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        expected = [ExpectedResult(**item) for item in document.pop("expected")]
+        return SessionRecord(**document), expected
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} does not describe a session: {error}", hint="Move its directory away."
+        ) from error

@@ -16,6 +16,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     StringConstraints,
+    model_validator,
 )
 
 from iowatch import paths, units
@@ -146,6 +147,7 @@ class Limits(Facts):
         ranks_per_node: most processes on one node.
         total_bytes: most that one session may write.
         free_bytes: what has to stay free on the scratch file system.
+        files: most files that one case may create.
         minutes: longest job.
     """
 
@@ -154,6 +156,7 @@ class Limits(Facts):
     ranks_per_node: PositiveInt | None = None
     total_bytes: Size | None = None
     free_bytes: Size | None = None
+    files: PositiveInt | None = None
     minutes: PositiveInt | None = None
 
 
@@ -164,6 +167,7 @@ class System(Facts):
         retired: why it cannot be measured any more; None for a machine in service.
         system_stacks: whether its stacks include those of the operating system's packages, found by looking at
             the machine that iowatch runs on.
+        sources: short names of documents to their titles; every `source` then reads `<short name>: <place>`.
         scratch: where benchmarks write, with environment variables; `IOWATCH_VAR` is always known.
     """
 
@@ -179,6 +183,20 @@ class System(Facts):
     software: tuple[Software, ...] = ()
     limits: Limits = Limits()
     notes: tuple[Text, ...] = ()
+    sources: dict[Text, Text] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _sources_are_known(self) -> System:
+        if not self.sources:
+            return self
+        blocks = (*self.nodes, *self.interconnect, *self.file_systems, *self.software)
+        peaks = (peak for file_system in self.file_systems for peak in file_system.peaks)
+        for block in (*blocks, *peaks):
+            if block.source.partition(":")[0] not in self.sources:
+                raise ValueError(
+                    f"source '{block.source}' names no document of 'sources' ({', '.join(self.sources)})"
+                )
+        return self
 
     def file_system(self, name: str) -> FileSystem:
         """One of its file systems.

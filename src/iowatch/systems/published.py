@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from iowatch import paths
 from iowatch.systems.load import load
 from iowatch.systems.model import System
 
@@ -42,6 +43,7 @@ def configuration(name: str, *, scheduler: str, launcher: str, features: Sequenc
                 "descr": system.title,
                 "hostnames": ["^$"],
                 "modules_system": "nomod",
+                "prefix": str(paths.var() / "reframe"),
                 "partitions": [partition],
             }
         ],

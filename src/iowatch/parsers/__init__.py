@@ -1,0 +1,78 @@
+"""Outputs in, records out: one parser a tool, and the table that names them.
+
+To add a tool, write a module with a function of the type `Parser` and add a row to `PARSERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from iowatch.errors import InputError, UsageError, near_miss
+from iowatch.model import Output
+from iowatch.parsers.draft import Evidence
+from iowatch.parsers.lines import Source
+
+Parser = Callable[[Source, Evidence], Output]
+
+# tool -> module and function, imported only when used
+PARSERS: dict[str, str] = {
+    "benchio": "iowatch.parsers.benchio:parse",
+    "ior": "iowatch.parsers.ior:parse",
+    "mdtest": "iowatch.parsers.mdtest:parse",
+    "h5bench": "iowatch.parsers.h5bench:parse",
+}
+
+
+def parser(tool: str) -> Parser:
+    """The parser of a tool.
+
+    Raises:
+        UsageError: no such tool.
+    """
+    if tool not in PARSERS:
+        raise UsageError(f"no parser for '{tool}'", hint=near_miss(tool, list(PARSERS)))
+    module, _, name = PARSERS[tool].partition(":")
+    return cast(Parser, getattr(import_module(module), name))
+
+
+def parse(
+    tool: str, source: Source, *, stderr: Source | None = None, rc: int | None = None, ranks: int | None = None
+) -> Output:
+    """What a careful reader gets from one output; never raises for what the output holds.
+
+    Args:
+        tool: a name in `PARSERS`.
+        source: the output as text, bytes, or a binary stream (read once, memory stays flat).
+        stderr: the run's stderr in the same forms, or None where it is not at hand.
+        rc: the run's exit code (negative: killed by that signal), or None.
+        ranks: MPI processes that were asked for, or None.
+
+    Raises:
+        UsageError: no such tool.
+    """
+    return parser(tool)(source, Evidence(stderr, rc, ranks))
+
+
+def parse_file(
+    tool: str, path: Path, *, stderr: Path | None = None, rc: int | None = None, ranks: int | None = None
+) -> Output:
+    """As `parse`, for files.
+
+    Raises:
+        UsageError: no such tool.
+        InputError: a file that cannot be read.
+    """
+    read = parser(tool)
+    try:
+        with path.open("rb") as source:
+            if stderr is None:
+                return read(source, Evidence(None, rc, ranks))
+            with stderr.open("rb") as errors:
+                return read(source, Evidence(errors, rc, ranks))
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or path}: {error.strerror or error}", hint="Expected a file that can be read."
+        ) from error

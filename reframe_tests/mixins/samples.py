@@ -28,8 +28,8 @@ class SamplesMixin(rfm.RegressionMixin):
 
     @run_before("run")
     def note_times_and_exit_code(self) -> None:
-        # Innermost around the launcher: the wall time is the benchmark's own. The exit code in a file is the same
-        # for every scheduler.
+        # Innermost around the launcher: the wall time is the benchmark's own. The exit code goes to a file:
+        # schedulers differ in what they tell of it.
         self.prerun_cmds = [*self.prerun_cmds, f"date +%s.%N > {_STARTED}"]
         self.postrun_cmds = [f"echo $? > {_RC}; date +%s.%N > {_ENDED}", *self.postrun_cmds]
 

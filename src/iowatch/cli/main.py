@@ -76,6 +76,11 @@ def _run(arguments: Sequence[str]) -> int:
     except OSError as error:
         click.echo(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
         return 3
+    except Exception as error:
+        click.echo(
+            f"iowatch: internal error: {error!r}\n  Please report it; IOWATCH_DEBUG=1 shows where.", err=True
+        )
+        return 3
     return outcome if isinstance(outcome, int) else 0
 
 

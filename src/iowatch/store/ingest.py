@@ -119,8 +119,9 @@ def record_run(connection: Connection, session_uuid: str, run: RunRecord) -> boo
     made = connection.execute(insert(_table(RunTable)).values(**_run_values(connection, session, run)))
     assert made.inserted_primary_key is not None
     run_id = int(made.inserted_primary_key[0])
-    for result in run.output.results:
-        _record_result(connection, system, run, run_id, result)
+    if run.output.status == "ok":
+        for result in run.output.results:
+            _record_result(connection, system, run, run_id, result)
     for artefact in run.artefacts:
         key = {name: getattr(artefact, name) for name in ("kind", "name", "sha256", "size_bytes")}
         connection.execute(insert(_table(ArtefactTable)).values(run_id=run_id, **key))
@@ -128,6 +129,10 @@ def record_run(connection: Connection, session_uuid: str, run: RunRecord) -> boo
 
 
 def _run_values(connection: Connection, session: int, run: RunRecord) -> dict[str, Any]:
+    # Samples of a run that did not end well are kept with it, but are no points of a series: nothing incomplete
+    # is averaged, compared or judged.
+    partial = [] if run.output.status == "ok" else [result.to_json() for result in run.output.results]
+    kept = {"partial_results": partial} if partial else {}
     return {
         "session_id": session,
         "stack_id": stack_id(connection, run.stack),
@@ -140,7 +145,7 @@ def _run_values(connection: Connection, session: int, run: RunRecord) -> dict[st
         "reason": run.output.reason,
         "started_at": run.started_at,
         "wall_s": run.wall_s,
-        "facts": {**run.output.facts, **run.facts},
+        "facts": {**run.output.facts, **run.facts, **kept},
     }
 
 

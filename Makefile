@@ -1,0 +1,38 @@
+# Targets for people; `make` lists them. A fresh machine needs no others than `make nightly` and `make test`.
+.DEFAULT_GOAL := help
+SUITE ?= smoke
+SYSTEM ?= local
+PYTHON := .venv/bin/python
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: nightly
+nightly: ## install what is missing, run the smoke suite, judge, build the dashboard
+	ci/nightly --system $(SYSTEM) --suite $(SUITE)
+
+.PHONY: setup
+setup: ## prepare the machine for tests and development
+	ci/setup --dev
+
+.PHONY: test
+test: setup ## all tests: Python, C, one end-to-end run
+	ci/ctest
+	$(PYTHON) -m pytest
+
+.PHONY: lint
+lint: setup ## style, types, security of code and dependencies
+	.venv/bin/ruff check src tests reframe_tests bench
+	.venv/bin/ruff format --check src tests reframe_tests bench
+	.venv/bin/mypy
+	.venv/bin/bandit -q -r src -c pyproject.toml
+	.venv/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
+
+.PHONY: bench
+bench: setup ## figures of speed, memory and detection quality (docs say what to expect)
+	$(PYTHON) bench/all.py
+
+.PHONY: clean
+clean: ## remove what builds left (not the history in var/)
+	rm -rf build .venv

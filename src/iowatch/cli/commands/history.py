@@ -1,0 +1,103 @@
+"""`iowatch history`: sessions and series."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from iowatch.cli import options
+
+
+@click.group(epilog="Example: iowatch history list --system local", short_help="Sessions and series; export.")
+def command() -> None:
+    """What is in the history."""
+
+
+def _when(seconds: int | None) -> str | None:
+    from iowatch.units import format_time
+
+    return None if seconds is None else format_time(datetime.fromtimestamp(seconds, UTC))
+
+
+@command.command("list", epilog="Example: iowatch history list --series --benchmark benchio")
+@options.system()
+@click.option("--series", "show_series", is_flag=True, help="Series instead of sessions.")
+@click.option("--benchmark", help="Only series of this benchmark.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Newest sessions to show."
+)
+@options.database
+@options.as_json
+def list_(
+    system: str | None, show_series: bool, benchmark: str | None, limit: int, db: str | None, as_json: bool
+) -> None:
+    """List sessions, or series with --series."""
+    from iowatch.cli.output import print_json
+    from iowatch.report.history import print_series, print_sessions
+    from iowatch.store import History, SeriesFilter
+
+    with History.open(db) as history:
+        if show_series:
+            rows = history.series(SeriesFilter(system=system, benchmark=benchmark))
+            print_json([_series_json(row) for row in rows]) if as_json else print_series(rows)
+        else:
+            sessions = history.sessions(system, limit)
+            print_json([_session_json(row) for row in sessions]) if as_json else print_sessions(sessions)
+
+
+@command.command("show", epilog="Example: iowatch history show 3f2a")
+@click.argument("session")
+@options.database
+@options.as_json
+def show(session: str, db: str | None, as_json: bool) -> None:
+    """One session with its runs; SESSION is its UUID or the beginning of it."""
+    from iowatch.cli.output import print_json
+    from iowatch.report.history import print_session
+    from iowatch.store import History
+
+    with History.open(db) as history:
+        row = history.session(session)
+        runs = [(run, history.run_results(run.id)) for run in history.runs(row.uuid)]
+        absent = [item for item in history.expected(row.uuid) if item not in set(history.received(row.uuid))]
+    if as_json:
+        print_json(
+            {
+                **_session_json(row),
+                "absent": [asdict(item) for item in absent],
+                "runs": [
+                    {
+                        **asdict(run),
+                        "results": [
+                            {"case": dict(s.case.parameters), "metric": s.metric, "samples": list(samples)}
+                            for s, samples in results
+                        ],
+                    }
+                    for run, results in runs
+                ],
+            }
+        )
+    else:
+        print_session(row, runs, absent)
+
+
+def _session_json(row: Any) -> dict[str, Any]:
+    return {**asdict(row), "started_at": _when(row.started_at), "ended_at": _when(row.ended_at)}
+
+
+def _series_json(row: Any) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "system": row.system,
+        "partition": row.partition,
+        "stack": row.stack,
+        "benchmark": row.case.benchmark,
+        "case_key": row.case.key,
+        "case": dict(row.case.parameters),
+        "metric": row.metric,
+        "n": row.n,
+        "first": _when(row.first),
+        "last": _when(row.last),
+    }

@@ -1,0 +1,123 @@
+"""Results measured elsewhere or earlier into the history: one session a day, each file once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from iowatch import artefacts, parsers
+from iowatch.errors import InputError, IowatchError
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store.records import Artefact
+
+# `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, with or without the time of day.
+_DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A file that could not be taken in, or was taken in as failed."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of an import: files given, newly stored, known already, with trouble."""
+
+    files: int
+    stored: int
+    known: int
+    troubles: tuple[Trouble, ...] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def time_in_name(path: Path) -> datetime:
+    """The date (and time of day, else midnight) in a file's name, taken as UTC.
+
+    Raises:
+        InputError: there is none, or it is not a date.
+    """
+    match = _DATE.search(path.name)
+    hint = "Give it with --time (ISO 8601 or epoch seconds)."
+    if match is None:
+        raise InputError(f"no date (YYYYMMDD or YYYYMMDDhhmmss) in the name '{path.name}'", hint=hint)
+    day, clock = match.groups()
+    try:
+        return datetime.strptime(day + (clock or "000000"), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise InputError(f"'{match.group()}' in the name '{path.name}' is not a date", hint=hint) from error
+
+
+def import_files(
+    history: History,
+    tool: str,
+    files: Sequence[Path],
+    *,
+    system: str,
+    moment: datetime | None = None,
+    partition: str = "default",
+    stack: str = "unknown",
+) -> Imported:
+    """Parse files of one tool and store them; a file that fails is told and does not stop the others.
+
+    Args:
+        moment: when they ran; None takes it from each file's name.
+
+    Raises:
+        UsageError: no such tool.
+    """
+    parsers.parser(tool)
+    records: list[RunRecord] = []
+    troubles: list[Trouble] = []
+    for path in files:
+        try:
+            record = _record(tool, path, moment or time_in_name(path), partition, stack)
+        except IowatchError as error:
+            troubles.append(Trouble(str(path), error.message))
+            continue
+        records.append(record)
+        if record.output.status != "ok":
+            troubles.append(Trouble(str(path), f"{record.output.status}: {record.output.reason}"))
+    stored = store(history, tool, system, records)
+    return Imported(len(files), stored, len(records) - stored, tuple(troubles))
+
+
+def store(history: History, tool: str, system: str, records: Iterable[RunRecord]) -> int:
+    """Store runs, one session for each day (UTC) and tool; returns how many were new."""
+    stored = 0
+    ordered = sorted(records, key=lambda record: record.started_at)
+    for day, group in groupby(ordered, key=lambda r: datetime.fromtimestamp(r.started_at, UTC).date()):
+        runs = list(group)
+        uuid = f"import-{tool}-{system}-{day:%Y%m%d}"
+        history.begin_session(SessionRecord(uuid, system, tool, "import", runs[0].started_at))
+        stored += history.record_runs(uuid, runs)
+        failed = any(run.status != "ok" for run in history.runs(uuid))
+        history.end_session(uuid, "failed" if failed else "ok", runs[-1].started_at)
+    return stored
+
+
+def _record(tool: str, path: Path, moment: datetime, partition: str, stack: str) -> RunRecord:
+    output = parsers.parse_file(tool, path)
+    sha256, size = artefacts.keep(path)
+    started_at = int(moment.timestamp())
+    identity = f"{tool}\0{partition}\0{stack}\0{started_at}\0{sha256}"
+    return RunRecord(
+        name=path.name,
+        partition=partition,
+        stack=StackRecord(stack),
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
+        started_at=started_at,
+        output=output,
+        facts={"file": path.name},
+        artefacts=(Artefact("stdout", path.name, sha256, size),),
+    )

@@ -1,0 +1,76 @@
+"""Sessions and series as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.table import Table
+
+from iowatch.cli.output import page
+from iowatch.metrics import METRICS
+from iowatch.model import Case, summarise
+from iowatch.store import ExpectedResult, RunRow, SeriesRow, SessionRow
+from iowatch.units import format_number, format_time
+
+Results = Sequence[tuple[SeriesRow, tuple[float, ...]]]
+
+
+def case_words(case: Case) -> str:
+    """A case for people: `benchio write MPIIO shared ranks=4 …`."""
+    parameters = dict(case.parameters)
+    words = [case.benchmark] + [str(parameters.pop(k)) for k in ("operation", "api", "file") if k in parameters]
+    return " ".join(words + [f"{name}={value}" for name, value in sorted(parameters.items())])
+
+
+def _when(seconds: int | None) -> str:
+    return "–" if seconds is None else format_time(datetime.fromtimestamp(seconds, UTC))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        right = name in ("n", "runs", "max", "median", "min")
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def print_sessions(rows: Sequence[SessionRow]) -> None:
+    """Sessions, one a line."""
+    table = _table("session", "system", "suite", "status", "started (UTC)", "runs")
+    for row in rows:
+        table.add_row(row.uuid, row.system, row.suite, row.status, _when(row.started_at), str(row.runs))
+    page().print(table if rows else "No sessions yet: `iowatch run` or `iowatch import` makes some.")
+
+
+def print_series(rows: Sequence[SeriesRow]) -> None:
+    """Series, one a line."""
+    table = _table("id", "system", "stack", "case", "metric", "n", "last (UTC)")
+    for row in rows:
+        table.add_row(
+            str(row.id), row.system, row.stack, case_words(row.case), row.metric, str(row.n), _when(row.last)
+        )
+    page().print(table if rows else "No series yet: `iowatch run` or `iowatch import` makes some.")
+
+
+def print_session(
+    row: SessionRow, runs: Sequence[tuple[RunRow, Results]], absent: Sequence[ExpectedResult]
+) -> None:
+    """A session, its runs with all results, and what is absent."""
+    console = page()
+    console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {_when(row.started_at)}", markup=False)
+    table = _table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
+    for run, results in runs:
+        if not results:
+            table.add_row(run.name, run.stack, run.status, run.reason or "", "", "", "", "", "")
+        for series, samples in results:
+            s = summarise(samples)
+            operation = series.case.parameters.get("operation", "")
+            unit = METRICS[series.metric].unit if series.metric in METRICS else ""
+            numbers = [format_number(value) for value in (s.max, s.median, s.min)]
+            table.add_row(
+                run.name, run.stack, run.status, f"{operation} {series.metric}", *numbers, unit, str(s.n)
+            )
+    console.print(table)
+    for item in absent:
+        console.print(f"absent: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)

@@ -1,0 +1,68 @@
+"""The verdict for people: the answer first, then a table with units, then what was not there."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from iowatch.units import format_number
+from iowatch.verdict import NIGHTS_TO_JUDGE, Trouble, Verdict
+
+
+def render(verdict: Verdict, console: Console, site: str | None = None) -> None:
+    """Print a verdict; `site` is the path of the dashboard's first page, if one was built."""
+    console.print(_answer(verdict), markup=False)
+    if verdict.headlines:
+        console.print(_headlines(verdict))
+    _troubles(console, "Failed", verdict.failed)
+    _troubles(console, "Absent", verdict.absent)
+    console.print(_history(verdict), markup=False)
+    _troubles(console, "Not available here", verdict.unavailable)
+    if verdict.unavailable:
+        console.print("  `iowatch doctor` names the one command that adds what is missing.", markup=False)
+    console.print(
+        f"Session {verdict.session}: {verdict.wall_s:.0f} s, {verdict.benchmark_s:.0f} s in the benchmarks.",
+        markup=False,
+    )
+    if site:
+        console.print(f"Dashboard: {site}", markup=False, soft_wrap=True)
+
+
+def _answer(verdict: Verdict) -> str:
+    parts = [f"{verdict.received} of {verdict.expected} expected results came"]
+    parts += [f"{len(verdict.failed)} runs failed"] if verdict.failed else []
+    parts += [f"{len(verdict.absent)} runs absent"] if verdict.absent else []
+    return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(parts)}."
+
+
+def _headlines(verdict: Verdict) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("stack")
+    table.add_column("run", overflow="fold")
+    table.add_column("operation")
+    table.add_column("maximum", justify="right")
+    table.add_column("unit")
+    table.add_column("n", justify="right")
+    for line in verdict.headlines:
+        table.add_row(
+            line.stack, line.run, line.operation, format_number(line.value), line.unit, str(line.samples)
+        )
+    return table
+
+
+def _troubles(console: Console, title: str, troubles: tuple[Trouble, ...]) -> None:
+    if not troubles:
+        return
+    console.print(f"{title}:", markup=False)
+    for trouble in troubles:
+        console.print(f"  {trouble.stack} {trouble.run}: {trouble.reason}", markup=False, soft_wrap=True)
+
+
+def _history(verdict: Verdict) -> str:
+    if verdict.nights <= 1:
+        return "Changes: first night: no history yet."
+    if verdict.nights < NIGHTS_TO_JUDGE:
+        return f"Changes: {verdict.nights} nights so far; judged from {NIGHTS_TO_JUDGE} nights on."
+    if not verdict.changes:
+        return f"Changes: none in {verdict.nights} nights."
+    return "\n".join(["Changes:", *(f"  {line}" for line in verdict.changes)])

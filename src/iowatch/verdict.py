@@ -1,0 +1,145 @@
+"""The verdict on a session: what ran, what is absent or failed, what changed, what this machine cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from iowatch.runner.run import Finished
+from iowatch.store import ExpectedResult, History, RunRow, SeriesFilter
+
+NIGHTS_TO_JUDGE = 7  # detection says nothing of fewer (docs/detection.md)
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The maximum of one result of the session, in MiB/s (seed 000, section 6: the maximum is the headline)."""
+
+    stack: str
+    run: str
+    operation: str
+    value: float
+    unit: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A run that failed or did not arrive, and why."""
+
+    stack: str
+    run: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All that is said of a session.
+
+    Attributes:
+        nights: results in the longest series of the system, this session included.
+        unavailable: what could not run here: stack, features missing, number of cases.
+    """
+
+    session: str
+    system: str
+    suite: str
+    status: str
+    expected: int
+    received: int
+    headlines: tuple[Headline, ...]
+    failed: tuple[Trouble, ...]
+    absent: tuple[Trouble, ...]
+    nights: int
+    changes: tuple[str, ...]
+    unavailable: tuple[Trouble, ...]
+    recovered: tuple[str, ...]
+    wall_s: float
+    benchmark_s: float
+
+    @property
+    def exit_code(self) -> int:
+        """0 only where everything came whole and nothing changed."""
+        return 0 if self.status == "ok" and not self.changes else 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "exit_code": self.exit_code}
+
+
+def judge(history: History, finished: Finished) -> Verdict:
+    """The verdict on a session that has ended."""
+    row = history.session(finished.uuid)
+    expected, received = history.expected(row.uuid), history.received(row.uuid)
+    runs = history.runs(row.uuid)
+    came = set(received)
+    return Verdict(
+        session=row.uuid,
+        system=row.system,
+        suite=row.suite,
+        status=row.status,
+        expected=len(expected),
+        received=sum(item in came for item in expected),
+        headlines=_headlines(history, runs),
+        failed=_failed(runs),
+        absent=_absent(expected, came, runs, finished),
+        nights=max((series.n for series in history.series(SeriesFilter(system=row.system))), default=0),
+        changes=(),
+        unavailable=_unavailable(finished),
+        recovered=finished.recovered,
+        wall_s=finished.wall_s,
+        benchmark_s=finished.benchmark_s,
+    )
+
+
+def _headlines(history: History, runs: Sequence[RunRow]) -> tuple[Headline, ...]:
+    found = []
+    for run in runs:
+        for series, samples in history.run_results(run.id):
+            if series.metric in ("bandwidth", "rate"):
+                operation = str(series.case.parameters.get("operation", ""))
+                unit = "MiB/s" if series.metric == "bandwidth" else "1/s"
+                found.append(Headline(run.stack, run.name, operation, max(samples), unit, len(samples)))
+    return tuple(found)
+
+
+def _failed(runs: Sequence[RunRow]) -> tuple[Trouble, ...]:
+    return tuple(
+        Trouble(run.stack, run.name, f"{run.status}: {run.reason or 'no reason given'}")
+        for run in runs
+        if run.status != "ok"
+    )
+
+
+def _absent(
+    expected: Sequence[ExpectedResult], came: set[ExpectedResult], runs: Sequence[RunRow], finished: Finished
+) -> tuple[Trouble, ...]:
+    """Expected results that did not come, one entry a run; one that arrived failed is told as failed."""
+    arrived_failed = {(run.stack, run.name) for run in runs if run.status != "ok"}
+    missing: dict[tuple[str, str], list[str]] = {}
+    for item in expected:
+        key = (item.stack, item.run_name)
+        if item not in came and key not in arrived_failed:
+            missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
+    return tuple(
+        Trouble(stack, run, f"no {', no '.join(what)}{_why(finished, stack, run)}")
+        for (stack, run), what in missing.items()
+    )
+
+
+def _why(finished: Finished, stack: str, run: str) -> str:
+    """What ReFrame said of a run that never arrived; a failed build concerns every run of its stack."""
+    case = run.partition(":")[2]
+    told = [f for f in finished.failures if f.stack == stack]
+    own = [f for f in told if case in f.test] or told
+    return f" ({own[0].phase}: {own[0].reason})" if own else ""
+
+
+def _unavailable(finished: Finished) -> tuple[Trouble, ...]:
+    groups: dict[tuple[str, tuple[str, ...]], int] = {}
+    for item in finished.unavailable:
+        groups[item.stack, item.missing] = groups.get((item.stack, item.missing), 0) + 1
+    return tuple(
+        Trouble(stack, f"{count} case{'s' if count > 1 else ''}", f"this stack has no {', '.join(missing)}")
+        for (stack, missing), count in groups.items()
+    )

@@ -6,7 +6,7 @@ Pure: records in, frozen records out; knows neither the history nor files.
 from iowatch.explain.conditions import Condition, derive
 from iowatch.explain.explanation import explain
 from iowatch.explain.naming import names
-from iowatch.explain.records import ControlGroup, Exception_, Explanation, Magnitude, Observation, Rule
+from iowatch.explain.records import ControlGroup, Explanation, Magnitude, Misfit, Observation, Rule
 from iowatch.explain.suspects import REACH, Cause, Suspect, rank
 
 __all__ = [
@@ -14,9 +14,9 @@ __all__ = [
     "Cause",
     "Condition",
     "ControlGroup",
-    "Exception_",
     "Explanation",
     "Magnitude",
+    "Misfit",
     "Observation",
     "Rule",
     "Suspect",

@@ -164,7 +164,7 @@ def candidates(derived: Sequence[Parameters], changed: NDArray[np.bool_]) -> lis
 def _sets(
     name: str, values: Sequence[Scalar | None], distinct: Sequence[Scalar], changed: NDArray[np.bool_]
 ) -> Iterable[Condition]:
-    """Sets of the values that changed most: with values in this order, a best split is a prefix (CART, 1984)."""
+    """Sets of the values that changed most: in this order a best split is a prefix (CART, 1984)."""
 
     def share(value: Scalar) -> float:
         return float(np.mean([c for v, c in zip(values, changed, strict=True) if v == value]))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from iowatch.explain.conditions import Condition, Parameters, derive, words
 from iowatch.explain.magnitudes import magnitudes
 from iowatch.explain.naming import names
-from iowatch.explain.records import ControlGroup, Exception_, Explanation, Observation, Rule
+from iowatch.explain.records import ControlGroup, Explanation, Misfit, Observation, Rule
 from iowatch.explain.rules import find_rule
 
 # Parameters that a control group may be named by: others are true of it by accident more often than not.
@@ -53,8 +53,8 @@ def _control(
 ) -> ControlGroup | None:
     """The unchanged series outside the rule, and what they share: they rule causes out that act on them too."""
     outside = ~inside if rule is not None and rule.conditions else np.ones(len(changed), dtype=bool)
-    unchanged = np.flatnonzero(~changed & outside)
-    if not len(unchanged):
+    unchanged = [int(u) for u in np.flatnonzero(~changed & outside)]
+    if not unchanged:
         return None
     shared = [
         Condition(name, "=", (derived[unchanged[0]][name],))
@@ -68,7 +68,7 @@ def _control(
         unchanged=len(unchanged),
         total=len(group),
         ratio=float(np.exp(np.median(log_ratios[unchanged]))),
-        members=tuple(int(u) for u in unchanged),
+        members=tuple(unchanged),
     )
 
 
@@ -77,7 +77,7 @@ def _exceptions(
     changed: NDArray[np.bool_],
     inside: NDArray[np.bool_],
     log_ratios: NDArray[np.float64],
-) -> tuple[Exception_, ...]:
+) -> tuple[Misfit, ...]:
     """Series that changed outside the rule, then those inside it that did not."""
     called = names(derived)
     found = []
@@ -89,6 +89,6 @@ def _exceptions(
             else f"did not change (×{ratio:.3g}) although inside the common factor"
         )
         found.append(
-            Exception_(int(member), called[member], ratio, bool(inside[member]), f"{called[member]}: {why}")
+            Misfit(int(member), called[member], ratio, bool(inside[member]), f"{called[member]}: {why}")
         )
     return tuple(found)

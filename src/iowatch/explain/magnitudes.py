@@ -1,4 +1,4 @@
-"""Sizes by subgroup: splits the changed series until the ratios within a group are alike, and names the groups."""
+"""Sizes by subgroup: splits the changed series until ratios within a group are alike, and names the groups."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _split(
 def _best_split(
     group: NDArray[np.intp], ratios: NDArray[np.float64], conditions: list[Condition], cover: NDArray[np.bool_]
 ) -> NDArray[np.bool_] | None:
-    """The condition that takes most of the group's variance away, cheaper ones preferred; None if it is alike."""
+    """The condition that takes most variance away, cheaper ones preferred; None where ratios are alike."""
     inside = ratios[group]
     if np.ptp(inside) <= _ALIKE:
         return None

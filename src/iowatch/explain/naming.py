@@ -30,7 +30,9 @@ def _differing(benchmark: Scalar | None, cases: Sequence[Parameters]) -> list[st
 def _name(case: Parameters, differing: Sequence[str]) -> str:
     parts = [str(case[key]) if key == "operation" else shown(key, case[key]) for key in _ALWAYS if key in case]
     parts += [
-        shown(key, case[key]) if isinstance(case[key], str) else f"{key} {shown(key, case[key])}"
+        shown(key, case[key])
+        if isinstance(case[key], str)
+        else f"{key.removesuffix('_bytes')} {shown(key, case[key])}"
         for key in differing
         if key in case
     ]

@@ -81,7 +81,7 @@ class ControlGroup:
 
 
 @dataclass(frozen=True)
-class Exception_:
+class Misfit:
     """A series that does not fit the rule; `member` is its position in the observations."""
 
     member: int
@@ -101,6 +101,6 @@ class Explanation:
     rule: Rule | None
     magnitudes: tuple[Magnitude, ...]
     control: ControlGroup | None
-    exceptions: tuple[Exception_, ...]
+    exceptions: tuple[Misfit, ...]
     changed: int
     total: int

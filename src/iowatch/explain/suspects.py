@@ -31,7 +31,7 @@ REACH: dict[str, Reach] = {
 }
 
 _DAY_S = 86400
-# Dates this far from the change are not looked at: a cause acts at once, but people notice and write it down late.
+# Dates farther from the change are not looked at: a cause acts at once, but people write it down late.
 DAYS_BEFORE, DAYS_AFTER = 7, 3
 _WEIGHT = {"supports": 1.5, "contradicts": 0.5}
 
@@ -192,7 +192,8 @@ def _judge_selective(balance: _Balance, share: float, outside: list[str], explan
     rule, control = explanation.rule, explanation.control
     if rule is not None and rule.conditions and control is not None:
         balance.good.append(
-            f"a change of software or settings can act on one path ({rule.text}) and spare another ({control.label})"
+            f"a change of software or settings can act on one path ({rule.text}) "
+            f"and spare another ({control.label})"
         )
     elif share == 1:
         # Everything changed: a cause that acts on everything is the simpler one.

@@ -3,6 +3,7 @@
 Use `History.open`; nothing outside this package writes SQL.
 """
 
+from iowatch.store.findings import DetectionRow, FindingRow
 from iowatch.store.history import History
 from iowatch.store.records import (
     ExpectedResult,
@@ -17,7 +18,9 @@ from iowatch.store.records import (
 )
 
 __all__ = [
+    "DetectionRow",
     "ExpectedResult",
+    "FindingRow",
     "History",
     "RunRecord",
     "RunRow",

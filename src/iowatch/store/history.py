@@ -9,8 +9,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from iowatch.errors import MachineError
-from iowatch.store import ingest, query
+from iowatch.store import findings, ingest, query
 from iowatch.store.engine import open_engine
+from iowatch.store.findings import DetectionRow, FindingRow
 from iowatch.store.records import (
     Artefact,
     ExpectedResult,
@@ -105,7 +106,27 @@ class History:
         with self.writing() as connection:
             ingest.end_session(connection, session_uuid, status, ended_at)
 
+    def save_detections(self, rows: Iterable[DetectionRow]) -> None:
+        """Remember what detection said of series, replacing what was remembered of them."""
+        with self.writing() as connection:
+            findings.save_detections(connection, rows)
+
+    def save_findings(self, rows: Sequence[FindingRow]) -> None:
+        """Write or replace findings, all or none."""
+        with self.writing() as connection:
+            findings.save_findings(connection, rows)
+
     # Reading
+
+    def detections(self, series_ids: Sequence[int]) -> dict[int, DetectionRow]:
+        """What is remembered of detection of these series."""
+        with self.reading() as connection:
+            return findings.detections(connection, series_ids)
+
+    def findings(self, system: str | None = None) -> list[FindingRow]:
+        """Findings as last written, newest first; `iowatch.findings.load` gives them as records."""
+        with self.reading() as connection:
+            return findings.findings(connection, system)
 
     def sessions(self, system: str | None = None, limit: int | None = None) -> list[SessionRow]:
         """Sessions, newest first."""

@@ -1,0 +1,53 @@
+"""Events: what happened to a machine and when, kept in `reference/events/<system>.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from iowatch import paths
+from iowatch.errors import InputError
+from iowatch.events.model import Event, EventFile, Evidence, Part
+from iowatch.events.yamlfile import append, read_document, validated
+
+__all__ = ["Event", "Evidence", "Part", "add", "load", "path_of"]
+
+_KNOWN = "docs/findings.md, 'Events', lists the fields."
+
+
+def path_of(system: str) -> Path:
+    """The file of a system's events."""
+    return paths.root() / "reference" / "events" / f"{system}.yaml"
+
+
+def load(system: str) -> tuple[Event, ...]:
+    """Events of a system by date; none where there is no file.
+
+    Raises:
+        InputError: the file is damaged; every fault is named with file, line and field.
+    """
+    path = path_of(system)
+    document = read_document(path)
+    if document is None:
+        return ()
+    file = validated(path, document, EventFile, _KNOWN)
+    if file.system != system:
+        raise InputError(f"{path}:1: field 'system' is '{file.system}', expected '{system}' (the file's name)")
+    return tuple(sorted(file.events, key=lambda e: e.date))
+
+
+def add(system: str, entry: dict[str, Any]) -> Event:
+    """Append an event to the file of its system; what is in it stays as it is, comments too.
+
+    Args:
+        entry: fields of `Event`; None, empty texts and empty collections are left out.
+
+    Raises:
+        InputError: not a valid event, or the file is damaged.
+    """
+    path = path_of(system)
+    load(system)
+    kept = {name: value for name, value in entry.items() if value}
+    event = validated(path, kept, Event, _KNOWN)
+    append(path, system, "events", kept)
+    return event

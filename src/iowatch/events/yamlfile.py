@@ -1,0 +1,117 @@
+"""YAML that people and programs write together: read with line numbers, validated closed, comments kept."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+
+from iowatch.errors import InputError, MachineError
+
+
+class Closed(BaseModel):
+    """A record that refuses unknown keys: a misspelt key must not be silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 110
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def read_document(path: Path) -> Any:
+    """The document of a file with its comments and line numbers; None where there is no file.
+
+    Raises:
+        InputError: unreadable or not YAML.
+    """
+    if not path.exists():
+        return None
+    try:
+        return _yaml().load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable: {error}") from error
+    except YAMLError as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+
+
+def validated(path: Path, document: Any, model: type[Model], known: str) -> Model:
+    """The document as a record; every fault is told with file, line and field.
+
+    Args:
+        known: where the fields are documented, for the hint.
+
+    Raises:
+        InputError: against the schema.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise InputError("\n".join(_faults(path, document, error)), hint=known) from error
+
+
+def _faults(path: Path, document: Any, error: ValidationError) -> list[str]:
+    lines = []
+    for fault in error.errors(include_url=False):
+        name = ".".join(str(key) for key in fault["loc"])
+        unknown = fault["type"] == "extra_forbidden"
+        found = "" if unknown or fault["type"] == "missing" else f" (found {fault['input']!r})"
+        message = "unknown field" if unknown else fault["msg"]
+        lines.append(f"{path}:{_line(document, fault['loc'])}: field '{name}': {message}{found}")
+    return lines
+
+
+def _line(document: Any, location: Sequence[int | str]) -> int:
+    """Line (from 1) of the deepest part of `location` that the document has."""
+    line = 0
+    for key in location:
+        try:
+            marks = document.lc
+            line = marks.item(key)[0] if isinstance(document, CommentedSeq) else marks.key(key)[0]
+            document = document[key]
+        except (AttributeError, KeyError, IndexError, TypeError):
+            break
+    return int(line) + 1
+
+
+def append(path: Path, system: str, key: str, entry: dict[str, Any]) -> None:
+    """Add one entry to the list `key` of a file, made with `system` if absent; comments stay as they are.
+
+    Raises:
+        InputError: the file is damaged.
+        MachineError: it cannot be written.
+    """
+    document = read_document(path)
+    if document is None:
+        document = CommentedMap({"system": system, key: CommentedSeq()})
+    document.setdefault(key, CommentedSeq())
+    if document[key] is None:
+        document[key] = CommentedSeq()
+    document[key].append(CommentedMap({k: v for k, v in entry.items() if v not in (None, {}, [])}))
+    _replace(path, document)
+
+
+def _replace(path: Path, document: Any) -> None:
+    """Write beside and rename: a reader sees the old file or the new one, whole."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as stream:
+            _yaml().dump(document, stream)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+        Path(stream.name).chmod(mode)
+        Path(stream.name).replace(path)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,53 @@
+"""Review: decisions about findings, kept in `reference/reviews/<system>.yaml` where git shows who and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from iowatch import paths
+from iowatch.errors import InputError
+from iowatch.events.yamlfile import append, read_document, validated
+from iowatch.review.model import Decision, ReviewFile, Verdict
+
+__all__ = ["Decision", "Verdict", "decide", "load", "path_of"]
+
+_KNOWN = "docs/findings.md, 'Review', lists the fields."
+
+
+def path_of(system: str) -> Path:
+    """The file of a system's decisions."""
+    return paths.root() / "reference" / "reviews" / f"{system}.yaml"
+
+
+def load(system: str) -> tuple[Decision, ...]:
+    """Decisions of a system in the order written; none where there is no file.
+
+    Raises:
+        InputError: the file is damaged; every fault is named with file, line and field.
+    """
+    path = path_of(system)
+    document = read_document(path)
+    if document is None:
+        return ()
+    file = validated(path, document, ReviewFile, _KNOWN)
+    if file.system != system:
+        raise InputError(f"{path}:1: field 'system' is '{file.system}', expected '{system}' (the file's name)")
+    return file.decisions
+
+
+def decide(system: str, entry: dict[str, Any]) -> Decision:
+    """Append a decision to the file of its system; what is in it stays as it is, comments too.
+
+    Args:
+        entry: fields of `Decision`; None is left out.
+
+    Raises:
+        InputError: not a valid decision, or the file is damaged.
+    """
+    path = path_of(system)
+    load(system)
+    kept = {name: value for name, value in entry.items() if value is not None}
+    decision = validated(path, kept, Decision, _KNOWN)
+    append(path, system, "decisions", kept)
+    return decision

@@ -1,0 +1,80 @@
+"""What `iowatch reference show` prints: documents for programs, tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from iowatch.reference import longform, published
+
+
+def listing(source: str | None = None) -> dict[str, Any]:
+    """All sources (or one) with their tables.
+
+    Raises:
+        UsageError: no such source.
+    """
+    known = published.sources()
+    wanted = known if source is None else {source: None} if published.names(source) else {}
+    return {
+        "sources": [
+            {
+                **known[name].model_dump(),
+                "source": name,
+                "tables": [_summary(name, t) for t in published.names(name)],
+            }
+            for name in wanted
+        ]
+    }
+
+
+def _summary(source: str, table: str) -> dict[str, Any]:
+    loaded = published.load(source, table)
+    sidecar = loaded.sidecar
+    return {
+        "table": table,
+        "title": sidecar.title,
+        "section": sidecar.section,
+        "rows": len(loaded.rows),
+        "long": longform.has_long_form(loaded),
+        "notes": sidecar.notes,
+    }
+
+
+def document(source: str, table: str, long_form: bool) -> dict[str, Any]:
+    """One table as printed, or one measurement a row.
+
+    Raises:
+        UsageError: no such source or table, or no long form.
+    """
+    loaded = published.load(source, table)
+    return longform.to_json(loaded) if long_form else loaded.to_json()
+
+
+def print_listing(known: dict[str, Any], console: Console) -> None:
+    """One line a table under its document."""
+    for source in known["sources"]:
+        authors = f"{source['authors']}, {source['date']}" if source["date"] else source["authors"]
+        console.print(Text(f"{source['source']}  {source['title']} ({authors})", style="bold"))
+        for table in source["tables"]:
+            console.print(Text(f"  {table['table']:>5}  {table['rows']:>3} rows  {table['title']}"))
+
+
+def print_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = ()) -> None:
+    """A table with units in its header and notes below; columns without any value are left out."""
+    used = [n for n in range(len(shown["columns"])) if any(row[n] is not None for row in shown["rows"])]
+    grid = Grid(title=Text(f"{shown['source']}/{shown['table']}: {shown['title']}"), title_justify="left")
+    for n in used:
+        column = shown["columns"][n]
+        unit = f" ({column['unit']})" if column["unit"] not in (None, "1") else ""
+        numeric = all(isinstance(row[n], int | float | None) for row in shown["rows"])
+        grid.add_column(Text(column["name"] + unit), justify="right" if numeric else "left")
+    for row in shown["rows"]:
+        grid.add_row(*(Text("" if row[n] is None else str(row[n])) for n in used))
+    console.print(grid)
+    for note in notes:
+        console.print(Text(f"note: {note}"))

@@ -1,0 +1,82 @@
+"""How many nights a side it takes to find the difference that should not be missed.
+
+Two things must happen for a verdict of faster or slower: the rank test must reject, and the interval must leave
+1 out. Each needs (z_test + z_power)^2 * variance / difference^2 nights; the larger of both is asked for. The
+variance is the upper bound of a one-sided 80 % interval (chi-squared), because a lucky quiet start would ask
+for too little.
+"""
+
+from __future__ import annotations
+
+from math import ceil, hypot, inf, log, sqrt
+
+import numpy as np
+from scipy import special, stats
+
+from iowatch.compare.estimate import Nights, Sides
+from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS, smallest_p
+from iowatch.compare.records import Settings
+
+# Spread of single samples of a shared file system where none has been measured yet.
+_TYPICAL_SPREAD = 0.2
+# Efficiency of the rank tests against Student's under normal noise: 3 / pi (Hodges and Lehmann, 1956).
+_RANK_EFFICIENCY = 3 / np.pi
+# Nights below which a measured spread between nights says little.
+_FEW = 3
+_UNSURE = 0.8
+MOST = 100_000
+
+
+def runs_needed(sides: Sides, spread: float | None, threshold: float, settings: Settings) -> int:
+    """Nights a side (or pairs), in all.
+
+    Args:
+        spread: of the log ratio that one night a side leaves open, from the bootstrap; None with too few
+            nights.
+        threshold: p value that the rank test must reach after the correction.
+        settings: with the difference to find and the power.
+    """
+    degrees = _degrees(sides)
+    noise = _night_spread(sides)
+    wanted = log(1 + settings.difference)
+    # Ranks shrug off outliers as medians do, so that a wild standard deviation is not theirs.
+    rank = _nights(min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, wanted, settings.power)
+    width = _nights(spread or noise, 1 - settings.level, wanted, settings.power)
+    doubt = degrees / float(special.chdtri(degrees, _UNSURE)) if degrees >= 2 else 1.0
+    return min(MOST, max(_floor(threshold, sides.paired), ceil(max(rank, width) * doubt)))
+
+
+def _degrees(sides: Sides) -> int:
+    nights = sides.fewest
+    if nights < _FEW:
+        return 0
+    return nights - 1 if sides.paired else len(sides.left.keys) + len(sides.right.keys) - 2
+
+
+def _night_spread(sides: Sides) -> float:
+    """Standard deviation of the log ratio between one night of each side."""
+    if sides.paired:
+        return float(np.std(sides.log_ratios, ddof=1))
+    return hypot(_side_spread(sides.left), _side_spread(sides.right))
+
+
+def _side_spread(side: Nights) -> float:
+    """Between night medians; with too few nights single samples stand in for nights."""
+    if len(side.keys) >= _FEW:
+        return float(np.std(np.log(side.medians), ddof=1))
+    if len(side.values) >= _FEW:
+        return max(float(np.std(np.log(side.values), ddof=1)), 1e-6)
+    return _TYPICAL_SPREAD
+
+
+def _nights(noise: float, p: float, difference: float, power: float) -> float:
+    """Of a two-sided test at level p of a mean with standard deviation `noise`."""
+    return float(((stats.norm.isf(p / 2) + stats.norm.ppf(power)) * noise / difference) ** 2)
+
+
+def _floor(threshold: float, paired: bool) -> int:
+    """The fewest nights with which ranks can reach the threshold at all."""
+    nights = FEWEST_PAIRS if paired else FEWEST_NIGHTS
+    while smallest_p(nights, paired) > threshold:
+        nights += 1
+    return nights

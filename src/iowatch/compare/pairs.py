@@ -1,0 +1,193 @@
+"""Comparing many pairs: estimates, tests, correction, verdicts, the overall answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from iowatch.compare.advice import runs_needed
+from iowatch.compare.estimate import Nights, Sides, align, ratio_of_maxima, ratio_of_medians
+from iowatch.compare.judge import Decision, decide, goodness, threshold, too_few
+from iowatch.compare.overall import summarise_all
+from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS, benjamini_hochberg, rank_sum, signed_rank
+from iowatch.compare.records import (
+    Comparison,
+    Estimate,
+    Measured,
+    Overall,
+    Pair,
+    Printed,
+    Settings,
+    Side,
+    SideSummary,
+)
+from iowatch.errors import UsageError
+
+_Statistic = Literal["median", "max", "mean"]
+_STATISTICS: tuple[_Statistic, ...] = ("median", "max", "mean")
+
+
+@dataclass(frozen=True)
+class _Worked:
+    """A pair with samples on both sides, half way."""
+
+    sides: Sides
+    medians: Estimate
+    maxima: Estimate
+
+
+def compare(pairs: Sequence[Pair], settings: Settings | None = None) -> tuple[list[Comparison], Overall]:
+    """Judge every pair and all together.
+
+    Args:
+        pairs: the same case on both sides; metrics with a better direction.
+        settings: how strict.
+
+    Returns:
+        the judged pairs in the order given, and the answer over all of them.
+
+    Raises:
+        UsageError: a metric of which neither higher nor lower is better.
+    """
+    chosen = settings or Settings()
+    _refuse_neutral(pairs)
+    worked = [_work(pair, chosen) for pair in pairs]
+    p_values = _p_values(worked)
+    adjusted = _adjust(p_values)
+    reach = threshold(adjusted, chosen.alpha)
+    compared = [
+        _judge(pair, work, p, corrected, reach, chosen)
+        for pair, work, p, corrected in zip(pairs, worked, p_values, adjusted, strict=True)
+    ]
+    return compared, summarise_all(compared, [work.medians if work else None for work in worked], chosen)
+
+
+def _refuse_neutral(pairs: Sequence[Pair]) -> None:
+    neutral = sorted({pair.metric for pair in pairs if goodness(pair.metric) == 0})
+    if neutral:
+        raise UsageError(
+            f"neither higher nor lower is better for {', '.join(neutral)}: no side can be faster",
+            hint="--metric chooses others, for example bandwidth or time.",
+        )
+
+
+def _work(pair: Pair, settings: Settings) -> _Worked | None:
+    if not (isinstance(pair.left, Measured) and isinstance(pair.right, Measured)):
+        return None
+    sides = align(pair.left, pair.right)
+    return _Worked(sides, ratio_of_medians(sides, settings), ratio_of_maxima(sides, settings))
+
+
+def _p_values(worked: Sequence[_Worked | None]) -> list[float | None]:
+    """Of the rank test where ranks can decide, of Student's test where nights are too few for that."""
+    found: list[float | None] = [work.medians.p if work else None for work in worked]
+    groups: dict[tuple[bool, int, int], list[int]] = defaultdict(list)
+    for index, work in enumerate(worked):
+        if work and work.sides.fewest >= (FEWEST_PAIRS if work.sides.paired else FEWEST_NIGHTS):
+            left, right = len(work.sides.left.keys), len(work.sides.right.keys)
+            groups[work.sides.paired, left, right].append(index)
+    for (paired, _, _), members in groups.items():
+        for index, p in zip(members, _ranked(paired, [worked[i] for i in members]), strict=True):
+            found[index] = float(p)
+    return found
+
+
+def _ranked(paired: bool, group: Sequence[_Worked | None]) -> Sequence[float]:
+    sides = [work.sides for work in group if work]
+    if paired:
+        return list(signed_rank(np.array([each.log_ratios for each in sides])))
+    return list(
+        rank_sum(
+            np.array([each.left.medians for each in sides]), np.array([each.right.medians for each in sides])
+        )
+    )
+
+
+def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
+    known = benjamini_hochberg([p for p in p_values if p is not None])
+    supply = iter(known)
+    return [None if p is None else next(supply) for p in p_values]
+
+
+def _judge(
+    pair: Pair, work: _Worked | None, p: float | None, adjusted: float | None, reach: float, settings: Settings
+) -> Comparison:
+    if work is None:
+        return _without_samples(pair)
+    decision = decide(adjusted, work.medians.ci, goodness(pair.metric), settings)
+    few = too_few(work.sides)
+    return Comparison(
+        case=pair.case,
+        metric=pair.metric,
+        left=_summary(work.sides.left),
+        right=_summary(work.sides.right),
+        statistic="median",
+        ratio=work.medians.ratio,
+        ci=work.medians.ci,
+        ratio_max=work.maxima.ratio,
+        ci_max=work.maxima.ci,
+        p=p,
+        p_adjusted=adjusted,
+        paired=work.sides.paired,
+        verdict=decision.verdict if few is None else "not enough data",
+        bound=decision.bound if few is None else None,
+        runs_needed=runs_needed(work.sides, work.medians.spread, reach, settings),
+        reason=_reason(few, decision, work.sides),
+    )
+
+
+def _reason(few: str | None, decision: Decision, sides: Sides) -> str:
+    if few is not None:
+        return few
+    how = f"; {sides.left_out} unshared runs left out" if sides.left_out else ""
+    test = "night by night" if sides.paired else "as independent nights"
+    return f"{decision.reason}; compared {test}{how}"
+
+
+def _summary(side: Nights) -> SideSummary:
+    values = side.values
+    return SideSummary(
+        n=len(values),
+        max=float(values.max()),
+        median=float(np.median(values)),
+        mean=float(values.mean()),
+        min=float(values.min()),
+        runs=len(side.keys),
+    )
+
+
+def _without_samples(pair: Pair) -> Comparison:
+    """Printed figures: a ratio, and no statement about noise."""
+    left, right = (_printed(side) for side in (pair.left, pair.right))
+    shared = [name for name in _STATISTICS if getattr(left, name) and getattr(right, name)]
+    statistic = shared[0] if shared else None
+    ratio = getattr(right, statistic) / getattr(left, statistic) if statistic else None
+    best = right.max / left.max if left.max and right.max else None
+    return Comparison(
+        case=pair.case,
+        metric=pair.metric,
+        left=left,
+        right=right,
+        statistic=statistic,
+        ratio=ratio,
+        ci=None,
+        ratio_max=best,
+        ci_max=None,
+        p=None,
+        p_adjusted=None,
+        paired=False,
+        verdict="not enough data",
+        bound=None,
+        runs_needed=None,
+        reason="printed figures without samples" if statistic else "no statistic in common",
+    )
+
+
+def _printed(side: Side) -> SideSummary:
+    if isinstance(side, Printed):
+        return SideSummary(side.n, side.max, side.median, side.mean, side.min, None)
+    return _summary(Nights.of(side.nights))

@@ -1,0 +1,196 @@
+"""What goes into a comparison and what comes out: plain frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iowatch.model import Case
+
+Floats = NDArray[np.float64]
+Verdict = Literal["slower", "faster", "no difference", "not enough data"]
+Basis = Literal["nights", "paired nights", "cases", "none"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Samples of one side.
+
+    Attributes:
+        nights: samples in the metric's unit by night, in time order; > 0 and finite, none empty. The key names
+            what was measured at the same time (a session, or one pair of a fair run): equal keys on both sides
+            are compared with each other.
+    """
+
+    nights: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """Summary of one side whose samples are not known (a published table); None where it was not printed."""
+
+    n: int | None = None
+    max: float | None = None
+    median: float | None = None
+    mean: float | None = None
+    min: float | None = None
+
+
+Side = Measured | Printed
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same case on both sides; `case` has the differing axis taken out."""
+
+    case: Case
+    metric: str
+    left: Side
+    right: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How strict a comparison is.
+
+    Attributes:
+        level: of the confidence intervals.
+        alpha: share of wrong "faster" and "slower" that is accepted among those said (Benjamini-Hochberg), and
+            so also the most that a pair without a difference can get.
+        difference: relative difference that should not be missed; the advice on more runs is about it.
+        widest: a "no difference above x %" is only said up to this x; beyond it there is not enough data.
+        negligible: a difference that lies within this on the whole interval is none, however certain it is.
+        power: probability with which `difference` should be found when the advice is followed.
+        resamples: bootstrap draws.
+        seed: of the bootstrap; the same data give the same answer.
+    """
+
+    level: float = 0.95
+    alpha: float = 0.01
+    difference: float = 0.10
+    widest: float = 0.25
+    negligible: float = 0.01
+    power: float = 0.9
+    resamples: int = 1000
+    seed: int = 20090317
+
+
+@dataclass(frozen=True, slots=True)
+class SideSummary:
+    """What a reader sees of one side; `runs` counts nights, `n` samples; None where it was not printed."""
+
+    n: int | None
+    max: float | None
+    median: float | None
+    mean: float | None
+    min: float | None
+    runs: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A ratio right/left with its interval.
+
+    Attributes:
+        ratio: right divided by left.
+        ci: confidence interval of the ratio, or None where the nights are too few.
+        p: two-sided p value of "no difference", or None.
+        spread: standard deviation of the log ratio that one night a side leaves open, or None.
+        draws: log ratios of the bootstrap, shape (resamples,), or None.
+    """
+
+    ratio: float
+    ci: tuple[float, float] | None = None
+    p: float | None = None
+    spread: float | None = None
+    draws: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One pair, judged.
+
+    Attributes:
+        statistic: of which `ratio` is the ratio: `median`, or `max` or `mean` for printed tables.
+        ratio: right / left; above 1 is faster where higher is better, slower where lower is better.
+        ci: its confidence interval, or None.
+        ratio_max, ci_max: the same of what the best of a night's repetitions typically reaches.
+        p, p_adjusted: of the rank test, before and after the correction for many pairs.
+        paired: nights were compared one by one, as both sides were measured in the same ones.
+        verdict: the decision; `bound` is the x of "no difference above x %", as a fraction.
+        runs_needed: nights a side, in all, at which `Settings.difference` would be found.
+        reason: in words, what the verdict rests on or what is missing.
+    """
+
+    case: Case
+    metric: str
+    left: SideSummary
+    right: SideSummary
+    statistic: Literal["median", "max", "mean"] | None
+    ratio: float | None
+    ci: tuple[float, float] | None
+    ratio_max: float | None
+    ci_max: tuple[float, float] | None
+    p: float | None
+    p_adjusted: float | None
+    paired: bool
+    verdict: Verdict
+    bound: float | None
+    runs_needed: int | None
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """The verdict as the JSON contract has it: `slower`, `no difference above 3 %`, …"""
+        return self.verdict if self.bound is None else f"no difference above {percent(self.bound)}"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as per cent, rounded up to a tenth below ten and to a whole above: `3.2 %`, `14 %`."""
+    step = 0.1 if fraction < 0.1 else 1.0
+    digits = np.ceil(fraction * 100 / step - 1e-9) * step
+    return f"{digits:.1f} %" if step < 1 and digits != round(digits) else f"{digits:.0f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPoint:
+    """How the sides compare at one number of ranks or nodes; ratios of goodness (above 1: right is faster)."""
+
+    value: int
+    pairs: int
+    ratio: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True)
+class Overall:
+    """All pairs together.
+
+    Attributes:
+        counts: pairs by verdict.
+        ratio: geometric mean over pairs of how many times as fast right is as left.
+        ci: its interval.
+        basis: what the interval treats as the sample: nights (joint bootstrap over all pairs) or, where samples
+            are not known, the cases themselves.
+        verdict, bound, reason: as of a pair.
+        scaling: by parameter (`ranks`, `nodes`, `instances`), ascending.
+    """
+
+    counts: Mapping[Verdict, int]
+    ratio: float | None
+    ci: tuple[float, float] | None
+    basis: Basis
+    verdict: Verdict
+    bound: float | None
+    reason: str
+    scaling: Mapping[str, tuple[ScalingPoint, ...]] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """The verdict in the words of a pair's."""
+        return self.verdict if self.bound is None else f"no difference above {percent(self.bound)}"

@@ -157,6 +157,11 @@ class History:
         with self.reading() as connection:
             return query.runs(connection, session_uuid)
 
+    def session_of_runs(self) -> dict[int, str]:
+        """The session's UUID of every run."""
+        with self.reading() as connection:
+            return query.session_of_runs(connection)
+
     def run(self, run_id: int) -> RunRow:
         """One run.
 

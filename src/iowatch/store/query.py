@@ -144,6 +144,14 @@ def runs(connection: Connection, uuid: str) -> list[RunRow]:
     return [RunRow(*row) for row in connection.execute(statement)]
 
 
+def session_of_runs(connection: Connection) -> dict[int, str]:
+    """Run id to session UUID."""
+    statement = select(RunTable.id, SessionTable.uuid).join(
+        SessionTable, SessionTable.id == RunTable.session_id
+    )
+    return {int(run_id): str(uuid) for run_id, uuid in connection.execute(statement)}
+
+
 def run(connection: Connection, run_id: int) -> RunRow:
     """One run.
 

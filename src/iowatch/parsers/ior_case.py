@@ -1,0 +1,123 @@
+"""The case of one IOR test, from options that must agree with each other and with what was printed exactly."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from iowatch.errors import InputError
+from iowatch.model import Scalar
+from iowatch.parsers.ior_run import CommandLine, Test
+from iowatch.units import GIB, MIB, TIB, parse_size
+
+_APIS = {"NCMPI": "PNETCDF", "DUMMY": "NULL"}
+# Other names are believed where the command line says the same.
+_KNOWN_APIS = frozenset(("POSIX", "MPIIO", "HDF5", "NCMPI", "DUMMY", "MMAP", "AIO", "DFS", "RADOS", "CEPHFS"))
+_FILES = {"single-shared-file": "shared", "file-per-process": "per-process"}
+_REORDER = {"no tasks offsets": "none", "constant task offset": "constant", "random task offset": "random"}
+_ORDER = {"sequential": None, "random": "random"}
+_TYPES = {"independent": False, "collective": True}
+# exact parameter -> the option that says the same
+_SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions", "per_node": "clients per node"}
+_WHOLE = re.compile(r"[1-9]\d{0,11}")
+
+Case = dict[str, Scalar | None]
+
+
+def human(size_bytes: int) -> str:
+    """A size as IOR prints it (`HumanReadable` in `utilities.c`)."""
+    for name, unit in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB)):
+        if size_bytes >= unit:
+            whole = size_bytes % unit == 0
+            return f"{size_bytes // unit} {name}" if whole else f"{size_bytes / unit:.2f} {name}"
+    return f"{size_bytes} bytes"
+
+
+def whole(text: str | None) -> int | None:
+    """A positive whole number, or None."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text) else None
+
+
+def case_of(test: Test, command: CommandLine) -> Case | None:
+    """The parameters of a test; None where one is missing or two contradict each other."""
+    options = test.options
+    if test.contradictions or not _exact_agree(test):
+        return None
+    tasks, per_node = whole(options.get("tasks")), whole(options.get("clients per node"))
+    segments = (
+        whole(options.get("segments")) or test.exact.get("segments") or whole(command.letters.get("s", "1"))
+    )
+    transfer = _size(options.get("xfersize"), test.exact.get("transfer"), command.letters.get("t"))
+    block = _size(options.get("blocksize"), test.exact.get("block"), command.letters.get("b"))
+    if not (tasks and per_node and segments and transfer and block) or block % transfer:
+        return None
+    total = tasks * segments * block
+    nodes = whole(options["nodes"]) if "nodes" in options else math.ceil(tasks / per_node)
+    words = _words(test, command)
+    if words is None or nodes is None or human(total) != options.get("aggregate filesize"):
+        return None
+    if "N" not in command.letters and not nodes * per_node / 2 < tasks < nodes * per_node * 2:
+        return None
+    numbers: Case = {"ranks": tasks, "nodes": nodes, "segments": segments, "transfer_bytes": transfer}
+    return {**words, **numbers, "block_bytes": block, "total_bytes": total}
+
+
+def _exact_agree(test: Test) -> bool:
+    """What was printed exactly must be what the options say."""
+    return all(
+        whole(test.options[option]) == test.exact[name]
+        for name, option in _SAME.items()
+        if name in test.exact and option in test.options
+    )
+
+
+def _size(printed: str | None, exact: int | None, asked: str | None) -> int | None:
+    """Bytes of a size that was printed with losses ("3.81 MiB"), from the first exact source; None: unknown."""
+    sources = [exact] if exact is not None else [_parsed(asked), _parsed(printed)]
+    size = next((s for s in sources if s), None)
+    return size if size is not None and human(size) == printed else None
+
+
+def _parsed(text: str | None) -> int | None:
+    try:
+        return parse_size((text or "").removesuffix(" bytes"))
+    except InputError:
+        return None
+
+
+def _words(test: Test, command: CommandLine) -> Case | None:
+    options = test.options
+    api = (options.get("api") or "").partition(" ")[0]
+    collective = _TYPES.get(options.get("type", "collective" if "c" in command.letters else "independent"))
+    known = api in _KNOWN_APIS or api == command.letters.get("a")
+    tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
+    if not known or collective is None or any(options.get(name) not in table for table, name in tables):
+        return None
+    if not command.scripted and collective != _collective_asked(command):
+        return None
+    return {
+        "api": _APIS.get(api, api),
+        "file": _FILES[options["access"]],
+        "collective": collective,
+        "pattern": _ORDER[options["ordering in a file"]],
+        "reorder": _REORDER[options["ordering inter file"]],
+        "sync": _sync(test, command),
+        "cache": "direct" if _direct(command) else None,
+        "stonewall_s": whole(options.get("stonewallingTime")),
+    }
+
+
+def _collective_asked(command: CommandLine) -> bool:
+    return "c" in command.letters or "collective" in command.words or command.directive("collective") == "1"
+
+
+def _sync(test: Test, command: CommandLine) -> bool | None:
+    """Whether fsync was asked for; None where a script may have said so."""
+    if "fsync" in test.exact:
+        return bool(test.exact["fsync"])
+    asked = "e" in command.letters or command.directive("fsync") == "1"
+    return asked or (None if command.scripted else False)
+
+
+def _direct(command: CommandLine) -> bool:
+    return "B" in command.letters or "posix.odirect" in command.words or command.directive("useO_DIRECT") == "1"

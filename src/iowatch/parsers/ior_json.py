@@ -1,0 +1,131 @@
+"""IOR's JSON (`-O summaryFormat=JSON`), read line by line: `-v` and warnings make it invalid JSON.
+
+Version 3.2 and 3.3 nest the repetitions, later ones do not; no version numbers them. Source: `ior-output.c`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Summary, Test, half_unit
+
+_PAIR = re.compile(r'"([^"]+)" ?: ("[^"]*"|[^",{}\[\]]+)')
+_NUMBER = re.compile(r"\d+\.\d{4}")
+_SECTIONS = ("Parameters", "Options", "Results", "max", "summary")
+_TIMES = ("openTime", "wrRdTime", "closeTime", "totalTime")
+_ROW_KEYS = ("access", "bwMiB", "blockKiB", "xferKiB", "iops", "latency", *_TIMES)
+# before 3.3
+_OLD_ROW_KEYS = tuple(key for key in _ROW_KEYS if key not in ("iops", "latency"))
+_PARAMETERS = {
+    **{"tasksPerNode": "per_node", "repetitions": "repetitions", "fsync": "fsync"},
+    **{"segmentCount": "segments", "transferSize": "transfer", "blockSize": "block"},
+}
+_SUMMARY = {
+    **{"segmentCount": "segments", "blockSize": "block", "transferSize": "transfer", "numTasks": "tasks"},
+    **{"tasksPerNode": "per_node", "repetitions": "repetitions"},
+}
+_FACTS = {"Began": "began", "Machine": "machine", "Path": "path", "apiVersion": "api_version"}
+
+
+class JsonReader:
+    """Fills a `Run` from the lines of a JSON output."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._test = Test()
+        self._section = ""
+        self._object: list[tuple[str, str]] = []
+        self._counts: dict[str, int] = {}
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        line = line.strip()
+        for name in _SECTIONS:
+            if line.startswith(f'"{name}": ') and line[-1] in "{[":
+                self._close()
+                self._section = name
+                return
+        for match in _PAIR.finditer(line):
+            self._take(match[1], match[2].strip(), match[2][0] == '"')
+        if line.startswith("}"):
+            self._close()
+
+    def _take(self, key: str, value: str, quoted: bool) -> None:
+        text = value[1:-1] if quoted else value
+        if key == "Finished":
+            self._close()
+            self._run.ends += 1
+        elif key in ("access", "operation") and self._section in ("Results", "summary"):
+            self._close()
+            self._object = [(key, text)]
+        elif self._object:
+            self._object.append((key, text))
+        elif key == "TestID":
+            self._begin_test(text)
+        else:
+            self._take_head(key, text)
+
+    def _take_head(self, key: str, text: str) -> None:
+        if key == "Version":
+            self._run.titles += 1
+            self._run.version = text
+        elif key == "Command line":
+            self._run.command = CommandLine.read(text)
+        elif key in _FACTS:
+            self._run.facts.setdefault(_FACTS[key], text)
+        elif self._section == "Parameters" and key in _PARAMETERS and text.isdecimal():
+            self._test.set_exact(_PARAMETERS[key], int(text))
+        elif self._section == "Options":
+            self._test.set_option(key, text)
+
+    def _begin_test(self, number: str) -> None:
+        if number.isdecimal():
+            self._section = ""
+            self._counts = {}
+            self._test = self._run.tests.setdefault(int(number), Test())
+
+    def _close(self) -> None:
+        """The end of a row or of one operation's summary."""
+        pairs, self._object = self._object, []
+        if not pairs:
+            return
+        if self._section == "summary":
+            self._close_summary(dict(pairs))
+        elif pairs[0][1] in OPERATIONS:
+            self._close_row(pairs)
+
+    def _close_row(self, pairs: list[tuple[str, str]]) -> None:
+        operation = pairs[0][1]
+        iteration = self._counts.get(operation, 0)
+        self._counts[operation] = iteration + 1
+        keys, values = tuple(key for key, _ in pairs), dict(pairs)
+        if any(value.lstrip("-").startswith(("inf", "nan")) for value in values.values()):
+            self._run.unreal += 1
+        elif keys not in (_ROW_KEYS, _OLD_ROW_KEYS) or not all(
+            map(_NUMBER.fullmatch, [value for _, value in pairs[1:]])
+        ):
+            self._run.damaged += 1
+        else:
+            self._add(operation, iteration, values)
+
+    def _add(self, operation: str, iteration: int, values: dict[str, str]) -> None:
+        texts = [values.get(key) for key in ("bwMiB", "iops", *_TIMES)]
+        row = Row(*(float(t) if t is not None else None for t in texts))  # type: ignore[arg-type]
+        halves = Row(*(half_unit(t) if t is not None else None for t in texts))  # type: ignore[arg-type]
+        if not self._test.add(operation, iteration, row, halves):
+            self._run.damaged += 1
+
+    def _close_summary(self, values: dict[str, str]) -> None:
+        numbers = [values.get(key, "") for key in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB")]
+        test = values.get("TestID", "")
+        if not all(map(_NUMBER.fullmatch, numbers)) or not test.isdecimal() or int(test) not in self._run.tests:
+            return
+        target = self._run.tests[int(test)]
+        target.summaries[values["operation"]] = Summary(
+            float(numbers[0]), float(numbers[1]), float(numbers[2]), 0.00005
+        )
+        for key, name in _SUMMARY.items():
+            if values.get(key, "").isdecimal():
+                target.set_exact(name, int(values[key]))
+        if "API" in values:
+            target.set_option("api", values["API"])

@@ -1,0 +1,159 @@
+"""Everything read of one output of IOR, however it was printed, before anything is believed.
+
+Source of all formats: hpc/ior 3.0.1 to 4.1, `ior-output.c` (3.0 and 3.1: `ior.c`), `parse_options.c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
+MOST_ROWS = 100_000
+
+OPERATIONS = ("write", "read")
+
+# Options of one letter that take a value, in any version from 3.0 to 4.1.
+_WITH_VALUE = frozenset("aAbdDfGijJlMNoOQstTUX")
+
+
+class Row(NamedTuple):
+    """One repetition in MiB/s, 1/s (None before 3.3) and seconds; or half a unit of the last digits of one."""
+
+    bandwidth: float
+    rate: float | None
+    open_time: float
+    transfer_time: float
+    close_time: float
+    time: float
+
+
+class Summary(NamedTuple):
+    """What the summary says about the bandwidth of one operation, in MiB/s; `half`: of its last digit."""
+
+    max: float
+    min: float
+    mean: float
+    half: float
+
+
+@dataclass
+class CommandLine:
+    """IOR's own options, as far as the printed command line shows them."""
+
+    letters: dict[str, str] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, text: str) -> CommandLine:
+        """Read `ior -a MPIIO -wk -t 1m …`; what cannot be understood is left out."""
+        line = cls()
+        tokens = iter(text.split()[1:])
+        for token in tokens:
+            if token.startswith("--"):
+                line.words.add(token[2:].partition("=")[0])
+            elif token.startswith("-"):
+                line._read_letters(token[1:], tokens)
+        return line
+
+    def _read_letters(self, letters: str, rest: Iterator[str]) -> None:
+        for position, letter in enumerate(letters):
+            if letter in _WITH_VALUE:
+                value = letters[position + 1 :].lstrip("=") or next(rest, "")
+                old = self.letters.get(letter)
+                self.letters[letter] = f"{old},{value}" if letter == "O" and old else value
+                return
+            self.letters[letter] = ""
+
+    @property
+    def scripted(self) -> bool:
+        """Whether options come from a script that the output does not show."""
+        return "f" in self.letters
+
+    def directive(self, name: str) -> str | None:
+        """Value of one `-O name=value,…`."""
+        pairs = (pair.partition("=") for pair in self.letters.get("O", "").split(","))
+        return next((value for key, _, value in pairs if key == name), None)
+
+    def operations(self) -> set[str]:
+        """The operations that must be timed: those named, or both where none was."""
+        directed = {"writeFile", "readFile", "checkWrite", "checkRead"}
+        if self.scripted or any(self.directive(name) for name in directed) or directed & self.words:
+            return set()
+        if not set("wrWR") & set(self.letters):
+            return set(OPERATIONS)
+        return {name for name in OPERATIONS if name[0] in self.letters}
+
+
+@dataclass
+class Test:
+    """One test.
+
+    Attributes:
+        options: as printed under `Options`, keys of version 3.2 and later.
+        exact: parameters that were printed exactly elsewhere (summary, JSON's parameters): `transfer`, `block`,
+            `segments`, `tasks`, `per_node`, `repetitions`, `fsync`.
+        rows: (operation, iteration) -> numbers; halves: half a unit of their last digits.
+        moved: (operation, iteration) -> bytes, where IOR said that it moved others than asked for.
+        summaries: operation -> summary, where it was printed whole.
+        contradictions: names of options that were printed twice with different values.
+    """
+
+    options: dict[str, str] = field(default_factory=dict)
+    exact: dict[str, int] = field(default_factory=dict)
+    rows: dict[tuple[str, int], Row] = field(default_factory=dict)
+    halves: dict[tuple[str, int], Row] = field(default_factory=dict)
+    moved: dict[tuple[str, int], int] = field(default_factory=dict)
+    summaries: dict[str, Summary] = field(default_factory=dict)
+    contradictions: list[str] = field(default_factory=list)
+
+    def set_option(self, name: str, value: str) -> None:
+        """Note an option."""
+        if self.options.setdefault(name, value) != value:
+            self.contradictions.append(name)
+
+    def set_exact(self, name: str, value: int) -> None:
+        """Note an exact parameter."""
+        if self.exact.setdefault(name, value) != value:
+            self.contradictions.append(name)
+
+    def add(self, operation: str, iteration: int, row: Row, halves: Row) -> bool:
+        """Take a row; False where that repetition was there already, or there are too many."""
+        if (operation, iteration) in self.rows or len(self.rows) >= MOST_ROWS:
+            return False
+        self.rows[operation, iteration] = row
+        self.halves[operation, iteration] = halves
+        return True
+
+
+@dataclass
+class Run:
+    """One output.
+
+    Attributes:
+        summarised: whether this form of output has a summary of each operation.
+        titles: how often a run began; more than once: two runs wrote into one output.
+        ends: how often a run said that it finished.
+        damaged: rows that were not printed whole, or twice.
+        unreal: rows with inf, nan or negative numbers.
+        short_file: what was said about a file that holds fewer bytes than were written.
+    """
+
+    version: str | None = None
+    command: CommandLine | None = None
+    tests: dict[int, Test] = field(default_factory=dict)
+    summarised: bool = True
+    titles: int = 0
+    ends: int = 0
+    damaged: int = 0
+    unreal: int = 0
+    short_file: str | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def half_unit(number: str) -> float:
+    """Half a unit of the last digit of a printed number."""
+    point = number.find(".")
+    return 0.5 if point < 0 else 0.5 * 10.0 ** (point + 1 - len(number))

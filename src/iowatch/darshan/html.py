@@ -1,0 +1,69 @@
+"""PyDarshan's full report, with everything that comes from the log escaped. Runs in the worker process.
+
+PyDarshan puts the program's name, Darshan's version and the log's name into its page as they are; here they are
+escaped first, and the page forbids itself to run or load anything.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import warnings
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import darshan.cli
+import matplotlib as mpl
+from darshan.cli.summary import ReportData
+from mako.template import Template  # type: ignore[import-untyped]
+
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" '
+    "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
+)
+
+
+class _EscapedReport(ReportData):  # type: ignore[misc]
+    """PyDarshan's report; its methods run in the order of this class."""
+
+    log_path: str
+    header: str
+
+    def get_header(self) -> None:
+        """Runs first, after the log has been read: whatever is shown unescaped later is made harmless here."""
+        facts = self.report.metadata["job"]["metadata"]
+        facts["lib_ver"] = escape(facts.get("lib_ver", "unknown"))
+        self.log_path = escape(Path(self.log_path).name)
+        super().get_header()
+        self.header = escape(self.header)
+
+    def build_sections(self) -> None:
+        """Quote the attributes that PyDarshan leaves bare."""
+        for figure in self.figures:
+            if figure.fig_html:
+                bare, title = f" alt={figure.fig_title} width=", escape(figure.fig_title)
+                figure.fig_html = figure.fig_html.replace(bare, f' alt="{title}" width=')
+        super().build_sections()
+
+
+def write_report(log: Path, target: Path) -> dict[str, Any]:
+    """Write the report.
+
+    Args:
+        log: a readable log.
+        target: file to write.
+
+    Returns:
+        The size of the report in bytes.
+    """
+    mpl.use("Agg")
+    mpl.rcParams["text.parse_math"] = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = _EscapedReport(str(log))
+    base = importlib.resources.files(darshan.cli) / "base.html"
+    # The template is PyDarshan's own; what it inserts unescaped has been escaped by _EscapedReport.
+    page = Template(text=base.read_text(encoding="utf-8")).render(report_data=report)  # noqa: S702
+    page = page.replace("<head>", f"<head>\n      {_POLICY}", 1)
+    target.write_text(page, encoding="utf-8")
+    return {"bytes": len(page)}

@@ -2,7 +2,7 @@
 
 Two things must happen for a verdict of faster or slower: the rank test must reject, and the interval must leave
 1 out. Each needs (z_test + z_power)^2 * variance / difference^2 nights; the larger of both is asked for. The
-variance is the upper bound of a one-sided 80 % interval (chi-squared), because a lucky quiet start would ask
+variance is the upper bound of a one-sided 85 % interval (chi-squared), because a lucky quiet start would ask
 for too little.
 """
 
@@ -17,13 +17,13 @@ from iowatch.compare.estimate import Nights, Sides
 from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS, smallest_p
 from iowatch.compare.records import Settings
 
-# Spread of single samples of a shared file system where none has been measured yet.
-_TYPICAL_SPREAD = 0.2
+# Standard deviation between nights of a shared file system, assumed (in the log) where too few were measured.
+_ASSUMED = 0.15
 # Efficiency of the rank tests against Student's under normal noise: 3 / pi (Hodges and Lehmann, 1956).
 _RANK_EFFICIENCY = 3 / np.pi
 # Nights below which a measured spread between nights says little.
 _FEW = 3
-_UNSURE = 0.8
+_UNSURE = 0.85
 MOST = 100_000
 
 
@@ -42,15 +42,15 @@ def runs_needed(sides: Sides, spread: float | None, threshold: float, settings: 
     # Ranks shrug off outliers as medians do, so that a wild standard deviation is not theirs.
     rank = _nights(min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, wanted, settings.power)
     width = _nights(spread or noise, 1 - settings.level, wanted, settings.power)
-    doubt = degrees / float(special.chdtri(degrees, _UNSURE)) if degrees >= 2 else 1.0
+    doubt = degrees / float(special.chdtri(degrees, _UNSURE)) if degrees > 1 else 1.0
     return min(MOST, max(_floor(threshold, sides.paired), ceil(max(rank, width) * doubt)))
 
 
 def _degrees(sides: Sides) -> int:
-    nights = sides.fewest
-    if nights < _FEW:
-        return 0
-    return nights - 1 if sides.paired else len(sides.left.keys) + len(sides.right.keys) - 2
+    """Of the measured spread: of nights, or of single samples where these stand in."""
+    if sides.fewest < _FEW:
+        return max(1, len(sides.left.values) + len(sides.right.values) - 2)
+    return sides.fewest - 1 if sides.paired else len(sides.left) + len(sides.right) - 2
 
 
 def _night_spread(sides: Sides) -> float:
@@ -61,12 +61,11 @@ def _night_spread(sides: Sides) -> float:
 
 
 def _side_spread(side: Nights) -> float:
-    """Between night medians; with too few nights single samples stand in for nights."""
-    if len(side.keys) >= _FEW:
+    """Between night medians; with too few, a first guess: samples vary as much, and nights as is assumed."""
+    if len(side) >= _FEW:
         return float(np.std(np.log(side.medians), ddof=1))
-    if len(side.values) >= _FEW:
-        return max(float(np.std(np.log(side.values), ddof=1)), 1e-6)
-    return _TYPICAL_SPREAD
+    within = float(np.std(np.log(side.values), ddof=1)) if len(side.values) > 1 else _ASSUMED
+    return hypot(within, _ASSUMED)
 
 
 def _nights(noise: float, p: float, difference: float, power: float) -> float:

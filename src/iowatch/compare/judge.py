@@ -54,7 +54,7 @@ def too_few(sides: Sides) -> str | None:
     """Why the nights are too few for any statement about noise, or None."""
     if sides.fewest >= FEWEST:
         return None
-    left, right = (len(side.keys) for side in (sides.left, sides.right))
+    left, right = (len(side) for side in (sides.left, sides.right))
     runs = f"{left} run{'s' * (left != 1)} on the left, {right} on the right"
     return f"{runs}: the noise from run to run is not known below {FEWEST} a side"
 

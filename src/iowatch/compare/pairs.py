@@ -88,7 +88,7 @@ def _p_values(worked: Sequence[_Worked | None]) -> list[float | None]:
     groups: dict[tuple[bool, int, int], list[int]] = defaultdict(list)
     for index, work in enumerate(worked):
         if work and work.sides.fewest >= (FEWEST_PAIRS if work.sides.paired else FEWEST_NIGHTS):
-            left, right = len(work.sides.left.keys), len(work.sides.right.keys)
+            left, right = len(work.sides.left), len(work.sides.right)
             groups[work.sides.paired, left, right].append(index)
     for (paired, _, _), members in groups.items():
         for index, p in zip(members, _ranked(paired, [worked[i] for i in members]), strict=True):
@@ -156,7 +156,7 @@ def _summary(side: Nights) -> SideSummary:
         median=float(np.median(values)),
         mean=float(values.mean()),
         min=float(values.min()),
-        runs=len(side.keys),
+        runs=len(side),
     )
 
 
@@ -190,4 +190,4 @@ def _without_samples(pair: Pair) -> Comparison:
 def _printed(side: Side) -> SideSummary:
     if isinstance(side, Printed):
         return SideSummary(side.n, side.max, side.median, side.mean, side.min, None)
-    return _summary(Nights.of(side.nights))
+    return _summary(Nights.of(list(side.nights.values())))

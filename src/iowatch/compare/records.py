@@ -152,7 +152,7 @@ class Comparison:
 def percent(fraction: float) -> str:
     """A fraction as per cent, rounded up to a tenth below ten and to a whole above: `3.2 %`, `14 %`."""
     step = 0.1 if fraction < 0.1 else 1.0
-    digits = np.ceil(fraction * 100 / step - 1e-9) * step
+    digits = max(0.0, np.ceil(fraction * 100 / step - 1e-9) * step)
     return f"{digits:.1f} %" if step < 1 and digits != round(digits) else f"{digits:.0f} %"
 
 

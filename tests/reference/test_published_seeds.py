@@ -87,7 +87,7 @@ def _heading(section: str, text: str) -> bool:
 
 
 NOT_NUMBERS = {  # names, numbers of figures, sections and references, days without a year
-    "003": r"Figure \d+|\[\d(, \d)*\]|SeaStar-?2|Seastar-2|fc4|M(AD|ad)Bench2|S3D|HDF5|XT4|CLE2\.1 ?UP01"
+    "003": r"Figure \d+|\[\d(, \d)*\]|SeaStar-?2|Seastar-2|fc4|M(AD|ad)[Bb]ench2|S3D|HDF5|XT4|CLE2\.1 ?UP01"
     r"|March 17th(?!,? 2009)|^\d(\.\d)? (?=[A-Z])",
     "004": r"h5bench|HDF5(?! 1)|H5F?\w*|Mare[nN]ostrum 4|[123]D|[\d\w-]+-c-c\S*|GBs-core\S*|DIM_\d"
     r"|^192³ particles$|^192$|^128$|^256-256-128 particles$|^256-128$",

@@ -68,14 +68,14 @@ class Document:
         finally:
             loader.dispose()
 
-    def where(self, location: Sequence[int | str]) -> str:
-        """`file:line:column` of the deepest part of `location` that the file has."""
+    def where(self, location: Sequence[int | str], *, value: bool = False) -> str:
+        """`file:line:column` of the deepest part of `location` that the file has: its key or its value."""
         mark = self._node.start_mark if self._node is not None else None
         node = self._node
         for key in location:
             found = _child(node, key)
             if found is not None:
-                mark, node = found
+                mark, node = found[1].start_mark if value else found[0], found[1]
         return f"{self.path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{self.path}:1:1"
 
     def validated(self, model: type[Model], data: Any = None, at: Sequence[int | str] = ()) -> Model:
@@ -97,7 +97,7 @@ class Document:
                 continue
             field = ".".join(str(part) for part in location) or "document"
             found = "" if fault["type"] == "missing" else f" (found {fault['input']!r})"
-            yield f"{self.where(location)}: {field}: {fault['msg']}{found}"
+            yield f"{self.where(location, value=True)}: {field}: {fault['msg']}{found}"
 
 
 def _place(error: Exception) -> str:

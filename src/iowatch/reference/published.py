@@ -226,10 +226,10 @@ def sources(root: Path | None = None) -> dict[str, Source]:
     return {path.parent.name: Document(path).validated(Source) for path in found}
 
 
-def _order(name: str) -> list[tuple[int, str]]:
-    """Sorts "2" before "10", "5" before "5b" before "6", "A.9" before "A.10"."""
+def _order(name: str) -> list[tuple[int, int, str]]:
+    """Sorts "2" before "10", "5" before "5b" before "6", "A.9" before "A.10", and words last."""
     parts = re.findall(r"\d+|\D+", name)
-    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
 
 
 def names(source: str, root: Path | None = None) -> list[str]:
@@ -265,4 +265,8 @@ def load_all(root: Path | None = None) -> list[Table]:
         InputError: a file is damaged.
     """
     base = root or directory()
+    if lone := [
+        path for path in sorted(base.glob("*/*.csv")) if not path.with_name(f"{path.stem}.yaml").exists()
+    ]:
+        raise InputError("\n".join(f"{path}: no sidecar {path.stem}.yaml beside it" for path in lone))
     return [read(base / source / f"{name}.yaml") for source in sources(base) for name in names(source, base)]

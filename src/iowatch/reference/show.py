@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from iowatch.reference import longform, published
+from iowatch.reference import derived, longform, published
+from iowatch.units import format_number
 
 
 def listing(source: str | None = None) -> dict[str, Any]:
@@ -78,3 +80,19 @@ def print_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = 
     console.print(grid)
     for note in notes:
         console.print(Text(f"note: {note}"))
+
+
+def derived_facts() -> dict[str, Any]:
+    """Statements of the papers beside what their tables give."""
+    return {"facts": [{**asdict(fact), "holds": fact.holds} for fact in derived.facts()]}
+
+
+def print_facts(shown: dict[str, Any], console: Console) -> None:
+    """One line a fact; what does not follow is in reference/ERRATA.md."""
+    grid = Grid("fact", "source", "stated", "computed", "unit", "follows")
+    for fact in shown["facts"]:
+        holds = "yes" if fact["holds"] else "no, see ERRATA.md"
+        relation = "" if fact["relation"] == "is" else f"{fact['relation']} "
+        stated, computed = f"{relation}{format_number(fact['stated'])}", format_number(fact["computed"])
+        grid.add_row(fact["name"], fact["source"], stated, computed, fact["unit"], holds)
+    console.print(grid)

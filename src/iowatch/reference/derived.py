@@ -1,0 +1,249 @@
+"""Facts that the papers state, computed again from their tables.
+
+A fact is one row of `_FACTS`: what the text states (a row of the source's table "text") and how it comes out of
+the tables. Where it does not come out, ERRATA.md names the fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from iowatch.errors import InputError, UsageError, near_miss
+from iowatch.reference import published
+
+Relation = Literal["is", "about", "over", "under"]
+_ABOUT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A statement of a paper beside what its tables give.
+
+    Attributes:
+        name: key, and where it does not hold the word to look for in ERRATA.md.
+        source: `000`…`004`.
+        section: where it is stated.
+        stated: the number of the text.
+        unit: of both numbers.
+        relation: how the text means it: `is` (to the digits printed), `about` (within 5 %), `over`, `under`.
+        computed: what the tables give.
+    """
+
+    name: str
+    source: str
+    section: str
+    stated: float
+    unit: str
+    relation: Relation
+    computed: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the statement follows from the tables."""
+        if self.relation == "over":
+            return self.computed > self.stated
+        if self.relation == "under":
+            return self.computed < self.stated
+        digits = len(f"{self.stated}".partition(".")[2]) if not float(self.stated).is_integer() else 0
+        rounded = round(self.computed, digits) == self.stated
+        return rounded if self.relation == "is" else abs(self.computed - self.stated) <= _ABOUT * self.stated
+
+
+@cache
+def _table(source: str, table: str) -> published.Table:
+    return published.load(source, table)
+
+
+def numbers(source: str, table: str, column: str) -> list[float]:
+    """The numbers of a column, blanks left out.
+
+    Raises:
+        UsageError: no such table or column.
+    """
+    return [cell for cell in _table(source, table).column(column) if isinstance(cell, int | float)]
+
+
+def peak(source: str, table: str, *columns: str) -> float:
+    """The highest number of some columns."""
+    return max(max(numbers(source, table, column)) for column in columns)
+
+
+def cell(source: str, table: str, column: str, **where: str | float) -> float:
+    """The number of a column in the one row that has these cells; `_` in a name stands for a blank.
+
+    Raises:
+        InputError: no such row, several, or no number there.
+    """
+    loaded = _table(source, table)
+    keys = [loaded.column(name.replace("_", " ")) for name in where]
+    found = [
+        value
+        for value, *row in zip(loaded.column(column), *keys, strict=True)
+        if row == list(where.values()) and isinstance(value, int | float)
+    ]
+    if len(found) != 1:
+        raise InputError(
+            f"table {source}/{table} has {len(found)} numbers '{column}' where {where}, expected one"
+        )
+    return found[0]
+
+
+def stated(source: str, quantity: str) -> float:
+    """A number of a source's text."""
+    return cell(source, "text", "Value", Quantity=quantity)
+
+
+def fraction(value: float, whole: float) -> float:
+    """A part in per cent."""
+    return 100 * value / whole
+
+
+def gain(value: float, base: float) -> float:
+    """How much higher a value is than a base, in per cent."""
+    return 100 * (value / base - 1)
+
+
+def best_columns(source: str, table: str, columns: list[str]) -> dict[float, str]:
+    """For each volume (Total MiB) the column with the highest bandwidth: which stripe size serves it best.
+
+    Raises:
+        UsageError: no such table or column.
+    """
+    volumes = numbers(source, table, "Total MiB")
+    rows = zip(*(numbers(source, table, column) for column in columns), strict=True)
+    return {v: columns[row.index(max(row))] for v, row in zip(volumes, rows, strict=True)}
+
+
+def _hamburg(table: str, column: str, *cells: str) -> float:
+    """A cell of seed 001's appendix by the texts on the left of its row."""
+    loaded = _table("001", table)
+    (row,) = (row for row in loaded.rows if tuple(row[: len(cells)]) == cells)
+    value = row[[c.name for c in loaded.sidecar.columns].index(column)]
+    assert isinstance(value, int | float)
+    return value
+
+
+def _new_over_old(operation: str) -> float:
+    """The worse of the two patterns with the new default chunk size over the old."""
+    old = _hamburg("A.18", "Mean", "Old", "disjoint & 1-OST", operation)
+    return min(_hamburg("A.18", "Mean", "New", pattern, operation) for pattern in ("disjoint", "1-OST")) / old
+
+
+def _spread(table: str) -> float:
+    rows = zip(numbers("000", table, "Max."), numbers("000", table, "Min."), strict=True)
+    return max(high / low for high, low in rows)
+
+
+def _franklin(before: str, factor: str) -> float:
+    """Part of file-per-processor after the maintenance, were file-per-processor unchanged."""
+    return stated("003", before) * stated("003", factor)
+
+
+_READ_1MB = "MPI-IO read of 1 MB as part of file-per-processor before"
+_WRITE_1MB = "MPI-IO write of 1 MB as part of file-per-processor before"
+_READ_FACTOR = "IOR MPI-IO read factor, 1 MB (over)"
+_WRITE_FACTOR = "IOR MPI-IO write factor, aligned and not (roughly)"
+_ARCHER_PEAK = "ARCHER theoretical sustained performance as used"
+_CIRRUS_PEAK = "Cirrus theoretical maximum as used"
+_STRIPED = ("1 MiB", "4 MiB", "8 MiB")
+
+_Row = tuple[str, str, str, Relation, Callable[[], float]]
+_FACTS: tuple[_Row, ...] = (
+    ("archer-fraction", "000", "ARCHER maximum striping part of the advertised bandwidth (just over)", "over",
+     lambda: fraction(peak("000", "2", "Max."), stated("000", _ARCHER_PEAK))),
+    ("archer-default-fraction", "000", "ARCHER default striping part of the theoretical performance", "is",
+     lambda: fraction(peak("000", "1", "Max."), stated("000", _ARCHER_PEAK))),
+    ("archer-peak", "000", "ARCHER maximum striping maximum (slightly under)", "under",
+     lambda: peak("000", "2", "Max.")),
+    ("archer-worst-case", "000", "ARCHER 48 writers, maximum over minimum (more than)", "over",
+     lambda: _spread("1")),
+    ("cirrus-fraction", "000", "Cirrus striped part of the theoretical maximum", "is",
+     lambda: fraction(peak("000", "14", "MPI-IO", "NetCDF"), stated("000", _CIRRUS_PEAK))),
+    ("cirrus-unstriped-lowest", "000", "Cirrus unstriped, lower", "over",
+     lambda: min(min(numbers("000", "13", api)) for api in ("MPI-IO", "HDF5", "NetCDF"))),
+    ("cosma-fraction", "000", "COSMA part of the rated maximum (approximately)", "about",
+     lambda: fraction(peak("000", "15", "Bandwidth"), 1024 * stated("000", "COSMA theoretical maximum"))),
+    ("rdf-dac-fraction", "000", "RDF DAC part of the theoretical maximum (approximately)", "about",
+     lambda: fraction(peak("000", "18", "MPI-IO"), stated("000", "RDF DAC theoretical maximum as used"))),
+    ("rdf-dac-hdf5", "000", "RDF DAC HDF5 as part of MPI-IO", "is",
+     lambda: fraction(peak("000", "18", "HDF5"), peak("000", "18", "MPI-IO"))),
+    ("rdf-dac-netcdf", "000", "RDF DAC NetCDF as part of MPI-IO", "is",
+     lambda: fraction(peak("000", "18", "NetCDF"), peak("000", "18", "MPI-IO"))),
+    ("archer-netcdf", "000", "ARCHER NetCDF as part of MPI-IO (roughly)", "about",
+     lambda: fraction(peak("000", "10", *_STRIPED), peak("000", "4", *_STRIPED))),
+    ("hdf5-overhead", "000", "overhead of HDF5", "is",
+     lambda: 100 - fraction(peak("000", "18", "HDF5"), peak("000", "18", "MPI-IO"))),
+    ("netcdf-overhead", "000", "overhead of NetCDF", "is",
+     lambda: 100 - fraction(peak("000", "18", "NetCDF"), peak("000", "18", "MPI-IO"))),
+    ("stripe-gain-4", "000", "gain of 4 MiB stripes, large arrays (approximately)", "about",
+     lambda: gain(peak("000", "6", "4 MiB"), peak("000", "6", "1 MiB"))),
+    ("stripe-gain-8", "000", "gain of 8 MiB stripes, large arrays (approximately)", "about",
+     lambda: gain(peak("000", "6", "8 MiB"), peak("000", "6", "1 MiB"))),
+    ("four-files", "000", "768 writers, four files over one (more than)", "over",
+     lambda: cell("000", "12", "4 Files Aggregate", Writers=768) / cell("000", "11", "1 File", Writers=768)),
+    ("hamburg-maximum", "001", "theoretical maximum in MiB/s", "is",
+     lambda: stated("001", "theoretical maximum") * 1e6 / 2**20),
+    ("hamburg-new-chunk-write", "001", "new version over old (more than)", "over",
+     lambda: _new_over_old("write")),
+    ("hamburg-new-chunk-read", "001", "new version over old (more than)", "over",
+     lambda: _new_over_old("read")),
+    ("franklin-flash", "003", "FLASH read factor (over)", "about",
+     lambda: stated("003", "FLASH read rate after") / stated("003", "FLASH read rate before (less than)")),
+    ("franklin-s3d", "003", "S3D factor (over)", "over",
+     lambda: stated("003", "S3D rate after, harmonic mean") / stated("003", "S3D rate before, harmonic mean")),
+    ("franklin-osts", "003", "OSTs", "is",
+     lambda: stated("003", "OSSs") * stated("003", "OSTs an OSS")),
+    ("franklin-disk", "003", "disk of /scratch", "is",
+     lambda: stated("003", "OSTs") * stated("003", "size of a LUN")),
+    ("marenostrum-flush", "004", "part of H5Fflush in the raw write time (nearly)", "about",
+     lambda: cell("004", "example", "Value", Quantity="H5Fflush() time")
+     / cell("004", "example", "Value", Quantity="Raw write time")),
+)  # fmt: skip
+
+
+def _fact(row: _Row) -> Fact:
+    name, source, quantity, relation, compute = row
+    text = _table(source, "text")
+    (line,) = (line for line in text.rows if line[1] == quantity)
+    section, _, value, unit, *_ = line
+    assert isinstance(value, int | float)
+    return Fact(name, source, str(section), value, str(unit), relation, compute())
+
+
+def facts() -> list[Fact]:
+    """All facts, in the order of the sources."""
+    return [_fact(row) for row in _FACTS]
+
+
+def fact(name: str) -> Fact:
+    """One fact.
+
+    Raises:
+        UsageError: no such fact.
+    """
+    for row in _FACTS:
+        if row[0] == name:
+            return _fact(row)
+    raise UsageError(f"no fact '{name}'", hint=near_miss(name, [row[0] for row in _FACTS]))
+
+
+def aligned_over_unaligned() -> float:
+    """NetCDF-4 collective writes of the 1-OST pattern, mean with alignment over mean without (001/A.15)."""
+    aligned = _hamburg("A.15", "Mean", "NC4", "cll.", "aligned", "write")
+    return aligned / _hamburg("A.15", "Mean", "NC4", "cll.", "unaligned", "write")
+
+
+def franklin_after() -> dict[str, float]:
+    """MPI-IO in per cent of file-per-processor after 17 March 2009, from the shares before and the factors.
+
+    The factors are those of seed 003, section 5.4; file-per-processor is taken as unchanged, as for MADBench2.
+    """
+    aligned = "MPI-IO write of 1 MiB as part of file-per-processor before (about)"
+    return {
+        "read 1 MB": _franklin(_READ_1MB, _READ_FACTOR),
+        "write 1 MB": _franklin(_WRITE_1MB, _WRITE_FACTOR),
+        "write 1 MiB": _franklin(aligned, _WRITE_FACTOR),
+    }

@@ -1,0 +1,99 @@
+"""Facts that the papers state come out of the tables (expected: the papers' sentences, seeds 000 to 004)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from iowatch.errors import InputError, UsageError
+from iowatch.reference import derived
+
+ERRATA = (Path(__file__).resolve().parents[2] / "reference" / "ERRATA.md").read_text(encoding="utf-8")
+STRIPES = ["1 MiB", "4 MiB", "8 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("archer-fraction", 50, 54),  # "just over 50 %"
+        ("archer-default-fraction", 8.3, 8.6),  # "8.3 %"
+        ("cirrus-fraction", 77.5, 78.5),  # "78 %"
+        ("cosma-fraction", 68, 70),  # "approximately 68 %"
+        ("rdf-dac-fraction", 34.5, 35.5),  # "approximately 35 %"
+        ("archer-netcdf", 78, 82),  # "roughly 80 %"
+        ("rdf-dac-hdf5", 88, 92),  # "88 %"
+        ("rdf-dac-netcdf", 60, 63),  # "60 %"
+        ("stripe-gain-4", 10, 12),  # "approximately 10 %"
+        ("stripe-gain-8", 35, 39),  # "approximately 35 %"
+        ("hamburg-new-chunk-write", 10_000, 60_000),  # "more than 10,000 times"
+        ("four-files", 2, 2.5),  # "more than a factor of two"
+    ],
+)
+def test_fact_is_near_what_the_paper_states(name: str, low: float, high: float) -> None:
+    assert low <= derived.fact(name).computed <= high
+
+
+def test_rounded_figures_of_the_text_give_its_percentages() -> None:
+    assert round(derived.fraction(2500, 30000), 1) == 8.3
+    assert round(derived.fraction(14000, 20 * 1024)) == 68
+
+
+def test_what_does_not_hold_is_in_the_errata_and_nothing_else() -> None:
+    failing = {fact.name for fact in derived.facts() if not fact.holds}
+    assert failing
+    mentioned = set(re.findall(r"`([a-z0-9-]+)`", ERRATA)) & {fact.name for fact in derived.facts()}
+    assert failing <= mentioned
+    assert mentioned - failing <= {"cosma-fraction"}
+
+
+def test_aligned_netcdf_writes_are_about_14_times_faster() -> None:
+    assert derived.aligned_over_unaligned() == pytest.approx(14, rel=0.02)
+
+
+def test_franklin_shares() -> None:
+    assert derived.stated("003", "MPI-IO read of 1 MB as part of file-per-processor before") == 1
+    assert derived.stated("003", "MPI-IO write of 1 MB as part of file-per-processor before") == 7
+    assert derived.stated("003", "MPI-IO write of 1 MiB as part of file-per-processor before (about)") == 40
+    assert derived.franklin_after() == {"read 1 MB": 50, "write 1 MB": 21, "write 1 MiB": 120}
+
+
+def test_best_stripe_size_by_volume() -> None:
+    """Read off Tables 4 and 6 by eye; the peaks are at 4 MiB (128^3) and 8 MiB (256^3), section 6."""
+    small, large = (derived.best_columns("000", table, STRIPES) for table in ("4", "6"))
+    assert small[24576] == "4 MiB"
+    assert large[786432] == "8 MiB"
+    assert derived.peak("000", "4", *STRIPES) == derived.peak("000", "4", "4 MiB")
+    assert derived.peak("000", "6", *STRIPES) == derived.peak("000", "6", "8 MiB")
+    assert all(best != "1 MiB" for best in large.values())
+
+
+def test_stream_per_node_is_cores_times_per_core() -> None:
+    rows = zip(
+        *(
+            derived.numbers("002", "6", c)
+            for c in ("Cores per node", "StarSTREAM per core", "StarSTREAM per node")
+        ),
+        strict=True,
+    )
+    assert all(cores * core == pytest.approx(node) for cores, core, node in rows)
+
+
+def test_castep_ratios_follow_from_the_times() -> None:
+    times = derived.numbers("002", "5", "Mean SCF Cycle")
+    ratios = derived.numbers("002", "5", "Performance relative to ARCHER node")
+    assert [round(max(times) / time, 3) for time in times] == ratios
+
+
+def test_independent_writes_grow_with_the_library_and_collective_do_not() -> None:
+    libraries = ("MPI-IO", "HDF5", "NetCDF")
+    assert [derived.stated("000", f"independent writes of {name}") for name in libraries] == [0, 6, 10]
+    assert {derived.stated("000", f"collective writes of {name}") for name in libraries} == {24}
+
+
+def test_unknown_fact_and_ambiguous_cell_are_refused() -> None:
+    with pytest.raises(UsageError, match="no fact 'cirrus'"):
+        derived.fact("cirrus")
+    with pytest.raises(InputError, match="has 0 numbers"):
+        derived.cell("000", "1", "Max.", Writers=25)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from rich.console import Console
 from rich.table import Table
 
-from iowatch.cli.output import page
 from iowatch.metrics import METRICS
 from iowatch.model import Case, summarise
 from iowatch.store import ExpectedResult, RunRow, SeriesRow, SessionRow
@@ -35,29 +35,31 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def print_sessions(rows: Sequence[SessionRow]) -> None:
+def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
     """Sessions, one a line."""
     table = _table("session", "system", "suite", "status", "started (UTC)", "runs")
     for row in rows:
         table.add_row(row.uuid, row.system, row.suite, row.status, _when(row.started_at), str(row.runs))
-    page().print(table if rows else "No sessions yet: `iowatch run` or `iowatch import` makes some.")
+    console.print(table if rows else "No sessions yet: `iowatch run` or `iowatch import` makes some.")
 
 
-def print_series(rows: Sequence[SeriesRow]) -> None:
+def print_series(console: Console, rows: Sequence[SeriesRow]) -> None:
     """Series, one a line."""
     table = _table("id", "system", "stack", "case", "metric", "n", "last (UTC)")
     for row in rows:
         table.add_row(
             str(row.id), row.system, row.stack, case_words(row.case), row.metric, str(row.n), _when(row.last)
         )
-    page().print(table if rows else "No series yet: `iowatch run` or `iowatch import` makes some.")
+    console.print(table if rows else "No series yet: `iowatch run` or `iowatch import` makes some.")
 
 
 def print_session(
-    row: SessionRow, runs: Sequence[tuple[RunRow, Results]], absent: Sequence[ExpectedResult]
+    console: Console,
+    row: SessionRow,
+    runs: Sequence[tuple[RunRow, Results]],
+    absent: Sequence[ExpectedResult],
 ) -> None:
     """A session, its runs with all results, and what is absent."""
-    console = page()
     console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {_when(row.started_at)}", markup=False)
     table = _table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
     for run, results in runs:

@@ -185,7 +185,7 @@ def migrate(engine: Engine, target: str) -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(4910)"))
         found = revision(connection)
         config.attributes["connection"] = connection
-        if target == "head" or found is None or target > found:
+        if target == "head" or found is None or (target != "base" and target > found):
             command.upgrade(config, target)
         else:
             command.downgrade(config, target)

@@ -35,17 +35,19 @@ def list_(
     system: str | None, show_series: bool, benchmark: str | None, limit: int, db: str | None, as_json: bool
 ) -> None:
     """List sessions, or series with --series."""
-    from iowatch.cli.output import print_json
+    from iowatch.cli.output import page, print_json
     from iowatch.report.history import print_series, print_sessions
     from iowatch.store import History, SeriesFilter
 
     with History.open(db) as history:
         if show_series:
             rows = history.series(SeriesFilter(system=system, benchmark=benchmark))
-            print_json([_series_json(row) for row in rows]) if as_json else print_series(rows)
+            print_json([_series_json(row) for row in rows]) if as_json else print_series(page(), rows)
         else:
             sessions = history.sessions(system, limit)
-            print_json([_session_json(row) for row in sessions]) if as_json else print_sessions(sessions)
+            print_json([_session_json(row) for row in sessions]) if as_json else print_sessions(
+                page(), sessions
+            )
 
 
 @command.command("show", epilog="Example: iowatch history show 3f2a")
@@ -54,7 +56,7 @@ def list_(
 @options.as_json
 def show(session: str, db: str | None, as_json: bool) -> None:
     """One session with its runs; SESSION is its UUID or the beginning of it."""
-    from iowatch.cli.output import print_json
+    from iowatch.cli.output import page, print_json
     from iowatch.report.history import print_session
     from iowatch.store import History
 
@@ -80,7 +82,7 @@ def show(session: str, db: str | None, as_json: bool) -> None:
             }
         )
     else:
-        print_session(row, runs, absent)
+        print_session(page(), row, runs, absent)
 
 
 def _session_json(row: Any) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""Fixtures for all tests: the data measured elsewhere, a history of one's own, the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from iowatch.store import History
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """`shared/` beside the checkout: outputs measured elsewhere and the seed documents."""
+    if not (SHARED / "data").is_dir():
+        pytest.skip("needs the data measured elsewhere (../shared/data beside the checkout)")
+    return SHARED
+
+
+@pytest.fixture
+def var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `var/` of the test's own; nothing touches the checkout's."""
+    place = tmp_path / "var"
+    monkeypatch.setenv("IOWATCH_VAR", str(place))
+    monkeypatch.delenv("IOWATCH_DB", raising=False)
+    return place
+
+
+@pytest.fixture
+def history(var: Path) -> Iterator[History]:
+    """An empty history in the test's own `var/`."""
+    with History.open() as opened:
+        yield opened
+
+
+@pytest.fixture
+def cli() -> Callable[..., Result]:
+    """Run `iowatch WORDS…` in this process, through the program's own door; gives exit code and output."""
+    import click
+
+    from iowatch.cli.main import _run
+
+    @click.command(context_settings={"ignore_unknown_options": True})
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED)
+    @click.pass_context
+    def program(context: click.Context, words: tuple[str, ...]) -> None:
+        context.exit(_run(words))
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(program, ["--", *map(str, words)])
+
+    return run

@@ -1,0 +1,209 @@
+"""The history: nothing lost, nothing twice, foreign files refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import inspect
+
+from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.model import Output, Result
+from iowatch.store import ExpectedResult, History, RunRecord, SeriesFilter, SessionRecord, StackRecord
+from iowatch.store.engine import HEAD, migrate, revision
+from iowatch.store.packing import pack, unpack
+from iowatch.store.schema import Base
+
+
+def session(uuid: str = "s1", system: str = "local", started_at: int = 1000) -> SessionRecord:
+    return SessionRecord(uuid, system, "smoke", "run", started_at)
+
+
+def run(
+    fingerprint: str,
+    *,
+    name: str = "a",
+    samples: tuple[float, ...] = (1.0, 3.0, 2.0),
+    started_at: int = 1000,
+    status: str = "ok",
+) -> RunRecord:
+    result = Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX", "ranks": 4})
+    output = Output("benchio", "1", status, None if status == "ok" else "cut", (result,))  # type: ignore[arg-type]
+    return RunRecord(name, "default", StackRecord("gnu", {"mpi": "4.1.4"}), fingerprint, started_at, output)
+
+
+def test_what_goes_in_comes_out(history: History) -> None:
+    expected = [ExpectedResult("a", "default", "gnu", "write", "bandwidth")]
+    history.begin_session(session(), expected)
+    assert history.record_runs("s1", [run("f1")]) == 1
+    history.end_session("s1", "ok", 1100)
+
+    assert history.session("s1").status == "ok"
+    assert history.expected("s1") == expected == history.received("s1")
+    (series,) = history.series()
+    assert (series.system, series.stack, series.case.parameters["api"], series.n) == (
+        "local",
+        "gnu",
+        "POSIX",
+        1,
+    )
+    assert history.samples(series.id) == [(1000, 1, (1.0, 3.0, 2.0))]
+    points = history.points([series.id])[series.id]
+    assert (points.max[0], points.median[0], points.min[0], points.mean[0]) == (3.0, 2.0, 1.0, 2.0)
+
+
+def test_ingestion_twice_is_the_same_as_once(history: History) -> None:
+    for _ in range(2):
+        history.begin_session(session(), [ExpectedResult("a", "default", "gnu", "write", "bandwidth")])
+        history.record_runs("s1", [run("f1"), run("f1")])
+    assert len(history.runs("s1")) == 1
+    assert len(history.expected("s1")) == 1
+    assert history.series()[0].n == 1
+
+
+def test_a_failed_run_is_kept_but_is_no_point_of_a_series(history: History) -> None:
+    history.begin_session(session())
+    history.record_runs("s1", [run("f1", status="incomplete")])
+    (kept,) = history.runs("s1")
+    assert kept.status == "incomplete"
+    assert kept.facts["partial_results"][0]["samples"] == [1.0, 3.0, 2.0]
+    assert history.series() == []
+
+
+def test_points_come_in_time_order_whatever_the_order_of_ingestion(history: History) -> None:
+    history.begin_session(session())
+    history.record_runs("s1", [run(f"f{t}", started_at=t) for t in (30, 10, 20)])
+    (row,) = history.series()
+    assert history.points([row.id])[row.id].time.tolist() == [10, 20, 30]
+    assert history.points([row.id], since=20)[row.id].time.tolist() == [20, 30]
+
+
+def test_an_unknown_series_has_no_points(history: History) -> None:
+    assert len(history.points([99])[99].time) == 0
+
+
+def test_filters_select(history: History) -> None:
+    for number, system in enumerate(("one", "two")):
+        history.begin_session(session(system, system))
+        history.record_runs(system, [run(f"f{number}")])
+    assert [row.system for row in history.series(SeriesFilter(system="two"))] == ["two"]
+    assert history.series(SeriesFilter(benchmark="ior")) == []
+
+
+def test_a_session_is_found_by_the_beginning_of_its_uuid(history: History) -> None:
+    history.begin_session(session("abc-1"))
+    history.begin_session(session("abd-2"))
+    assert history.session("abc").uuid == "abc-1"
+    for wrong in ("ab", "x", "%"):
+        with pytest.raises(UsageError):
+            history.session(wrong)
+
+
+def test_runs_need_a_session(history: History) -> None:
+    with pytest.raises(InputError, match="nowhere"):
+        history.record_runs("nowhere", [run("f1")])
+
+
+def test_a_transaction_that_fails_leaves_nothing(history: History) -> None:
+    history.begin_session(session())
+    with pytest.raises(InputError):
+        history.record_runs("s1", [run("f1"), run("f2", samples=())])
+    assert history.runs("s1") == []
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=100))
+def test_samples_are_packed_exactly(samples: list[float]) -> None:
+    assert unpack(pack(samples)) == tuple(samples)
+
+
+def test_the_migrations_give_the_schema_of_the_models(history: History) -> None:
+    inspector = inspect(history.engine)
+    for name, table in Base.metadata.tables.items():
+        assert {column["name"] for column in inspector.get_columns(name)} == {
+            column.name for column in table.columns
+        }
+
+
+def test_migrations_go_down_and_up(history: History) -> None:
+    migrate(history.engine, "base")
+    assert set(inspect(history.engine).get_table_names()) == {"alembic_version"}
+    migrate(history.engine, "head")
+    with history.engine.connect() as connection:
+        assert revision(connection) == HEAD
+
+
+def test_a_file_that_is_no_database_is_refused(var: Path) -> None:
+    var.mkdir()
+    (var / "iowatch.db").write_text("name,value\n")
+    with pytest.raises(InputError, match="not an SQLite database"):
+        History.open()
+    assert (var / "iowatch.db").read_text() == "name,value\n"
+
+
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE bookmarks (id INTEGER)")
+    with pytest.raises(InputError, match="another program"):
+        History.open(str(path))
+
+
+def test_a_newer_history_is_refused(history: History, var: Path) -> None:
+    with history.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(InputError, match="9999"):
+        History.open()
+
+
+def test_a_damaged_history_is_told(history: History, var: Path) -> None:
+    history.close()
+    path = var / "iowatch.db"
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    with pytest.raises((MachineError, InputError)):
+        History.open().series()
+
+
+def test_a_place_that_cannot_be_made_is_told() -> None:
+    with pytest.raises(MachineError, match="/proc"):
+        History.open("/proc/nowhere/iowatch.db")
+
+
+def test_an_url_that_is_none_is_told() -> None:
+    with pytest.raises(UsageError):
+        History.open("nonsense://x")
+
+
+def _write(place: str, worker: int) -> None:
+    with History.open(place) as history:
+        history.begin_session(session(f"s{worker}", started_at=worker))
+        for number in range(10):
+            history.record_runs(f"s{worker}", [run(f"f{worker}-{number}", name=str(number))])
+
+
+def test_eight_processes_write_at_once(var: Path) -> None:
+    """Also the first opening, where all find no schema yet."""
+    place = str(var / "iowatch.db")
+    workers = [multiprocessing.get_context("spawn").Process(target=_write, args=(place, n)) for n in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 8
+    with History.open(place) as history:
+        assert sum(row.runs for row in history.sessions()) == 80
+        assert history.series()[0].n == 80
+
+
+@settings(max_examples=20)
+@given(st.text(max_size=50))
+def test_names_of_any_kind_are_only_names(name: str) -> None:
+    """Quotes, wildcards and statements in a name reach no SQL."""
+    name = name.replace("\0", "").encode("utf-8", "ignore").decode()
+    with History.open("sqlite:///:memory:") as history:
+        history.begin_session(session("s1", name or "x"))
+        assert [row.system for row in history.sessions(name or "x")] == [name or "x"]

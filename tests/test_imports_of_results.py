@@ -1,0 +1,70 @@
+"""`iowatch import`: real outputs of ARCHER into the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.errors import InputError
+from iowatch.imports import import_files, time_in_name
+from iowatch.store import History, SeriesFilter
+
+
+def test_archers_baseline_becomes_a_series_for_each_writer_count(history: History, shared: Path) -> None:
+    files = sorted((shared / "data/archer-benchio/ARCHER_baseline").glob("*.dat"))
+    done = import_files(history, "benchio", files, system="archer")
+    assert (done.files, done.stored, done.troubles) == (len(files), len(files), ())
+    bandwidth = history.series(SeriesFilter(system="archer", metric="bandwidth"))
+    # Writer counts as the file names give them (c24 … c24576).
+    assert {row.case.parameters["ranks"] for row in bandwidth} == {24 * 2**n for n in range(11)}
+    assert sum(row.n for row in bandwidth) == len(files)
+    again = import_files(history, "benchio", files, system="archer")
+    assert (again.stored, again.known) == (0, len(files))
+
+    # benchio_res_c24_20181004085049: `maxrate` as printed in the file.
+    row = next(r for r in bandwidth if r.case.parameters["ranks"] == 24)
+    moment = int(datetime(2018, 10, 4, 8, 50, 49, tzinfo=UTC).timestamp())
+    samples = next(values for time, _run, values in history.samples(row.id) if time == moment)
+    assert max(samples) == pytest.approx(647.26316877928889)
+    assert len(samples) == 10
+
+
+def test_a_bad_file_is_told_and_the_others_are_taken(
+    cli: Callable[..., Result], var: Path, tmp_path: Path, shared: Path
+) -> None:
+    good = next((shared / "data/archer-benchio/ARCHER_baseline").glob("*_c24_2018*.dat"))
+    cut = tmp_path / "benchio_res_c24_20180911.dat"
+    cut.write_text(good.read_text()[:900])
+    nameless = tmp_path / "result.dat"
+    nameless.write_text(good.read_text())
+    result = cli(
+        "import", "benchio", good, cut, nameless, tmp_path / "absent_20180911.dat", "--system", "archer"
+    )
+    assert result.exit_code == 1
+    assert "2 of 4 files stored" in result.output
+    assert "no date" in result.output
+    assert "incomplete" in result.output
+    with History.open() as history:
+        assert {row.status for row in history.sessions()} == {"ok", "failed"}
+        assert history.series(SeriesFilter(metric="bandwidth"))[0].n == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("benchio_res_c24_20180924115107_write.dat", datetime(2018, 9, 24, 11, 51, 7, tzinfo=UTC)),
+        ("benchio_res_c1_20170611_write.dat", datetime(2017, 6, 11, tzinfo=UTC)),
+    ],
+)
+def test_dates_come_from_names(name: str, expected: datetime) -> None:
+    assert time_in_name(Path(name)) == expected
+
+
+@pytest.mark.parametrize("name", ["x.dat", "x_2017062_y.dat", "x_20171332.dat", "x_20170611999999.dat"])
+def test_what_is_no_date_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="--time"):
+        time_in_name(Path(name))

@@ -1,0 +1,73 @@
+"""Suites: from a matrix in YAML to named cases; wrong files are told with file and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch import suites
+from iowatch.errors import InputError, UsageError
+from tests.conftest import ROOT
+
+ALL = sorted((ROOT / "benchmarks").glob("*/suites/*.yaml"))
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_every_suite_of_the_repository_is_well_formed(path: Path) -> None:
+    cases = suites.read(path)
+    assert cases
+    for case in cases:
+        assert case.expects
+        assert case.tool.file_bytes(case.options) >= 0
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "benchio" / "suites" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return path
+
+
+GOOD = """\
+format: 1
+summary: x
+defaults: {op: both, ranks: 4}
+matrix:
+  - {api: [posix, mpiio], local: [8x8x8, 16x16x16]}
+"""
+
+
+def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> None:
+    cases = suites.read(write(tmp_path, GOOD))
+    assert [case.name for case in cases] == [
+        "api=posix,local=8x8x8",
+        "api=posix,local=16x16x16",
+        "api=mpiio,local=8x8x8",
+        "api=mpiio,local=16x16x16",
+    ]
+    assert cases[0].expects == (("write", "bandwidth"), ("read", "bandwidth"))
+    assert cases[1].tool.file_bytes(cases[1].options) == 8 * 16**3 * 4
+    assert cases[2].requires == ("mpi",)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD.replace("api:", "apj:"), "no option 'apj'"),
+        (GOOD.replace("format: 1", "format: 2"), "format"),
+        (GOOD + "surprise: 1\n", "surprise"),
+        (GOOD.replace("[posix, mpiio]", "[posix, posix]"), "there twice"),
+        ("format: 1\nsummary: x\nmatrix: []\n", "matrix"),
+        ("{", "cannot read"),
+        ("", "valid"),
+    ],
+)
+def test_a_wrong_suite_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        suites.read(write(tmp_path, text))
+
+
+def test_an_unknown_suite_names_the_known() -> None:
+    with pytest.raises(UsageError, match=r"Did you mean 'smoke'\?"):
+        suites.load("smok")

@@ -13,7 +13,7 @@ Totals = Mapping[str, Mapping[str, float]]
 # Layers that hand data to the operating system; what MPI-IO or HDF5 moves passes through POSIX and is not
 # added again.
 _STORAGE = (("POSIX", "POSIX"), ("STDIO", "STDIO"), ("DFS", "DFS"))
-# Histogram bins to 100 KiB. The next one, 100K_1M, holds accesses of exactly 1 MiB too, the commonest large size.
+# Histogram bins to 100 KiB. The next, 100K_1M, holds accesses of exactly 1 MiB too, the commonest large size.
 SMALL = ("0_100", "100_1K", "1K_10K", "10K_100K")
 
 
@@ -27,7 +27,7 @@ def _storage_sum(totals: Totals, counter: str) -> float:
 
 
 def _posix(totals: Totals) -> dict[str, float | None]:
-    """Shares of POSIX accesses: small (to 100 KiB), unaligned, sequential (higher offset), consecutive (directly after)."""
+    """Shares of POSIX accesses: to 100 KiB, unaligned, sequential (ascending), consecutive (adjacent)."""
     c = totals.get("POSIX", {})
     figures: dict[str, float | None] = {}
     for word, ops in (("write", "WRITES"), ("read", "READS")):

@@ -140,7 +140,7 @@ def _names(data: bytes, header: Header) -> Iterator[tuple[bytes, str]]:
 
 
 def _hide_name(name: str, mounts: list[tuple[str, str, str]], substitute: Callable[[str, str], str]) -> str:
-    """A name below what stands for its mount point, so that a reader still finds the type of its file system."""
+    """A name below what stands for its mount point, so that its file system is still known."""
     if name.startswith(_HARMLESS):
         return name
     inside = (hidden for _, point, hidden in mounts if name.startswith(point.rstrip("/") + "/"))

@@ -23,6 +23,7 @@ PARSERS: dict[str, str] = {
     "ior": "iowatch.parsers.ior:parse",
     "mdtest": "iowatch.parsers.mdtest:parse",
     "h5bench": "iowatch.parsers.h5bench:parse",
+    "darshan": "iowatch.parsers.darshan:parse",
 }
 
 

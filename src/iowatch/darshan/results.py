@@ -1,0 +1,167 @@
+"""Chosen figures of a trace as results, so that a change in how the I/O was done is a change like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from iowatch.darshan.isolate import Reader
+from iowatch.darshan.trace import Trace, read_trace
+from iowatch.errors import InputError
+from iowatch.metrics import metric
+from iowatch.model import Output, Result, Scalar
+
+_Value = Callable[[Trace], float | None]
+
+
+def _counters(*names: str) -> _Value:
+    """Sum of counters; None where the log has none of them."""
+
+    def value(trace: Trace) -> float | None:
+        found = [count for name in names if (count := trace.counter(name)) is not None]
+        return sum(found) if found else None
+
+    return value
+
+
+def _derived(name: str) -> _Value:
+    return lambda trace: trace.derived.get(name)
+
+
+def _top_layer(figure: str) -> _Value:
+    """A figure of the highest layer that Darshan estimates: MPI-IO where the program used it, else POSIX."""
+
+    def value(trace: Trace) -> float | None:
+        performance = trace.derived["performance"]
+        found: float | None = performance.get("MPI-IO", performance.get("POSIX", {})).get(figure)
+        return found
+
+    return value
+
+
+# (operation, metric, where it comes from). A log covers a whole run: what is not of writes or reads is of
+# `run`.
+_ROWS: tuple[tuple[str, str, _Value], ...] = (
+    ("write", "collective_count", _counters("MPIIO_COLL_WRITES", "MPIIO_SPLIT_WRITES")),
+    ("read", "collective_count", _counters("MPIIO_COLL_READS", "MPIIO_SPLIT_READS")),
+    ("write", "independent_count", _counters("MPIIO_INDEP_WRITES", "MPIIO_NB_WRITES")),
+    ("read", "independent_count", _counters("MPIIO_INDEP_READS", "MPIIO_NB_READS")),
+    ("write", "posix_count", _counters("POSIX_WRITES")),
+    ("read", "posix_count", _counters("POSIX_READS")),
+    ("write", "small_share", _derived("small_write_share")),
+    ("read", "small_share", _derived("small_read_share")),
+    ("run", "unaligned_share", _derived("unaligned_share")),
+    ("run", "metadata_time_share", _derived("metadata_time_share")),
+    ("run", "close_tail_time", _derived("close_tail_s")),
+    ("run", "imbalance", _top_layer("imbalance")),
+    ("run", "darshan_bandwidth", _top_layer("bandwidth_mib_per_s")),
+)
+
+
+def results(trace: Trace, case: Mapping[str, Scalar]) -> tuple[Result, ...]:
+    """One result a chosen figure, each with the one sample that a run's log gives.
+
+    A count may be 0 and is passed on as 0: "no independent writes" is a measurement. A partial trace gives only
+    figures of modules that are whole.
+
+    Args:
+        trace: of one run.
+        case: the run's parameters without the operation.
+    """
+    if trace.status == "unreadable":
+        return ()
+    whole = replace(trace, modules={m: c for m, c in trace.modules.items() if m not in trace.missing})
+    derived_from = {"POSIX", "MPI-IO"} & trace.missing.keys()
+    found = []
+    for operation, name, value in _ROWS:
+        row = metric(name)
+        sample = value(whole) if row.name.endswith("_count") or not derived_from else None
+        if sample is not None and 0 <= sample <= row.ceiling:
+            found.append(Result(operation, name, row.unit, (float(sample),), dict(case)))
+    return tuple(found)
+
+
+def bandwidth_ratio(trace: Trace, benchmark_mib_per_s: float) -> float | None:
+    """Bandwidth by Darshan's estimate / the benchmark's; None where Darshan has none.
+
+    They differ by design: Darshan divides by the slowest rank's time inside I/O calls, a benchmark by the time
+    from first open to last close; far above 1 means that the time went elsewhere (barriers, memory copies,
+    closing).
+    """
+    estimate = _top_layer("bandwidth_mib_per_s")(trace) if trace.derived else None
+    return None if estimate is None or benchmark_mib_per_s <= 0 else estimate / benchmark_mib_per_s
+
+
+def common_case(found: Iterable[Result]) -> dict[str, Scalar]:
+    """The parameters that all results of one run share."""
+    cases = [result.case for result in found]
+    if not cases:
+        return {}
+    return {k: v for k, v in cases[0].items() if all(case.get(k) == v for case in cases[1:])}
+
+
+def no_trace(reason: str) -> dict[str, Any]:
+    """What a run's facts say where there is no trace."""
+    return {"status": "no trace", "reason": reason}
+
+
+def main_trace(logs: Sequence[Path], reader: Reader) -> tuple[Trace, Path | None]:
+    """The trace of a run's benchmark among its logs: that of most ranks; helpers leave logs of one rank.
+
+    Returns:
+        The trace and its log; an unreadable trace where none of the logs can be read.
+    """
+    best, origin = Trace("unreadable", "no log"), None
+    for log in logs:
+        try:
+            trace = read_trace(log, reader)
+        except InputError as error:
+            trace = Trace("unreadable", error.message)
+        if origin is None or trace.job.get("ranks", 0) > best.job.get("ranks", 0):
+            best, origin = trace, log
+    return best, origin
+
+
+def with_trace(output: Output, logs: Sequence[Path], reader: Reader | None = None) -> Output:
+    """An output with what its run's Darshan logs say, for ingestion; never fails for what the logs hold.
+
+    Args:
+        output: as the benchmark's parser gave it.
+        logs: the run's Darshan logs; none is "no trace".
+        reader: a running reader to use.
+
+    Returns:
+        The output with more results, and with `facts["darshan"]`: `status` (`ok`, `partial`, `unreadable`,
+        `no trace`), `reason`, `log` (its name), and `counts` (Darshan's counters by name, those above 0).
+    """
+    if not logs:
+        return replace(output, facts={**output.facts, "darshan": no_trace("the run left no Darshan log")})
+    if reader is None:
+        with Reader() as own:
+            return with_trace(output, logs, own)
+    trace, log = main_trace(logs, reader)
+    told = {
+        "status": trace.status,
+        "reason": trace.reason,
+        "log": log.name if log else None,
+        "counts": _told_counts(trace),
+    }
+    more = results(trace, common_case(output.results)) if output.results else ()
+    return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": told})
+
+
+_TOLD = (
+    "MPIIO_COLL_WRITES",
+    "MPIIO_INDEP_WRITES",
+    "MPIIO_COLL_READS",
+    "MPIIO_INDEP_READS",
+    "POSIX_WRITES",
+    "POSIX_READS",
+)
+
+
+def _told_counts(trace: Trace) -> dict[str, int]:
+    counts = {name: trace.counter(name) for name in _TOLD}
+    return {name: int(count) for name, count in counts.items() if count is not None}

@@ -1,7 +1,7 @@
 """TOKIO's table of a year of nightly benchmarks on Edison (`edison-summaries_….csv[.gz]`).
 
-One row is one run: IOR, HACC-IO, VPIC-IO or BD-CATS (`dbscan_read`), 2,048 processes, on one of three Lustre file
-systems; its bandwidth is Darshan's aggregate by the slowest rank, POSIX module, in MiB/s
+One row is one run: IOR, HACC-IO, VPIC-IO or BD-CATS (`dbscan_read`), 2,048 processes, on one of three Lustre
+file systems; its bandwidth is Darshan's aggregate by the slowest rank, POSIX module, in MiB/s
 (`darshan_agg_perf_by_slowest_posix`). Source: NERSC/tokio-abcutils; Lockwood et al., "A Year in the Life of a
 Parallel File System", SC18.
 """
@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from iowatch.errors import InputError
 from iowatch.metrics import METRICS
 from iowatch.model import Output, Result, Scalar
+from iowatch.units import GIB
 
 SYSTEM = "edison"
 
@@ -72,17 +73,25 @@ def read(path: Path) -> Iterator[ImportedRun]:
     """
     try:
         with _opened(path) as stream:
-            reader = csv.DictReader(stream)
-            missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError(
-                    f"{path}: not a TOKIO summary: columns {', '.join(missing)} are missing",
-                    hint="Expected edison-summaries_….csv or .csv.gz of NERSC/tokio-abcutils.",
-                )
-            for row in reader:
-                yield _run(row, f"{path}:{reader.line_num}")
+            reader = csv.reader(stream)
+            names = _columns(path, next(reader, []))
+            for line, values in enumerate(reader, start=2):
+                # The table was written with a nameless index, which only its rows have.
+                if len(values) != len(names) + 1:
+                    raise InputError(f"{path}:{line}: {len(values)} fields, expected {len(names) + 1}")
+                yield _run(dict(zip(names, values[1:], strict=True)), f"{path}:{line}")
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not readable: {error}") from error
+
+
+def _columns(path: Path, names: list[str]) -> list[str]:
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise InputError(
+            f"{path}: not a TOKIO summary: columns {', '.join(missing)} are missing",
+            hint="Expected edison-summaries_….csv or .csv.gz of NERSC/tokio-abcutils.",
+        )
+    return names
 
 
 def _opened(path: Path) -> TextIO:
@@ -99,9 +108,7 @@ def _run(row: Mapping[str, str], where: str) -> ImportedRun:
     if started is None:
         raise InputError(f"{where}: field '_datetime_start' is empty, expected epoch seconds")
     case = _case(row, where)
-    name = "-".join(
-        str(part) for part in (program, case.get("file"), case["operation"], case["file_system"]) if part
-    )
+    name = "-".join(str(p) for p in (program, case["file"], case["operation"], case["file_system"]))
     return ImportedRun(
         session_time=int(started) // _DAY_S * _DAY_S,
         name=f"{name}-{int(started)}",
@@ -136,9 +143,14 @@ def _case(row: Mapping[str, str], where: str) -> dict[str, Scalar]:
         "operation": operation,
         "file": "per-process" if files == ranks else "shared",
         "ranks": ranks,
-        "total_bytes": int(max(written, loaded)),
+        "total_bytes": _rounded(max(written, loaded)),
         "file_system": row["_file_system"] or "unknown",
     }
+
+
+def _rounded(size: float) -> int:
+    """Bytes to whole GiB: headers of a few hundred bytes come and go, the case is the same."""
+    return round(size / GIB) * GIB if size >= GIB else int(size)
 
 
 def _output(row: Mapping[str, str], benchmark: str, case: Mapping[str, Scalar], where: str) -> Output:

@@ -45,7 +45,7 @@ def test_a_bad_file_is_told_and_the_others_are_taken(
         "import", "benchio", good, cut, nameless, tmp_path / "absent_20180911.dat", "--system", "archer"
     )
     assert result.exit_code == 1
-    assert "2 of 4 files stored" in result.output
+    assert "2 of 4 runs stored" in result.output
     assert "no date" in result.output
     assert "incomplete" in result.output
     with History.open() as history:

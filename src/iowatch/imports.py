@@ -13,6 +13,7 @@ from typing import Any
 
 from iowatch import artefacts, parsers
 from iowatch.errors import InputError, IowatchError
+from iowatch.parsers import tokio
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact
 
@@ -30,7 +31,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of an import: files given, newly stored, known already, with trouble."""
+    """What became of an import: runs given, newly stored, known already, with trouble."""
 
     files: int
     stored: int
@@ -76,6 +77,8 @@ def import_files(
     Raises:
         UsageError: no such tool.
     """
+    if tool == "tokio":
+        return _import_tokio(history, files, system)
     parsers.parser(tool)
     records: list[RunRecord] = []
     troubles: list[Trouble] = []
@@ -104,6 +107,28 @@ def store(history: History, tool: str, system: str, records: Iterable[RunRecord]
         failed = any(run.status != "ok" for run in history.runs(uuid))
         history.end_session(uuid, "failed" if failed else "ok", runs[-1].started_at)
     return stored
+
+
+def _import_tokio(history: History, files: Sequence[Path], system: str) -> Imported:
+    """Summaries of TOKIO-ABC (NERSC): a file holds a year of runs, each with its own time."""
+    stored = known = 0
+    for path in files:
+        records = [
+            RunRecord(
+                name=run.name,
+                partition=run.partition,
+                stack=StackRecord("unknown"),
+                fingerprint=hashlib.sha256(f"tokio\0{system}\0{run.identity}".encode()).hexdigest(),
+                started_at=run.started_at,
+                output=run.output,
+                wall_s=run.wall_s,
+                facts=run.facts,
+            )
+            for run in tokio.read(path)
+        ]
+        new = store(history, "tokio", system, records)
+        stored, known = stored + new, known + len(records) - new
+    return Imported(stored + known, stored, known)
 
 
 def _record(tool: str, path: Path, moment: datetime, partition: str, stack: str) -> RunRecord:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from iowatch.findings import NEEDS_ACTION, Finding, update
 from iowatch.runner.run import Finished
 from iowatch.store import ExpectedResult, History, RunRow, SeriesFilter
 
@@ -39,6 +40,7 @@ class Verdict:
 
     Attributes:
         nights: results in the longest series of the system, this session included.
+        changes: one line an open finding; suspected: what the newest nights alone suggest.
         unavailable: what could not run here: stack, features missing, number of cases.
     """
 
@@ -53,6 +55,7 @@ class Verdict:
     absent: tuple[Trouble, ...]
     nights: int
     changes: tuple[str, ...]
+    suspected: tuple[str, ...]
     unavailable: tuple[Trouble, ...]
     recovered: tuple[str, ...]
     wall_s: float
@@ -73,6 +76,7 @@ def judge(history: History, finished: Finished) -> Verdict:
     expected, received = history.expected(row.uuid), history.received(row.uuid)
     runs = history.runs(row.uuid)
     came = set(received)
+    findings = update(history, row.system)
     return Verdict(
         session=row.uuid,
         system=row.system,
@@ -84,7 +88,8 @@ def judge(history: History, finished: Finished) -> Verdict:
         failed=_failed(runs),
         absent=_absent(expected, came, runs, finished),
         nights=max((series.n for series in history.series(SeriesFilter(system=row.system))), default=0),
-        changes=(),
+        changes=_lines(findings, NEEDS_ACTION),
+        suspected=_lines(findings, {"suspected"}),
         unavailable=_unavailable(finished),
         recovered=finished.recovered,
         wall_s=finished.wall_s,
@@ -101,6 +106,10 @@ def _headlines(history: History, runs: Sequence[RunRow]) -> tuple[Headline, ...]
                 unit = "MiB/s" if series.metric == "bandwidth" else "1/s"
                 found.append(Headline(run.stack, run.name, operation, max(samples), unit, len(samples)))
     return tuple(found)
+
+
+def _lines(findings: Sequence[Finding], states: Collection[str]) -> tuple[str, ...]:
+    return tuple(f"{finding.id}: {finding.line}" for finding in findings if finding.state in states)
 
 
 def _failed(runs: Sequence[RunRow]) -> tuple[Trouble, ...]:

@@ -63,6 +63,7 @@ def _history(verdict: Verdict) -> str:
         return "Changes: first night: no history yet."
     if verdict.nights < NIGHTS_TO_JUDGE:
         return f"Changes: {verdict.nights} nights so far; judged from {NIGHTS_TO_JUDGE} nights on."
-    if not verdict.changes:
-        return f"Changes: none in {verdict.nights} nights."
-    return "\n".join(["Changes:", *(f"  {line}" for line in verdict.changes)])
+    lines = ["Changes:" if verdict.changes else f"Changes: none confirmed in {verdict.nights} nights."]
+    lines += [f"  {line}" for line in verdict.changes]
+    lines += [f"  suspected, not yet confirmed: {line}" for line in verdict.suspected]
+    return "\n".join(lines)

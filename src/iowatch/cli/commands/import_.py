@@ -54,7 +54,7 @@ def command(
         print_json(done.to_json())
     else:
         page().print(
-            f"{done.stored} of {done.files} files stored, {done.known} known already, "
+            f"{done.stored} of {done.files} runs stored, {done.known} known already, "
             f"{len(done.troubles)} with trouble",
             markup=False,
         )

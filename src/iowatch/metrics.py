@@ -40,6 +40,7 @@ _ROWS = (
     Metric("bandwidth", "MiB/s", "higher", "Bandwidth", _BANDWIDTH_CEILING),
     Metric("raw_bandwidth", "MiB/s", "higher", "Raw bandwidth", _BANDWIDTH_CEILING),
     Metric("observed_bandwidth", "MiB/s", "higher", "Observed bandwidth", _BANDWIDTH_CEILING),
+    Metric("rank_bandwidth", "MiB/s", "higher", "Bandwidth of one rank", _BANDWIDTH_CEILING),
     Metric("rate", "1/s", "higher", "Operations per second", _RATE_CEILING),
     Metric("time", "s", "lower", "Time"),
     Metric("open_time", "s", "lower", "Time to open"),

@@ -1,0 +1,118 @@
+"""The detector: series in, `Detection` out. docs/detection.md explains the method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from iowatch.detect.noise import Floats, Noise
+from iowatch.detect.records import Detection
+from iowatch.detect.report import report
+from iowatch.detect.rules import date, drop_weak_steps, take_drift, take_transients
+from iowatch.detect.segment import Path, penalty, segment_many
+from iowatch.detect.settings import Settings
+from iowatch.detect.stretch import Series, Stretch
+from iowatch.errors import InputError
+
+VERSION = "levels-1"
+"""Changes whenever the same series may give another answer: a key for remembered answers."""
+
+
+def detect(
+    times: ArrayLike, values: ArrayLike, *, since: float | None = None, settings: Settings | None = None
+) -> Detection:
+    """Changes, transients and drift of one series.
+
+    Args:
+        times: epoch seconds, shape (n,), in any order, gaps allowed.
+        values: shape (n,), finite and > 0, in any unit: only ratios matter.
+        since: epoch seconds; earlier nights are not looked at (the level of that moment was accepted). Indices
+            still count in the whole series.
+        settings: the assumptions, if not the usual ones.
+
+    Raises:
+        InputError: shapes differ, or a time or value is not finite, or a value is not positive.
+    """
+    return detect_many([(times, values)], since=[since], settings=settings)[0]
+
+
+def detect_many(
+    series: Sequence[tuple[ArrayLike, ArrayLike]],
+    *,
+    since: Sequence[float | None] | None = None,
+    settings: Settings | None = None,
+) -> list[Detection]:
+    """`detect` for many series at once, which is much faster than a loop.
+
+    Raises:
+        InputError: as `detect`; the message names the position of the series.
+    """
+    settings = settings or Settings()
+    starts = since or [None] * len(series)
+    inputs = [
+        _Input(i, times, values, start)
+        for i, ((times, values), start) in enumerate(zip(series, starts, strict=True))
+    ]
+    judged = [x for x in inputs if len(x.logs) >= settings.min_nights]
+    answers = dict(
+        zip((x.number for x in judged), segment_many([x.logs for x in judged], settings), strict=True)
+    )
+    return [_judge(x, *answers[x.number], settings) if x.number in answers else _unjudged(x) for x in inputs]
+
+
+class _Input:
+    """A checked series in time order; `logs` leaves out what lies before `since`, `skipped` points of it."""
+
+    def __init__(self, number: int, times: ArrayLike, values: ArrayLike, since: float | None) -> None:
+        t, v = _checked(number, times, values)
+        # Points of the same time are put in the order of their values, so that the order of rows never matters.
+        order = np.lexsort((v, t))
+        self.number = number
+        self.times: Floats = t[order]
+        self.skipped = 0 if since is None else int(np.searchsorted(self.times, since, side="left"))
+        self.logs: Floats = np.log(v[order][self.skipped :])
+
+
+def _checked(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Floats, Floats]:
+    t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    if t.ndim != 1 or t.shape != v.shape:
+        raise InputError(
+            f"series {number}: times have shape {t.shape}, values {v.shape}; expected the same (n,)"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(t) & np.isfinite(v) & (v > 0)))
+    if len(wrong):
+        i = int(wrong[0])
+        raise InputError(
+            f"series {number}, point {i}: time {t[i]}, value {v[i]}; expected finite numbers and a value > 0",
+            hint="Leave out nights that were not measured.",
+        )
+    return t, v
+
+
+def _unjudged(x: _Input) -> Detection:
+    n = len(x.times)
+    return Detection(n, "too few nights" if len(x.logs) else "no data")
+
+
+def _judge(x: _Input, path: Path, noise: Noise, settings: Settings) -> Detection:
+    series = Series(x.logs, noise, settings, np.zeros(len(x.logs), dtype=bool))
+    price = penalty(len(x.logs), settings)
+    stretches, spells = take_transients(series, series.stretches(path), price)
+    stretches = drop_weak_steps(series, stretches, price)
+    stretches, drifts = take_drift(series, stretches, price)
+    return report(x.times, x.skipped, series, _redate(series, stretches), spells, drifts)
+
+
+def _redate(series: Series, stretches: list[Stretch]) -> list[Stretch]:
+    """The same levels, with each border at its date."""
+    edges = [0]
+    for before, after in pairwise(stretches):
+        edges.append(min(max(date(series, before, after), edges[-1] + 1), after.end - 1))
+    edges.append(len(series.logs))
+    return [
+        Stretch(first, end, s.level, s.cost, series.logs[first:end][~series.away[first:end]])
+        for s, (first, end) in zip(stretches, pairwise(edges), strict=True)
+    ]

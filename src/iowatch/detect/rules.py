@@ -1,0 +1,162 @@
+"""From stretches of nights to transients, accepted steps and drift; each rule shortens the list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from iowatch.detect.noise import Floats, good_share, surprise
+from iowatch.detect.stretch import Series, Stretch
+
+# first night, end, ln(ratio)
+Spell = tuple[int, int, float]
+
+
+def take_transients(
+    series: Series, stretches: list[Stretch], price: float
+) -> tuple[list[Stretch], list[Spell]]:
+    """Take out short departures that come back, the shortest and clearest first."""
+    spells = []
+    while departures := sorted(_departures(series, stretches, price)):
+        _, _, i, j, level = departures[0]
+        first, end = stretches[i].first, stretches[j].end
+        depth = float(np.mean([s.level for s in stretches[i : j + 1]])) - level
+        spells.append((first, end, depth))
+        series.away[first:end] = True
+        stretches = [
+            *stretches[: i - 1],
+            series.stretch(stretches[i - 1].first, stretches[j + 1].end, level),
+            *stretches[j + 2 :],
+        ]
+    return stretches, sorted(spells)
+
+
+def _departures(
+    series: Series, stretches: list[Stretch], price: float
+) -> Iterator[tuple[int, float, int, int, float]]:
+    """Runs i … j of up to three stretches, on one side of the common level of their neighbours."""
+    settings, spread = series.settings, float(series.noise.spread)
+    for i in range(1, len(stretches) - 1):
+        for j in range(i, min(i + 3, len(stretches) - 1)):
+            if stretches[j].end - stretches[i].first > settings.transient_nights:
+                break
+            before, after = stretches[i - 1], stretches[j + 1]
+            level, evidence = series.common(before, after)
+            depths = [s.level - level for s in stretches[i : j + 1]]
+            one_side = min(depths) > 0 or max(depths) < 0
+            near = max(settings.return_share * max(np.abs(depths)), 0.5 * spread)
+            if one_side and evidence < price and abs(after.level - before.level) < near:
+                yield j - i, evidence, i, j, level
+
+
+def evidences(series: Series, stretches: list[Stretch]) -> list[float]:
+    """Evidence (nats) for the step before each stretch but the first; none for steps too small to matter."""
+    found = []
+    for before, after in pairwise(stretches):
+        small = abs(after.level - before.level) < series.settings.min_effect
+        found.append(0.0 if small else series.common(before, after)[1])
+    return found
+
+
+def drop_weak_steps(series: Series, stretches: list[Stretch], price: float) -> list[Stretch]:
+    """Merge, the weakest step first, until every step brings its price."""
+    while len(stretches) > 1:
+        strength = evidences(series, stretches)
+        weakest = int(np.argmin(strength))
+        if strength[weakest] >= price:
+            break
+        before, after = stretches[weakest : weakest + 2]
+        level, _ = series.common(before, after)
+        merged = series.stretch(before.first, after.end, level)
+        stretches = [*stretches[:weakest], merged, *stretches[weakest + 2 :]]
+    return stretches
+
+
+def take_drift(series: Series, stretches: list[Stretch], price: float) -> tuple[list[Stretch], list[Spell]]:
+    """Replace runs of steps in one direction by a slope where the slope describes the nights better."""
+    drifts = []
+    i = 1
+    while i < len(stretches):
+        last = _run_end(stretches, i)
+        slope = _best_slope(series, stretches, i, last, price)
+        if slope is None:
+            i = last + 1
+            continue
+        first, end, rise = slope
+        drifts.append((stretches[first].first, stretches[end].end, rise))
+        whole = stretches[first : end + 1]
+        level = float(np.median(np.concatenate([s.logs for s in whole])))
+        merged = series.stretch(whole[0].first, whole[-1].end, level)
+        stretches = [*stretches[:first], merged, *stretches[end + 1 :]]
+        i = first + 1
+    return stretches, drifts
+
+
+def _run_end(stretches: list[Stretch], i: int) -> int:
+    """The last stretch of the run of steps in one direction that begins with the step before stretch i."""
+    sign = np.sign(stretches[i].level - stretches[i - 1].level)
+    while i + 1 < len(stretches) and np.sign(stretches[i + 1].level - stretches[i].level) == sign:
+        i += 1
+    return i
+
+
+def _best_slope(
+    series: Series, stretches: list[Stretch], i: int, last: int, price: float
+) -> tuple[int, int, float] | None:
+    """The longest part of a run that a slope describes better than its steps: first and last stretch, rise."""
+    parts = [(a - 1, b) for a in range(i, last + 1) for b in range(a, last + 1)]
+    for first, end in sorted(parts, key=lambda part: part[0] - part[1]):
+        whole = stretches[first : end + 1]
+        nights = np.arange(whole[0].first, whole[-1].end)
+        counts = ~series.away[nights]
+        cost, slope = fit_slope(series, nights[counts].astype(float), series.logs[nights[counts]])
+        steps = sum(s.cost for s in whole) + (end - first) * price
+        if cost + series.settings.drift_penalty < steps:
+            return first, end, slope * len(nights)
+    return None
+
+
+def fit_slope(series: Series, nights: Floats, logs: Floats, rounds: int = 12) -> tuple[float, float]:
+    """Surprise of the nights along the likeliest straight line, and its slope a night."""
+    x = (nights - nights.mean()) / max(1.0, float(np.ptp(nights)))
+    third = max(1, len(x) // 3)
+    run = float(x[-third:].mean() - x[:third].mean())
+    slope = float(np.median(logs[-third:]) - np.median(logs[:third])) / max(run, 1e-9)
+    middle = float(np.median(logs - slope * x))
+    noise, freedom = series.noise, series.settings.freedom
+    for _ in range(rounds):
+        residuals = logs - slope * x - middle
+        spread = np.where(residuals < 0, noise.left, noise.right)
+        weight = (freedom + 1) / (freedom + (residuals / spread) ** 2) / spread**2
+        weight = weight * good_share(residuals, noise, series.settings) + 1e-9
+        centre, mean = np.average(x, weights=weight), np.average(logs, weights=weight)
+        slope = float(
+            (weight * (x - centre) * (logs - mean)).sum() / ((weight * (x - centre) ** 2).sum() + 1e-12)
+        )
+        middle = float(mean - slope * centre)
+    cost = float(surprise(logs - slope * x - middle, noise, series.settings).sum())
+    return cost, slope / max(1.0, float(np.ptp(nights)))
+
+
+def date(series: Series, before: Stretch, after: Stretch) -> int:
+    """The first night of the new level: the middle of the window in which the step most probably is."""
+    nights = slice(before.first, after.end)
+    logs = series.logs[nights]
+    gain = surprise(logs - before.level, series.noise, series.settings)
+    gain -= surprise(logs - after.level, series.noise, series.settings)
+    gain[series.away[nights]] = 0
+    score = -np.cumsum(gain)[:-1]
+    chance = np.exp(score - score.max())
+    half = series.settings.dating_nights
+    sums = np.convolve(chance, np.ones(2 * half + 1))[half : half + len(chance)]
+    likely = np.flatnonzero(sums >= 0.98 * sums.max())
+    centre = int(likely[len(likely) // 2])
+    low = max(0, centre - half)
+    mass = np.cumsum(chance[low : centre + half + 1])
+    middle = low + int(np.searchsorted(mass, 0.5 * mass[-1]))
+    peak = int(chance.argmax())
+    if abs(middle - peak) <= 1 or chance[peak] > 0.4 * chance.sum():
+        middle = peak
+    return before.first + 1 + middle

@@ -1,0 +1,56 @@
+"""The constants of the detector: few, and the same for every series and machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is assumed before a series is seen. bench/detect.py shows what becomes of other choices.
+
+    Attributes:
+        min_nights: fewer nights are not judged at all.
+        confirm_nights: a new level of fewer nights is "suspected", not a change.
+        min_effect: smallest step that is reported, in natural logarithm (0.03 is about 3 %).
+        penalty, penalty_per_log_night: evidence (nats) that a step must bring: penalty + per_log_night * ln n.
+        drift_penalty: evidence that a slope must bring.
+        transient_nights: a departure of at most this many nights that comes back is a transient.
+        return_share: how near it must come back, as a share of the departure.
+        dating_nights: the date is the middle of the likeliest window of this half-width.
+        freedom: degrees of freedom of the t distribution of good nights.
+        bad_spread: width of bad nights in units of the spread of good nights.
+        bad_left: share of bad nights below the level.
+        enter_bad, leave_bad: probability a night to fall into, and out of, a spell of bad nights.
+        skew: left over right spread of good nights.
+        prior_nights: how many nights of data the assumptions above weigh.
+        floor: smallest spread believed; steps of quantised or constant values are judged against it.
+        correlation, correlation_nights: lag-1 autocorrelation assumed, and the nights that it weighs.
+        max_thinning: most that autocorrelation may thin out the evidence.
+        grid_step, grid_levels: spacing (in spreads) and largest number of candidate levels.
+        passes: how often levels and noise are estimated in turn.
+    """
+
+    min_nights: int = 7
+    confirm_nights: int = 3
+    min_effect: float = 0.03
+    penalty: float = 5.0
+    penalty_per_log_night: float = 1.0
+    drift_penalty: float = 6.0
+    transient_nights: int = 14
+    return_share: float = 0.25
+    dating_nights: int = 5
+    freedom: float = 4.0
+    bad_spread: float = 5.0
+    bad_left: float = 0.8
+    enter_bad: float = 0.04
+    leave_bad: float = 0.5
+    skew: float = 1.2
+    prior_nights: float = 10.0
+    floor: float = 0.006
+    correlation: float = 0.1
+    correlation_nights: float = 20.0
+    max_thinning: float = 1.6
+    grid_step: float = 0.35
+    grid_levels: int = 96
+    passes: int = 3

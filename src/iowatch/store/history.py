@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from iowatch.errors import MachineError
-from iowatch.store import findings, ingest, query
+from iowatch.store import findings, ingest, query, results
 from iowatch.store.engine import open_engine
 from iowatch.store.findings import DetectionRow, FindingRow
 from iowatch.store.records import (
@@ -24,6 +24,7 @@ from iowatch.store.records import (
     SessionRow,
     SessionStatus,
 )
+from iowatch.store.results import ResultFilter, ResultRow
 
 
 class History:
@@ -190,6 +191,15 @@ class History:
         """Every sample of a series: (time in epoch seconds, run id, samples in order measured)."""
         with self.reading() as connection:
             return query.samples(connection, series_id)
+
+    def results(self, chosen: ResultFilter | None = None) -> Iterator[ResultRow]:
+        """Results with samples, session and status, read as they are used: series by series in time order.
+
+        Raises:
+            MachineError: the database could not be read.
+        """
+        with self.reading() as connection:
+            yield from results.results(connection, chosen or ResultFilter())
 
     def run_results(self, run_id: int) -> list[tuple[SeriesRow, tuple[float, ...]]]:
         """The results of one run: its series and all samples."""

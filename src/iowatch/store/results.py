@@ -1,0 +1,101 @@
+"""Reading results with all their samples in bulk: what exports and comparisons are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select
+
+from iowatch.model import Case
+from iowatch.store import query
+from iowatch.store.packing import unpack
+from iowatch.store.records import SeriesFilter, SeriesRow
+from iowatch.store.schema import ResultTable, RunTable, SessionTable
+
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFilter:
+    """Which results: every field that is set must match; `since` <= time < `until` in epoch seconds."""
+
+    series: SeriesFilter = field(default_factory=SeriesFilter)
+    session: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """All samples of one metric of one run.
+
+    Attributes:
+        time: start of the run, epoch seconds UTC.
+        run: its name, unique in the session, partition and stack.
+        status: `ok`, `failed`, `incomplete`.
+        pair: number of the pair in a fair run (`iowatch run --ab`), or None.
+        samples: in the metric's unit, in the order measured.
+    """
+
+    session: str
+    time: int
+    system: str
+    partition: str
+    stack: str
+    case: Case
+    metric: str
+    run: str
+    status: str
+    pair: int | None
+    samples: tuple[float, ...]
+
+
+def results(connection: Connection, chosen: ResultFilter) -> Iterator[ResultRow]:
+    """Matching results, series by series, each in time order."""
+    series = {row.id: row for row in query.series(connection, chosen.series)}
+    numbers = list(series)
+    for start in range(0, len(numbers), _CHUNK):
+        yield from _of_series(connection, chosen, series, numbers[start : start + _CHUNK])
+
+
+def _of_series(
+    connection: Connection, chosen: ResultFilter, series: Mapping[int, SeriesRow], numbers: list[int]
+) -> Iterator[ResultRow]:
+    table = ResultTable
+    statement = (
+        select(
+            table.series_id,
+            SessionTable.uuid,
+            table.time,
+            RunTable.name,
+            RunTable.status,
+            RunTable.facts["pair"].as_integer(),
+            table.samples,
+        )
+        .join(RunTable, RunTable.id == table.run_id)
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .where(table.series_id.in_(numbers))
+        .order_by(table.series_id, table.time, table.id)
+    )
+    if chosen.session is not None:
+        statement = statement.where(SessionTable.uuid == chosen.session)
+    if chosen.since is not None:
+        statement = statement.where(table.time >= chosen.since)
+    if chosen.until is not None:
+        statement = statement.where(table.time < chosen.until)
+    for number, session, time, run, status, pair, blob in connection.execute(statement):
+        row = series[number]
+        yield ResultRow(
+            session=session,
+            time=time,
+            system=row.system,
+            partition=row.partition,
+            stack=row.stack,
+            case=row.case,
+            metric=row.metric,
+            run=run,
+            status=status,
+            pair=pair,
+            samples=unpack(blob),
+        )

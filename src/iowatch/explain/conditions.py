@@ -81,6 +81,11 @@ def derive(parameters: Parameters) -> dict[str, Scalar]:
     return derived
 
 
+def bits_of(parameter: str) -> float:
+    """Prior cost of a condition on a parameter; the more meaningful to a file system, the less."""
+    return _BITS.get(parameter, _OTHER_BITS)
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One parameter compared with one value (`in`: with several).
@@ -110,7 +115,7 @@ class Condition:
     def bits(self) -> float:
         """Cost of believing in it: the parameter's prior, more for anything but plain equality."""
         extra = {"=": 0.0, "!=": 0.9, "in": 0.4 * len(self.values), ">=": 1.0, "<": 1.0}[self.operator]
-        return _BITS.get(self.parameter, _OTHER_BITS) + extra
+        return bits_of(self.parameter) + extra
 
     @property
     def words(self) -> str:

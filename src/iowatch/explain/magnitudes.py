@@ -35,7 +35,8 @@ def magnitudes(
     conditions = candidates(inside, np.ones(len(inside), dtype=bool))
     cover = covers(conditions, inside)
     groups = _split(np.arange(len(inside)), ratios, conditions, cover)
-    made = [_magnitude(group, ratios, members, conditions, cover) for group in groups]
+    programs = [str(parameters.get("benchmark", "")) for parameters in inside]
+    made = [_magnitude(group, ratios, members, conditions, cover, programs) for group in groups]
     return tuple(sorted(made, key=lambda m: -abs(math.log(m.ratio))))
 
 
@@ -82,15 +83,22 @@ def _magnitude(
     members: Sequence[int],
     conditions: list[Condition],
     cover: NDArray[np.bool_],
+    programs: Sequence[str],
 ) -> Magnitude:
     inside = ratios[group]
     return Magnitude(
-        label=_label(group, conditions, cover),
+        label=_label(group, conditions, cover) + _benchmarks(group, programs),
         ratio=float(np.exp(inside.mean())),
         lowest=float(np.exp(inside.min())),
         highest=float(np.exp(inside.max())),
         members=tuple(int(members[g]) for g in group),
     )
+
+
+def _benchmarks(group: NDArray[np.intp], programs: Sequence[str]) -> str:
+    """` (flash)` where the changed series are of several benchmarks and the group is of one or two."""
+    mine = sorted({programs[g] for g in group})
+    return f" ({', '.join(mine)})" if len(set(programs)) > 1 and len(mine) <= 2 and all(mine) else ""
 
 
 def _label(group: NDArray[np.intp], conditions: list[Condition], cover: NDArray[np.bool_]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iowatch.explain.conditions import Parameters, shown
+from iowatch.explain.conditions import Parameters, bits_of, shown
 from iowatch.model import Scalar
 
 _ALWAYS = ("benchmark", "operation", "api", "file")
@@ -23,17 +23,22 @@ def names(cases: Sequence[Parameters]) -> list[str]:
 
 def _differing(benchmark: Scalar | None, cases: Sequence[Parameters]) -> list[str]:
     inside = [c for c in cases if c.get("benchmark") == benchmark]
-    keys = sorted({key for case in inside for key in case} - set(_HIDDEN))
-    return [key for key in keys if len({str(case.get(key)) for case in inside}) > 1]
+    keys = sorted({key for case in inside for key in case} - set(_HIDDEN), key=lambda k: (bits_of(k), k))
+    kept: dict[tuple[int, ...], str] = {}
+    for key in keys:
+        order: dict[str, int] = {}
+        # Two parameters that go together (transfer and block of IOR) are one difference.
+        kept.setdefault(tuple(order.setdefault(str(case.get(key)), len(order)) for case in inside), key)
+    return [key for pattern, key in kept.items() if any(pattern)]
 
 
 def _name(case: Parameters, differing: Sequence[str]) -> str:
     parts = [str(case[key]) if key == "operation" else shown(key, case[key]) for key in _ALWAYS if key in case]
-    parts += [
-        shown(key, case[key])
-        if isinstance(case[key], str)
-        else f"{key.removesuffix('_bytes')} {shown(key, case[key])}"
-        for key in differing
-        if key in case
-    ]
-    return " ".join(parts)
+    return " ".join([*parts, *(_told(key, case[key]) for key in differing if key in case)])
+
+
+def _told(key: str, value: Scalar) -> str:
+    """`scratch1`, `striped over all` as they are; a bare number or truth with its parameter's name."""
+    text = shown(key, value)
+    bare = isinstance(value, str) or text != str(value).lower() and not key.endswith("_bytes")
+    return text if bare else f"{key.removesuffix('_bytes')} {text}"

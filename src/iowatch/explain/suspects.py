@@ -42,6 +42,7 @@ class Suspect:
 
     Attributes:
         name: for people.
+        event: the kind of the event that it is, or is a part of, for people (`maintenance`).
         kind: a key of `REACH`.
         start, end: epoch seconds UTC; the event lies between them.
         scope: parameters that it can act on (`file_system: scratch`); empty is the whole system.
@@ -49,6 +50,7 @@ class Suspect:
     """
 
     name: str
+    event: str
     kind: str
     start: int
     end: int
@@ -66,6 +68,7 @@ class Cause:
     """
 
     name: str
+    event: str
     kind: str
     score: float
     when: str
@@ -121,7 +124,8 @@ def _judge(
     for verdict, text in suspect.evidence:
         balance.score *= _WEIGHT[verdict]
         (balance.good if verdict == "supports" else balance.bad).append(text)
-    return Cause(suspect.name, suspect.kind, balance.score, when, tuple(balance.good), tuple(balance.bad))
+    good, bad = tuple(balance.good), tuple(balance.bad)
+    return Cause(suspect.name, suspect.event, suspect.kind, balance.score, when, good, bad)
 
 
 def _judge_date(balance: _Balance, days: float) -> str:

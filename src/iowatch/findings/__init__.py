@@ -1,0 +1,20 @@
+"""Findings: changes of many series that belong to one event, from the history, with their states."""
+
+from iowatch.findings.night import accepted_levels, find, load, refreshed, unknown_decisions, update
+from iowatch.findings.records import NEEDS_ACTION, Difference, Finding, Member, Ruling, State, from_json
+
+__all__ = [
+    "NEEDS_ACTION",
+    "Difference",
+    "Finding",
+    "Member",
+    "Ruling",
+    "State",
+    "accepted_levels",
+    "find",
+    "from_json",
+    "load",
+    "refreshed",
+    "unknown_decisions",
+    "update",
+]

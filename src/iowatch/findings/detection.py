@@ -1,0 +1,115 @@
+"""From series to changes: what the detector says of each, remembered so that a night costs only its news."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iowatch.detect import VERSION, Detection, detect_many
+from iowatch.metrics import METRICS
+from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow
+
+# Of several metrics of one run the first of these that the case has: the others follow from it.
+HEADLINES = ("bandwidth", "rate", "time")
+_CHUNK = 200
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of one series: times in epoch seconds, levels in the metric's unit.
+
+    Attributes:
+        last_before, first_after: the runs on both sides of the step.
+        confidence: of the detector, 0 to 1.
+        suspected: the newest nights look different, but are too few to say.
+    """
+
+    last_before: int
+    first_after: int
+    ratio: float
+    before: float
+    after: float
+    confidence: float
+    suspected: bool
+
+
+def headline_series(history: History, system: str) -> list[SeriesRow]:
+    """One series a case, partition and stack of the system: that of the headline metric."""
+    chosen: dict[tuple[str, str, str], SeriesRow] = {}
+    for row in history.series(SeriesFilter(system=system)):
+        key = (row.partition, row.stack, row.case.key)
+        if row.metric in HEADLINES and row.n:
+            known = chosen.get(key)
+            if known is None or HEADLINES.index(row.metric) < HEADLINES.index(known.metric):
+                chosen[key] = row
+    return list(chosen.values())
+
+
+def nightly(row: SeriesRow, points: SeriesPoints) -> NDArray[np.float64]:
+    """The value of each night that is watched: the best of its samples (DESIGN.md, "summary"), shape (n,)."""
+    return points.max if METRICS[row.metric].direction == "higher" else points.min
+
+
+def steps(
+    history: History, rows: Sequence[SeriesRow], level_starts: Mapping[int, int]
+) -> dict[int, tuple[Step, ...]]:
+    """Steps of each series; only series with new points, or another accepted level, are looked at again.
+
+    Args:
+        level_starts: epoch seconds by series id, from which on the level is the accepted one.
+    """
+    known = history.detections([row.id for row in rows])
+    found: dict[int, tuple[Step, ...]] = {}
+    stale = []
+    for row in rows:
+        memory = known.get(row.id)
+        state = _state(row, level_starts)
+        if memory is not None and (memory.points, memory.last_time, memory.version) == state:
+            found[row.id] = tuple(Step(**step) for step in memory.document["steps"])
+        else:
+            stale.append(row)
+    # Some at a time: memory stays small, and a killed night keeps its work.
+    for start in range(0, len(stale), _CHUNK):
+        found |= _detect(history, stale[start : start + _CHUNK], level_starts)
+    return found
+
+
+def _state(row: SeriesRow, level_starts: Mapping[int, int]) -> tuple[int, int, str]:
+    return row.n, row.last or 0, f"{VERSION} since {level_starts.get(row.id, 0)}"
+
+
+def _detect(
+    history: History, rows: Sequence[SeriesRow], level_starts: Mapping[int, int]
+) -> dict[int, tuple[Step, ...]]:
+    points = history.points([row.id for row in rows])
+    said = detect_many(
+        [(points[row.id].time, nightly(row, points[row.id])) for row in rows],
+        since=[level_starts.get(row.id) for row in rows],
+    )
+    found = {row.id: _steps(detection) for row, detection in zip(rows, said, strict=True)}
+    memory = []
+    for row in rows:
+        document: dict[str, Any] = {"steps": [asdict(step) for step in found[row.id]]}
+        memory.append(DetectionRow(row.id, *_state(row, level_starts), document))
+    history.save_detections(memory)
+    return found
+
+
+def _steps(detection: Detection) -> tuple[Step, ...]:
+    told = [(change, False) for change in detection.changes] + [(c, True) for c in detection.suspected]
+    return tuple(
+        Step(
+            last_before=int(change.last_before),
+            first_after=int(change.time),
+            ratio=float(change.ratio),
+            before=float(change.before),
+            after=float(change.after),
+            confidence=float(change.confidence),
+            suspected=suspected,
+        )
+        for change, suspected in told
+    )

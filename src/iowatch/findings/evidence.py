@@ -1,0 +1,60 @@
+"""What differs between the runs on both sides of a change: parts of their stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from iowatch.findings.records import Difference, Member
+from iowatch.store import History
+
+# Members of one event share stacks; a few of them show every difference.
+_MOST_PAIRS = 12
+
+
+def differences(history: History, members: Sequence[Member]) -> tuple[Difference, ...]:
+    """Differences of stacks between the last run before and the first after, of the strongest members."""
+    found: dict[tuple[str, str], Difference] = {}
+    strongest = sorted(members, key=lambda m: -max(m.gain, 1 / m.gain))
+    for member in strongest[:_MOST_PAIRS]:
+        if member.run_before is None or member.run_after is None:
+            continue
+        before, after = history.run(member.run_before), history.run(member.run_after)
+        for one in stack_differences(member.stack, before.stack_document, after.stack_document):
+            found.setdefault((one.where, one.what), one)
+    return tuple(found.values())
+
+
+def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
+    """Parts that differ between two `stack.json`; nothing where one of them is unknown."""
+    if not before.get("parts") or not after.get("parts"):
+        return
+    old, new = _parts(before), _parts(after)
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            one, other = _told(old.get(name), new.get(name))
+            yield Difference(f"stack {stack}", name, one, other)
+
+
+_TOLD = ("version", "variants", "compiler", "target", "hash")
+
+
+def _parts(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {part["name"]: {key: part.get(key) for key in _TOLD} for part in document["parts"]}
+
+
+def _told(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, str]:
+    """The version of both, and of the other facts those that differ."""
+    if old is None or new is None:
+        return (str(old["version"]) if old else "absent", str(new["version"]) if new else "absent")
+    differing = [key for key in _TOLD[1:] if old[key] != new[key]]
+    return _described(old, differing), _described(new, differing)
+
+
+def _described(part: Mapping[str, Any], keys: Sequence[str]) -> str:
+    extra = []
+    for key in keys:
+        value = part[key]
+        text = " ".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else value
+        extra.append(f"{key} {text}")
+    return " ".join([str(part["version"]), *(f"({text})" for text in extra)])

@@ -1,0 +1,148 @@
+"""What state a finding is in: what the history says of it, and what people decided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from statistics import median
+
+from iowatch.findings.records import Finding, Ruling, State
+from iowatch.findings.wording import day
+from iowatch.review import Decision
+
+_DISSOLVED = "dissolved: later nights did not confirm it"
+# A level is back where less than this part of the change (on a logarithmic scale) is left.
+_LEFT_OVER = 0.4
+
+
+def origins(known: Sequence[Finding], decisions: Sequence[Decision], today: date) -> dict[int, int]:
+    """From when on the level of a series is the accepted one: epoch seconds by series id."""
+    found: dict[int, int] = {}
+    for finding in known:
+        ruling = _ruling(finding.id, decisions, today)
+        if ruling is not None and ruling.decision == "accepted" and not ruling.expired:
+            for member in finding.members:
+                found[member.series_id] = max(found.get(member.series_id, 0), member.first_after)
+    return found
+
+
+def resolve(
+    found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int]
+) -> list[Finding]:
+    """All findings with their resolution: those that dissolved, and those whose levels came back.
+
+    Args:
+        found: what the history shows now.
+        known: what was known at the last update.
+        level_starts: accepted levels, as `origins` gives them.
+    """
+    settled = {f.id: replace(f, resolution=None) for f in found}
+    for finding in known:
+        if finding.id not in settled:
+            settled[finding.id] = replace(finding, resolution=_why_gone(finding, level_starts))
+    for earlier in sorted(found, key=lambda f: f.first_after):
+        later = next((f for f in found if _reverses(f, earlier)), None)
+        if later is None:
+            continue
+        since = f"since {day(later.first_after)} ({later.id})"
+        settled[earlier.id] = replace(settled[earlier.id], resolution=f"back at the level before {since}")
+        if later.direction == "up":
+            recovered = f"recovery of {earlier.id}"
+            settled[later.id] = replace(settled[later.id], resolution=recovered)
+    return list(settled.values())
+
+
+def _why_gone(finding: Finding, level_starts: Mapping[int, int]) -> str | None:
+    """Why the history no longer shows a finding: an accepted level hides changes up to its start."""
+    starts = [level_starts.get(m.series_id, 0) for m in finding.members]
+    if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
+        later = max(starts) > max(m.first_after for m in finding.members)
+        return f"superseded: the level since {day(max(starts))} is accepted" if later else None
+    return finding.resolution or _DISSOLVED
+
+
+def _reverses(later: Finding, earlier: Finding) -> bool:
+    """Whether most of the earlier finding's series went back to their level before it."""
+    if later.direction == earlier.direction or later.first_after <= earlier.first_after:
+        return False
+    after = {m.series_id: m.after for m in later.members}
+    left = [
+        abs(math.log(after[m.series_id] / m.before) / math.log(m.ratio))
+        for m in earlier.members
+        if m.series_id in after
+    ]
+    return len(left) * 2 > len(earlier.members) and median(left) <= _LEFT_OVER
+
+
+def stand(
+    finding: Finding, before: Finding | None, decisions: Sequence[Decision], today: date, tell: bool
+) -> Finding:
+    """The finding with its state, decision, notes and news.
+
+    Args:
+        before: the same finding at the last update, or None.
+        tell: whether somebody tells the news now.
+    """
+    ruling = _ruling(finding.id, decisions, today)
+    state = _state(finding, ruling)
+    settled = replace(
+        finding,
+        state=state,
+        ruling=ruling,
+        notes=tuple(_told(d, today) for d in decisions if d.finding == finding.id and d.decision == "note"),
+    )
+    waiting = before.untold if before else ()
+    news = tuple(dict.fromkeys((*waiting, *_news(settled, before))))
+    return replace(settled, news=news, untold=() if tell else news)
+
+
+def _state(finding: Finding, ruling: Ruling | None) -> State:
+    decided = None if ruling is None or ruling.expired else ruling.decision
+    if decided == "accepted":
+        return "accepted"
+    if decided == "dismissed":
+        return "dismissed"
+    if finding.resolution is not None:
+        return "resolved"
+    if decided == "acknowledged":
+        return "acknowledged"
+    return "suspected" if all(m.suspected for m in finding.members) else "open"
+
+
+def _ruling(finding: str, decisions: Sequence[Decision], today: date) -> Ruling | None:
+    """The last decision that holds; where all have expired, the last of them, marked so."""
+    mine = [d for d in decisions if d.finding == finding and d.decision != "note"]
+    holding = [d for d in mine if d.holds(today)]
+    return _told((holding or mine)[-1], today) if mine else None
+
+
+def _told(decision: Decision, today: date) -> Ruling:
+    until = decision.until.isoformat() if decision.until else None
+    return Ruling(
+        decision=decision.decision,
+        by=decision.by,
+        reason=decision.reason,
+        date=decision.date.isoformat(),
+        until=until,
+        expired=not decision.holds(today),
+    )
+
+
+def _news(finding: Finding, before: Finding | None) -> tuple[str, ...]:
+    """What a reader of yesterday's findings does not know yet; one event is news once, not once a series."""
+    if before is None:
+        return ("new",)
+    news = []
+    if finding.resolution != before.resolution:
+        news.append(finding.resolution or "came back")
+    if before.state == "suspected" and finding.state == "open":
+        news.append("confirmed")
+    mine, theirs = {m.series_id for m in finding.members}, {m.series_id for m in before.members}
+    for number, verb in ((len(mine - theirs), "joined"), (len(theirs - mine), "left")):
+        if number:
+            news.append(f"{number} series {verb}")
+    if finding.ruling is not None and finding.ruling.expired and not (before.ruling and before.ruling.expired):
+        news.append(f"decision expired: {finding.ruling.decision} by {finding.ruling.by}")
+    return tuple(news)

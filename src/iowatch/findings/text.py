@@ -1,0 +1,119 @@
+"""A finding as text for a terminal or a mail: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from iowatch.explain import Cause, Rule
+from iowatch.findings.records import Finding, Member
+from iowatch.findings.wording import day, factor, sizes_words
+from iowatch.units import format_number
+
+_WIDTH = 17
+
+
+def listing(findings: Iterable[Finding]) -> Iterator[str]:
+    """One line a finding: id, state, the finding itself."""
+    for finding in findings:
+        yield f"{finding.id}  [{finding.state}]  {finding.line}"
+        for note in (finding.resolution, f"({finding.label})" if finding.label else None):
+            if note:
+                yield f"    {note}"
+
+
+def page(finding: Finding) -> Iterator[str]:
+    """The whole finding, line by line."""
+    yield f"{finding.id}  [{finding.state}]" + (f"  ({finding.label})" if finding.label else "")
+    yield finding.line
+    yield ""
+    for title, lines in _sections(finding):
+        for position, text in enumerate(lines):
+            yield f"{title if position == 0 else '':<{_WIDTH}}{text}"
+    yield ""
+    yield from _causes(finding.causes)
+    yield from _table(finding.members)
+
+
+def _sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
+    told = finding.explanation
+    yield (
+        "What changed",
+        [
+            f"{told.changed} of {told.total} series {finding.direction}, typically {factor(finding.size)}",
+            f"between the runs of {_moment(finding.last_before)} and {_moment(finding.first_after)} UTC",
+        ],
+    )
+    yield "Common factor", list(_rule(told.rule))
+    yield "Sizes", [sizes_words(told.magnitudes)]
+    if told.control is not None:
+        c = told.control
+        yield (
+            "Stayed the same",
+            [f"{c.label}: {c.unchanged} of {c.total} series did not change (×{c.ratio:.2f})"],
+        )
+    yield "Does not fit", [e.text for e in told.exceptions]
+    if finding.without_data:
+        yield "No data", [f"{finding.without_data} series have no runs on both sides of the date"]
+    yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
+    yield "Resolved", [finding.resolution] if finding.resolution else []
+    rulings = [*([finding.ruling] if finding.ruling else []), *finding.notes]
+    yield (
+        "Decided",
+        [
+            f"{r.decision}{' (expired)' if r.expired else ''} by {r.by} on {r.date}"
+            + (f" until {r.until}" if r.until else "")
+            + f": {r.reason}"
+            for r in rulings
+        ],
+    )
+
+
+def _moment(moment: int) -> str:
+    from datetime import UTC, datetime
+
+    return f"{day(moment)} {datetime.fromtimestamp(moment, UTC):%H:%M}"
+
+
+def _rule(rule: Rule | None) -> Iterator[str]:
+    if rule is None:
+        yield "none: no parameter separates changed from unchanged series better than chance"
+        return
+    if not rule.conditions:
+        yield f"all series changed ({rule.changed_in} of {rule.total_in})"
+        return
+    yield (
+        f"{rule.text}: {rule.changed_in} of {rule.total_in} changed, of the others {rule.changed_out} of "
+        f"{rule.total_out} (precision {rule.precision:.0%}, recall {rule.recall:.0%})"
+    )
+    same = [c.words for group in rule.equivalents for c in group if c.words not in rule.text]
+    if same:
+        yield f"these data cannot tell it apart from: {'; '.join(same[:6])}"
+
+
+def _causes(causes: Iterable[Cause]) -> Iterator[str]:
+    found = list(causes)
+    if not found:
+        yield "Nothing is recorded near the date (`iowatch event add` records what happened)."
+        yield ""
+        return
+    yield "What happened near the date, best fit first. Evidence, not proof:"
+    for position, cause in enumerate(found, start=1):
+        yield f"  {position}. {cause.name} [{cause.kind}, {cause.when}]"
+        yield from (f"     + {text}" for text in cause.speaks_for)
+        yield from (f"     - {text}" for text in cause.speaks_against)
+    yield ""
+
+
+def _table(members: Iterable[Member]) -> Iterator[str]:
+    rows = [("Series", "before", "after", "unit", "factor", "since", "confidence", "runs")]
+    for m in sorted(members, key=lambda m: -max(m.gain, 1 / m.gain)):
+        runs = f"{m.run_before or '-'} -> {m.run_after or '-'}"
+        sure = "suspected" if m.suspected else f"{m.confidence:.3f}"
+        levels = (format_number(m.before), format_number(m.after))
+        rows.append((m.name, *levels, m.unit, factor(m.gain), day(m.first_after), sure, runs))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(
+            f"{cell:>{width}}" if column in (1, 2, 4) else f"{cell:<{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()

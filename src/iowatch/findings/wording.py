@@ -1,0 +1,69 @@
+"""A finding in one line: date, how many, common factor with sizes, what stayed the same, what happened then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from iowatch.explain import Cause, Explanation, Magnitude, Misfit
+from iowatch.findings.records import Direction, State
+
+_MOST_MISFITS = 3
+
+
+def factor(value: float) -> str:
+    """A ratio for people: two significant digits below ten, whole above: `×0.48`, `×2.9`, `×51`."""
+    return f"×{value:.0f}" if value >= 9.95 else f"×{value:.2g}"
+
+
+def day(moment: int) -> str:
+    """`17 Mar 2009`, UTC."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%-d %b %Y")
+
+
+def line(
+    direction: Direction,
+    state: State,
+    first_after: int,
+    explanation: Explanation,
+    causes: Sequence[Cause],
+    size: float,
+) -> str:
+    """The finding in one line, as DESIGN.md's first paragraph wants it."""
+    parts = [
+        f"{day(first_after)}: {explanation.changed} of {explanation.total} series {direction}"
+        + (" (suspected, not yet confirmed)" if state == "suspected" else ""),
+        _factor_words(explanation, size),
+    ]
+    control = explanation.control
+    if control is not None and explanation.rule is not None:
+        parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
+    if explanation.exceptions:
+        parts.append(_misfits(explanation.exceptions))
+    if causes:
+        parts.append(f"{causes[0].event} {causes[0].when}".replace("at the change", "that day"))
+    else:
+        parts.append("no event recorded near")
+    return "; ".join(parts)
+
+
+def _factor_words(explanation: Explanation, size: float) -> str:
+    rule = explanation.rule
+    sizes = sizes_words(explanation.magnitudes) or factor(size)
+    if rule is None:
+        return f"no common factor ({sizes})"
+    if not rule.conditions:
+        return f"all series ({sizes})"
+    return f"common factor {rule.text} ({sizes})"
+
+
+def sizes_words(magnitudes: Sequence[Magnitude]) -> str:
+    """`unaligned reads ×50, writes ×2.9`."""
+    return ", ".join(f"{m.label} {factor(m.ratio)}".strip() for m in magnitudes)
+
+
+def _misfits(misfits: Sequence[Misfit]) -> str:
+    if len(misfits) > _MOST_MISFITS:
+        return f"{len(misfits)} series do not fit"
+    told = [f"{m.name} unchanged" if m.inside else f"{m.name} {factor(m.ratio)} too" for m in misfits]
+    return f"does not fit: {', '.join(told)}"

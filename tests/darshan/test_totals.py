@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ CAPTURED = SHARED / "captured" / "darshan"
 PRINTED: dict[str, Any] = json.loads(Path(__file__).with_name("parser_totals.json").read_text())
 
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared/data with Darshan logs")
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    with Reader() as reader:
-        yield reader
 
 
 def captured(kind: str) -> list[Path]:

@@ -143,8 +143,9 @@ def _hide_name(name: str, mounts: list[tuple[str, str, str]], substitute: Callab
     """A name below what stands for its mount point, so that its file system is still known."""
     if name.startswith(_HARMLESS):
         return name
-    inside = (hidden for _, point, hidden in mounts if name.startswith(point.rstrip("/") + "/"))
-    return next(inside, "").rstrip("/") + "/" + (substitute("file", name) or "dropped")
+    word = substitute("file", name) or "dropped"
+    inside = (hidden.rstrip("/") for _, point, hidden in mounts if name.startswith(point.rstrip("/") + "/"))
+    return next((f"{mount}/{word}" for mount in inside), word)
 
 
 def _hide_names(
@@ -160,16 +161,19 @@ def _hide_names(
     return bytes(packed)
 
 
-def _moved(start: bytes, header: Header, shift: int, names: Region | None) -> bytes:
-    """The header with the new place of the names, and every module moved by `shift` bytes."""
+def _moved(start: bytes, header: Header, shift: int, names: Region) -> bytes:
+    """The header with the new place of the names, and every module moved by `shift` bytes.
+
+    An empty region may have a place all the same, and the library takes the job to end there.
+    """
     wide = header.version >= "3.41"
     table, slots = (32, 64) if wide else (24, 16)
     kind = f"{header.byte_order}{2 + 2 * slots}Q"
     numbers = list(struct.unpack_from(kind, start, table))
-    if names is not None:
+    if numbers[0]:
         numbers[0:2] = [names.offset_bytes, names.length_bytes]
     for i in range(2, len(numbers), 2):
-        numbers[i] += shift if numbers[i + 1] else 0
+        numbers[i] += shift if numbers[i] else 0
     return start[:table] + struct.pack(kind, *numbers) + start[table + struct.calcsize(kind) :]
 
 
@@ -211,6 +215,6 @@ def hide_log(source: Path, target: Path, mode: str, key: bytes | None = None) ->
         modules = file.read()
     packed_job, packed_names = zlib.compress(job), zlib.compress(names) if header.names else b""
     at = header.size_bytes + len(packed_job)
-    region = Region(at, len(packed_names)) if header.names else None
     shift = at + len(packed_names) - old_end
-    target.write_bytes(_moved(start, header, shift, region) + packed_job + packed_names + modules)
+    start = _moved(start, header, shift, Region(at, len(packed_names)))
+    target.write_bytes(start + packed_job + packed_names + modules)

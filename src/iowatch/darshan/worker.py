@@ -41,12 +41,20 @@ _TASKS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+def _with_path(message: str, path: str) -> str:
+    return message if path in message else f"{path}: {message}"
+
+
 def _answer(line: str) -> dict[str, Any]:
     request = json.loads(line)
     try:
         return {"answer": _TASKS[request["task"]](request)}
     except IowatchError as error:
-        return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        return {
+            "error": _with_path(error.message, request["path"]),
+            "hint": error.hint,
+            "exit_code": error.exit_code,
+        }
     except MemoryError:
         return {
             "error": f"{request['path']}: too large for the memory that is left",

@@ -1,0 +1,126 @@
+"""Darshan logs made to measure, so that tests can say what a log holds (and need no ../shared)."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iowatch.darshan import Reader
+from iowatch.darshan.container import MAGIC, MODULES
+
+_FILLER = 1 << 40
+
+
+@dataclass
+class LogSpec:
+    """What a made log says. Records are (path, rank, counters by name); the rest of the counters are 0."""
+
+    exe: str = "/apps/bench -w"
+    ranks: int = 4
+    uid: int = 1000
+    start_s: int = 1_700_000_000
+    run_time_s: int = 10
+    metadata: Mapping[str, str] = field(default_factory=lambda: {"lib_ver": "3.5.0"})
+    mounts: Sequence[tuple[str, str]] = (("ext4", "/"), ("lustre", "/lus"))
+    posix: Sequence[tuple[str, int, Mapping[str, float]]] = ()
+    mpiio: Sequence[tuple[str, int, Mapping[str, float]]] = ()
+    dxt: Sequence[tuple[str, int, Sequence[tuple[float, float]], Sequence[tuple[float, float]]]] = ()
+    partial: Sequence[str] = ()
+    version: str = "3.41"
+
+
+def _record_id(path: str) -> int:
+    return zlib.crc32(path.encode("utf-8", "surrogateescape")) + _FILLER
+
+
+def _records(module: str, rows: Sequence[tuple[str, int, Mapping[str, float]]]) -> bytes:
+    from darshan.backend.cffi_backend import counter_names, fcounter_names
+
+    integers, floats = counter_names(module), fcounter_names(module)
+    packed = b""
+    for path, rank, counters in rows:
+        assert not counters.keys() - {*integers, *floats}
+        packed += struct.pack("<Qq", _record_id(path), rank)
+        packed += struct.pack(f"<{len(integers)}q", *(int(counters.get(name, 0)) for name in integers))
+        packed += struct.pack(f"<{len(floats)}d", *(counters.get(name, 0.0) for name in floats))
+    return packed
+
+
+def _traces(rows: Sequence[tuple[str, int, Any, Any]]) -> bytes:
+    packed = b""
+    for path, rank, writes, reads in rows:
+        packed += struct.pack("<Qqq64sqq", _record_id(path), rank, 0, b"node1", len(writes), len(reads))
+        packed += b"".join(struct.pack("<qqdd", 0, 1024, start, end) for start, end in [*writes, *reads])
+    return packed
+
+
+def build(spec: LogSpec) -> bytes:
+    """The bytes of a log in format 3.41 or 3.00."""
+    wide = spec.version >= "3.41"
+    end_s = spec.start_s + spec.run_time_s
+    times = (spec.start_s, 0, end_s, 0) if wide else (spec.start_s, end_s)
+    job = struct.pack(f"<{3 + len(times)}q", spec.uid, *times, spec.ranks, 4711)
+    job += "".join(f"{k}={v}\n" for k, v in spec.metadata.items()).encode().ljust(1024, b"\0")
+    job += "\n".join([spec.exe, *(f"{kind}\t{point}" for kind, point in spec.mounts)]).encode() + b"\0"
+    paths = dict.fromkeys(row[0] for row in (*spec.posix, *spec.mpiio, *spec.dxt))
+    names = b"".join(_name(path, wide) for path in paths)
+    contents = {
+        "POSIX": (4, _records("POSIX", spec.posix)),
+        "MPI-IO": (3, _records("MPI-IO", spec.mpiio)),
+        "DXT_POSIX": (1, _traces(spec.dxt)),
+    }
+    return _assemble(spec, wide, job.ljust(1200, b"\0"), names, contents)
+
+
+def _name(path: str, wide: bool) -> bytes:
+    text = path.encode("utf-8", "surrogateescape")
+    return struct.pack("<Q", _record_id(path)) + (text + b"\0" if wide else struct.pack("<I", len(text)) + text)
+
+
+def _assemble(
+    spec: LogSpec, wide: bool, job: bytes, names: bytes, contents: Mapping[str, tuple[int, bytes]]
+) -> bytes:
+    slots, size = (64, 1328) if wide else (16, 360)
+    body = zlib.compress(job)
+    regions, versions = [(0, 0)] * (slots + 1), [0] * slots
+    for index, (version, data) in enumerate([(0, names), *contents.values()]):
+        if not data:
+            continue
+        packed = zlib.compress(data)
+        slot = 0 if index == 0 else 1 + MODULES.index(list(contents)[index - 1])
+        regions[slot] = (size + len(body), len(packed))
+        if index:
+            versions[slot - 1] = version
+        body += packed
+    flags = sum(1 << MODULES.index(name) for name in spec.partial)
+    start = struct.pack("<8sqB", spec.version.encode(), MAGIC, 0)
+    start += struct.pack("<7xQ" if wide else "<3xI", flags)
+    start += b"".join(struct.pack("<QQ", *region) for region in regions) + struct.pack(f"<{slots}I", *versions)
+    assert len(start) == size
+    return start + body
+
+
+@pytest.fixture
+def make_log(tmp_path: Path) -> Callable[..., Path]:
+    """A function that writes a log with the given fields of `LogSpec` and returns its path."""
+    count = iter(range(1000))
+
+    def make(**fields: Any) -> Path:
+        path = tmp_path / f"{next(count)}.darshan"
+        path.write_bytes(build(LogSpec(**fields)))
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reader() -> Iterator[Reader]:
+    """One worker for all tests."""
+    with Reader() as reader:
+        yield reader

@@ -1,0 +1,160 @@
+"""`iowatch darshan` and `iowatch parse darshan` from outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+MakeLog = Callable[..., Path]
+Cli = Callable[..., Result]
+
+# What a hostile user can put into a log: HTML, markup, escape sequences, formulas, shell, path.
+EVIL = '/lus/<script>alert(1)</script>[red]x[/red]\x1b[31m$\\frac{$(reboot)`id`/../../etc/" onload=alert(2)'
+DXT = [("/lus/a", rank, [(0.5, 2.0 + rank)], [(6.0, 7.0)]) for rank in range(4)]
+POSIX = [("/lus/a", -1, {"POSIX_WRITES": 24, "POSIX_BYTES_WRITTEN": 24 << 20, "POSIX_F_WRITE_TIME": 8.0,
+                         "POSIX_F_SLOWEST_RANK_TIME": 3.0, "POSIX_OPENS": 4})]  # fmt: skip
+MPIIO = [("/lus/a", -1, {"MPIIO_COLL_WRITES": 24, "MPIIO_INDEP_WRITES": 7, "MPIIO_COLL_OPENS": 4})]
+
+
+def test_json_has_the_documented_keys(make_log: MakeLog, cli: Cli) -> None:
+    result = cli("darshan", make_log(posix=POSIX, mpiio=MPIIO, exe="/apps/ior -a MPIIO"), "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert {"status", "reason", "job", "modules", "derived", "files"} <= document.keys()
+    assert (document["status"], document["reason"]) == ("ok", None)
+    assert {"ranks", "exe", "start", "end", "run_time_s", "darshan_version"} <= document["job"].keys()
+    assert document["job"]["start"] == "2023-11-14T22:13:20Z"
+    assert document["modules"]["MPI-IO"]["MPIIO_COLL_WRITES"] == 24
+
+
+def test_page_says_collective_and_independent_writes(make_log: MakeLog, cli: Cli) -> None:
+    result = cli("darshan", make_log(posix=POSIX, mpiio=MPIIO))
+    assert result.exit_code == 0
+    assert "24 collective and 7 independent writes" in result.stdout
+
+
+def test_unreadable_is_told_twice_for_programs_and_people(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "x.darshan"
+    path.write_bytes(b"")
+    result = cli("darshan", path, "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["status"] == "unreadable"
+    assert result.stderr.startswith(f"iowatch: {path}: the file is empty (0 bytes)")
+
+
+def test_partial_is_a_finding(make_log: MakeLog, cli: Cli) -> None:
+    path = make_log(posix=POSIX, mpiio=MPIIO)
+    path.write_bytes(path.read_bytes()[:-1])
+    result = cli("darshan", path, "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["status"] == "partial"
+    assert list(document["missing"]) == ["MPI-IO"]
+    assert "POSIX" in document["modules"]
+
+
+def test_more_than_two_logs_is_wrong_use(make_log: MakeLog, cli: Cli) -> None:
+    path = make_log()
+    assert cli("darshan", path, path, path).exit_code == 2
+
+
+def test_diff_in_words_and_numbers(make_log: MakeLog, cli: Cli) -> None:
+    after = [("/lus/a", -1, {"MPIIO_COLL_WRITES": 12, "MPIIO_INDEP_WRITES": 0, "MPIIO_COLL_OPENS": 4})]
+    logs = make_log(posix=POSIX, mpiio=MPIIO), make_log(posix=POSIX, mpiio=after, ranks=8)
+    lines = [line.strip() for line in cli("darshan", *logs).stdout.splitlines()]
+    # The fourth is the share of collective writes: 77 -> 100 %.
+    assert lines[0] == "4 differences"
+    assert "ranks: 4 -> 8" in lines
+    assert "collective writes: 24 -> 12 (1/2)" in lines
+    assert "independent writes: 7 -> 0 (none any more)" in lines
+    changes = json.loads(cli("darshan", *logs, "--json").stdout)["changes"]
+    change = next(c for c in changes if c["name"] == "MPIIO_COLL_WRITES")
+    assert (change["left"], change["right"], change["ratio"]) == (24, 12, 0.5)
+
+
+def test_no_difference_is_said(make_log: MakeLog, cli: Cli) -> None:
+    path = make_log(posix=POSIX)
+    assert cli("darshan", path, path).stdout.strip() == "No difference above the thresholds."
+
+
+def test_nothing_in_a_log_is_obeyed(make_log: MakeLog, cli: Cli, tmp_path: Path, var: Path) -> None:
+    evil = [(EVIL, 0, {"POSIX_WRITES": 1, "POSIX_BYTES_WRITTEN": 10, "POSIX_F_WRITE_TIME": 1.0})]
+    metadata = {"lib_ver": "3.5.0<script>alert(3)</script>", "h": "x"}
+    traces = [(EVIL, 0, [(0.0, 1.0)], [])]
+    log = make_log(exe=EVIL, posix=evil, dxt=traces, metadata=metadata, mounts=[("ext4", "/<img/src=x>")])
+    html, picture = tmp_path / "r.html", tmp_path / "t.svg"
+    result = cli("darshan", log, "--html", html, "--timeline", picture)
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert "\\x1b[31m" in result.stdout
+    assert "[red]x[/red]" in result.stdout
+    page = html.read_text()
+    assert "<script" not in page
+    assert "<img/src" not in page
+    assert "default-src 'none'" in page
+    assert picture.stat().st_size > 1000
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.darshan", "r.html", "t.svg"]
+
+
+def svg_fills(path: Path) -> set[str]:
+    text = path.read_text().lower()
+    return {colour for colour in ("#0077bb", "#cc3311") if f"fill: {colour}" in text}
+
+
+def test_timeline_paints_writes_blue_and_reads_red(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+    picture = tmp_path / "t.svg"
+    assert cli("darshan", make_log(posix=POSIX, dxt=DXT), "--timeline", picture).exit_code == 0
+    assert svg_fills(picture) == {"#0077bb", "#cc3311"}
+
+
+def test_timelines_side_by_side_as_png(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+    picture = tmp_path / "t.png"
+    log = make_log(posix=POSIX, dxt=DXT)
+    assert cli("darshan", log, log, "--timeline", picture).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_timeline_needs_a_trace_of_time(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+    result = cli("darshan", make_log(posix=POSIX), "--timeline", tmp_path / "t.png")
+    assert result.exit_code == 2
+    assert "neither a DXT trace nor a heatmap" in result.stderr
+    assert not (tmp_path / "t.png").exists()
+
+
+def test_timeline_of_another_kind_is_wrong_use(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+    assert cli("darshan", make_log(dxt=DXT), "--timeline", tmp_path / "t.docx").exit_code == 2
+
+
+@pytest.mark.parametrize("mode", ["hash", "drop"])
+def test_privacy_leaves_no_names(mode: str, make_log: MakeLog, cli: Cli, var: Path) -> None:
+    log = make_log(posix=[("/lus/anna/secret", 0, {"POSIX_WRITES": 3})], exe="/home/anna/run", uid=71234)
+    result = cli("darshan", log, "--json", "--privacy", mode)
+    assert result.exit_code == 0
+    for word in ("anna", "secret", "71234"):
+        assert word not in result.stdout
+    assert json.loads(result.stdout)["modules"]["POSIX"]["POSIX_WRITES"] == 3
+
+
+def parsed(cli: Cli, *words: object) -> tuple[int, dict[str, Any]]:
+    result = cli("parse", "darshan", *words, "--json")
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_parse_gives_chosen_counters(make_log: MakeLog, cli: Cli) -> None:
+    code, document = parsed(cli, make_log(posix=POSIX, mpiio=MPIIO))
+    assert (code, document["tool"], document["version"], document["status"]) == (0, "darshan", "3.5.0", "ok")
+    found = {(r["operation"], r["metric"]): r["samples"] for r in document["results"]}
+    assert found["write", "collective_count"] == [24.0]
+    assert found["write", "independent_count"] == [7.0]
+    assert found["read", "independent_count"] == [0.0]
+
+
+def test_parse_refuses_another_number_of_ranks(make_log: MakeLog, cli: Cli) -> None:
+    code, document = parsed(cli, make_log(posix=POSIX), "--ranks", 2)
+    assert (code, document["status"]) == (1, "failed")
+    assert document["reason"] == "the log is of 4 ranks, 2 were asked for"

@@ -1,0 +1,173 @@
+"""What is made of traces: hints, results for the history, logs without names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tests.conftest import SHARED
+
+from iowatch.darshan import Reader, Trace, read_trace
+from iowatch.darshan.activity import merge
+from iowatch.darshan.hints import hints
+from iowatch.darshan.privacy import hide, hide_log
+from iowatch.darshan.results import bandwidth_ratio, results, with_trace
+from iowatch.errors import InputError
+from iowatch.model import Output, Result
+
+MakeLog = Callable[..., Path]
+KEY = b"a key of the tests"
+
+BUSY = {"POSIX_WRITES": 100, "POSIX_BYTES_WRITTEN": 100 << 20, "POSIX_F_WRITE_TIME": 4.0,
+        "POSIX_F_SLOWEST_RANK_TIME": 1.2}  # fmt: skip
+HINT_CASES: list[tuple[str | None, str, Mapping[str, float], Mapping[str, float]]] = [
+    (None, "/lus/a", {}, {}),
+    ("unaligned", "/lus/a", {"POSIX_FILE_NOT_ALIGNED": 11}, {}),
+    (None, "/lus/a", {"POSIX_FILE_NOT_ALIGNED": 10}, {}),
+    (None, "/home/a", {"POSIX_FILE_NOT_ALIGNED": 90}, {}),  # no striped file system
+    ("small_writes", "/lus/a", {"POSIX_WRITES": 2000, "POSIX_SIZE_WRITE_100_1K": 1000}, {}),
+    (None, "/lus/a", {"POSIX_WRITES": 2000, "POSIX_SIZE_WRITE_100K_1M": 1000}, {}),
+    ("close", "/lus/a", {"POSIX_F_WRITE_END_TIMESTAMP": 5.0, "POSIX_F_CLOSE_END_TIMESTAMP": 9.0}, {}),
+    (None, "/lus/a", {"POSIX_F_WRITE_END_TIMESTAMP": 5.0, "POSIX_F_CLOSE_END_TIMESTAMP": 5.5}, {}),
+    ("slow_rank", "/lus/a", {"POSIX_F_SLOWEST_RANK_TIME": 3.0}, {}),
+    ("metadata", "/lus/a", {"POSIX_F_META_TIME": 400.0, "POSIX_F_SLOWEST_RANK_TIME": 110.0}, {}),
+    ("read_back", "/lus/a", {"POSIX_BYTES_READ": 200 << 20}, {}),
+    ("read_back", "/lus/a", {"POSIX_BYTES_READ": 50 << 20}, {"MPIIO_BYTES_WRITTEN": 100 << 20}),
+    ("independent_writes", "/lus/a", {}, {"MPIIO_COLL_OPENS": 4, "MPIIO_INDEP_WRITES": 200,
+                                          "MPIIO_COLL_WRITES": 4, "MPIIO_SIZE_WRITE_AGG_0_100": 190}),
+    (None, "/lus/a", {}, {"MPIIO_COLL_OPENS": 4, "MPIIO_INDEP_WRITES": 7, "MPIIO_COLL_WRITES": 24,
+                          "MPIIO_SIZE_WRITE_AGG_0_100": 7}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "path", "posix", "mpiio"), HINT_CASES)
+def test_hints_stand_on_counters(
+    key: str | None,
+    path: str,
+    posix: Mapping[str, float],
+    mpiio: Mapping[str, float],
+    make_log: MakeLog,
+    reader: Reader,
+) -> None:
+    records = [(path, -1, mpiio)] if mpiio else []
+    trace = read_trace(make_log(posix=[(path, -1, {**BUSY, **posix})], mpiio=records), reader)
+    found = hints(trace)
+    assert [hint.key for hint in found] == ([key] if key else [])
+    for hint in found:
+        assert hint.counters
+        assert hint.source
+        assert hint.threshold
+        for name, value in hint.counters.items():
+            if name.isupper():
+                assert trace.counter(name) == value
+
+
+def test_an_unreadable_trace_gives_nothing() -> None:
+    trace = Trace("unreadable", "why")
+    assert hints(trace) == []
+    assert results(trace, {}) == ()
+    assert bandwidth_ratio(trace, 100.0) is None
+
+
+def output(*found: Result) -> Output:
+    return Output("ior", "4.0.0", "ok", None, found)
+
+
+def test_results_join_the_benchmarks_own(make_log: MakeLog, reader: Reader) -> None:
+    case = {"api": "MPIIO", "ranks": 4}
+    own = [Result(op, "bandwidth", "MiB/s", (100.0,), {**case, "order": op}) for op in ("write", "read")]
+    log = make_log(posix=[("/a", -1, BUSY)], mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": 24})])
+    helper = make_log(posix=[("/b", 0, {"POSIX_WRITES": 1})], ranks=1)
+    joined = with_trace(output(*own), [helper, log], reader)
+    added = {(r.operation, r.metric): r for r in joined.results[2:]}
+    assert joined.results[:2] == tuple(own)
+    assert added["write", "collective_count"].samples == (24.0,)
+    assert added["write", "collective_count"].case == case
+    assert joined.facts["darshan"]["status"] == "ok"
+    assert joined.facts["darshan"]["log"] == log.name
+    assert joined.facts["darshan"]["counts"]["MPIIO_COLL_WRITES"] == 24
+
+
+def test_no_log_is_no_trace() -> None:
+    joined = with_trace(output(), [])
+    assert joined.results == ()
+    assert joined.facts["darshan"] == {"status": "no trace", "reason": "the run left no Darshan log"}
+
+
+def test_a_damaged_log_spoils_no_run(tmp_path: Path, reader: Reader) -> None:
+    bad = tmp_path / "bad.darshan"
+    bad.write_bytes(b"nothing")
+    own = Result("write", "bandwidth", "MiB/s", (100.0,), {})
+    joined = with_trace(output(own), [bad], reader)
+    assert joined.results == (own,)
+    assert joined.facts["darshan"]["status"] == "unreadable"
+
+
+def test_figures_of_incomplete_modules_are_not_results(make_log: MakeLog, reader: Reader) -> None:
+    mpiio = [("/a", -1, {"MPIIO_COLL_WRITES": 24})]
+    trace = read_trace(make_log(posix=[("/a", -1, BUSY)], mpiio=mpiio, partial=["POSIX"]), reader)
+    found = {(r.operation, r.metric) for r in results(trace, {})}
+    assert ("write", "collective_count") in found
+    assert not {metric for _, metric in found} - {"collective_count", "independent_count"}
+
+
+def test_darshans_bandwidth_against_the_benchmarks(make_log: MakeLog, reader: Reader) -> None:
+    trace = read_trace(make_log(posix=[("/a", -1, {**BUSY, "POSIX_F_SLOWEST_RANK_TIME": 2.0})]), reader)
+    # 100 MiB in the slowest rank's 2 s.
+    assert bandwidth_ratio(trace, 25.0) == pytest.approx(2.0)
+
+
+def published() -> list[Path]:
+    return sorted((SHARED / "data" / "darshan-logs").glob("*.darshan"))
+
+
+@pytest.mark.parametrize("mode", ["hash", "drop"])
+def test_a_log_without_names_keeps_every_figure(
+    mode: str, tmp_path: Path, reader: Reader, shared: Path
+) -> None:
+    for log in published():
+        hidden = tmp_path / "hidden.darshan"
+        hide_log(log, hidden, mode, KEY)
+        before, after = read_trace(log, reader), read_trace(hidden, reader)
+        assert after.modules == before.modules
+        assert (after.status, after.missing) == (before.status, before.missing)
+        assert after.job["ranks"] == before.job["ranks"]
+        assert [r["file_system"] for r in after.files] == [r["file_system"] for r in before.files]
+        names = {r["path"] for r in before.files if r["path"] and not r["path"].startswith("<")}
+        assert not names & {r["path"] for r in after.files}
+        assert before.job["exe"] != after.job["exe"]
+
+
+def test_hashes_are_the_same_for_the_same_file_and_key(make_log: MakeLog, reader: Reader) -> None:
+    posix = [("/lus/a", -1, BUSY), ("<STDOUT>", 0, {"POSIX_WRITES": 1})]
+    trace = read_trace(make_log(posix=posix), reader)
+    first, again, other = (hide(trace, "hash", key) for key in (KEY, KEY, b"another key"))
+    paths = [[row["path"] for row in hidden.files] for hidden in (first, again, other)]
+    assert paths[0] == paths[1]
+    assert paths[0] != paths[2]
+    assert "<STDOUT>" in paths[0]
+
+
+def test_the_sites_key_is_made_once_and_private(make_log: MakeLog, reader: Reader, var: Path) -> None:
+    trace = read_trace(make_log(posix=[("/lus/a", -1, BUSY)]), reader)
+    assert hide(trace, "hash").files == hide(trace, "hash").files
+    assert (var / "privacy.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_damaged_log_is_not_written_again(make_log: MakeLog, tmp_path: Path) -> None:
+    log = make_log(posix=[("/lus/a", -1, BUSY)])
+    data = log.read_bytes()
+    log.write_bytes(data[:1340] + b"\0\0\0" + data[1343:])
+    with pytest.raises(InputError, match="damaged"):
+        hide_log(log, tmp_path / "out", "drop")
+    assert not (tmp_path / "out").exists()
+
+
+def test_spans_are_joined_over_small_gaps() -> None:
+    import numpy as np
+
+    starts, ends = np.array([5.0, 0.0, 1.0, 0.5]), np.array([6.0, 3.0, 2.0, 1.0])
+    assert merge(starts, ends, 0.1) == [(0.0, 3.0), (5.0, 6.0)]
+    assert merge(starts, ends, 2.5) == [(0.0, 6.0)]
+    assert merge(starts[:0], ends[:0], 0.1) == []

@@ -1,0 +1,206 @@
+"""Stdout of h5bench's own programs, 1.3 to 1.6 (write, read, append, overwrite and their kin).
+
+Several programs may have written one after the other. Source: hpc-io/h5bench, `h5bench_patterns/*.c`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+from iowatch.model import Scalar
+from iowatch.parsers.draft import Draft, Evidence
+from iowatch.parsers.h5bench_numbers import YES, Measured, amount, human, seconds, whole
+
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
+_RATE = re.compile(r"results: (A?SYNC) (?:Raw|Observed) (write|read|modify) rate")
+_STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d+) \.\.\.")
+_PATTERN = re.compile(r"data_write_([a-z_]+?)(?:_MD_array)?: Finished writing time step")
+_STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d+), BLOCK_CNT = (\d+)")
+_CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
+_PATTERNS = {
+    "contig_contig": "contiguous",
+    "contig_to_interleaved": "contiguous-interleaved",
+    "interleaved_to_contig": "interleaved-contiguous",
+    "interleaved_to_interleaved": "interleaved",
+}
+_WRITE_TIMES = {
+    "open_time": "H5Fcreate() time",
+    "sync_time": "H5Fflush() time",
+    "close_time": "H5Fclose() time",
+}
+# Eight variables of four bytes.
+_PARTICLE_BYTES = 32
+
+
+@dataclass
+class _Block:
+    """One program's output, from its first line to the end of its results."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    dims: list[str] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    patterns: set[str] = field(default_factory=set)
+    stride: tuple[int, int] | None = None
+    change: str | None = None
+    inside: str = ""
+    closed: bool = False
+    contradicts: bool = False
+    varying: bool = False
+    unlimited: bool = False
+
+    def result(self, name: str) -> str:
+        """What stands under `Performance Results`."""
+        return self.values.get(f"results: {name}", "")
+
+    def option(self, name: str) -> str:
+        """What stands under `Benchmark Configuration`."""
+        return self.values.get(f"configuration: {name}", "")
+
+
+class PatternsReader:
+    """Collects what the programs wrote."""
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        text = line.strip()
+        if not self._blocks or text.startswith("Configuration file: ") or self._restarts(text):
+            self._blocks.append(_Block())
+        block = self._blocks[-1]
+        if text.startswith("==="):
+            _read_rule(block, text)
+        elif (step := _STEP.fullmatch(text)) is not None:
+            block.steps.append(int(step[1]))
+        elif (pattern := _PATTERN.fullmatch(text)) is not None:
+            block.patterns.add(pattern[1])
+        elif (stride := _STRIDE.fullmatch(text)) is not None:
+            block.stride = int(stride[1]), int(stride[2])
+        elif text in _CHANGE:
+            block.change = _CHANGE[text]
+        elif block.inside:
+            _read_value(block, text)
+        else:
+            block.varying |= text.startswith("Given mean particles")
+            block.unlimited |= text.startswith("Collective write: ")
+
+    def _restarts(self, text: str) -> bool:
+        """A configuration after results: the first line of the next program was lost."""
+        return self._blocks[-1].closed and "Benchmark Configuration" in text
+
+    def judge(self, draft: Draft, evidence: Evidence) -> None:
+        """Judge all programs and keep their numbers."""
+        for number, block in enumerate(self._blocks, 1):
+            _judge(draft, block, f"program {number}: " if len(self._blocks) > 1 else "", evidence)
+
+
+def _read_rule(block: _Block, text: str) -> None:
+    if "Configuration" in text or "Results" in text:
+        name = "configuration" if "Configuration" in text else "results"
+        block.contradicts |= block.inside == name or block.closed
+        block.inside = name
+    elif set(text) == {"="}:
+        block.closed |= block.inside == "results"
+        block.inside = ""
+
+
+def _read_value(block: _Block, text: str) -> None:
+    match = _KEY.fullmatch(text)
+    if match is None:
+        return
+    name = f"{block.inside}: {match[1]}"
+    if match[1].startswith("Dim_"):
+        block.dims.append(match[2])
+    if block.values.setdefault(name, match[2]) != match[2]:
+        block.contradicts = True
+
+
+def _judge(draft: Draft, block: _Block, where: str, evidence: Evidence) -> None:
+    if not block.closed:
+        draft.cut(f"{where}the results are not printed whole")
+    kinds = {(match[1], match[2]) for name in block.values if (match := _RATE.fullmatch(name))}
+    if len(kinds) != 1:
+        draft.cut(f"{where}no rates were printed whole")
+        return
+    mode, word = kinds.pop()
+    case = _case(block, mode, word)
+    if case is None:
+        draft.cut(f"{where}the configuration is not printed whole, or contradicts the results")
+    elif case["particles"] == 1:
+        draft.fail(f"{where}one particle a rank: the configuration lacks its dimensions")
+    elif evidence.ranks is not None and evidence.ranks != case["ranks"]:
+        draft.fail(f"{where}{evidence.ranks} ranks were asked for, h5bench ran with {case['ranks']}")
+    else:
+        measured = _measured(block, mode, word)
+        measured.keep(draft, case, float(case["total_bytes"] or 0), where)
+        metadata = seconds(block.result("Metadata time"))
+        draft.facts.setdefault("metadata_time_s", []).append(metadata)
+
+
+def _measured(block: _Block, mode: str, word: str) -> Measured:
+    observed = "Observed completion time" if word == "write" else f"Observed {word} completion time"
+    return Measured(
+        operation=(block.change or word) if word == "modify" else word,
+        raw_rate=block.result(f"{mode} Raw {word} rate"),
+        observed_rate=block.result(f"{mode} Observed {word} rate"),
+        raw_time=block.result(f"Raw {word} time"),
+        observed_time=block.result(observed),
+        compute_time=block.result("Total emulated compute time"),
+        times={metric: block.result(name) for metric, name in _WRITE_TIMES.items()} if word == "write" else {},
+    )
+
+
+def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | None:
+    """The parameters, where all that is printed about them agrees."""
+    ranks = whole(block.result("Total number of ranks"))
+    particles, steps = (whole(block.option(f"Number of {n}")) for n in ("particles per rank", "time steps"))
+    dims = [whole(dim) or 0 for dim in block.dims]
+    collective = YES.get(block.option("Collective buffering for data operations"))
+    metadata = YES.get(block.option("Collective metadata operations"))
+    if block.contradicts or not (ranks and particles and steps) or collective is None or metadata is None:
+        return None
+    shape_fits = math.prod(dims) == particles and block.option("Number of dimensions") == str(len(dims))
+    if not shape_fits or block.steps != list(range(steps)) or len(block.patterns) > 1:
+        return None
+    total = _total_bytes(block, word, ranks * steps * _PARTICLE_BYTES, particles)
+    if total is None:
+        return None
+    return {
+        "api": "HDF5",
+        "file": "shared",
+        "collective": collective,
+        "collective_metadata": metadata,
+        "pattern": _pattern(block),
+        "mode": "async" if mode == "ASYNC" else None,
+        "ranks": ranks,
+        "local_size": "x".join(map(str, dims)),
+        "particles": particles,
+        "steps": steps,
+        "distribution": "normal" if block.varying else None,
+        "unlimited": block.unlimited or None,
+        "compressed": block.option("Use compression") == "1" or None,
+        "total_bytes": total,
+    }
+
+
+def _pattern(block: _Block) -> str | None:
+    if block.stride is not None:
+        return "strided"
+    name = next(iter(block.patterns), None)
+    return _PATTERNS.get(name, name.replace("_", "-")) if name is not None else None
+
+
+def _total_bytes(block: _Block, word: str, share: int, particles: int) -> int | None:
+    """Bytes of the run: exact where the configuration explains them, otherwise (partial reads) as printed."""
+    printed = block.result(f"Total {word} size").rstrip()
+    size = amount(printed)
+    if size is None:
+        return None
+    selected = [particles] if block.stride is None else [particles, math.prod(block.stride)]
+    exact = next((share * n for n in selected if human(share * n) == printed), None)
+    if exact is not None:
+        return exact
+    return round(size.value) if block.varying or size.value <= share * particles else None

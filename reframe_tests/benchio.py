@@ -16,8 +16,6 @@ from reframe_tests.mixins.scratch import ScratchMixin
 from reframe_tests.mixins.stack import StackMixin
 from reframe_tests.mixins.suite import SuiteMixin, entries
 
-RECORD = "benchio.json"
-
 
 class BuildBenchio(StackMixin, rfm.RunOnlyRegressionTest):
     """Builds benchio for one stack in `build/benchio/<stack>`; does next to nothing when it is up to date.
@@ -60,13 +58,7 @@ class BenchioCheck(SuiteMixin, StackMixin, ScratchMixin, SamplesMixin, rfm.RunOn
     benchmark = "benchio"
     entry = parameter(entries("benchio"))
     built = fixture(BuildBenchio, scope="environment")
-    result_files = (RECORD,)
 
     @run_after("setup")
-    def compose_command(self) -> None:
-        self.executable = self.built.program
-
-    @run_before("run")
-    def set_arguments(self) -> None:
-        arguments = self.case.tool.arguments(self.case.options)
-        self.executable_opts = [*arguments, "--dir", str(self.scratch_directory), "--json", RECORD]
+    def use_built_program(self) -> None:
+        self.program = self.built.program

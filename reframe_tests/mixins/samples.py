@@ -12,30 +12,39 @@ import reframe.utility.sanity as sn
 from reframe.core.builtins import run_before, sanity_function
 
 from iowatch import parsers, spool
+from iowatch.merge import merge
 from iowatch.model import Output, Result
 
-_STARTED, _ENDED, _RC = "iowatch.started", "iowatch.ended", "iowatch.rc"
+_STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 
 
 class SamplesMixin(rfm.RegressionMixin):
-    """Reads what the run left; its status decides the sanity, its maxima are the performance values.
+    """Starts the program as often as the tool asks, reads what the starts left; the status decides the sanity.
 
-    The check defines `benchmark` and may define `result_files` (names in the stage directory that its parser
-    prefers to the standard output, in order of preference).
+    The check defines `benchmark`. The maxima of all results are ReFrame's performance values.
     """
 
-    result_files: tuple[str, ...] = ()
-
     @run_before("run")
-    def note_times_and_exit_code(self) -> None:
-        # Innermost around the launcher: the wall time is the benchmark's own. The exit code goes to a file:
-        # schedulers differ in what they tell of it.
-        self.prerun_cmds = [*self.prerun_cmds, f"date +%s.%N > {_STARTED}"]
-        self.postrun_cmds = [f"echo $? > {_RC}; date +%s.%N > {_ENDED}", *self.postrun_cmds]
+    def start_and_note(self) -> None:
+        """Preparation, times, exit codes and further starts around ReFrame's own start of the program."""
+        tool, options = self.case.tool, self.case.options
+        launcher = self.job.launcher.run_command(self.job)
+        prepare = [
+            f"{launcher} {shlex.join(words)}" for words in tool.prepare(options, str(self.scratch_directory))
+        ]
+        # The exit code goes to a file: schedulers differ in what they tell of it.
+        again: list[str] = []
+        for start in range(1, tool.runs(options)):
+            command = f"{launcher} {self.executable} {shlex.join(self.executable_opts)}"
+            again += [f"{command} > {_stdout(start)} 2> {_stderr(start)}", f"echo $? > {_rc(start)}"]
+        outputs = [f"{words} >> prepare.out 2>> prepare.err || exit 1" for words in prepare]
+        self.prerun_cmds = [*self.prerun_cmds, *outputs, f"date +%s.%N > {_STARTED}"]
+        self.postrun_cmds = [f"echo $? > {_rc(0)}", *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
 
     @run_before("sanity")
     def read_output(self) -> None:
-        self.output_record = self._parse()
+        starts = range(self.case.tool.runs(self.case.options))
+        self.output_record = merge([self._parse(start) for start in starts])
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
             self._spool(Path(session))
@@ -62,17 +71,17 @@ class SamplesMixin(rfm.RegressionMixin):
             for result in self.output_record.results
         }
 
-    def _parse(self) -> Output:
+    def _parse(self, start: int) -> Output:
+        """The output of one start of the program; its own result file is preferred to the standard output."""
         stage = Path(self.stagedir)
-        candidates = [stage / name for name in self.result_files] + [stage / str(self.stdout)]
-        source = next((path for path in candidates if path.is_file() and path.stat().st_size), candidates[-1])
+        stdout = stage / (str(self.stdout) if start == 0 else _stdout(start))
+        stderr = stage / (str(self.stderr) if start == 0 else _stderr(start))
+        candidates = [stage / name for name in self.case.tool.results if start == 0]
+        source = next((path for path in candidates if path.is_file() and path.stat().st_size), stdout)
+        rc = _number(stage / _rc(start))
         return parsers.parse_file(
-            self.benchmark, source, stderr=stage / str(self.stderr), rc=self._exit_code(), ranks=self.case.ranks
+            self.benchmark, source, stderr=stderr, rc=None if rc is None else int(rc), ranks=self.case.ranks
         )
-
-    def _exit_code(self) -> int | None:
-        seconds = _number(Path(self.stagedir) / _RC)
-        return None if seconds is None else int(seconds)
 
     def _spool(self, session: Path) -> None:
         stage = Path(self.stagedir)
@@ -89,7 +98,7 @@ class SamplesMixin(rfm.RegressionMixin):
             facts={
                 "command": shlex.join([self.executable, *self.executable_opts]),
                 "reframe_test": self.unique_name,
-                "exit_code": self._exit_code(),
+                "exit_code": _number(stage / _rc(0)),
                 "nodes": list(self.job.nodelist or []),
             },
         )
@@ -97,17 +106,30 @@ class SamplesMixin(rfm.RegressionMixin):
 
     def _files(self, stage: Path) -> dict[str, list[Path]]:
         return {
-            "stdout": [stage / str(self.stdout)],
-            "stderr": [stage / str(self.stderr)],
-            "record": [stage / name for name in self.result_files],
-            "script": [Path(self.job.script_filename)] if Path(self.job.script_filename).is_absolute() else [],
-            "darshan": sorted(stage.glob("darshan/*.darshan")),
+            "stdout": [stage / str(self.stdout), *sorted(stage.glob("start-*.out"))],
+            "stderr": [stage / str(self.stderr), *sorted(stage.glob("start-*.err"))],
+            "record": [stage / name for name in self.case.tool.results],
+            "configuration": [stage / name for name in self.case.tool.configuration(self.case.options)],
+            "script": [stage / Path(self.job.script_filename).name],
+            "darshan": sorted(stage.glob("darshan/**/*.darshan")),
         }
 
 
+def _stdout(start: int) -> str:
+    return f"start-{start}.out"
+
+
+def _stderr(start: int) -> str:
+    return f"start-{start}.err"
+
+
+def _rc(start: int) -> str:
+    return f"start-{start}.rc"
+
+
 def _variable(result: Result) -> str:
-    """ReFrame's name of a result; operations of h5bench have blanks."""
-    return f"{result.operation}_{result.metric}".replace(" ", "_")
+    """ReFrame's name of a result; some operations have blanks or hyphens."""
+    return f"{result.operation}_{result.metric}".replace(" ", "_").replace("-", "_")
 
 
 def _number(path: Path) -> float | None:

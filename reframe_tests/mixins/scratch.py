@@ -6,7 +6,7 @@ import os
 import shlex
 
 import reframe as rfm
-from reframe.core.builtins import run_before
+from reframe.core.builtins import run_after, run_before
 
 from iowatch import scratch
 
@@ -18,12 +18,27 @@ class ScratchMixin(rfm.RegressionMixin):
     ReFrame's stage directory.
     """
 
-    @run_before("run")
-    def use_scratch(self) -> None:
+    @run_after("setup")
+    def choose_scratch(self) -> None:
         base = (
             os.environ.get("IOWATCH_SCRATCH") or self.current_partition.extras.get("scratch") or self.stagedir
         )
         self.scratch_directory = scratch.case_directory(base, self.unique_name, self.current_environ.name)
+
+    @run_before("run")
+    def use_scratch(self) -> None:
         quoted = shlex.quote(str(self.scratch_directory))
-        self.prerun_cmds = [*self.prerun_cmds, f"mkdir -p {quoted}"]
+        self.prerun_cmds = [f"mkdir -p {quoted}", *self._striping(quoted), *self.prerun_cmds]
         self.postrun_cmds = [*self.postrun_cmds, f"rm -rf {quoted}"]
+
+    def _striping(self, quoted: str) -> list[str]:
+        """Lustre striping of the directory, where the case asks for it and `lfs` is there; told otherwise."""
+        options = self.case.options
+        wanted = {"-c": options.get("stripe-count"), "-S": options.get("stripe-size")}
+        words = " ".join(
+            f"{flag} {shlex.quote(str(value))}" for flag, value in wanted.items() if value is not None
+        )
+        if not words:
+            return []
+        # On another file system `lfs` fails or is absent: the case goes on and its output says so.
+        return [f"lfs setstripe {words} {quoted} 2>/dev/null || echo 'iowatch: striping not applicable' >&2"]

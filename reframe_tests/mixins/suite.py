@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import reframe as rfm
-from reframe.core.builtins import run_after
+from reframe.core.builtins import run_after, run_before
 
 from iowatch import suites
 from iowatch.suites import SuiteCase
@@ -16,16 +18,14 @@ def entries(benchmark: str) -> list[str]:
 
 def suite_case(benchmark: str, entry: str) -> SuiteCase:
     """The case behind a parameter's value."""
-    suite = entry.partition("/")[0]
-    return next(
-        c for c in suites.of_benchmark(benchmark) if f"{c.suite}/{c.name}" == entry and c.suite == suite
-    )
+    return next(case for case in suites.of_benchmark(benchmark) if f"{case.suite}/{case.name}" == entry)
 
 
 class SuiteMixin(rfm.RegressionMixin):
-    """Sets what the case asks for: stack features, ranks, nodes, time limit, tags.
+    """Sets what the case asks for: stack features, ranks, nodes, time limit, tags, command line, input files.
 
-    The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`.
+    The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`, and may set `self.program`
+    where the program is not on the stack's PATH. Needs ScratchMixin.
     """
 
     @run_after("init")
@@ -38,3 +38,11 @@ class SuiteMixin(rfm.RegressionMixin):
         self.time_limit = f"{self.case.time_limit_s}s"
         self.num_tasks = self.case.ranks
         self.num_tasks_per_node = -(-self.case.ranks // self.case.nodes)
+        self.program = self.case.tool.program(self.case.options)
+
+    @run_before("run")
+    def compose_command(self) -> None:
+        for name, content in self.case.tool.configuration(self.case.options).items():
+            (Path(self.stagedir) / name).write_text(content, encoding="utf-8")
+        self.executable = self.program
+        self.executable_opts = self.case.tool.arguments(self.case.options, str(self.scratch_directory))

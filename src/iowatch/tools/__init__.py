@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from iowatch.errors import UsageError, near_miss
 from iowatch.tools.benchio import BENCHIO
+from iowatch.tools.h5bench import H5BENCH
+from iowatch.tools.ior import IOR
+from iowatch.tools.mdtest import MDTEST
 from iowatch.tools.tool import Options, Tool
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in (BENCHIO,)}
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in (BENCHIO, IOR, MDTEST, H5BENCH)}
 
 
 def tool(name: str) -> Tool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from iowatch.tools.tool import Options, Tool
+from iowatch.tools.tool import Options, Tool, number, operations, size
 
 _OPTIONS = {
     "api": "posix, mpiio, hdf5, netcdf4, pnetcdf or null",
@@ -38,13 +38,16 @@ _PLACEMENT = {"ranks", "nodes"}
 _DOUBLE_BYTES = 8
 
 
-def _arguments(options: Options) -> list[str]:
+RECORD = "benchio.json"
+
+
+def _arguments(options: Options, place: str) -> list[str]:
     words: list[str] = []
     for name, value in options.items():
         if name in _PLACEMENT or value is False:
             continue
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    return words
+    return [*words, "--dir", place, "--json", RECORD]
 
 
 def _requires(options: Options) -> tuple[str, ...]:
@@ -52,22 +55,19 @@ def _requires(options: Options) -> tuple[str, ...]:
     return ("mpi", library) if library else ("mpi",)
 
 
-def _operations(options: Options) -> tuple[str, ...]:
-    op = str(options.get("op", "write"))
-    return ("write", "read") if op == "both" else (op,)
-
-
 def _expects(options: Options) -> tuple[tuple[str, str], ...]:
-    return tuple((operation, "bandwidth") for operation in _operations(options))
+    return tuple((operation, "bandwidth") for operation in operations(options))
 
 
 def _file_bytes(options: Options) -> int:
     if str(options.get("api")) == "null":
         return 0
+    ranks = number(options, "ranks", 1)
+    if options.get("pattern", "block3d") != "block3d":
+        return ranks * size(options, "block", "16m") * number(options, "segments", 1)
     if "global" in options:
         return _DOUBLE_BYTES * _elements(str(options["global"]))
-    per_rank = _DOUBLE_BYTES * _elements(str(options.get("local", "128x128x128")))
-    return per_rank * int(options.get("ranks", 1))
+    return _DOUBLE_BYTES * _elements(str(options.get("local", "128x128x128"))) * ranks
 
 
 def _elements(shape: str) -> int:
@@ -75,7 +75,17 @@ def _elements(shape: str) -> int:
 
 
 def _volume_bytes(options: Options) -> int:
-    return _file_bytes(options) * int(options.get("repeat", 10)) * len(_operations(options))
+    return _file_bytes(options) * number(options, "repeat", 10) * len(operations(options))
 
 
-BENCHIO = Tool("benchio", "benchio", _OPTIONS, _arguments, _requires, _expects, _file_bytes, _volume_bytes)
+BENCHIO = Tool(
+    name="benchio",
+    options=_OPTIONS,
+    program=lambda _options: "benchio",
+    arguments=_arguments,
+    requires=_requires,
+    expects=_expects,
+    file_bytes=_file_bytes,
+    volume_bytes=_volume_bytes,
+    results=(RECORD,),
+)

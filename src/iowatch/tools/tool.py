@@ -10,26 +10,66 @@ from iowatch.model import Scalar
 Options = Mapping[str, Scalar]
 
 
-@dataclass(frozen=True, slots=True)
+def _nothing(_options: Options) -> Mapping[str, str]:
+    return {}
+
+
+def _no_commands(_options: Options, _place: str) -> list[list[str]]:
+    return []
+
+
+def _one(_options: Options) -> int:
+    return 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """A benchmark as the runner and the checks see it; all functions are pure.
 
     Attributes:
         name: the benchmark's name in cases, suites and parsers.
-        program: file name of the executable.
         options: option names that a suite may set, with what they mean.
-        arguments: options -> command-line arguments, without directory and output file.
+        program: options -> file name of the executable.
+        arguments: options and scratch directory -> command-line arguments.
         requires: options -> features that the stack must have (`mpi`, `hdf5`, `ior`…).
         expects: options -> (operation, metric) pairs that a complete run gives.
         file_bytes: options -> bytes that lie in the scratch directory at the same time, at most.
         volume_bytes: options -> bytes written and read in all.
+        results: names of files, in the job's directory, that the parser prefers to the standard output.
+        configuration: options -> files (name to content) that must lie in the job's directory.
+        prepare: options and scratch directory -> MPI commands to run before, not measured (the file to read).
+        runs: options -> how often the program is started; each start gives one sample.
+        inodes: options -> files and directories that exist at the same time, at most.
     """
 
     name: str
-    program: str
     options: Mapping[str, str]
-    arguments: Callable[[Options], list[str]]
+    program: Callable[[Options], str]
+    arguments: Callable[[Options, str], list[str]]
     requires: Callable[[Options], tuple[str, ...]]
     expects: Callable[[Options], tuple[tuple[str, str], ...]]
     file_bytes: Callable[[Options], int]
     volume_bytes: Callable[[Options], int]
+    results: tuple[str, ...] = ()
+    configuration: Callable[[Options], Mapping[str, str]] = _nothing
+    prepare: Callable[[Options, str], list[list[str]]] = _no_commands
+    runs: Callable[[Options], int] = _one
+    inodes: Callable[[Options], int] = _one
+
+
+def size(options: Options, name: str, default: str) -> int:
+    """An option that is a size (`1m`, `1000000`) in bytes."""
+    from iowatch.units import parse_size
+
+    return parse_size(str(options.get(name, default)))
+
+
+def number(options: Options, name: str, default: int) -> int:
+    """An option that is a whole number."""
+    return int(options.get(name, default))
+
+
+def operations(options: Options) -> tuple[str, ...]:
+    """`write`, `read`, or both of them."""
+    op = str(options.get("op", "write"))
+    return ("write", "read") if op == "both" else (op,)

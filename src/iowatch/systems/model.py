@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -52,7 +52,20 @@ class Facts(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Peak(Facts):
+class Sourced(Facts):
+    """Facts of one source: a document and the place in it, or a command and the day."""
+
+    source: Text
+
+
+class Named(Sourced):
+    """A thing of the machine; `note` says what the other fields cannot."""
+
+    name: Text
+    note: Text | None = None
+
+
+class Peak(Sourced):
     """A theoretical limit of bandwidth, as printed by its source.
 
     Attributes:
@@ -65,7 +78,6 @@ class Peak(Facts):
     unit: BandwidthUnit
     operation: Literal["write", "read", "both"] = "both"
     of: Text = "file system"
-    source: Text
 
     @property
     def mib_per_s(self) -> float:
@@ -80,7 +92,7 @@ class Striping(Facts):
     bytes: Size | None = None
 
 
-class FileSystem(Facts):
+class FileSystem(Named):
     """One file system that benchmarks can write to.
 
     Attributes:
@@ -92,7 +104,6 @@ class FileSystem(Facts):
         storage: what stands behind the servers, in words.
     """
 
-    name: Text
     mount: Text | None = None
     technology: Text
     version: Text | None = None
@@ -104,39 +115,28 @@ class FileSystem(Facts):
     striping: Striping | None = None
     storage: Text | None = None
     peaks: tuple[Peak, ...] = ()
-    note: Text | None = None
-    source: Text
 
 
-class NodeType(Facts):
+class NodeType(Named):
     """Nodes of one kind. Memory is kept as printed (`64 GB`)."""
 
-    name: Text
     count: PositiveInt | None = None
     sockets: PositiveInt | None = None
     cores: PositiveInt | None = None
     processor: Text | None = None
     memory: Text | None = None
-    note: Text | None = None
-    source: Text
 
 
-class Interconnect(Facts):
+class Interconnect(Named):
     """The network that I/O goes through."""
 
-    name: Text
     topology: Text | None = None
-    note: Text | None = None
-    source: Text
 
 
-class Software(Facts):
+class Software(Named):
     """A version of a library, compiler or operating system that the source names."""
 
-    name: Text
     version: Text | None = None
-    note: Text | None = None
-    source: Text
 
 
 class Limits(Facts):
@@ -197,6 +197,14 @@ class System(Facts):
                     f"source '{block.source}' names no document of 'sources' ({', '.join(self.sources)})"
                 )
         return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's facts, sizes in bytes, and every peak also in MiB/s."""
+        document = self.model_dump(mode="json")
+        for printed, known in zip(document["file_systems"], self.file_systems, strict=True):
+            for row, peak in zip(printed["peaks"], known.peaks, strict=True):
+                row["mib_per_s"] = peak.mib_per_s
+        return document
 
     def file_system(self, name: str) -> FileSystem:
         """One of its file systems.

@@ -1,0 +1,45 @@
+"""How each scheduler is asked for a queue and for whole nodes; `systems/*/reframe.py` use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a job needs to say to one scheduler.
+
+    Attributes:
+        scheduler, launcher: ReFrame's backends.
+        queue: how a queue is named.
+        exclusive: how whole nodes are asked for; a neighbour would share the node's link to the file system.
+    """
+
+    scheduler: str
+    launcher: str
+    queue: str
+    exclusive: tuple[str, ...]
+
+
+OPTIONS = {
+    "slurm": Options("slurm", "srun", "--partition={}", ("--exclusive",)),
+    "pbs": Options("pbs", "mpirun", "-q {}", ("-l place=excl",)),
+    "lsf": Options("lsf", "mpirun", "-q {}", ("-x",)),
+    # Inside an allocation: see iowatch.systems.flux.
+    "flux": Options("local", "flux-run", "{}", ()),
+    "local": Options("local", "mpirun", "{}", ()),
+}
+
+
+def access(scheduler: str, queue: str | None, more: list[str]) -> list[str]:
+    """ReFrame's `access` options of a partition.
+
+    Args:
+        scheduler: a key of `OPTIONS`.
+        queue: the scheduler's name of the queue, or None for its default.
+        more: what the site asks for besides (`--account=…`).
+    """
+    options = OPTIONS[scheduler]
+    # Without a batch system there is nobody to name a queue to.
+    named = [options.queue.format(queue)] if queue and options.scheduler != "local" else []
+    return [*more, *named, *options.exclusive]

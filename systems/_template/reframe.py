@@ -1,0 +1,59 @@
+"""ReFrame configuration of one machine: the settings below describe it; the rest is the same everywhere."""
+
+from pathlib import Path
+
+import iowatch.systems.flux  # noqa: F401 - registers the launcher flux-run
+from iowatch import paths
+from iowatch.stacks.reframe import environments
+from iowatch.systems import load
+from iowatch.systems.options import OPTIONS, access
+
+# settings: begin
+# slurm, pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or local for no scheduler.
+SCHEDULER = "local"
+# What starts MPI programs inside a job. None: srun with Slurm, flux run with Flux, mpirun with the others.
+LAUNCHER = None
+# Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.
+HOSTNAMES = [".*"]
+# lmod, tmod4, envmod, or nomod where there are no environment modules.
+MODULES_SYSTEM = "nomod"
+# More options of every job, for example ["--account=my-project"].
+ACCESS = []
+# Queues to use: name for ReFrame, name for the scheduler (None: its default), cores of a node, longest job.
+PARTITIONS = [
+    {"name": "default", "queue": None, "cores": 1, "time_limit": "60m"},
+]
+# settings: end
+
+_system = load(Path(__file__).resolve().parent.name)
+_environments = environments(_system.name)
+
+
+def _partition(settings):
+    return {
+        "name": settings["name"],
+        "scheduler": OPTIONS[SCHEDULER].scheduler,
+        "launcher": LAUNCHER or OPTIONS[SCHEDULER].launcher,
+        "access": access(SCHEDULER, settings["queue"], ACCESS),
+        "environs": [environment["name"] for environment in _environments],
+        "max_jobs": 1,  # bandwidth is measured alone
+        "time_limit": settings["time_limit"],
+        "processor": {"num_cpus": settings["cores"]},
+        "extras": {"scratch": str(_system.scratch_directory())},
+    }
+
+
+site_configuration = {
+    "systems": [
+        {
+            "name": _system.name,
+            "descr": _system.title,
+            "hostnames": HOSTNAMES,
+            "modules_system": MODULES_SYSTEM,
+            "prefix": str(paths.var() / "reframe"),
+            "max_local_jobs": 1,
+            "partitions": [_partition(settings) for settings in PARTITIONS],
+        }
+    ],
+    "environments": _environments,
+}

@@ -1,0 +1,72 @@
+/* The one table of interfaces. A backend is one file that fills one `struct backend`; entries that it does
+ * not support stay NULL. A backend keeps nothing but what hangs on its `struct file`. */
+#ifndef BENCHIO_BACKEND_H
+#define BENCHIO_BACKEND_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "context.h"
+#include "geometry.h"
+#include "options.h"
+
+/* One file while it is open on the ranks of `comm`. */
+struct file {
+    const struct context *context;
+    const struct geometry *geometry;
+    const char *path;
+    MPI_Comm comm; /* the ranks that share this file */
+    MPI_Info info; /* hints asked for, or MPI_INFO_NULL */
+    bool writing;  /* create and write, or open and read */
+    bool collective;
+    bool direct;  /* open with O_DIRECT */
+    void *buffer; /* of buffer_bytes(), for backends that pack */
+    size_t buffer_bytes;
+    struct hints *hints; /* not NULL: describe() appends what is really in force */
+    uint64_t
+        data_offset; /* set by open: where the data begin in the file; UNKNOWN_OFFSET if not contiguous */
+    void *state;     /* of the backend, between open and close */
+};
+
+#define UNKNOWN_OFFSET UINT64_MAX
+
+struct backend {
+    const char *name; /* of --api, and in records */
+    bool has_access;  /* collective and independent transfers */
+    bool has_hints;   /* MPI-IO hints */
+    bool has_layout;  /* dimensions, fill values, alignment */
+    bool has_chunks;  /* chunked storage */
+    bool has_files;   /* leaves files behind (all but null) */
+
+    /* Name and version of the library as "HDF5 1.10.8", or an empty text. */
+    void (*version)(char *text, size_t n);
+    /* NULL, or why these options make no sense for this backend. */
+    const char *(*refuse)(const struct options *options);
+    /* Bytes of the transfer buffer that it packs into; 0 or NULL: none. */
+    size_t (*buffer_bytes)(const struct options *options, const struct geometry *geometry);
+    void (*open)(struct file *file);
+    void (*transfer)(struct file *file, const struct slab *slab);
+    /* Flush written data to the storage. */
+    void (*sync)(struct file *file);
+    void (*close)(struct file *file);
+    /* Append the hints in force to file->hints; called between open and close. */
+    void (*describe)(struct file *file);
+};
+
+struct backend_entry {
+    const char *name;
+    const struct backend *backend; /* NULL: not built */
+    const char *absent;            /* why not */
+};
+
+#define BACKEND_N 6
+extern const struct backend_entry backends[BACKEND_N];
+extern const struct backend backend_null, backend_posix, backend_mpiio, backend_hdf5, backend_netcdf4,
+    backend_pnetcdf;
+
+/* Append all hints of `info` to `hints`. */
+void backend_append_info(const struct context *context, MPI_Info info, struct hints *hints);
+
+#endif

@@ -1,0 +1,207 @@
+/* Parallel HDF5: one data set `data` in one file. */
+#include "backend.h"
+
+#include <hdf5.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fail.h"
+
+struct state {
+    hid_t file, set, space, transfer;
+    hsize_t extent; /* of the first dimension, where it is unlimited */
+};
+
+static void version(char *text, size_t n) {
+    unsigned major, minor, release;
+    H5get_libversion(&major, &minor, &release);
+    snprintf(text, n, "HDF5 %u.%u.%u", major, minor, release);
+}
+
+struct stack_text {
+    char *text;
+    size_t n;
+};
+
+static herr_t append_error(unsigned depth, const H5E_error2_t *error, void *target) {
+    struct stack_text *stack = target;
+    size_t used = strlen(stack->text);
+    if (error->desc != NULL && error->desc[0] != '\0')
+        snprintf(stack->text + used, stack->n - used, "%s%s", depth > 0 ? ": " : "", error->desc);
+    return 0;
+}
+
+static noreturn void fail_hdf5(const struct file *f, struct place place) {
+    char text[1024] = "";
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, append_error, &(struct stack_text){text, sizeof text});
+    fail(f->context, EXIT_BROKEN, place, "%s", text);
+}
+
+#define CHECK_HDF5(f, operation, condition)                                                                  \
+    do {                                                                                                     \
+        if (!(condition))                                                                                    \
+            fail_hdf5((f), PLACE((f)->path, (operation)));                                                   \
+    } while (0)
+
+static hid_t file_type(const struct geometry *g) {
+    return g->element == 1 ? H5T_NATIVE_UCHAR : H5T_NATIVE_DOUBLE;
+}
+
+static hid_t access_properties(const struct file *f) {
+    const struct options *o = f->context->options;
+    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
+    CHECK_HDF5(f, "H5Pset_fapl_mpio", list >= 0 && H5Pset_fapl_mpio(list, f->comm, f->info) >= 0);
+    if (o->align > 0)
+        CHECK_HDF5(f, "H5Pset_alignment", H5Pset_alignment(list, o->align, o->align) >= 0);
+    if (o->collective_metadata) {
+        CHECK_HDF5(f, "H5Pset_all_coll_metadata_ops", H5Pset_all_coll_metadata_ops(list, 1) >= 0);
+        CHECK_HDF5(f, "H5Pset_coll_metadata_write", H5Pset_coll_metadata_write(list, 1) >= 0);
+    }
+    return list;
+}
+
+static void create_set(struct file *f) {
+    struct state *s = f->state;
+    const struct geometry *g = f->geometry;
+    const struct options *o = f->context->options;
+    hsize_t dims[3] = {g->dims[0], g->dims[1], g->dims[2]}, limit[3] = {g->dims[0], g->dims[1], g->dims[2]};
+    hsize_t chunk[3] = {g->chunk[0], g->chunk[1], g->chunk[2]};
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+    CHECK_HDF5(f, "H5Pset_fill_time",
+               list >= 0 && H5Pset_fill_time(list, o->fill ? H5D_FILL_TIME_ALLOC : H5D_FILL_TIME_NEVER) >= 0);
+    if (chunk[0] > 0)
+        CHECK_HDF5(f, "H5Pset_chunk", H5Pset_chunk(list, g->ndims, chunk) >= 0);
+    if (o->unlimited) {
+        dims[0] = s->extent = 1;
+        limit[0] = H5S_UNLIMITED;
+    }
+    s->space = H5Screate_simple(g->ndims, dims, limit);
+    CHECK_HDF5(f, "H5Screate_simple", s->space >= 0);
+    s->set = H5Dcreate2(s->file, "data", file_type(g), s->space, H5P_DEFAULT, list, H5P_DEFAULT);
+    CHECK_HDF5(f, "H5Dcreate", s->set >= 0);
+    H5Pclose(list);
+}
+
+static void open_set(struct file *f) {
+    struct state *s = f->state;
+    hsize_t dims[3] = {0};
+    s->set = H5Dopen2(s->file, "data", H5P_DEFAULT);
+    CHECK_HDF5(f, "H5Dopen", s->set >= 0);
+    s->space = H5Dget_space(s->set);
+    CHECK_HDF5(f, "H5Dget_space", s->space >= 0);
+    bool same = H5Sget_simple_extent_ndims(s->space) == f->geometry->ndims;
+    if (same)
+        H5Sget_simple_extent_dims(s->space, dims, NULL);
+    for (int d = 0; d < f->geometry->ndims; d++)
+        same = same && dims[d] == f->geometry->dims[d];
+    if (!same)
+        fail(f->context, EXIT_BROKEN, PLACE(f->path, "H5Dopen"),
+             "the data set has another shape than these options give");
+}
+
+static void open_file(struct file *f) {
+    struct state *s = f->state = allocate(f->context, sizeof *s, "HDF5 state");
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    hid_t list = access_properties(f);
+    s->file = f->writing ? H5Fcreate(f->path, H5F_ACC_TRUNC, H5P_DEFAULT, list)
+                         : H5Fopen(f->path, H5F_ACC_RDONLY, list);
+    CHECK_HDF5(f, f->writing ? "H5Fcreate" : "H5Fopen", s->file >= 0);
+    H5Pclose(list);
+    if (f->writing)
+        create_set(f);
+    else
+        open_set(f);
+    s->transfer = H5Pcreate(H5P_DATASET_XFER);
+    CHECK_HDF5(f, "H5Pset_dxpl_mpio",
+               s->transfer >= 0 && H5Pset_dxpl_mpio(s->transfer, f->collective ? H5FD_MPIO_COLLECTIVE
+                                                                               : H5FD_MPIO_INDEPENDENT) >= 0);
+    haddr_t address = f->geometry->chunk[0] == 0 ? H5Dget_offset(s->set) : HADDR_UNDEF;
+    f->data_offset = address == HADDR_UNDEF ? UNKNOWN_OFFSET : address;
+}
+
+/* The unlimited dimension grows as the data come; the same calls on every rank. */
+static void extend(struct file *f, const struct slab *slab) {
+    struct state *s = f->state;
+    if (!f->writing || !f->context->options->unlimited || slab->extent <= s->extent)
+        return;
+    hsize_t dims[3] = {slab->extent, f->geometry->dims[1], f->geometry->dims[2]};
+    CHECK_HDF5(f, "H5Dset_extent", H5Dset_extent(s->set, dims) >= 0);
+    s->extent = slab->extent;
+    H5Sclose(s->space);
+    s->space = H5Dget_space(s->set);
+    CHECK_HDF5(f, "H5Dget_space", s->space >= 0);
+}
+
+static hid_t select_memory(struct file *f, const struct slab *slab) {
+    hsize_t dims[3], start[3], count[3];
+    for (int d = 0; d < slab->ndims; d++) {
+        dims[d] = slab->memory_dims[d] > 0 ? slab->memory_dims[d] : 1;
+        start[d] = slab->memory_start[d];
+        count[d] = slab->count[d];
+    }
+    hid_t space = H5Screate_simple(slab->ndims, dims, NULL);
+    CHECK_HDF5(f, "H5Screate_simple", space >= 0);
+    herr_t status = slab->elements == 0 ? H5Sselect_none(space)
+                    : slab->ndims == 3  ? H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL)
+                                        : 0;
+    CHECK_HDF5(f, "H5Sselect_hyperslab", status >= 0);
+    return space;
+}
+
+static void transfer(struct file *f, const struct slab *slab) {
+    struct state *s = f->state;
+    extend(f, slab);
+    hsize_t start[3], count[3];
+    for (int d = 0; d < slab->ndims; d++)
+        start[d] = slab->start[d], count[d] = slab->count[d];
+    CHECK_HDF5(f, "H5Sselect_hyperslab",
+               (slab->elements == 0
+                    ? H5Sselect_none(s->space)
+                    : H5Sselect_hyperslab(s->space, H5S_SELECT_SET, start, NULL, count, NULL)) >= 0);
+    hid_t memory = select_memory(f, slab), type = file_type(f->geometry);
+    if (f->writing)
+        CHECK_HDF5(f, "H5Dwrite", H5Dwrite(s->set, type, memory, s->space, s->transfer, slab->memory) >= 0);
+    else
+        CHECK_HDF5(f, "H5Dread", H5Dread(s->set, type, memory, s->space, s->transfer, slab->memory) >= 0);
+    H5Sclose(memory);
+}
+
+static void sync_file(struct file *f) {
+    const struct state *s = f->state;
+    CHECK_HDF5(f, "H5Fflush", H5Fflush(s->file, H5F_SCOPE_LOCAL) >= 0);
+}
+
+static void close_file(struct file *f) {
+    struct state *s = f->state;
+    CHECK_HDF5(f, "H5Dclose", H5Pclose(s->transfer) >= 0 && H5Sclose(s->space) >= 0 && H5Dclose(s->set) >= 0);
+    CHECK_HDF5(f, "H5Fclose", H5Fclose(s->file) >= 0);
+    free(s);
+}
+
+static void describe(struct file *f) {
+    const struct state *s = f->state;
+    MPI_File *handle = NULL;
+    MPI_Info info;
+    hid_t list = H5Fget_access_plist(s->file);
+    CHECK_HDF5(f, "H5Fget_vfd_handle", H5Fget_vfd_handle(s->file, list, (void **)&handle) >= 0);
+    CHECK_MPI(f->context, f->path, "MPI_File_get_info", MPI_File_get_info(*handle, &info));
+    backend_append_info(f->context, info, f->hints);
+    MPI_Info_free(&info);
+    H5Pclose(list);
+}
+
+const struct backend backend_hdf5 = {
+    .name = "hdf5",
+    .has_access = true,
+    .has_hints = true,
+    .has_layout = true,
+    .has_chunks = true,
+    .has_files = true,
+    .version = version,
+    .open = open_file,
+    .transfer = transfer,
+    .sync = sync_file,
+    .close = close_file,
+    .describe = describe,
+};

@@ -1,0 +1,106 @@
+/* MPI-IO. block3d: the file view is this rank's box, set once; each step is a range of it. */
+#include "backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fail.h"
+#include "slabtype.h"
+
+struct state {
+    MPI_File handle;
+    MPI_Datatype file_type;
+};
+
+static void version(char *text, size_t n) {
+    snprintf(text, n, "%s", "");
+}
+
+static void open_file(struct file *f) {
+    struct state *state = f->state = allocate(f->context, sizeof *state, "MPI-IO state");
+    int mode = f->writing ? MPI_MODE_WRONLY | MPI_MODE_CREATE : MPI_MODE_RDONLY;
+    CHECK_MPI(f->context, f->path, f->writing ? "MPI_File_open for writing" : "MPI_File_open for reading",
+              MPI_File_open(f->comm, f->path, mode, f->info, &state->handle));
+    state->file_type = MPI_DATATYPE_NULL;
+    f->data_offset = 0;
+    if (f->geometry->pattern != PATTERN_BLOCK3D)
+        return;
+    state->file_type = geometry_file_type(f);
+    CHECK_MPI(f->context, f->path, "MPI_File_set_view",
+              MPI_File_set_view(state->handle, 0, MPI_DOUBLE, state->file_type, "native", f->info));
+}
+
+static int call(const struct file *f, MPI_Offset at, void *memory, int n, MPI_Datatype type,
+                MPI_Status *status) {
+    const struct state *s = f->state;
+    if (f->writing)
+        return f->collective ? MPI_File_write_at_all(s->handle, at, memory, n, type, status)
+                             : MPI_File_write_at(s->handle, at, memory, n, type, status);
+    return f->collective ? MPI_File_read_at_all(s->handle, at, memory, n, type, status)
+                         : MPI_File_read_at(s->handle, at, memory, n, type, status);
+}
+
+/* A library that says success and moved less is not believed. */
+static void check_count(const struct file *f, MPI_Status *status, MPI_Datatype basic, uint64_t expected) {
+    MPI_Count moved = 0;
+    CHECK_MPI(f->context, f->path, "MPI_Get_elements_x", MPI_Get_elements_x(status, basic, &moved));
+    if (moved < 0 || (uint64_t)moved != expected)
+        fail(f->context, EXIT_BROKEN, PLACE(f->path, f->writing ? "MPI_File_write" : "MPI_File_read"),
+             "%lld of %llu elements moved although the library reports success", (long long)moved,
+             (unsigned long long)expected);
+}
+
+static void transfer(struct file *f, const struct slab *s) {
+    MPI_Status status;
+    const char *operation = f->writing ? "MPI_File_write" : "MPI_File_read";
+    if (s->ndims < 3) {
+        CHECK_MPI(f->context, f->path, operation,
+                  call(f, (MPI_Offset)s->first, s->memory, (int)s->elements, MPI_BYTE, &status));
+        check_count(f, &status, MPI_BYTE, s->elements);
+        return;
+    }
+    const struct geometry *g = f->geometry;
+    MPI_Offset at = (MPI_Offset)((s->start[0] - g->start[0]) * g->count[1] * g->count[2]);
+    if (s->elements == 0) { /* takes part in the collective call */
+        CHECK_MPI(f->context, f->path, operation, call(f, at, s->memory, 0, MPI_DOUBLE, &status));
+        return;
+    }
+    MPI_Datatype type = slab_memory_type(f, s);
+    CHECK_MPI(f->context, f->path, operation, call(f, at, s->memory, 1, type, &status));
+    check_count(f, &status, MPI_DOUBLE, s->elements);
+    MPI_Type_free(&type);
+}
+
+static void sync_file(struct file *f) {
+    const struct state *s = f->state;
+    CHECK_MPI(f->context, f->path, "MPI_File_sync", MPI_File_sync(s->handle));
+}
+
+static void close_file(struct file *f) {
+    struct state *s = f->state;
+    CHECK_MPI(f->context, f->path, "MPI_File_close", MPI_File_close(&s->handle));
+    if (s->file_type != MPI_DATATYPE_NULL)
+        MPI_Type_free(&s->file_type);
+    free(s);
+}
+
+static void describe(struct file *f) {
+    const struct state *s = f->state;
+    MPI_Info info;
+    CHECK_MPI(f->context, f->path, "MPI_File_get_info", MPI_File_get_info(s->handle, &info));
+    backend_append_info(f->context, info, f->hints);
+    MPI_Info_free(&info);
+}
+
+const struct backend backend_mpiio = {
+    .name = "mpiio",
+    .has_access = true,
+    .has_hints = true,
+    .has_files = true,
+    .version = version,
+    .open = open_file,
+    .transfer = transfer,
+    .sync = sync_file,
+    .close = close_file,
+    .describe = describe,
+};

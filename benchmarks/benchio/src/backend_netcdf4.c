@@ -1,0 +1,128 @@
+/* NetCDF-4 (parallel HDF5 underneath): one variable `data` in one file. Memory must be contiguous: blocks are
+ * packed. */
+#include "backend.h"
+
+#include <netcdf.h>
+#include <netcdf_meta.h>
+#include <netcdf_par.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fail.h"
+
+struct state {
+    int file, variable;
+};
+
+#define CHECK_NETCDF(f, operation, call)                                                                     \
+    do {                                                                                                     \
+        int status_ = (call);                                                                                \
+        if (status_ != NC_NOERR)                                                                             \
+            fail((f)->context, EXIT_BROKEN, PLACE((f)->path, (operation)), "%s", nc_strerror(status_));      \
+    } while (0)
+
+static void version(char *text, size_t n) {
+    snprintf(text, n, "netCDF %.*s", (int)strcspn(nc_inq_libvers(), " "), nc_inq_libvers());
+}
+
+static const char *refuse(const struct options *o) {
+#ifndef BENCHIO_NC_ALIGNMENT
+    if (o->align > 0)
+        return "--align: this netcdf-c has no nc_set_alignment (it came with 4.9.0)";
+#endif
+    (void)o;
+    return NULL;
+}
+
+static size_t buffer_bytes(const struct options *o, const struct geometry *g) {
+    (void)o;
+    return g->pattern == PATTERN_BLOCK3D ? (size_t)(g->planes * g->count[1] * g->count[2] * g->element) : 0;
+}
+
+static void define(struct file *f) {
+    struct state *s = f->state;
+    const struct geometry *g = f->geometry;
+    const struct options *o = f->context->options;
+    static const char *const names[3][3] = {{"x", "", ""}, {"y", "x", ""}, {"z", "y", "x"}};
+    int dimension[3];
+    size_t chunk[3] = {g->chunk[0], g->chunk[1], g->chunk[2]};
+    for (int d = 0; d < g->ndims; d++)
+        CHECK_NETCDF(f, "nc_def_dim",
+                     nc_def_dim(s->file, names[g->ndims - 1][d],
+                                d == 0 && o->unlimited ? NC_UNLIMITED : g->dims[d], &dimension[d]));
+    CHECK_NETCDF(f, "nc_def_var",
+                 nc_def_var(s->file, "data", g->element == 1 ? NC_UBYTE : NC_DOUBLE, g->ndims, dimension,
+                            &s->variable));
+    CHECK_NETCDF(f, "nc_def_var_chunking",
+                 nc_def_var_chunking(s->file, s->variable, chunk[0] > 0 ? NC_CHUNKED : NC_CONTIGUOUS,
+                                     chunk[0] > 0 ? chunk : NULL));
+    CHECK_NETCDF(f, "nc_def_var_fill",
+                 nc_def_var_fill(s->file, s->variable, o->fill ? NC_FILL : NC_NOFILL, NULL));
+    CHECK_NETCDF(f, "nc_enddef", nc_enddef(s->file));
+}
+
+static void open_file(struct file *f) {
+    struct state *s = f->state = allocate(f->context, sizeof *s, "netCDF state");
+#ifdef BENCHIO_NC_ALIGNMENT
+    int align = (int)f->context->options->align;
+    if (align > 0)
+        CHECK_NETCDF(f, "nc_set_alignment", nc_set_alignment(align, align));
+#endif
+    if (f->writing) {
+        CHECK_NETCDF(f, "nc_create_par",
+                     nc_create_par(f->path, NC_NETCDF4 | NC_CLOBBER, f->comm, f->info, &s->file));
+        define(f);
+    } else {
+        CHECK_NETCDF(f, "nc_open_par", nc_open_par(f->path, NC_NOWRITE, f->comm, f->info, &s->file));
+        CHECK_NETCDF(f, "nc_inq_varid", nc_inq_varid(s->file, "data", &s->variable));
+    }
+    CHECK_NETCDF(f, "nc_var_par_access",
+                 nc_var_par_access(s->file, s->variable, f->collective ? NC_COLLECTIVE : NC_INDEPENDENT));
+    f->data_offset = UNKNOWN_OFFSET;
+}
+
+static void transfer(struct file *f, const struct slab *slab) {
+    const struct state *s = f->state;
+    size_t start[3], count[3];
+    for (int d = 0; d < slab->ndims; d++)
+        start[d] = slab->elements > 0 ? slab->start[d] : 0,
+        count[d] = slab->elements > 0 ? slab->count[d] : 0;
+    bool packs = slab->ndims == 3;
+    void *memory = packs ? f->buffer : slab->memory;
+    if (f->writing && packs)
+        slab_pack(slab, 0, slab->elements, f->buffer);
+    if (f->writing)
+        CHECK_NETCDF(f, "nc_put_vara", nc_put_vara(s->file, s->variable, start, count, memory));
+    else
+        CHECK_NETCDF(f, "nc_get_vara", nc_get_vara(s->file, s->variable, start, count, memory));
+    if (!f->writing && packs)
+        slab_unpack(slab, 0, slab->elements, f->buffer);
+}
+
+static void sync_file(struct file *f) {
+    const struct state *s = f->state;
+    CHECK_NETCDF(f, "nc_sync", nc_sync(s->file));
+}
+
+static void close_file(struct file *f) {
+    struct state *s = f->state;
+    CHECK_NETCDF(f, "nc_close", nc_close(s->file));
+    free(s);
+}
+
+const struct backend backend_netcdf4 = {
+    .name = "netcdf4",
+    .has_access = true,
+    .has_hints = true,
+    .has_layout = true,
+    .has_chunks = true,
+    .has_files = true,
+    .version = version,
+    .refuse = refuse,
+    .buffer_bytes = buffer_bytes,
+    .open = open_file,
+    .transfer = transfer,
+    .sync = sync_file,
+    .close = close_file,
+};

@@ -1,0 +1,43 @@
+#include "fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "record.h"
+#include "scratch.h"
+
+noreturn void fail(const struct context *c, int code, struct place place, const char *format, ...) {
+    char text[2048], message[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    bool has_path = place.path != NULL && place.path[0] != '\0';
+    snprintf(message, sizeof message, "rank %d on %s: %s%s%s: %s", c->rank, c->host, place.operation,
+             has_path ? " of " : "", has_path ? place.path : "", text);
+    fprintf(stderr, "benchio: %s (%s:%d)\n", message, place.file, place.line);
+    fflush(stderr);
+    record_write_failed(c, place, text, message);
+    scratch_remove(c);
+    MPI_Abort(c->world, code);
+    _Exit(code);
+}
+
+noreturn void fail_mpi(const struct context *c, int status, struct place place) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(status, text, &length);
+    text[strcspn(text, "\n")] = '\0';
+    fail(c, EXIT_BROKEN, place, "%s", text);
+}
+
+void *allocate(const struct context *c, size_t n, const char *purpose) {
+    void *memory = NULL;
+    n = n == 0 ? 1 : n;
+    if (posix_memalign(&memory, 4096, n) != 0)
+        fail(c, EXIT_BROKEN, PLACE("", purpose), "no memory for %zu bytes", n);
+    memset(memory, 0, n);
+    return memory;
+}

@@ -1,0 +1,113 @@
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fail.h"
+#include "measure.h"
+#include "record.h"
+#include "scratch.h"
+#include "table.h"
+
+/* The rank as launchers tell it, so that --help is printed once without MPI_Init. */
+static bool first_process(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID",
+                                        "PALS_RANKID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *rank = getenv(names[i]);
+        if (rank != NULL)
+            return strcmp(rank, "0") == 0;
+    }
+    return true;
+}
+
+static void print_version(void) {
+    char name[128], version[128];
+    mpi_identity(name, sizeof name, version, sizeof version);
+    printf("benchio %s\nrecord %s\ncompiler %s\nMPI %s %s\n", BENCHIO_VERSION, BENCHIO_SCHEMA,
+           BENCHIO_COMPILER, name, version);
+    for (int i = 0; i < BACKEND_N; i++) {
+        if (backends[i].backend == NULL) {
+            printf("%s: not built: %s\n", backends[i].name, backends[i].absent);
+            continue;
+        }
+        backends[i].backend->version(version, sizeof version);
+        printf("%s%s%s\n", backends[i].name, version[0] != '\0' ? ": " : "", version);
+    }
+}
+
+static int usage(const struct context *c, const char *message) {
+    if (c->rank == 0)
+        fprintf(stderr, "benchio: %s\n", message);
+    MPI_Finalize();
+    return EXIT_USAGE;
+}
+
+static void run(struct context *c, const struct placement *placement, struct guard *guard) {
+    struct results results;
+    scratch_make(c);
+    if (c->rank == 0 && !c->options->keep && !c->options->existing)
+        guard_watch(guard, c->directory);
+    measure(c, placement, &results);
+    MPI_Barrier(c->world);
+    if (c->rank == 0) {
+        table_print(c, placement, &results);
+        if (fflush(stdout) != 0)
+            fail(c, EXIT_BROKEN, PLACE("stdout", "printing the table"), "cannot write");
+        scratch_remove(c);
+        record_write(c, placement, &results);
+    }
+    results_free(&results);
+}
+
+static struct context context_make(const struct options *options) {
+    struct context c = {.options = options, .started = utc_now()};
+    int length;
+    MPI_Comm_dup(MPI_COMM_WORLD, &c.world);
+    MPI_Comm_set_errhandler(c.world, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(c.world, &c.rank);
+    MPI_Comm_size(c.world, &c.size);
+    MPI_Get_processor_name(c.host, &length);
+    return c;
+}
+
+/* Ranks that do not know the reason say nothing; the first one that does speaks. */
+static int impossible(const struct context *c, const char *reason) {
+    int speaker = reason[0] != '\0' ? c->rank : c->size;
+    MPI_Allreduce(MPI_IN_PLACE, &speaker, 1, MPI_INT, MPI_MIN, c->world);
+    if (speaker == c->rank)
+        fprintf(stderr, "benchio: %s\n", reason);
+    MPI_Finalize();
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+    struct placement placement;
+    char message[1024];
+    bool understood = options_parse(&options, argc, argv, message, sizeof message);
+    if (understood && (options.help || options.version)) {
+        if (first_process())
+            options.help ? options_help() : print_version();
+        return EXIT_FINE;
+    }
+    struct guard guard = guard_start();
+    MPI_Init(&argc, &argv);
+    struct context c = context_make(&options);
+    if (c.rank != 0)
+        guard_stop(&guard);
+    if (!understood || !options_check_ranks(&options, c.size, message, sizeof message))
+        return usage(&c, message);
+    const char *reason = placement_make(&placement, &c);
+    if (reason != NULL)
+        return impossible(&c, reason);
+    if (c.rank == 0)
+        record_prepare(&c);
+    run(&c, &placement, &guard);
+    placement_free(&placement);
+    options_free(&options);
+    guard_stop(&guard);
+    MPI_Comm_free(&c.world);
+    MPI_Finalize();
+    return EXIT_FINE;
+}

@@ -1,0 +1,28 @@
+/* The directory DIR/NAME that belongs to this run, and its removal whatever happens to the run. */
+#ifndef BENCHIO_SCRATCH_H
+#define BENCHIO_SCRATCH_H
+
+#include "context.h"
+
+/* A child process that outlives a killed run and removes the directory. It is started before MPI_Init,
+ * because afterwards fork() is not safe everywhere; it holds nothing but one end of a pipe, and needs no
+ * signal handler. */
+struct guard {
+    int pipe; /* -1: none */
+    int pid;
+};
+
+struct guard guard_start(void);
+/* The directory to remove when this process dies. */
+void guard_watch(const struct guard *guard, const char *directory);
+/* The guard goes away without removing anything. */
+void guard_stop(struct guard *guard);
+
+/* Collective: rank 0 makes the directory (or finds it, with --existing); all fail together if it cannot. */
+void scratch_make(struct context *context);
+/* `text` = path of file number `file`. */
+void scratch_path(const struct context *context, int file, char text[PATH_MAX]);
+/* Remove the directory and everything in it, unless --keep or --existing. For one rank. */
+void scratch_remove(const struct context *context);
+
+#endif

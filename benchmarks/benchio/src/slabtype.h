@@ -1,0 +1,12 @@
+/* MPI datatypes of slabs, for backends that pass them on. */
+#ifndef BENCHIO_SLABTYPE_H
+#define BENCHIO_SLABTYPE_H
+
+#include "backend.h"
+
+/* The box of a slab inside its memory, committed; free it with MPI_Type_free. */
+MPI_Datatype slab_memory_type(const struct file *file, const struct slab *slab);
+/* The block3d box of this rank inside the file, committed. */
+MPI_Datatype geometry_file_type(const struct file *file);
+
+#endif

@@ -1,0 +1,260 @@
+"""Reference bandwidths: form, lookup, judgement, rewriting, and those of the published machines."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iowatch.errors import InputError, UsageError
+from iowatch.reference import bandwidth, peak, policy, published, rewrite, seeded
+from iowatch.reference.bandwidth import Entry, Provenance, References
+
+BY = Provenance(statistic="median of maxima", n=9, spread=0.03, date=dt.date(2026, 1, 1), origin=["a", "b"],
+                by="me", why="first")  # fmt: skip
+ENTRY = Entry("BenchioCheck", "here:default", "stack-a", "api=MPIIO,ranks=4", "write_bandwidth", 100.0,
+              -0.1, 0.2, "MiB/s", BY)  # fmt: skip
+Written = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """A file with one entry in which a text is replaced."""
+
+    def write(old: str = "", new: str = "") -> Path:
+        text = rewrite.text_with("here", "", [ENTRY])
+        assert old in text
+        path = tmp_path / "here.yaml"
+        path.write_text(text.replace(old, new, 1) if old else text)
+        return path
+
+    return write
+
+
+def test_what_is_written_is_read_again(written: Written) -> None:
+    (entry,) = bandwidth.load("here", written("", "")).entries
+    assert replace(entry, where="") == ENTRY
+    assert (entry.lower, entry.upper) == (90, 120)
+    assert (entry.operation, entry.metric.name) == ("write", "bandwidth")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("write_bandwidth: [100", "write_bandwith: [100", r":8:9: 'write_bandwith' is not <operation>_"),
+        ("[100, -0.1", "[0, -0.1", r":8:26: write_bandwidth: the value must be a positive number, found 0"),
+        ("[100, -0.1", "['100', -0.1", r":8:26: write_bandwidth: the value must be a positive number"),
+        ("[100, -0.1", "[100, 0.1", r"the lower bound is relative, from -1 to 0 or null, found 0.1"),
+        ("0.2, MiB/s]", "-0.2, MiB/s]", r"the upper bound is relative"),
+        ("0.2, MiB/s]", "0.2, MB/s]", r"the unit is MiB/s, found 'MB/s'"),
+        ("0.2, MiB/s]", "0.2]", r"expected \[value, low, high, unit\]"),
+        ("here:default", "there:default", r":5:3: partition 'there:default' is not 'here:<partition>'"),
+        ("api=MPIIO,ranks=4", "ranks=4,api=MPIIO", r":7:7: case .* is not sorted"),
+        ("api=MPIIO,ranks=4", "mpiio at 4", r":7:7: case 'mpiio at 4' is not name=value"),
+        ("$index: [$partition", "$index: [$system", r":4:3: BenchioCheck.\$index must be"),
+        ("n: 9", "nights: 9", r":14:\d+: unknown key 'nights'"),
+        ("n: 9", "n: many", r":14:\d+: provenance\..*\.n: .*found 'many'"),
+        ("statistic: median of maxima", "statistic: best", r"statistic: Input should be"),
+        ("api=MPIIO,ranks=4:\n        write_bandwidth: [", "api=MPIIO: [", r":7:7: expected a mapping"),
+    ],
+)  # fmt: skip
+def test_fault_is_told_with_file_line_and_column(written: Written, old: str, new: str, told: str) -> None:
+    with pytest.raises(InputError, match=told) as error:
+        bandwidth.load("here", written(old, new))
+    assert "here.yaml:" in str(error.value)
+
+
+def test_value_without_provenance_and_the_reverse_are_told(tmp_path: Path) -> None:
+    text = rewrite.text_with("here", "", [ENTRY])
+    head, _ = text.split("provenance:")
+    path = tmp_path / "here.yaml"
+    path.write_text(head)
+    with pytest.raises(InputError, match=r":8:9: no provenance for BenchioCheck/here:default"):
+        bandwidth.load("here", path)
+    path.write_text(text.replace("read_bandwidth", "").replace("write_bandwidth: {", "read_bandwidth: {"))
+    with pytest.raises(InputError, match=r"provenance of nothing: there is no .*read_bandwidth"):
+        bandwidth.load("here", path)
+
+
+def test_no_file_is_no_entries_and_is_known(tmp_path: Path) -> None:
+    references = bandwidth.load("here", tmp_path / "here.yaml")
+    assert (references.entries, references.exists) == ((), False)
+
+
+def _here(*entries: Entry) -> References:
+    return References("here", Path("here.yaml"), entries)
+
+
+def test_most_specific_entry_that_fits_is_found() -> None:
+    wide = replace(ENTRY, case="api=MPIIO")
+    references = _here(wide, ENTRY)
+    case = {"api": "MPIIO", "ranks": 4, "collective": True, "operation": "write"}
+    assert references.find("default", "stack-a", case, "write", "bandwidth") == ENTRY
+    assert references.find("here:default", "stack-a", {**case, "ranks": 8}, "write", "bandwidth") == wide
+    assert references.find("default", "stack-b", case, "write", "bandwidth") is None
+    assert references.find("default", "stack-a", case, "read", "bandwidth") is None
+    assert references.find("default", "stack-a", {"ranks": 4}, "write", "bandwidth") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(100, "within"), (90, "within"), (89.9, "low"), (120.1, "high"), (120, "within")]
+)
+def test_judgement(value: float, verdict: str) -> None:
+    assert bandwidth.judge(value, ENTRY).verdict == verdict
+
+
+def test_reference_without_bounds_never_says_fine() -> None:
+    judgement = bandwidth.judge(1, replace(ENTRY, low=None, high=None))
+    assert judgement.verdict == "no bounds"
+    assert judgement.ratio == 0.01
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["api", "ranks", "chunk", "collective", "alignment_bytes"]),
+        st.one_of(st.booleans(), st.integers(-1, 2**40), st.sampled_from(["MPIIO", "128x128x128", "a-b.c"])),
+        min_size=1,
+    )
+)
+def test_case_text_is_independent_of_order_and_kind_of_number(parameters: dict[str, bool | int | str]) -> None:
+    text = bandwidth.case_text(parameters)
+    floats = {k: float(v) if type(v) is int else v for k, v in reversed(parameters.items())}
+    assert text == bandwidth.case_text({**floats, "operation": "write", "absent": None})
+    assert text == ",".join(sorted(text.split(",")))
+
+
+def test_longest_metric_is_taken() -> None:
+    operation, metric = bandwidth.split("write_raw_bandwidth")
+    assert (operation, metric.name) == ("write", "raw_bandwidth")
+    with pytest.raises(UsageError, match="Did you mean 'bandwidth'"):
+        bandwidth.split("write_bandwith")
+
+
+def test_comments_and_order_survive_a_rewrite(written: Written) -> None:
+    path = written("", "")
+    old = path.read_text().replace("    stack-a:\n", "    stack-a:  # the one we trust\n", 1)
+    new = rewrite.text_with(
+        "here", old, [replace(ENTRY, value=110.0), replace(ENTRY, variable="read_bandwidth")]
+    )
+    assert "# the one we trust" in new
+    assert new.index("write_bandwidth") < new.index("read_bandwidth")
+    diff = rewrite.difference(path, old, new)
+    assert (
+        "-        write_bandwidth: [100, -0.1, 0.2, MiB/s]\n+        write_bandwidth: [110, -0.1, 0.2, MiB/s]"
+        in diff
+    )
+    path.write_text(new)
+    assert [e.value for e in bandwidth.load("here", path).entries] == [110, 100]
+
+
+def test_rewriting_nothing_changes_nothing(written: Written) -> None:
+    text = written("", "").read_text()
+    assert rewrite.text_with("here", text, []) == text
+
+
+@pytest.mark.parametrize("system", seeded.systems())
+def test_committed_references_of_published_machines_follow_from_the_tables(system: str) -> None:
+    committed = bandwidth.load(system)
+    assert committed.exists
+    made = rewrite.text_with(system, "", seeded.entries(system))
+    assert committed.path.read_text() == made, "`iowatch reference propose --published` writes it again"
+
+
+def test_published_reference_has_maximum_and_printed_bound() -> None:
+    """Seed 000, Table 2, 3072 writers: maximum 15898, median 7645, 40 runs."""
+    case = {"api": "MPIIO", "file": "shared", "pattern": "block3d", "collective": True, "ranks": 3072,
+            "nodes": 128, "local_size": "128x128x128", "stripe_count": -1, "stripe_bytes": 2**20}  # fmt: skip
+    entry = bandwidth.load("archer").find("default", "published", case, "write", "bandwidth")
+    assert entry is not None
+    assert (entry.value, entry.provenance.n, entry.provenance.origin) == (15898, 40, ["000/2"])
+    assert entry.lower == pytest.approx(7645, abs=1)
+
+
+def test_published_reference_of_ior_has_blocks_and_segments() -> None:
+    """Seed 001, Table A.5 with Table 4.5: POSIX, 1-OST, 20k segments of 1 MiB; 1075.61, minimum 1071.89."""
+    case = {"api": "POSIX", "file": "shared", "collective": False, "ranks": 10, "nodes": 10, "segments": 20480,
+            "block_bytes": 2**20, "transfer_bytes": 2**20, "stripe_count": -1, "stripe_bytes": 2**20,
+            "layout": "contiguous", "reorder": "constant"}  # fmt: skip
+    entry = bandwidth.load("hamburg").find("default", "published", case, "write", "bandwidth")
+    assert entry is not None
+    assert entry.value == 1075.61
+    assert entry.lower == pytest.approx(1071.89, abs=0.01)
+
+
+def test_every_published_maximum_is_a_reference_or_known_not_to_be() -> None:
+    """COSMA6, Tables 16 and 17: 67 printed cells, 67 entries."""
+    cells = sum(
+        cell is not None for t in ("16", "17") for row in published.load("000", t).rows for cell in row[2:]
+    )
+    assert len(bandwidth.load("cosma6").entries) == cells == 67
+
+
+CASE = {"api": "MPIIO", "ranks": 4, "file": "shared"}
+THERE = References("here", Path(__file__), (ENTRY,))
+
+
+def _resolved(references: References, which: policy.Policy, **changed: object) -> policy.Resolved:
+    arguments = {"check": "BenchioCheck", "partition": "here:default", "stack": "stack-a", "case": CASE,
+                 "variables": ["write_bandwidth"], **changed}  # fmt: skip
+    return policy.resolve(references, policy=which, **arguments)  # type: ignore[arg-type]
+
+
+def test_check_gets_the_key_that_reframe_looks_up() -> None:
+    found = _resolved(_here(ENTRY), "required")
+    assert (found.key, found.problems) == (ENTRY.case, ())
+    assert found.entries == {"write_bandwidth": ENTRY}
+
+
+@pytest.mark.parametrize(
+    ("references", "changed", "told"),
+    [
+        (_here(), {}, "there is no file"),
+        (THERE, {"stack": "stack-b"}, "no reference for BenchioCheck on stack-b"),
+        (THERE, {"variables": ["read_bandwidth"]}, "read_bandwidth"),
+    ],
+)
+def test_required_reference_that_is_missing_is_a_problem(
+    references: References, changed: dict[str, object], told: str
+) -> None:
+    assert told in " ".join(_resolved(references, "required", **changed).problems)
+    assert _resolved(references, "optional", **changed).problems == ()
+    assert _resolved(references, "none", **changed) == policy.Resolved(None, {})
+
+
+def test_unknown_check_in_the_file_is_a_problem_even_where_references_are_optional() -> None:
+    references = _here(replace(ENTRY, check="BenchoCheck"))
+    (problem,) = _resolved(references, "optional", known_checks=["BenchioCheck", "IorCheck"]).problems
+    assert "no check is called 'BenchoCheck'" in problem
+    assert "Did you mean 'BenchioCheck'" in problem
+
+
+def test_checks_are_found_without_importing_them(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("import nothing_here\n@f\nclass A: ...\nclass B: ...\n")
+    assert policy.checks(tmp_path) == ["A"]
+    assert "BenchioCheck" in policy.checks()
+
+
+class _Peak:
+    def __init__(self, mib_per_s: float, operation: str = "both") -> None:
+        self.mib_per_s, self.operation = mib_per_s, operation
+
+
+class _Storage:
+    def __init__(self, name: str, *peaks: _Peak) -> None:
+        self.name, self.peaks = name, peaks
+
+
+def test_percent_of_peak() -> None:
+    scratch, home = _Storage("scratch", _Peak(1000), _Peak(800, "read")), _Storage("home", _Peak(100))
+    assert peak.peak_mib_per_s([scratch], "write") == 1000
+    assert peak.peak_mib_per_s([scratch], "read") == 800
+    assert peak.peak_mib_per_s([scratch, home], "write") is None
+    assert peak.peak_mib_per_s([scratch, home], "write", "home") == 100
+    assert peak.peak_mib_per_s([_Storage("tmp")], "write") is None
+    assert peak.percent_of_peak(530, 1000) == 53
+    assert peak.percent_of_peak(530, None) is None

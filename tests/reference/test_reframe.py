@@ -1,0 +1,75 @@
+"""ReFrame itself reads our reference files through `$ref` and judges by them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iowatch.reference import rewrite
+from iowatch.reference.bandwidth import Entry, Provenance
+
+CHECK = Path(__file__).parent / "reframe_check" / "check.py"
+SETTINGS = """
+site_configuration = {
+    "systems": [{"name": "here", "hostnames": [".*"], "partitions": [{"name": "default", "scheduler": "local",
+                 "launcher": "local", "environs": ["stack-a"]}]}],
+    "environments": [{"name": "stack-a"}],
+}
+"""
+BY = Provenance(statistic="max", n=9, date=dt.date(2026, 1, 1), origin=["test"], by="test", why="test")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[[str, float], subprocess.CompletedProcess[str]]:
+    def reframe(references: str, value: float) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "settings.py").write_text(SETTINGS)
+        path = tmp_path / "here.yaml"
+        if references:
+            path.write_text(references)
+        environment = {**os.environ, "TEST_REFERENCES": str(path), "TEST_VALUE": str(value)}
+        script = "import sys; from reframe.frontend.cli import main; sys.exit(main())"
+        command = [sys.executable, "-c", script, "-C", str(tmp_path / "settings.py"), "-c", str(CHECK), "-r"]
+        return subprocess.run(
+            [*command, "--prefix", str(tmp_path / "rfm"), "--report-file", str(tmp_path / "report.json")],
+            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+    return reframe
+
+
+def _references(case: str = "api=MPIIO,ranks=4") -> str:
+    entry = Entry(
+        "BenchioCheck", "here:default", "stack-a", case, "write_bandwidth", 100, -0.1, 0.2, "MiB/s", BY
+    )
+    return rewrite.text_with("here", "", [entry])
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"), [(95.0, True), (85.0, False), (130.0, False)], ids=["within", "low", "high"]
+)
+def test_reframe_judges_by_our_file(
+    run: Callable[[str, float], subprocess.CompletedProcess[str]], value: float, passes: bool
+) -> None:
+    outcome = run(_references(), value)
+    assert (outcome.returncode == 0) is passes, outcome.stdout + outcome.stderr
+    if not passes:
+        assert "expected 100" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("references", "told"),
+    [("", "there is no file"), (_references("api=POSIX,ranks=4"), "no reference for BenchioCheck")],
+    ids=["no file", "no case"],
+)
+def test_missing_reference_fails_the_check(
+    run: Callable[[str, float], subprocess.CompletedProcess[str]], references: str, told: str
+) -> None:
+    outcome = run(references, 95.0)
+    assert outcome.returncode != 0, outcome.stdout
+    assert told in outcome.stdout + outcome.stderr

@@ -1,0 +1,71 @@
+"""A Darshan trace of every run, where the stack has darshan-runtime; without it the run goes on untraced."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import reframe as rfm
+from reframe.core.builtins import run_before, variable
+
+# Room for several thousand files a process (Darshan's own default is 1,024 records and 4 MiB in all), so that
+# metadata tests do not end as partial traces; DXT keeps 32 bytes or more an access.
+_CONFIGURATION = """\
+MODMEM {memory}
+NAMEMEM 4
+MAX_RECORDS 8192 POSIX,MPI-IO,STDIO
+NAME_EXCLUDE ^/tmp/ompi\\.,^/dev/shm/,^/tmp/.*pmix *
+"""
+_MEMORY_MIB = {False: 16, True: 64}
+
+
+class DarshanMixin(rfm.RegressionMixin):
+    """Puts Darshan under the benchmark's own processes: `mpirun -np 4 env LD_PRELOAD=… program …`.
+
+    The launcher and the shell never see the library. The log is `darshan/trace.darshan` in the stage directory.
+    Compose it with StackMixin; with ScratchMixin the scratch directory is traced wherever it lies.
+    """
+
+    #: Trace at all; `-S darshan=no` for a run without.
+    darshan = variable(bool, value=True)
+    #: Keep every access with its time (DXT), as a suite with `trace: dxt` asks.
+    darshan_dxt = variable(bool, value=False)
+    #: The program does not use MPI.
+    darshan_non_mpi = variable(bool, value=False)
+
+    @run_before("run", always_last=True)
+    def trace_benchmark(self) -> None:
+        if not self.darshan or "darshan" not in self.current_environ.features:
+            return
+        dxt = self.darshan_dxt or getattr(getattr(self, "case", None), "trace", None) == "dxt"
+        configuration = shlex.quote(self._darshan_configuration(dxt))
+        prepare = f"mkdir -p darshan && printf %s {configuration} > darshan/configuration"
+        self.prerun_cmds = [prepare, *self.prerun_cmds]
+        self.executable_opts = [*self._darshan_settings(dxt), self.executable, *self.executable_opts]
+        self.executable = "env"
+
+    def _darshan_settings(self, dxt: bool) -> list[str]:
+        """Words for `env`. Where the stack links Darshan into its programs there is nothing to preload."""
+        settings = {
+            "LD_PRELOAD": self._darshan_library(),
+            "DARSHAN_LOGFILE": '"$PWD"/darshan/trace.darshan',
+            "DARSHAN_CONFIG_PATH": '"$PWD"/darshan/configuration',
+            "DXT_ENABLE_IO_TRACE": "1" if dxt else None,
+            "DARSHAN_ENABLE_NONMPI": "1" if self.darshan_non_mpi else None,
+        }
+        return [f"{name}={value}" for name, value in settings.items() if value is not None]
+
+    def _darshan_library(self) -> str | None:
+        parts: list[dict[str, Any]] = self.stack_document().get("parts", [])
+        files = next((part["files"] for part in parts if part["name"] == "darshan-runtime"), [])
+        library = next((path for path in files if "libdarshan.so" in path), None)
+        return None if library is None else shlex.quote(library)
+
+    def _darshan_configuration(self, dxt: bool) -> str:
+        """Darshan leaves out files below /var, /opt and others by default; those of the scratch never."""
+        text = _CONFIGURATION.format(memory=_MEMORY_MIB[dxt])
+        scratch = str(getattr(self, "scratch_directory", ""))
+        # Blanks and commas separate words of the configuration and cannot be quoted.
+        usable = scratch and not re.search(r"[\s,]", scratch)
+        return text + (f"NAME_INCLUDE ^{re.escape(scratch)} *\n" if usable else "")

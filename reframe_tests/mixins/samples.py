@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import reframe as rfm
@@ -27,24 +28,33 @@ class SamplesMixin(rfm.RegressionMixin):
     @run_before("run")
     def start_and_note(self) -> None:
         """Preparation, times, exit codes and further starts around ReFrame's own start of the program."""
-        tool, options = self.case.tool, self.case.options
+        self.compose_command()
+        tool, options, place = self.case.tool, self.case.options, str(self.scratch_directory)
         launcher = self.job.launcher.run_command(self.job)
         prepare = [
-            f"{launcher} {shlex.join(words)}" for words in tool.prepare(options, str(self.scratch_directory))
+            f"{launcher} {shlex.join(words)} >> prepare.out 2>> prepare.err || exit 1"
+            for words in tool.prepare(options, place)
         ]
-        # The exit code goes to a file: schedulers differ in what they tell of it.
+        before = [words for words in [tool.before(options, place)] if words]
+        command = f"{launcher} {self.executable} {shlex.join(self.executable_opts)}"
         again: list[str] = []
         for start in range(1, tool.runs(options)):
-            command = f"{launcher} {self.executable} {shlex.join(self.executable_opts)}"
-            again += [f"{command} > {_stdout(start)} 2> {_stderr(start)}", f"echo $? > {_rc(start)}"]
-        outputs = [f"{words} >> prepare.out 2>> prepare.err || exit 1" for words in prepare]
-        self.prerun_cmds = [*self.prerun_cmds, *outputs, f"date +%s.%N > {_STARTED}"]
-        self.postrun_cmds = [f"echo $? > {_rc(0)}", *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+            again += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
+        self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
+        self.postrun_cmds = [*self._close(0), *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+
+    def _close(self, start: int) -> list[str]:
+        """After a start: keep its exit code (schedulers differ in what they tell) and its result files."""
+        kept = [f"[ ! -e {name} ] || mv {name} {_result(start, name)}" for name in self.case.tool.results]
+        return [f"echo $? > {_rc(start)}", *kept]
 
     @run_before("sanity")
     def read_output(self) -> None:
         starts = range(self.case.tool.runs(self.case.options))
-        self.output_record = merge([self._parse(start) for start in starts])
+        merged = merge([self._parse(start) for start in starts])
+        added = self.case.tool.case(self.case.options)
+        results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)
+        self.output_record = replace(merged, results=results)
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
             self._spool(Path(session))
@@ -76,7 +86,7 @@ class SamplesMixin(rfm.RegressionMixin):
         stage = Path(self.stagedir)
         stdout = stage / (str(self.stdout) if start == 0 else _stdout(start))
         stderr = stage / (str(self.stderr) if start == 0 else _stderr(start))
-        candidates = [stage / name for name in self.case.tool.results if start == 0]
+        candidates = [stage / _result(start, name) for name in self.case.tool.results]
         source = next((path for path in candidates if path.is_file() and path.stat().st_size), stdout)
         rc = _number(stage / _rc(start))
         return parsers.parse_file(
@@ -108,11 +118,17 @@ class SamplesMixin(rfm.RegressionMixin):
         return {
             "stdout": [stage / str(self.stdout), *sorted(stage.glob("start-*.out"))],
             "stderr": [stage / str(self.stderr), *sorted(stage.glob("start-*.err"))],
-            "record": [stage / name for name in self.case.tool.results],
+            "record": [
+                path for name in self.case.tool.results for path in sorted(stage.glob(_result("*", name)))
+            ],
             "configuration": [stage / name for name in self.case.tool.configuration(self.case.options)],
             "script": [stage / Path(self.job.script_filename).name],
             "darshan": sorted(stage.glob("darshan/**/*.darshan")),
         }
+
+
+def _result(start: int | str, name: str) -> str:
+    return f"start-{start}.{name}"
 
 
 def _stdout(start: int) -> str:

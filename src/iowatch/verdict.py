@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from iowatch.findings import NEEDS_ACTION, Finding, update
+from iowatch.metrics import METRICS
 from iowatch.runner.run import Finished
 from iowatch.store import ExpectedResult, History, RunRow, SeriesFilter
 
@@ -84,7 +85,7 @@ def judge(history: History, finished: Finished) -> Verdict:
         status=row.status,
         expected=len(expected),
         received=sum(item in came for item in expected),
-        headlines=_headlines(history, runs),
+        headlines=_headlines(history, runs, set(expected)),
         failed=_failed(runs),
         absent=_absent(expected, came, runs, finished),
         nights=max((series.n for series in history.series(SeriesFilter(system=row.system))), default=0),
@@ -97,13 +98,13 @@ def judge(history: History, finished: Finished) -> Verdict:
     )
 
 
-def _headlines(history: History, runs: Sequence[RunRow]) -> tuple[Headline, ...]:
+def _headlines(history: History, runs: Sequence[RunRow], expected: Set[ExpectedResult]) -> tuple[Headline, ...]:
     found = []
     for run in runs:
         for series, samples in history.run_results(run.id):
-            if series.metric in ("bandwidth", "rate"):
-                operation = str(series.case.parameters.get("operation", ""))
-                unit = "MiB/s" if series.metric == "bandwidth" else "1/s"
+            operation = str(series.case.parameters.get("operation", ""))
+            if ExpectedResult(run.name, run.partition, run.stack, operation, series.metric) in expected:
+                unit = METRICS[series.metric].unit
                 found.append(Headline(run.stack, run.name, operation, max(samples), unit, len(samples)))
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iowatch.model import Scalar
 from iowatch.tools.tool import Options, Tool, number, operations, size
 
 SUMMARY = "ior.json"
@@ -9,7 +10,7 @@ SUMMARY = "ior.json"
 _OPTIONS = {
     "api": "posix, mpiio, hdf5 or ncmpi",
     "file": "shared or per-process (-F)",
-    "op": "write, read or both",
+    "op": "write; read (of a file written before and dropped from the page cache); both (several nodes only)",
     "transfer": "transfer size (-t)",
     "block": "block size (-b)",
     "segments": "segments (-s): more than one interleaves the ranks' blocks",
@@ -28,12 +29,10 @@ _API = {"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5", "ncmpi": "NCMPI"}
 _FEATURE = {"hdf5": "hdf5", "ncmpi": "pnetcdf"}
 
 
-def _arguments(options: Options, place: str) -> list[str]:
-    api = str(options.get("api", "posix"))
-    words = ["-a", _API[api]]
+def _common(options: Options, place: str) -> list[str]:
+    words = ["-a", _API[str(options.get("api", "posix"))]]
     words += ["-t", str(size(options, "transfer", "1m")), "-b", str(size(options, "block", "16m"))]
-    words += ["-s", str(number(options, "segments", 1)), "-i", str(number(options, "repeat", 10))]
-    words += {"both": ["-w", "-r"], "write": ["-w"], "read": ["-w", "-r"]}[str(options.get("op", "both"))]
+    words += ["-s", str(number(options, "segments", 1))]
     # Without -e and -C reads come from the page cache of the node that wrote; both are on unless taken off.
     flags = {
         "-F": options.get("file") == "per-process",
@@ -42,8 +41,41 @@ def _arguments(options: Options, place: str) -> list[str]:
         "-C": bool(options.get("reorder", True)),
         "--posix.odirect": bool(options.get("direct", False)),
     }
-    words += [flag for flag, wanted in flags.items() if wanted]
-    return [*words, "-o", f"{place}/ior", "-O", f"summaryFile={SUMMARY},summaryFormat=JSON"]
+    return [*words, *(flag for flag, wanted in flags.items() if wanted), "-o", f"{place}/ior"]
+
+
+def _arguments(options: Options, place: str) -> list[str]:
+    op = str(options.get("op", "write"))
+    repeat = str(number(options, "repeat", 10))
+    phases = {
+        "both": ["-w", "-r", "-i", repeat],
+        "write": ["-w", "-i", repeat],
+        "read": ["-r", "-k", "-i", "1"],
+    }
+    return [*_common(options, place), *phases[op], "-O", f"summaryFile={SUMMARY},summaryFormat=JSON"]
+
+
+def _prepare(options: Options, place: str) -> list[list[str]]:
+    """A read needs a file; it is written by the same number of ranks in the same pattern."""
+    return [["ior", *_common(options, place), "-w", "-k"]] if options.get("op") == "read" else []
+
+
+def _before(options: Options, place: str) -> str:
+    """Drop the file from this node's page cache (GNU dd's documented way); -C does it for other nodes'
+    caches."""
+    if options.get("op") != "read":
+        return ""
+    return f"for f in {place}/ior*; do dd of=$f oflag=nocache conv=notrunc,fdatasync count=0 status=none; done"
+
+
+def _case(options: Options) -> dict[str, Scalar]:
+    """What IOR does not print: the cache policy of reads, the striping asked for."""
+    case: dict[str, Scalar] = {"cache": "drop"} if options.get("op") == "read" else {}
+    if "stripe-count" in options:
+        case["stripe_count"] = number(options, "stripe-count", 1)
+    if "stripe-size" in options:
+        case["stripe_bytes"] = size(options, "stripe-size", "1m")
+    return case
 
 
 def _requires(options: Options) -> tuple[str, ...]:
@@ -64,7 +96,13 @@ IOR = Tool(
     requires=_requires,
     expects=lambda options: tuple((operation, "bandwidth") for operation in operations(options)),
     file_bytes=_file_bytes,
-    volume_bytes=lambda o: _file_bytes(o) * number(o, "repeat", 10) * max(2, len(operations(o))),
+    volume_bytes=lambda o: (
+        _file_bytes(o) * (number(o, "repeat", 10) * len(operations(o)) + (o.get("op") == "read"))
+    ),
     results=(SUMMARY,),
+    prepare=_prepare,
+    runs=lambda options: number(options, "repeat", 10) if options.get("op") == "read" else 1,
+    before=_before,
+    case=_case,
     inodes=lambda options: number(options, "ranks", 1) if options.get("file") == "per-process" else 1,
 )

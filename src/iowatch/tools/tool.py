@@ -14,12 +14,20 @@ def _nothing(_options: Options) -> Mapping[str, str]:
     return {}
 
 
+def _no_case(_options: Options) -> Mapping[str, Scalar]:
+    return {}
+
+
 def _no_commands(_options: Options, _place: str) -> list[list[str]]:
     return []
 
 
 def _one(_options: Options) -> int:
     return 1
+
+
+def _no_words(_options: Options, _place: str) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +46,9 @@ class Tool:
         results: names of files, in the job's directory, that the parser prefers to the standard output.
         configuration: options -> files (name to content) that must lie in the job's directory.
         prepare: options and scratch directory -> MPI commands to run before, not measured (the file to read).
-        runs: options -> how often the program is started; each start gives one sample.
+        runs: options -> how often the program is started; more than once where a start gives one sample.
+        before: options and scratch directory -> a shell command before every start, unmeasured; empty for none.
+        case: options -> case parameters that the program does not print, and the parser cannot know.
         inodes: options -> files and directories that exist at the same time, at most.
     """
 
@@ -54,6 +64,8 @@ class Tool:
     configuration: Callable[[Options], Mapping[str, str]] = _nothing
     prepare: Callable[[Options, str], list[list[str]]] = _no_commands
     runs: Callable[[Options], int] = _one
+    before: Callable[[Options, str], str] = _no_words
+    case: Callable[[Options], Mapping[str, Scalar]] = _no_case
     inodes: Callable[[Options], int] = _one
 
 

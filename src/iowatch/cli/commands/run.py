@@ -16,7 +16,9 @@ from iowatch.cli import options
 @options.system(default="local")
 @click.option("--stack", "stacks", multiple=True, metavar="STACK", help="Only this stack (may be repeated).")
 @click.option("--suite", default="smoke", show_default=True, help="Parameter set: smoke, nightly, survey, ….")
-@click.option("--scratch", type=click.Path(path_type=Path), help="Directory to write in [default: the system's].")
+@click.option(
+    "--scratch", type=click.Path(path_type=Path), help="Directory to write in [default: the system's]."
+)
 @options.database
 @options.as_json
 def command(
@@ -41,7 +43,7 @@ def command(
             suite,
             stacks=stacks,
             scratch_directory=scratch,
-            say=lambda text: console.print(text, markup=False),
+            say=lambda text: console.print(text, markup=False, soft_wrap=True),
         )
         verdict = judge(history, finished)
     if as_json:

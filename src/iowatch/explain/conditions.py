@@ -37,8 +37,13 @@ _BITS: dict[str, float] = {
     "ranks": 2.5,
     "transfer_bytes": 2.5,
     "benchmark": 2.6,
+    "total_bytes": 5.0,
+    "block_bytes": 5.0,
+    "segments": 5.0,
+    "local_size": 5.0,
+    "global_size": 5.0,
 }
-_OTHER_BITS = 3.0
+_OTHER_BITS = 3.5
 _SIZES = ("transfer_bytes", "block_bytes", "total_bytes", "stripe_bytes", "alignment_bytes")
 
 # Order in which conditions are read out: "unaligned MPI-IO shared file reads".

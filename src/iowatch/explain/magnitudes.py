@@ -87,7 +87,7 @@ def _magnitude(
 ) -> Magnitude:
     inside = ratios[group]
     return Magnitude(
-        label=_label(group, conditions, cover) + _benchmarks(group, programs),
+        label=_with_benchmarks(_label(group, conditions, cover), group, programs),
         ratio=float(np.exp(inside.mean())),
         lowest=float(np.exp(inside.min())),
         highest=float(np.exp(inside.max())),
@@ -95,10 +95,12 @@ def _magnitude(
     )
 
 
-def _benchmarks(group: NDArray[np.intp], programs: Sequence[str]) -> str:
-    """` (flash)` where the changed series are of several benchmarks and the group is of one or two."""
-    mine = sorted({programs[g] for g in group})
-    return f" ({', '.join(mine)})" if len(set(programs)) > 1 and len(mine) <= 2 and all(mine) else ""
+def _with_benchmarks(label: str, group: NDArray[np.intp], programs: Sequence[str]) -> str:
+    """`HDF5 reads (flash)` where the changed series are of several benchmarks and the group is of one or
+    two."""
+    mine = sorted({programs[g] for g in group} - {""})
+    telling = len(set(programs)) > 1 and 0 < len(mine) <= 2 and not any(name in label for name in mine)
+    return f"{label} ({', '.join(mine)})" if label and telling else label
 
 
 def _label(group: NDArray[np.intp], conditions: list[Condition], cover: NDArray[np.bool_]) -> str:

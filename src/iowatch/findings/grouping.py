@@ -87,7 +87,7 @@ def _made(direction: Direction, moved: Sequence[Moved]) -> Group:
     ordered = sorted(moved, key=lambda m: m.change.first_after)
 
     def agreeing(moment: int) -> list[Moved]:
-        """Series whose last run before and first run after leave room for `moment`; a night is some hours long."""
+        """Series whose runs on both sides leave room for `moment`; a night is some hours long."""
         return [m for m in ordered if m.change.last_before < moment <= m.change.first_after + _NIGHT_S]
 
     night = max(

@@ -10,19 +10,25 @@ from iowatch.findings.records import Finding
 
 _DAY_S = 86400
 _SAME_EVENT_S = 5 * _DAY_S
+_SAME_DATE_S = 2 * _DAY_S
 
 
 def match(groups: Sequence[Group], known: Sequence[Finding]) -> dict[int, Finding]:
     """The known finding of each group that has one, by position in `groups`; closest pairs first.
 
-    Direction and neighbourhood of dates have to agree; shared series decide between several.
+    Direction and neighbourhood of dates have to agree; shared series decide between several. What has dissolved
+    comes back only with the same series on about the same date.
     """
     pairs = []
     for position, group in enumerate(groups):
         for finding in known:
             apart = abs(group.first_after - finding.first_after)
-            if finding.direction == group.direction and apart <= _SAME_EVENT_S:
-                shared = len(group.series_ids & {m.series_id for m in finding.members})
+            wandered = abs(group.first_after - finding.anchor)
+            if finding.direction != group.direction or max(apart, wandered) > _SAME_EVENT_S:
+                continue
+            shared = len(group.series_ids & {m.series_id for m in finding.members})
+            gone = finding.missed_since is not None and finding.state == "resolved"
+            if not gone or (shared and apart <= _SAME_DATE_S):
                 pairs.append((-shared, apart, position, finding))
     matched: dict[int, Finding] = {}
     used: set[str] = set()

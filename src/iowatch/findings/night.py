@@ -74,7 +74,7 @@ def update(history: History, system: str, now: datetime | None = None, *, tell: 
     known = {finding.id: finding for finding in work.known}
     settled = [
         stand(finding, known.get(finding.id), decisions, moment.date(), tell)
-        for finding in resolve(found, work.known, level_starts)
+        for finding in resolve(found, work.known, level_starts, work.newest)
     ]
     history.save_findings([_row(finding, work.now) for finding in settled])
     return sorted(settled, key=lambda f: (-f.first_after, f.id))
@@ -92,6 +92,7 @@ class _Work:
     system: str
     now: int
     known: list[Finding]
+    newest: int = 0
 
     def findings(self, level_starts: Mapping[int, int]) -> list[Finding]:
         """Findings of all groups, not yet with their state."""
@@ -101,12 +102,12 @@ class _Work:
         matched = match(groups, self.known)
         happened = events.load(self.system)
         stamp = canonical_json({"events": [e.model_dump(mode="json") for e in happened]})
-        newest = max((row.last or 0 for row in rows), default=0)
+        self.newest = max((row.last or 0 for row in rows), default=0)
         made: list[Finding] = []
         open_groups: list[tuple[Group, Finding | None, str]] = []
         for position, one in enumerate(groups):
             before, basis = matched.get(position), _basis(one, stamp)
-            if before is not None and _is_settled(before, basis, newest, level_starts):
+            if before is not None and _is_settled(before, basis, self.newest, level_starts):
                 made.append(before)
             else:
                 open_groups.append((one, before, basis))
@@ -128,12 +129,18 @@ class _Work:
     def _continued(self, finding: Finding, before: Finding | None, level_starts: Mapping[int, int]) -> Finding:
         """With its past: when it was first seen, and members whose accepted level hides their change."""
         if before is None:
-            return replace(finding, first_seen_at=self.now, updated_at=self.now)
+            return replace(finding, first_seen_at=self.now, updated_at=self.now, anchor=finding.first_after)
         mine = {m.series_id for m in finding.members}
         hidden = tuple(m for m in before.members if m.series_id in level_starts and m.series_id not in mine)
         if hidden:
             finding = replace(before, members=hidden + finding.members)
-        return replace(finding, first_seen_at=before.first_seen_at, updated_at=self.now)
+        return replace(
+            finding,
+            first_seen_at=before.first_seen_at,
+            updated_at=self.now,
+            anchor=before.anchor,
+            untold=before.untold,
+        )
 
 
 def _basis(one: Group, stamp: str) -> str:

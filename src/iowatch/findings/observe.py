@@ -27,13 +27,15 @@ class Seen:
 
     Attributes:
         observations, series_names: of the same length and order.
-        without_data: series that have no runs on both sides.
+        without_data: number of series that have no runs on both sides.
+        moved_otherwise: number of series that moved the other way at the time.
     """
 
     observations: tuple[Observation, ...]
     series_names: tuple[str, ...]
     members: tuple[Member, ...]
     without_data: int
+    moved_otherwise: int
 
 
 def parameters(row: SeriesRow) -> dict[str, Scalar]:
@@ -60,9 +62,12 @@ def observe(
         points: of each of them, at least `_NIGHTS` nights on both sides of the date where there are so many.
     """
     others: list[tuple[SeriesRow, float]] = []
-    without_data = 0
+    without_data = moved_otherwise = 0
     for row in rows:
-        if row.id in group.series_ids or _moved_elsewhere(changes.get(row.id, ()), group):
+        if row.id in group.series_ids:
+            continue
+        if _moved_otherwise(changes.get(row.id, ()), group):
+            moved_otherwise += 1
             continue
         ratio = _ratio(row, points[row.id], changes.get(row.id, ()), group)
         if ratio is None:
@@ -77,10 +82,11 @@ def observe(
         series_names=called,
         members=tuple(_member(m, points[m.row.id], name) for m, name in zip(group.moved, called, strict=False)),
         without_data=without_data,
+        moved_otherwise=moved_otherwise,
     )
 
 
-def _moved_elsewhere(changes: Sequence[Step], group: Group) -> bool:
+def _moved_otherwise(changes: Sequence[Step], group: Group) -> bool:
     """Whether the series changed in the other direction at the time: neither changed alike nor unchanged."""
     return any(
         c.first_after > group.last_before - _HALF_DAY_S and c.last_before < group.first_after + _HALF_DAY_S

@@ -83,9 +83,13 @@ class Finding:
         explanation: its positions (members of magnitudes, control, misfits) index `compared`.
         compared: names of the series that were compared, changed ones first.
         without_data: how many series of the system have no runs on both sides: nothing is known of them.
+        moved_otherwise: how many moved the other way at that time, or a night or two apart: not compared.
         causes: what happened near the date, best fit first; evidence, not proof.
         news: what nobody was told before this update: "new", "confirmed", "2 series joined", …
         untold: of the news, what still waits for somebody to tell it.
+        told_members: how many members people were told of.
+        anchor: `first_after` when it was first seen; its date may settle near it, but not wander off.
+        missed_since: newest run when detection first did not see it any more.
         resolution: why it is resolved, if it is.
         basis: digest of what it follows from; an old finding with the same basis is not worked out again.
         label: what the sessions say of their origin ("reconstructed from published figures"), or None.
@@ -104,12 +108,16 @@ class Finding:
     explanation: Explanation
     compared: tuple[str, ...]
     without_data: int
+    moved_otherwise: int
     causes: tuple[Cause, ...]
     differences: tuple[Difference, ...]
     first_seen_at: int
     updated_at: int
     news: tuple[str, ...] = ()
     untold: tuple[str, ...] = ()
+    told_members: int = 0
+    anchor: int = 0
+    missed_since: int | None = None
     resolution: str | None = None
     ruling: Ruling | None = None
     notes: tuple[Ruling, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from statistics import median
 
+from iowatch.findings.news import with_news
 from iowatch.findings.records import Finding, Ruling, State
 from iowatch.findings.wording import day
 from iowatch.review import Decision
@@ -15,6 +16,8 @@ from iowatch.review import Decision
 _DISSOLVED = "dissolved: later nights did not confirm it"
 # A level is back where less than this part of the change (on a logarithmic scale) is left.
 _LEFT_OVER = 0.4
+# An open finding is given up when detection has not seen it for so long: one odd night must not blink.
+_PATIENCE_S = 3 * 86400
 
 
 def origins(known: Sequence[Finding], decisions: Sequence[Decision], today: date) -> dict[int, int]:
@@ -29,7 +32,7 @@ def origins(known: Sequence[Finding], decisions: Sequence[Decision], today: date
 
 
 def resolve(
-    found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int]
+    found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int], newest: int
 ) -> list[Finding]:
     """All findings with their resolution: those that dissolved, and those whose levels came back.
 
@@ -37,11 +40,12 @@ def resolve(
         found: what the history shows now.
         known: what was known at the last update.
         level_starts: accepted levels, as `origins` gives them.
+        newest: time of the newest run, epoch seconds.
     """
-    settled = {f.id: replace(f, resolution=None) for f in found}
+    settled = {f.id: replace(f, resolution=None, missed_since=None) for f in found}
     for finding in known:
         if finding.id not in settled:
-            settled[finding.id] = replace(finding, resolution=_why_gone(finding, level_starts))
+            settled[finding.id] = _gone(finding, level_starts, newest)
     for earlier in sorted(found, key=lambda f: f.first_after):
         later = next((f for f in found if _reverses(f, earlier)), None)
         if later is None:
@@ -54,18 +58,25 @@ def resolve(
     return list(settled.values())
 
 
-def _why_gone(finding: Finding, level_starts: Mapping[int, int]) -> str | None:
-    """Why the history no longer shows a finding: an accepted level hides changes up to its start."""
+def _gone(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Finding:
+    """A finding that the history no longer shows: hidden by an accepted level, missing for now, or dissolved."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
         later = max(starts) > max(m.first_after for m in finding.members)
-        return f"superseded: the level since {day(max(starts))} is accepted" if later else None
-    return finding.resolution or _DISSOLVED
+        why = f"superseded: the level since {day(max(starts))} is accepted" if later else None
+        return replace(finding, resolution=why)
+    since = finding.missed_since or newest
+    patient = finding.state != "suspected" and newest - since < _PATIENCE_S
+    return replace(
+        finding, missed_since=since, resolution=finding.resolution or (None if patient else _DISSOLVED)
+    )
 
 
 def _reverses(later: Finding, earlier: Finding) -> bool:
-    """Whether most of the earlier finding's series went back to their level before it."""
+    """Whether most of the earlier finding's series surely went back to their level before it."""
     if later.direction == earlier.direction or later.first_after <= earlier.first_after:
+        return False
+    if all(m.suspected for m in later.members):
         return False
     after = {m.series_id: m.after for m in later.members}
     left = [
@@ -93,9 +104,7 @@ def stand(
         ruling=ruling,
         notes=tuple(_told(d, today) for d in decisions if d.finding == finding.id and d.decision == "note"),
     )
-    waiting = before.untold if before else ()
-    news = tuple(dict.fromkeys((*waiting, *_news(settled, before))))
-    return replace(settled, news=news, untold=() if tell else news)
+    return with_news(settled, before, tell)
 
 
 def _state(finding: Finding, ruling: Ruling | None) -> State:
@@ -128,21 +137,3 @@ def _told(decision: Decision, today: date) -> Ruling:
         until=until,
         expired=not decision.holds(today),
     )
-
-
-def _news(finding: Finding, before: Finding | None) -> tuple[str, ...]:
-    """What a reader of yesterday's findings does not know yet; one event is news once, not once a series."""
-    if before is None:
-        return ("new",)
-    news = []
-    if finding.resolution != before.resolution:
-        news.append(finding.resolution or "came back")
-    if before.state == "suspected" and finding.state == "open":
-        news.append("confirmed")
-    mine, theirs = {m.series_id for m in finding.members}, {m.series_id for m in before.members}
-    for number, verb in ((len(mine - theirs), "joined"), (len(theirs - mine), "left")):
-        if number:
-            news.append(f"{number} series {verb}")
-    if finding.ruling is not None and finding.ruling.expired and not (before.ruling and before.ruling.expired):
-        news.append(f"decision expired: {finding.ruling.decision} by {finding.ruling.by}")
-    return tuple(news)

@@ -9,6 +9,7 @@ from iowatch.explain import Cause, Explanation, Magnitude, Misfit
 from iowatch.findings.records import Direction, State
 
 _MOST_MISFITS = 3
+_MOST_NAMED = 2
 
 
 def factor(value: float) -> str:
@@ -28,12 +29,17 @@ def line(
     explanation: Explanation,
     causes: Sequence[Cause],
     size: float,
+    compared: Sequence[str],
 ) -> str:
-    """The finding in one line, as DESIGN.md's first paragraph wants it."""
+    """The finding in one line, as DESIGN.md's first paragraph wants it.
+
+    Args:
+        compared: names of the compared series, changed ones first.
+    """
     parts = [
         f"{day(first_after)}: {explanation.changed} of {explanation.total} series {direction}"
         + (" (suspected, not yet confirmed)" if state == "suspected" else ""),
-        _factor_words(explanation, size),
+        _factor_words(explanation, size, [compared[i] for i in range(explanation.changed)]),
     ]
     control = explanation.control
     if control is not None and explanation.rule is not None:
@@ -47,9 +53,11 @@ def line(
     return "; ".join(parts)
 
 
-def _factor_words(explanation: Explanation, size: float) -> str:
+def _factor_words(explanation: Explanation, size: float, changed: Sequence[str]) -> str:
     rule = explanation.rule
     sizes = sizes_words(explanation.magnitudes) or factor(size)
+    if rule is None and len(changed) <= _MOST_NAMED:
+        return f"{', '.join(changed)} ({factor(size)})"
     if rule is None:
         return f"no common factor ({sizes})"
     if not rule.conditions:

@@ -1,6 +1,7 @@
 """Findings: changes of many series that belong to one event, from the history, with their states."""
 
-from iowatch.findings.night import accepted_levels, find, load, refreshed, unknown_decisions, update
+from iowatch.findings.access import accepted_levels, find, refreshed, unknown_decisions
+from iowatch.findings.night import load, update
 from iowatch.findings.records import NEEDS_ACTION, Difference, Finding, Member, Ruling, State, from_json
 
 __all__ = [

@@ -33,7 +33,9 @@ def _news(finding: Finding, before: Finding | None) -> list[str]:
     if before is None:
         return ["new"]
     news = []
-    if finding.resolution != before.resolution and (finding.resolution or finding.state == "open"):
+    # That a mere suspicion is gone, or that one is back, is no news.
+    lasting = before.state != "suspected" if finding.resolution else finding.state == "open"
+    if finding.resolution != before.resolution and lasting:
         news.append(finding.resolution or "came back")
     if before.state == "suspected" and finding.state == "open":
         news.append("confirmed")

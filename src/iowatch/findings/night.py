@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 
 from iowatch import events, review
-from iowatch.errors import UsageError, near_miss
 from iowatch.findings import detection
 from iowatch.findings.build import build
 from iowatch.findings.grouping import Group, credible, group
@@ -30,25 +29,6 @@ def load(history: History, system: str | None = None) -> list[Finding]:
     """Findings as last written, newest change first; nothing is computed."""
     found = [from_json(row.document) for row in history.findings(system)]
     return sorted(found, key=lambda f: (-f.first_after, f.id))
-
-
-def find(history: History, name: str) -> Finding:
-    """The finding of an id, or of an unambiguous beginning of it.
-
-    Raises:
-        UsageError: none or several.
-    """
-    known = load(history)
-    chosen = [f for f in known if f.id == name] or [f for f in known if f.id.startswith(name)]
-    if len(chosen) != 1:
-        how = "no finding" if not chosen else f"{len(chosen)} findings"
-        raise UsageError(f"{how} '{name}'", hint=near_miss(name, [f.id for f in known]))
-    return chosen[0]
-
-
-def accepted_levels(history: History, system: str, today: date | None = None) -> dict[int, int]:
-    """Epoch seconds by series id, from which on the level of a series is the accepted one."""
-    return origins(load(history, system), review.load(system), today or utc_now().date())
 
 
 def update(history: History, system: str, now: datetime | None = None, *, tell: bool = True) -> list[Finding]:
@@ -152,27 +132,3 @@ def _basis(one: Group, stamp: str) -> str:
 def _is_settled(before: Finding, basis: str, newest: int, level_starts: Mapping[int, int]) -> bool:
     hidden = any(m.series_id in level_starts for m in before.members)
     return not hidden and before.basis == basis and newest - before.first_after > _SETTLED_S
-
-
-def refreshed(history: History, system: str | None = None) -> list[Finding]:
-    """Findings of one system or of all, brought up to date first; their news wait for whoever tells them.
-
-    Raises:
-        UsageError: the history has no such system.
-    """
-    known = history.systems()
-    if system is not None and system not in known:
-        raise UsageError(f"the history has no system '{system}'", hint=near_miss(system, known))
-    chosen = known if system is None else [system]
-    return [finding for name in chosen for finding in update(history, name, tell=False)]
-
-
-def unknown_decisions(history: History, system: str | None = None) -> list[str]:
-    """Decisions about findings that the history does not have: misspelt, or of another history."""
-    chosen = history.systems() if system is None else [system]
-    told = []
-    for name in chosen:
-        ids = {row.id for row in history.findings(name)}
-        missing = dict.fromkeys(d.finding for d in review.load(name) if d.finding not in ids)
-        told += [f"{review.path_of(name)}: a decision on '{m}', which is no finding here" for m in missing]
-    return told

@@ -17,7 +17,7 @@ _DISSOLVED = "dissolved: later nights did not confirm it"
 # A level is back where less than this part of the change (on a logarithmic scale) is left.
 _LEFT_OVER = 0.4
 # An open finding is given up when detection has not seen it for so long: one odd night must not blink.
-_PATIENCE_S = 3 * 86400
+_PATIENCE_S = 7 * 86400
 
 
 def origins(known: Sequence[Finding], decisions: Sequence[Decision], today: date) -> dict[int, int]:
@@ -59,7 +59,7 @@ def resolve(
 
 
 def _gone(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Finding:
-    """A finding that the history no longer shows: hidden by an accepted level, missing for now, or dissolved."""
+    """A finding that the history does not show: hidden by an accepted level, missing for now, or dissolved."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
         later = max(starts) > max(m.first_after for m in finding.members)
@@ -97,7 +97,7 @@ def stand(
         tell: whether somebody tells the news now.
     """
     ruling = _ruling(finding.id, decisions, today)
-    state = _state(finding, ruling)
+    state = _state(finding, before, ruling)
     settled = replace(
         finding,
         state=state,
@@ -107,7 +107,7 @@ def stand(
     return with_news(settled, before, tell)
 
 
-def _state(finding: Finding, ruling: Ruling | None) -> State:
+def _state(finding: Finding, before: Finding | None, ruling: Ruling | None) -> State:
     decided = None if ruling is None or ruling.expired else ruling.decision
     if decided == "accepted":
         return "accepted"
@@ -117,6 +117,8 @@ def _state(finding: Finding, ruling: Ruling | None) -> State:
         return "resolved"
     if decided == "acknowledged":
         return "acknowledged"
+    if before is not None and before.state not in ("suspected", "resolved"):
+        return "open"
     return "suspected" if all(m.suspected for m in finding.members) else "open"
 
 

@@ -10,9 +10,11 @@ from typing import Any
 from iowatch.metrics import METRICS
 from iowatch.model import Output, Result, Scalar, Status, canonical_json
 from iowatch.parsers.lines import Lines, Source
-from iowatch.parsers.trouble import Sign, Trouble, exit_meaning
+from iowatch.parsers.trouble import Sign, Trouble, exit_meaning, signs_of
 
 _MOST_REASONS = 4
+# A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
+MOST_ROWS = 100_000
 # A metric whose value may honestly be below what the tool resolves ("0.000 s"); it is left out, without blame.
 _MAY_VANISH = frozenset(name for name, row in METRICS.items() if row.unit == "s")
 
@@ -52,7 +54,7 @@ class Draft:
     _results: dict[str, Result] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trouble = Trouble(self.signs)
+        self.trouble = Trouble(signs_of(self.tool, self.signs))
 
     def lines(self, source: Source) -> Lines:
         """The lines of the output; signs of trouble are noted on the way."""
@@ -78,6 +80,9 @@ class Draft:
     ) -> None:
         """Keep what passes; a value that no run can give is refused, and said.
 
+        A metric in seconds is kept only while the output is sound and all its values are above what the tool
+        resolves: what a damaged output lost may have been below.
+
         Args:
             operation: see docs/architecture.md, "Case parameters".
             metric: a name in `iowatch.metrics`.
@@ -87,8 +92,9 @@ class Draft:
         row = METRICS[metric]
         values = list(samples)
         good = tuple(v for v in values if math.isfinite(v) and 0 < v <= row.ceiling)
-        if metric in _MAY_VANISH and len(good) < len(values):
-            self.facts.setdefault("below_resolution", []).append(f"{operation} {metric}")
+        if metric in _MAY_VANISH and (len(good) < len(values) or not self.sound):
+            if self.sound:
+                self.facts.setdefault("below_resolution", []).append(f"{operation} {metric}")
             return
         if len(good) < len(values):
             bad = next(v for v in values if v not in good)

@@ -21,6 +21,8 @@ _SIGNS = (
     ),
     Sign(r"must be at least|requires (?:STRIDE|BLOCK)_SIZE|exceeds maximum", "wrong configuration of h5bench"),
 )
+# Lines that tell which program wrote.
+_TITLES = ("Configuration file: ", "Config loaded from", h5bench_csv.HEADER, h5bench_iotest.CSV_HEADER)
 _PATTERN_STARTS = ("Configuration file: ", "===", "Start benchmark: ", "Read data file: ", "Output data file: ")
 
 
@@ -43,10 +45,12 @@ def parse(source: Source, evidence: Evidence) -> Output:
     lines = draft.lines(source)
     form, read = None, None
     for line in lines:
+        if form is None:
+            form = _form(line)
+            read = readers.get(form or "")
+        elif (line.startswith(_TITLES) or " h5bench - " in line) and _form(line) != form:
+            draft.fail("outputs of different programs are mixed")
         if read is not None:
-            read(line)
-        elif (form := _form(line)) is not None:
-            read = readers[form]
             read(line)
     if form == "log":
         log.judge(draft)

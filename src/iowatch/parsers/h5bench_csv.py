@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from iowatch.model import Scalar
 from iowatch.parsers.draft import Draft, Evidence
-from iowatch.parsers.h5bench_numbers import YES, Measured, amount, whole
+from iowatch.parsers.h5bench_numbers import YES, Measured, amount, human, whole
 
 HEADER = "metric, value, unit"
 # operation as printed -> ours, and what it says about the case
@@ -19,7 +19,13 @@ _OPERATIONS: dict[str, tuple[str, dict[str, Scalar | None]]] = {
     "write unlimited": ("write", {"unlimited": True}),
     "write_var_normal_dist": ("write", {"distribution": "normal"}),
 }
-_ROWS = ("raw time", "raw rate", "observed rate", "observed time", "total compute time", "total size")
+_ALWAYS = {
+    *("operation", "ranks", "total compute time", "total size", "raw time", "raw rate", "metadata time"),
+    *("observed rate", "observed time"),
+}
+_COLLECTIVE = {"collective data", "collective meta"}
+_SOMETIMES = {"subfiling", "Total number of particles", "Final mean particles", "Final standard deviation"}
+_PARTICLE_BYTES = 32
 
 
 class CsvReader:
@@ -44,18 +50,30 @@ class CsvReader:
 
     def judge(self, draft: Draft, evidence: Evidence) -> None:
         """Judge the rows and keep the numbers."""
+        case = None if self._contradicts or self._headers != 1 else self._case()
+        if case is None:
+            draft.cut("the rows are not printed whole, or contradict each other")
+        elif evidence.ranks is not None and evidence.ranks != case["ranks"]:
+            draft.fail(f"{evidence.ranks} ranks were asked for, h5bench ran with {case['ranks']}")
+        else:
+            self._measured().keep(draft, case, float(case["total_bytes"] or 0), "")
+
+    def _case(self) -> dict[str, Scalar | None] | None:
         rows = self._rows
         operation, ranks = _OPERATIONS.get(rows.get("operation", "")), whole(rows.get("ranks", ""))
         size = amount(rows.get("total size", ""))
-        missing = [name for name in _ROWS if name not in rows]
-        whole_rows = not self._contradicts and self._headers == 1 and not missing
-        if not whole_rows or operation is None or ranks is None or size is None:
-            draft.cut("the rows are not printed whole, or contradict each other")
-            return
-        if evidence.ranks is not None and evidence.ranks != ranks:
-            draft.fail(f"{evidence.ranks} ranks were asked for, h5bench ran with {ranks}")
-            return
-        case: dict[str, Scalar | None] = {
+        if operation is None or ranks is None or size is None:
+            return None
+        if any(rows[name] not in YES for name in _COLLECTIVE & rows.keys()):
+            return None
+        expected = _ALWAYS if operation[0] in ("append", "overwrite") else _ALWAYS | _COLLECTIVE
+        if not expected <= rows.keys() <= expected | _COLLECTIVE | _SOMETIMES:
+            return None
+        # every rank does the same, except where sizes are drawn at random
+        share = _PARTICLE_BYTES * (1 if "distribution" in operation[1] else ranks)
+        if amount(human(share * round(size.value / share))) != size:
+            return None
+        return {
             "api": "HDF5",
             "collective": YES.get(rows.get("collective data", "")),
             "collective_metadata": YES.get(rows.get("collective meta", "")),
@@ -63,8 +81,11 @@ class CsvReader:
             "total_bytes": round(size.value),
             **operation[1],
         }
-        measured = Measured(
-            operation=operation[0],
+
+    def _measured(self) -> Measured:
+        rows = self._rows
+        return Measured(
+            operation=_OPERATIONS[rows["operation"]][0],
             raw_rate=rows["raw rate"],
             observed_rate=rows["observed rate"],
             raw_time=rows["raw time"],
@@ -72,4 +93,3 @@ class CsvReader:
             compute_time=rows["total compute time"],
             times={},
         )
-        measured.keep(draft, case, size.value, "")

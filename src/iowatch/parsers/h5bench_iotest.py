@@ -22,6 +22,7 @@ _COLUMNS = {
     **{"cols": "columns", "slowdim": "slowest-dimension"},
     **{"wall [s]": "Wall clock [s]", "fsize [B]": "File size [B]"},
 }
+_WORDS = {"scaling", "layout", "slowest-dimension"}
 _ELEMENT_BYTES = 8
 _HALF = 0.005
 
@@ -97,7 +98,7 @@ class IotestReader:
         grid = found.get("proc-grid") or f"{found.get('proc-rows')}x{found.get('proc-cols')}"
         match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", grid)
         modes = {"independent": False, "collective": True}
-        if None in sizes or match is None or found.get("mpi-io") not in modes or "scaling" not in found:
+        if None in sizes or match is None or found.get("mpi-io") not in modes or not found.keys() >= _WORDS:
             return None
         return {
             "api": "HDF5",

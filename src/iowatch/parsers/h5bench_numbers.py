@@ -87,6 +87,7 @@ class Measured:
     observed_time: str
     compute_time: str
     times: Mapping[str, str]
+    _contradicts: bool = False
 
     def keep(self, draft: Draft, case: Case, total_bytes: float, where: str) -> None:
         """Keep the numbers that agree with each other: rate x time is the size."""
@@ -100,6 +101,8 @@ class Measured:
                 draft, self.observed_rate, observed - computing, 2 * _HALF_SECOND, total_bytes, where
             ),
         }
+        if self._contradicts:
+            return
         for kind, rate in rates.items():
             if rate is not None:
                 draft.keep(self.operation, f"{kind}_bandwidth", [rate / MIB], case)
@@ -119,13 +122,14 @@ class Measured:
         if low - slack <= total_bytes <= high + slack:
             return rate.value
         draft.cut(f"{where}a rate of '{text.strip()}', its time and its size contradict each other")
+        self._contradicts = True
         return None
 
     def _keep_times(self, draft: Draft, case: Case, raw: float, observed: float, where: str) -> None:
         found = {"transfer_time": raw, "time": observed}
         for metric, text in self.times.items():
             value = seconds(text)
-            if value is None:
+            if value is None or value > observed + _HALF_SECOND:
                 draft.cut(f"{where}the {metric.replace('_', ' ')} is not printed whole")
             else:
                 found[metric] = value

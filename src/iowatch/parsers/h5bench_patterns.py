@@ -17,6 +17,7 @@ _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
 _RATE = re.compile(r"results: (A?SYNC) (?:Raw|Observed) (write|read|modify) rate")
 _STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d+) \.\.\.")
 _PATTERN = re.compile(r"data_write_([a-z_]+?)(?:_MD_array)?: Finished writing time step")
+_AVAILABLE = re.compile(r"(Total particles in the file|Number of particles available per rank): (\d+)")
 _STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d+), BLOCK_CNT = (\d+)")
 _CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
 _PATTERNS = {
@@ -48,6 +49,7 @@ class _Block:
     closed: bool = False
     contradicts: bool = False
     varying: bool = False
+    available: dict[str, int] = field(default_factory=dict)
     unlimited: bool = False
 
     def result(self, name: str) -> str:
@@ -79,6 +81,8 @@ class PatternsReader:
             block.patterns.add(pattern[1])
         elif (stride := _STRIDE.fullmatch(text)) is not None:
             block.stride = int(stride[1]), int(stride[2])
+        elif (available := _AVAILABLE.fullmatch(text)) is not None:
+            block.available[available[1][0]] = int(available[2])
         elif text in _CHANGE:
             block.change = _CHANGE[text]
         elif block.inside:
@@ -160,10 +164,18 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     dims = [whole(dim) or 0 for dim in block.dims]
     collective = YES.get(block.option("Collective buffering for data operations"))
     metadata = YES.get(block.option("Collective metadata operations"))
-    if block.contradicts or not (ranks and particles and steps) or collective is None or metadata is None:
+    if (
+        block.contradicts
+        or _strided(block) != (block.stride is not None)
+        or not (ranks and particles and steps)
+        or collective is None
+        or metadata is None
+    ):
         return None
     shape_fits = math.prod(dims) == particles and block.option("Number of dimensions") == str(len(dims))
-    if not shape_fits or block.steps != list(range(steps)) or len(block.patterns) > 1:
+    if not shape_fits or block.steps != list(range(steps)) or not _ranks_fit(block, word, ranks):
+        return None
+    if len(block.patterns) != (word == "write" and not block.unlimited):
         return None
     total = _total_bytes(block, word, ranks * steps * _PARTICLE_BYTES, particles)
     if total is None:
@@ -186,6 +198,17 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     }
 
 
+def _strided(block: _Block) -> bool:
+    """Whether the configuration asks for strides; some programs print strides of 0 for anything else."""
+    return block.option("Stride size") not in ("", "0")
+
+
+def _ranks_fit(block: _Block, word: str, ranks: int) -> bool:
+    """Programs that read say what each rank gets of the file."""
+    found = block.available
+    return word == "write" or ("T" in found and "N" in found and found["T"] // ranks == found["N"])
+
+
 def _pattern(block: _Block) -> str | None:
     if block.stride is not None:
         return "strided"
@@ -203,4 +226,6 @@ def _total_bytes(block: _Block, word: str, share: int, particles: int) -> int | 
     exact = next((share * n for n in selected if human(share * n) == printed), None)
     if exact is not None:
         return exact
-    return round(size.value) if block.varying or size.value <= share * particles else None
+    if block.varying or (word == "read" and size.value <= share * particles):
+        return round(size.value)
+    return None

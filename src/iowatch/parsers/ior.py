@@ -23,6 +23,8 @@ _SIGNS = (
     Sign(r"FAILED in TestIoSys|FAILED comparison", "IOR reports an error"),
     Sign(r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid", "wrong use of IOR"),
 )
+# Lines that only one form of output has.
+_TITLES = ("IOR-", "access,bw(MiB/s)", '  "Version"', '"Version"')
 _JSON_STARTS = ("{", '"Version"', '"Began"', '"tests"')
 _TEXT_STARTS = ("IOR-", "Began", "Command line", "Machine", "Options:", "access    bw", "TestID", "Summary")
 
@@ -44,10 +46,12 @@ def parse(source: Source, evidence: Evidence) -> Output:
     lines = draft.lines(source)
     form, read = None, None
     for line in lines:
+        if form is None:
+            form = _form(line)
+            read = readers.get(form or "")
+        elif line.startswith(_TITLES) and _form(line.strip()) != form:
+            draft.fail("outputs of different forms are mixed")
         if read is not None:
-            read(line)
-        elif (form := _form(line)) is not None:
-            read = readers[form]
             read(line)
     if form == "csv":
         ior_csv.judge(draft, table, evidence, lines.ended)

@@ -44,16 +44,18 @@ def case_of(test: Test, command: CommandLine) -> Case | None:
     if test.contradictions or not _exact_agree(test):
         return None
     tasks, per_node = whole(options.get("tasks")), whole(options.get("clients per node"))
-    segments = (
-        whole(options.get("segments")) or test.exact.get("segments") or whole(command.letters.get("s", "1"))
-    )
+    segments = whole(options.get("segments"))
+    if test.old:
+        segments = test.exact.get("segments") or whole(command.letters.get("s", "1"))
     transfer = _size(options.get("xfersize"), test.exact.get("transfer"), command.letters.get("t"))
     block = _size(options.get("blocksize"), test.exact.get("block"), command.letters.get("b"))
     if not (tasks and per_node and segments and transfer and block) or block % transfer:
         return None
     total = tasks * segments * block
-    nodes = whole(options["nodes"]) if "nodes" in options else math.ceil(tasks / per_node)
+    nodes = math.ceil(tasks / per_node) if test.old else whole(options.get("nodes"))
     words = _words(test, command)
+    if "stonewallingTime" in options and words and words["stonewall_s"] is None:
+        return None
     if words is None or nodes is None or human(total) != options.get("aggregate filesize"):
         return None
     if "N" not in command.letters and not nodes * per_node / 2 < tasks < nodes * per_node * 2:
@@ -88,7 +90,10 @@ def _parsed(text: str | None) -> int | None:
 def _words(test: Test, command: CommandLine) -> Case | None:
     options = test.options
     api = (options.get("api") or "").partition(" ")[0]
-    collective = _TYPES.get(options.get("type", "collective" if "c" in command.letters else "independent"))
+    kind = options.get("type")
+    if test.old and kind is None and not command.scripted:
+        kind = "collective" if "c" in command.letters else "independent"
+    collective = _TYPES.get(kind) if kind is not None else None
     known = api in _KNOWN_APIS or api == command.letters.get("a")
     tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
     if not known or collective is None or any(options.get(name) not in table for table, name in tables):

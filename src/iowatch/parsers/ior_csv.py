@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from statistics import median
 
-from iowatch.parsers.draft import Draft, Evidence
+from iowatch.parsers.draft import MOST_ROWS, Draft, Evidence
 from iowatch.parsers.ior_case import Case
 from iowatch.parsers.ior_run import OPERATIONS, Row
 from iowatch.units import KIB, MIB
@@ -42,7 +42,7 @@ class CsvReader:
     def _add(self, match: re.Match[str]) -> None:
         operation, bandwidth, rate, _, block, transfer, *times, tasks, iteration = match.groups()
         key = operation, int(iteration)
-        if key in self.rows:
+        if key in self.rows or len(self.rows) >= MOST_ROWS:
             self.damaged += 1
             return
         self.rows[key] = Row(float(bandwidth), float(rate), *map(float, times))
@@ -77,12 +77,22 @@ def judge(draft: Draft, reader: CsvReader, evidence: Evidence, ended: bool) -> N
         _keep(draft, reader, operation, length, segments * share, case)
 
 
+def _row_agrees(row: Row, total: int, transfer: int) -> bool:
+    """Bandwidth x time is the size; the transfers alone take no longer than the whole."""
+    if max(row.open_time, row.transfer_time, row.close_time) > row.time + 2 * _HALF:
+        return False
+    if row.bandwidth <= 0 or row.rate is None or row.rate * transfer / MIB < row.bandwidth * (1 - 1e-6):
+        return False
+    spans = ((total / MIB / row.bandwidth, row.time), (total / transfer / row.rate, row.transfer_time))
+    return all(abs(implied - printed) <= 1.001 * _HALF for implied, printed in spans)
+
+
 def _keep(draft: Draft, reader: CsvReader, operation: str, length: int, total: int, case: Case) -> None:
     keys = [(operation, i) for i in range(length) if (operation, i) in reader.rows]
     if len(keys) < length:
         draft.cut(f"repetitions of {operation} are missing")
     rows = [reader.rows[key] for key in keys]
-    good = [row for row in rows if abs(total / MIB / row.bandwidth - row.time) <= 2 * _HALF]
+    good = [row for row in rows if _row_agrees(row, total, int(case["transfer_bytes"] or 1))]
     if len(good) < len(rows):
         draft.cut(f"{len(rows) - len(good)} {operation} rows contradict themselves")
     for metric in Row._fields:

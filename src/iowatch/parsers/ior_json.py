@@ -70,7 +70,7 @@ class JsonReader:
             self._run.titles += 1
             self._run.version = text
         elif key == "Command line":
-            self._run.command = CommandLine.read(text)
+            self._run.set_command(CommandLine.read(text))
         elif key in _FACTS:
             self._run.facts.setdefault(_FACTS[key], text)
         elif self._section == "Parameters" and key in _PARAMETERS and text.isdecimal():

@@ -6,9 +6,9 @@ and mean of the rows), and is believed where they agree.
 
 from __future__ import annotations
 
-from iowatch.parsers.draft import Draft, Evidence
+from iowatch.parsers.draft import MOST_ROWS, Draft, Evidence
 from iowatch.parsers.ior_case import Case, case_of
-from iowatch.parsers.ior_run import MOST_ROWS, OPERATIONS, CommandLine, Row, Run, Test
+from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Test
 from iowatch.units import MIB
 
 # Binary floating point, and C's rounding of halves.
@@ -97,7 +97,10 @@ def _believed(
 
 
 def _row_agrees(test: Test, key: tuple[str, int], case: Case) -> bool:
-    """Bandwidth x time and rate x transfer time x transfer size are both the bytes that were moved."""
+    """Bandwidth x time and rate x transfer time x transfer size are both the bytes that were moved.
+
+    The transfers alone take no longer than the whole.
+    """
     row, half = test.rows[key], test.halves[key]
     moved = test.moved.get(key, int(case["total_bytes"] or 0))
     transfers = moved / int(case["transfer_bytes"] or 1)
@@ -105,6 +108,12 @@ def _row_agrees(test: Test, key: tuple[str, int], case: Case) -> bool:
         return False
     if row.rate is None or half.rate is None:
         return True
+    parts = (row.open_time - half.open_time, row.close_time - half.close_time)
+    if max(*parts, row.transfer_time - half.transfer_time) > row.time + half.time:
+        return False
+    highest = (row.rate + half.rate) * int(case["transfer_bytes"] or 0) / MIB
+    if row.bandwidth - half.bandwidth > highest * (1 + _SLACK):
+        return False
     return _product_fits(row.rate, half.rate, row.transfer_time, half.transfer_time, transfers)
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
-MOST_ROWS = 100_000
+from iowatch.parsers.draft import MOST_ROWS
 
 OPERATIONS = ("write", "read")
 
@@ -98,6 +97,7 @@ class Test:
         moved: (operation, iteration) -> bytes, where IOR said that it moved others than asked for.
         summaries: operation -> summary, where it was printed whole.
         contradictions: names of options that were printed twice with different values.
+        old: printed by version 3.0 or 3.1, which leave out some options.
     """
 
     options: dict[str, str] = field(default_factory=dict)
@@ -107,6 +107,7 @@ class Test:
     moved: dict[tuple[str, int], int] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
+    old: bool = False
 
     def set_option(self, name: str, value: str) -> None:
         """Note an option."""
@@ -151,6 +152,12 @@ class Run:
     short_file: str | None = None
     facts: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def set_command(self, command: CommandLine) -> None:
+        """Note the command line; a second one is another run's."""
+        if self.command is not None and self.command != command:
+            self.titles += 1
+        self.command = command
 
 
 def half_unit(number: str) -> float:

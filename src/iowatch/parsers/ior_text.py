@@ -74,14 +74,14 @@ class TextReader:
         self._run.facts.setdefault(_FACTS.get(name.strip(), name.strip().lower()), value.strip())
 
     def _command(self, line: str) -> None:
-        self._run.command = CommandLine.read(line.partition(":")[2])
+        self._run.set_command(CommandLine.read(line.partition(":")[2]))
 
     def _begin_test(self, line: str) -> None:
         old = _OLD_TEST.match(line)
         number = old[1] if old else line.rpartition(" ")[2]
         if number.isdecimal():
             self._old = old is not None
-            self._test = self._run.tests.setdefault(int(number), Test())
+            self._test = self._run.tests.setdefault(int(number), Test(old=self._old))
             self._inside = ""
 
     def _begin_options(self, line: str) -> None:
@@ -193,7 +193,8 @@ class TextReader:
         values = dict(zip(reversed(self._columns), reversed(line.split()), strict=False))
         numbers = [values.get(name, "") for name in ("Max(MiB)", "Min(MiB)", "Mean(MiB)")]
         test = values.get("Test#", "")
-        if len(line.split()) != len(self._columns) or not all(map(_DECIMAL.fullmatch, numbers)):
+        columns_whole = len(line.split()) == len(self._columns) and set(self._columns) >= _SUMMARY_COLUMNS
+        if not columns_whole or not all(map(_DECIMAL.fullmatch, numbers)):
             return
         if test.isdecimal() and int(test) in self._run.tests:
             self._add_summary(self._run.tests[int(test)], line.split()[0], numbers, values)
@@ -213,6 +214,7 @@ _SUMMARY_EXACT = {
     **{"#Tasks": "tasks", "tPN": "per_node", "reps": "repetitions"},
     **{"segcnt": "segments", "blksiz": "block", "xsize": "transfer"},
 }
+_SUMMARY_COLUMNS = {*_SUMMARY_EXACT, "API", "fPP"}
 _STARTS = {
     "IOR-3": TextReader._begin,
     "IOR-4": TextReader._begin,

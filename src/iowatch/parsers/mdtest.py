@@ -19,6 +19,7 @@ from iowatch.parsers.trouble import Sign
 from iowatch.units import parse_size
 
 _TITLE = re.compile(r"mdtest-(\S+) was launched with (\d+) total task\(s\) on (\d+) node\(s\)")
+_COMMAND = re.compile(r"Command line used: (\S+(?: '[^']*')*)")
 _ITEMS = re.compile(r"(\d+) tasks, (\d+) (files/directories|files?|directories)")
 _TABLE = re.compile(r"SUMMARY (rate|time)(?: \(in ([a-z/]+)\))?: \(of (\d+) iterations\)")
 _ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) *:? ((?: *\d+\.\d{3}){4}|(?: *\d+\.\d{3}){7})")
@@ -96,8 +97,8 @@ def _read(draft: Draft, run: _Run, line: str) -> None:
         run.launches.append((title[1], int(title[2]), int(title[3])))
     elif (items := _ITEMS.fullmatch(line)) is not None:
         run.items.append((int(items[1]), int(items[2]), items[3]))
-    elif line.startswith("Command line used: "):
-        run.options = _options(line.partition(": ")[2])
+    elif (command := _COMMAND.fullmatch(line)) is not None:
+        run.options = _options(command[1])
     elif (table := _TABLE.fullmatch(line)) is not None:
         run.tables.append(_Table(table[1], table[2], int(table[3])))
     elif _END.fullmatch(line):
@@ -158,6 +159,13 @@ def _judge(draft: Draft, run: _Run, evidence: Evidence) -> None:
     if evidence.ranks is not None and evidence.ranks != run.launches[0][1]:
         draft.fail(f"{evidence.ranks} ranks were asked for, mdtest was launched with {run.launches[0][1]}")
         return
+    kinds = [table.kind for table in run.tables]
+    if kinds not in (["rate"], ["time"]) and not (kinds == ["rate", "time"] and "P" in (run.options or {})):
+        draft.cut("the tables are not printed whole")
+        return
+    if "P" in (run.options or {}) and len(kinds) < 2:
+        draft.cut("the table of times is missing")
+        return
     for table in run.tables:
         _judge_table(draft, run, table, case)
     if run.damaged:
@@ -175,7 +183,9 @@ def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
     draft.version = version
     sizes = {letter: _size(options.get(letter)) for letter in "nwezbI"}
     plain = sizes["n"] is not None and not {"z", "I"} & options.keys()
-    if tasks > ranks or (plain and items != tasks * (sizes["n"] or 0)):
+    if any(size is None and letter in options for letter, size in sizes.items()):
+        return None
+    if tasks > ranks or nodes > ranks or (plain and items != tasks * (sizes["n"] or 0)):
         return None
     return {
         "api": options.get("a", "POSIX"),

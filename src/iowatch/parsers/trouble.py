@@ -71,14 +71,30 @@ _COMMON = (
     Sign(r"\b[Kk]illed\b", "killed", fatal=False),
 )
 
+# tool -> what it says when it begins
+_TITLES = {
+    "benchio": r"Simple Parallel IO benchmark",
+    "ior": r"MPI Coordinated Test of Parallel I/O",
+    "mdtest": r"^mdtest-\S+ was launched with",
+    "h5bench": r"= Benchmark Configuration =",
+}
+
 # Every phrase above, and every one of the tools, holds one of these: a block without any is not looked at
 # line by line.
 _HINTS = (
     *("rror", "ERR", "ail", "FAIL", "No s", "no s", "ENOSPC", "xceed", "QUOT", "only f", "tale", "ndpoint"),
     *("LIMIT", "om-kill", "om_kill", "emory", "MEMORY", "CANCEL", "ill", "enough", "as root", "nable to"),
     *("execve", "ault", "signal", "SIG", "CDF", "bort", "ABORT", "FATAL", "ORTE", "non-zero", "enied", "ound"),
-    "ncorrect",
+    *("ncorrect", "Simple Par", "Coordinated", "was launched", "Benchmark Conf"),
 )
+
+
+def signs_of(tool: str, own: tuple[Sign, ...]) -> tuple[Sign, ...]:
+    """What betrays a failure in the output of one tool; another tool in it is one."""
+    others = (
+        Sign(title, f"{name} wrote into this output too") for name, title in _TITLES.items() if name != tool
+    )
+    return (*own, *others)
 
 
 def _without_reason(status: int) -> str:

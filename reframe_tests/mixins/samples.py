@@ -30,6 +30,8 @@ class SamplesMixin(rfm.RegressionMixin):
         """Preparation, times, exit codes and further starts around ReFrame's own start of the program."""
         self.compose_command()
         tool, options, place = self.case.tool, self.case.options, str(self.scratch_directory)
+        # ReFrame hands these to the job only after this hook; the launcher's command line needs them now.
+        self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
         launcher = self.job.launcher.run_command(self.job)
         prepare = [
             f"{launcher} {shlex.join(words)} >> prepare.out 2>> prepare.err || exit 1"
@@ -84,6 +86,8 @@ class SamplesMixin(rfm.RegressionMixin):
     def _parse(self, start: int) -> Output:
         """The output of one start of the program; its own result file is preferred to the standard output."""
         stage = Path(self.stagedir)
+        if not (stage / _rc(start)).is_file():
+            return Output(self.benchmark, None, "failed", _never_started(stage), ())
         stdout = stage / (str(self.stdout) if start == 0 else _stdout(start))
         stderr = stage / (str(self.stderr) if start == 0 else _stderr(start))
         candidates = [stage / _result(start, name) for name in self.case.tool.results]
@@ -115,13 +119,12 @@ class SamplesMixin(rfm.RegressionMixin):
         spool.put(session, case, self._files(stage))
 
     def _files(self, stage: Path) -> dict[str, list[Path]]:
+        tool = self.case.tool
         return {
             "stdout": [stage / str(self.stdout), *sorted(stage.glob("start-*.out"))],
             "stderr": [stage / str(self.stderr), *sorted(stage.glob("start-*.err"))],
-            "record": [
-                path for name in self.case.tool.results for path in sorted(stage.glob(_result("*", name)))
-            ],
-            "configuration": [stage / name for name in self.case.tool.configuration(self.case.options)],
+            "record": [path for name in tool.results for path in sorted(stage.glob(_result("*", name)))],
+            "configuration": [stage / name for name in tool.configuration(self.case.options)],
             "script": [stage / Path(self.job.script_filename).name],
             "darshan": sorted(stage.glob("darshan/**/*.darshan")),
         }
@@ -141,6 +144,16 @@ def _stderr(start: int) -> str:
 
 def _rc(start: int) -> str:
     return f"start-{start}.rc"
+
+
+def _never_started(stage: Path) -> str:
+    """Why a start of the program did not end: what its preparation or the job said last."""
+    lines: list[str] = []
+    for name in ("prepare.err", "prepare.out", "rfm_job.err"):
+        if (stage / name).is_file():
+            lines += (stage / name).read_text(errors="replace").splitlines()
+    lines = [line.strip() for line in lines if any(character.isalnum() for character in line)]
+    return f"the program was not started or did not end{': ' + lines[0] if lines else ''}"
 
 
 def _variable(result: Result) -> str:

@@ -6,7 +6,7 @@ instead, with the configuration file that the driver would have written.
 
 from __future__ import annotations
 
-from iowatch.tools.tool import Options, Tool, number, operations
+from iowatch.tools.tool import Options, Tool, drop_cache, number, operations
 
 _CONFIGURATION, _WRITE_CONFIGURATION = "h5bench.cfg", "h5bench_write.cfg"
 
@@ -50,7 +50,6 @@ def _base(options: Options) -> dict[str, str]:
         "EMULATED_COMPUTE_TIME_PER_TIMESTEP": "100 ms",
         "NUM_DIMS": str(len(_shape(options))),
         **{f"DIM_{axis + 1}": str(shape[axis]) for axis in range(3)},
-        "MODE": "SYNC",
     }
 
 
@@ -116,4 +115,6 @@ H5BENCH = Tool(
     configuration=_files,
     prepare=_prepare,
     runs=lambda options: number(options, "repeat", 3),
+    before=lambda options, place: drop_cache(f"{place}/h5bench") if options.get("op") == "read" else "",
+    case=lambda options: {"cache": "drop"} if options.get("op") == "read" else {},
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iowatch.model import Scalar
-from iowatch.tools.tool import Options, Tool, number, operations, size
+from iowatch.tools.tool import Options, Tool, drop_cache, number, operations, size
 
 SUMMARY = "ior.json"
 
@@ -46,13 +46,10 @@ def _common(options: Options, place: str) -> list[str]:
 
 def _arguments(options: Options, place: str) -> list[str]:
     op = str(options.get("op", "write"))
-    repeat = str(number(options, "repeat", 10))
-    phases = {
-        "both": ["-w", "-r", "-i", repeat],
-        "write": ["-w", "-i", repeat],
-        "read": ["-r", "-k", "-i", "1"],
-    }
-    return [*_common(options, place), *phases[op], "-O", f"summaryFile={SUMMARY},summaryFormat=JSON"]
+    phases = {"both": ["-w", "-r"], "write": ["-w"], "read": ["-r", "-k"]}
+    repeat = 1 if op == "read" else number(options, "repeat", 10)
+    summary = ["-O", f"summaryFile={SUMMARY},summaryFormat=JSON"]
+    return [*_common(options, place), *phases[op], "-i", str(repeat), *summary]
 
 
 def _prepare(options: Options, place: str) -> list[list[str]]:
@@ -61,11 +58,8 @@ def _prepare(options: Options, place: str) -> list[list[str]]:
 
 
 def _before(options: Options, place: str) -> str:
-    """Drop the file from this node's page cache (GNU dd's documented way); -C does it for other nodes'
-    caches."""
-    if options.get("op") != "read":
-        return ""
-    return f"for f in {place}/ior*; do dd of=$f oflag=nocache conv=notrunc,fdatasync count=0 status=none; done"
+    """Drop the file from this node's page cache; -C does it for what other nodes wrote."""
+    return drop_cache(f"{place}/ior") if options.get("op") == "read" else ""
 
 
 def _case(options: Options) -> dict[str, Scalar]:
@@ -88,6 +82,11 @@ def _file_bytes(options: Options) -> int:
     return per_rank * number(options, "ranks", 1)
 
 
+def _volume_bytes(options: Options) -> int:
+    transfers = number(options, "repeat", 10) * len(operations(options))
+    return _file_bytes(options) * (transfers + (options.get("op") == "read"))
+
+
 IOR = Tool(
     name="ior",
     options=_OPTIONS,
@@ -96,9 +95,7 @@ IOR = Tool(
     requires=_requires,
     expects=lambda options: tuple((operation, "bandwidth") for operation in operations(options)),
     file_bytes=_file_bytes,
-    volume_bytes=lambda o: (
-        _file_bytes(o) * (number(o, "repeat", 10) * len(operations(o)) + (o.get("op") == "read"))
-    ),
+    volume_bytes=_volume_bytes,
     results=(SUMMARY,),
     prepare=_prepare,
     runs=lambda options: number(options, "repeat", 10) if options.get("op") == "read" else 1,

@@ -81,6 +81,14 @@ def number(options: Options, name: str, default: int) -> int:
     return int(options.get(name, default))
 
 
+def drop_cache(prefix: str) -> str:
+    """A shell command that drops all files whose path begins with `prefix` from this node's page cache.
+
+    It is what GNU dd's manual gives for the purpose; it has no effect on tmpfs, which is memory anyway.
+    """
+    return f"for f in {prefix}*; do dd of=$f oflag=nocache conv=notrunc,fdatasync count=0 status=none; done"
+
+
 def operations(options: Options) -> tuple[str, ...]:
     """`write`, `read`, or both of them."""
     op = str(options.get("op", "write"))

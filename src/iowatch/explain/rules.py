@@ -20,8 +20,11 @@ from iowatch.explain.records import Rule
 
 _MOST_CONDITIONS = 3
 _BEAM = 40
-# A rule has to save one bit more than it costs, or else it is not told from chance.
-_LEAST_SAVING = 1.0
+# Bits that a rule has to save beyond its cost, and bits that each condition after the first costs for the many
+# conjunctions that were looked at. So 48 series with labels drawn at random get a rule in 2 to 6 of 100 draws
+# (tests/explain); without them in 17.
+_LEAST_SAVING = 2.0
+_CONJUNCTION_BITS = 2.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def _grow(
     grown: dict[bytes, _Found] = {}
     for parent in parents:
         rows = cover[chosen] & parent.cover
-        bits = _score(rows, changed) + costs[list(parent.conditions)].sum() + costs[chosen]
+        more = costs[list(parent.conditions)].sum() + _CONJUNCTION_BITS * len(parent.conditions)
+        bits = _score(rows, changed) + more + costs[chosen]
         for position in np.argsort(bits, kind="stable")[:_BEAM]:
             row, total = rows[position], float(bits[position])
             known = grown.get(row.tobytes())

@@ -103,7 +103,7 @@ class Entry:
 
     @property
     def operation(self) -> str:
-        """`write`, `read`…"""
+        """`write`, `read`… with `_` for every blank and hyphen."""
         return split(self.variable)[0]
 
     @property
@@ -145,8 +145,8 @@ class Judgement:
 
 
 def variable(operation: str, metric: str) -> str:
-    """ReFrame's name of a result; operations of some tools have blanks."""
-    return f"{operation}_{metric}".replace(" ", "_")
+    """ReFrame's name of a result; operations of some tools have blanks or hyphens."""
+    return f"{operation}_{metric}".replace(" ", "_").replace("-", "_")
 
 
 def split(name: str) -> tuple[str, Metric]:

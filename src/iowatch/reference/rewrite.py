@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import io
 import tempfile
@@ -42,6 +43,16 @@ def _number(value: float) -> int | float:
     """Six significant digits: more would say more than was measured; whole numbers without a point."""
     rounded = float(f"{value:.6g}")
     return int(rounded) if rounded.is_integer() else rounded
+
+
+def as_written(entry: Entry) -> Entry:
+    """The entry as it is read again after it was written (six significant digits)."""
+    low, high = (None if bound is None else float(_number(bound)) for bound in (entry.low, entry.high))
+    spread = entry.provenance.spread
+    provenance = entry.provenance.model_copy(update={"spread": None if spread is None else _number(spread)})
+    return dataclasses.replace(
+        entry, value=float(_number(entry.value)), low=low, high=high, provenance=provenance, where=""
+    )
 
 
 def _reference(entry: Entry) -> CommentedSeq:

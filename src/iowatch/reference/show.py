@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +12,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from iowatch.reference import derived, longform, published
+from iowatch.reference.audit import Remark
+from iowatch.reference.bandwidth import Entry
+from iowatch.reference.propose import Change
 from iowatch.units import format_number
 
 
@@ -96,3 +100,40 @@ def print_facts(shown: dict[str, Any], console: Console) -> None:
         stated, computed = f"{relation}{format_number(fact['stated'])}", format_number(fact["computed"])
         grid.add_row(fact["name"], fact["source"], stated, computed, fact["unit"], holds)
     console.print(grid)
+
+
+def print_change(change: Change, console: Console) -> None:
+    """Old against new, then the difference of the file, then what gives no reference."""
+    counts = Counter(proposal.kind for proposal in change.proposals)
+    grid = Grid("", "stack", "variable", "case", "old", "new", "unit", "nights", "note")
+    for proposal in change.proposals:
+        if proposal.kind != "same":
+            new = proposal.new
+            row = (proposal.kind, new.stack, new.variable, new.case.replace(",", " "))
+            nights = str(new.provenance.n or "")
+            grid.add_row(*map(Text, (*row, _level(proposal.old), _level(new), new.unit, nights, proposal.note)))
+    if grid.row_count:
+        console.print(grid)
+        console.print(Text(change.diff))
+    for reason in change.left_out:
+        console.print(Text(f"no reference: {reason}"))
+    console.print(", ".join(f"{counts[kind]} {kind}" for kind in ("new", "changed", "same")))
+
+
+def _level(entry: Entry | None) -> str:
+    """`2000 (1700 to 2400)`."""
+    if entry is None:
+        return "–"
+    return f"{format_number(entry.value)} ({format_number(entry.lower)} to {format_number(entry.upper)})"
+
+
+def print_remarks(remarks: Sequence[Remark], console: Console) -> None:
+    """Errors first; one line each."""
+    for severity in ("error", "warning", "note"):
+        for remark in remarks:
+            if remark.severity == severity:
+                console.print(Text(f"{severity}: {remark.where}: {remark.text}"), soft_wrap=True)
+    counts = Counter(remark.severity for remark in remarks)
+    console.print(
+        ", ".join(f"{counts[s]} {s}{'' if counts[s] == 1 else 's'}" for s in ("error", "warning", "note"))
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from iowatch.cli.output import page, print_json
+from iowatch.cli import options
+from iowatch.cli.output import messages, page, print_json
 from iowatch.errors import UsageError
 
 
@@ -16,6 +17,9 @@ def command() -> None:
     Examples:
       iowatch reference show --published                    all sources and tables
       iowatch reference show --published 000 2 --json       seed 000, Table 2
+      iowatch reference propose --system local              old against new, as a table and a diff
+      iowatch reference propose --system local --write --why "after the upgrade of 3 May"
+      iowatch reference check
     """
 
 
@@ -54,3 +58,54 @@ def show(names: tuple[str, ...], published: bool, derived: bool, long_form: bool
     document = shown.document(names[0], names[1], long_form)
     notes = tables.load(names[0], names[1]).sidecar.notes
     print_json(document) if as_json else shown.print_table(document, page(), notes)
+
+
+@command.command(epilog='Example: iowatch reference propose --system local --write --why "first fortnight"')
+@options.system(required=True)
+@click.option("--published", is_flag=True, help="From the published tables instead of the history.")
+@click.option("--write", is_flag=True, help="Write the file; without it nothing is changed.")
+@click.option("--by", metavar="NAME", help="Who accepts them [default: git's user.name].")
+@click.option("--why", metavar="TEXT", default="accepted level", show_default=True, help="For what reason.")
+@options.database
+@options.as_json
+def propose(
+    system: str, published: bool, write: bool, by: str | None, why: str, db: str | None, as_json: bool
+) -> None:
+    """Compute references from the accepted level of each series, at least 7 nights; show what would change."""
+    from iowatch import proposals
+    from iowatch.reference import show as shown
+    from iowatch.review.author import author
+
+    if published:
+        change = proposals.from_tables(system)
+    else:
+        from iowatch.store import History
+
+        with History.open(db) as history:
+            change = proposals.from_history(history, system, by or author(), why)
+    if write:
+        change.write()
+    print_json(change.to_json(written=write)) if as_json else shown.print_change(change, page())
+    if not as_json:
+        done = f"wrote {change.path}" if write else "nothing written; repeat with --write to accept"
+        messages().print(done if change.diff else "nothing to change")
+
+
+@command.command(epilog="Example: iowatch reference check --system local")
+@options.system()
+@options.database
+@options.as_json
+def check(system: str | None, db: str | None, as_json: bool) -> int:
+    """Validate reference files and published tables; find entries without case and cases without entry."""
+    from iowatch import proposals
+    from iowatch.reference import show as shown
+    from iowatch.store import History
+
+    with History.open(db) as history:
+        remarks = proposals.check_files(history, system)
+    errors = [remark for remark in remarks if remark.severity == "error"]
+    if as_json:
+        print_json({"ok": not errors, "remarks": [remark.to_json() for remark in remarks]})
+    else:
+        shown.print_remarks(remarks, page())
+    return 1 if errors else 0

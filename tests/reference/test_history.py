@@ -1,0 +1,161 @@
+"""From the history to a reference file: `iowatch reference propose` and `check` on a checkout of their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from iowatch.cli.main import iowatch, main
+from iowatch.errors import IowatchError
+from iowatch.model import Output
+from iowatch.model import Result as Measurement
+from iowatch.reference import bandwidth
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+
+ROOT = Path(__file__).resolve().parents[2]
+DAY_S = 86400
+FIRST = 1_767_225_600  # 2026-01-01
+STACK = StackRecord("stack-a", {"parts": [{"name": "openmpi", "version": "4.1.4"}]})
+CASE = {"api": "MPIIO", "file": "shared", "ranks": 4}
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with one system and one check, and a history beside it."""
+    for folder in ("benchmarks", "reframe_tests", "reference/bandwidth", "reference/published"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copytree(ROOT / "systems" / "local", tmp_path / "systems" / "local")
+    (tmp_path / "reframe_tests" / "benchio.py").write_text("@test\nclass BenchioCheck: ...\n")
+    monkeypatch.setenv("IOWATCH_ROOT", str(tmp_path))
+    monkeypatch.setenv("IOWATCH_DB", str(tmp_path / "history.db"))
+    return tmp_path
+
+
+def _fill(values: Sequence[float], operation: str = "write", benchmark: str = "benchio") -> None:
+    with History.open() as history:
+        for night, value in enumerate(values):
+            time = FIRST + night * DAY_S
+            result = Measurement(operation, "bandwidth", "MiB/s", (value * 0.9, value), CASE)
+            output = Output(benchmark, None, "ok", None, (result,))
+            history.begin_session(SessionRecord(f"night-{night}", "local", "nightly", "import", time))
+            run = RunRecord(
+                f"{benchmark}:{operation}", "default", STACK, f"{benchmark} {operation} {night}", time, output
+            )
+            history.record_runs(f"night-{night}", [run])
+            history.end_session(f"night-{night}", "ok", time + 60)
+
+
+def _quiet(n: int, level: float = 1000.0, seed: int = 0) -> list[float]:
+    return list(level * np.exp(np.random.default_rng(seed).normal(0, 0.03, n)))
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(iowatch, ["reference", *arguments])
+
+
+def _proposed() -> dict[str, object]:
+    outcome = _run("propose", "--system", "local", "--json")
+    assert outcome.exit_code == 0, outcome.output
+    document = json.loads(outcome.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_propose_shows_and_writes_only_when_told(checkout: Path) -> None:
+    nights = _quiet(10)
+    _fill(nights)
+    shown = _run("propose", "--system", "local")
+    assert "+++ b/local.yaml" in shown.stdout
+    assert not bandwidth.path_of("local").exists()
+    outcome = _run("propose", "--system", "local", "--write", "--by", "me", "--why", "first nights", "--json")
+    assert json.loads(outcome.stdout)["written"] is True
+    (entry,) = bandwidth.load("local").entries
+    assert entry.value == pytest.approx(np.median(nights), rel=1e-3)
+    assert (entry.check, entry.partition, entry.stack) == ("BenchioCheck", "local:default", "stack-a")
+    assert (entry.provenance.by, entry.provenance.why) == ("me", "first nights")
+    assert entry.provenance.origin == ["night-0", "night-9"]
+    assert entry.provenance.versions == {"openmpi": "4.1.4"}
+    assert bandwidth.lookup("local", "default", "stack-a", {**CASE, "extra": 1}, "write", "bandwidth") == entry
+    assert _proposed()["diff"] == ""
+
+
+def test_six_nights_are_not_enough(checkout: Path) -> None:
+    _fill(_quiet(6))
+    document = _proposed()
+    assert document["proposals"] == []
+    assert "6 nights at the accepted level, 7 needed" in str(document["left_out"])
+
+
+def test_benchmark_without_check_is_left_out(checkout: Path) -> None:
+    _fill(_quiet(8), benchmark="flash")
+    document = _proposed()
+    assert document["proposals"] == []
+    assert document["left_out"] == ["there is no FlashCheck that could use one"]
+
+
+def test_nights_after_an_unreviewed_change_are_not_used_until_it_is_accepted(checkout: Path) -> None:
+    _fill([*_quiet(30), *_quiet(30, level=500.0, seed=1)])
+    (before,) = _proposed()["proposals"]  # type: ignore[misc]
+    assert before["new"]["value"] == pytest.approx(1000, rel=0.05)
+    assert before["new"]["provenance"]["n"] == 30
+    assert "2026-01-31 is not reviewed" in before["note"]
+    (finding,) = json.loads(CliRunner().invoke(iowatch, ["findings", "list", "--json"]).stdout)["findings"]
+    review = ["review", "accept", finding["id"], "--reason", "new disks", "--by", "me"]
+    accepted = CliRunner().invoke(iowatch, review)
+    assert accepted.exit_code == 0, accepted.output
+    (after,) = _proposed()["proposals"]  # type: ignore[misc]
+    assert after["new"]["value"] == pytest.approx(500, rel=0.05)
+    assert after["new"]["provenance"]["n"] == 30
+
+
+def test_check_remarks_on_what_history_shows(checkout: Path) -> None:
+    _fill(_quiet(8))
+    _fill(_quiet(8, seed=2), operation="read")
+    _run("propose", "--system", "local", "--write")
+    path = bandwidth.path_of("local")
+    path.write_text(path.read_text().replace("ranks=4", "ranks=8"))
+    outcome = _run("check", "--json")
+    document = json.loads(outcome.stdout)
+    assert (outcome.exit_code, document["ok"]) == (0, True)
+    told = [(r["severity"], r["text"].split(":")[0].split(" of ")[0]) for r in document["remarks"]]
+    assert sorted(told) == [("note", "no reference")] * 2 + [
+        ("warning", "no case uses read_bandwidth"),
+        ("warning", "no case uses write_bandwidth"),
+    ]
+
+
+def test_check_fails_on_a_damaged_file_and_on_a_system_that_is_not_there(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout / "reference" / "bandwidth" / "local.yaml").write_text("BenchioCheck: {here: 3}\n")
+    (checkout / "reference" / "bandwidth" / "locla.yaml").write_text("")
+    outcome = _run("check", "--json")
+    remarks = json.loads(outcome.stdout)["remarks"]
+    assert any("there is no system 'locla'" in r["text"] for r in remarks)
+    assert any(r["where"].endswith("local.yaml:1:16") for r in remarks)
+    assert json.loads(outcome.stdout)["ok"] is False
+    monkeypatch.setattr("sys.argv", ["iowatch", "reference", "check"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+
+
+@pytest.mark.parametrize("arguments", [("propose", "--system", "lokal"), ("check", "--system", "lokal")])
+def test_unknown_system_is_wrong_use(checkout: Path, arguments: tuple[str, ...]) -> None:
+    outcome = _run(*arguments)
+    assert isinstance(outcome.exception, IowatchError)
+    assert outcome.exception.exit_code == 2
+
+
+def test_references_of_published_machines_are_up_to_date() -> None:
+    outcome = _run("propose", "--system", "archer", "--published", "--json")
+    document = json.loads(outcome.stdout)
+    assert document["diff"] == ""
+    assert {p["kind"] for p in document["proposals"]} == {"same"}

@@ -18,6 +18,7 @@ from iowatch.compare.records import (
     Estimate,
     Floats,
     Overall,
+    Peak,
     ScalingPoint,
     Settings,
     Verdict,
@@ -50,6 +51,7 @@ def summarise_all(
         bound=decision.bound,
         reason=decision.reason,
         scaling=scaling(compared),
+        peaks=_peaks(compared),
     )
 
 
@@ -121,3 +123,17 @@ def scaling(compared: Sequence[Comparison]) -> Mapping[str, tuple[ScalingPoint, 
 
 def _point(value: int, gains: Sequence[float]) -> ScalingPoint:
     return ScalingPoint(value, len(gains), exp(sum(gains) / len(gains)), exp(min(gains)), exp(max(gains)))
+
+
+def _peaks(compared: Sequence[Comparison]) -> tuple[Peak, ...]:
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for one in compared:
+        name = "max" if goodness(one.metric) > 0 else "min"
+        best = getattr(one.left, name), getattr(one.right, name)
+        if best[0] and best[1]:
+            groups[str(one.case.parameters.get("operation", "")), one.metric].append(best)
+    found = []
+    for (operation, metric), values in sorted(groups.items()):
+        best_of = max if goodness(metric) > 0 else min
+        found.append(Peak(operation, metric, *(best_of(side) for side in zip(*values, strict=True))))
+    return tuple(found)

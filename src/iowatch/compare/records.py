@@ -167,6 +167,21 @@ class ScalingPoint:
     highest: float
 
 
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The best value of each side over all pairs of one metric and operation, and how right's compares."""
+
+    operation: str
+    metric: str
+    left: float
+    right: float
+
+    @property
+    def ratio(self) -> float:
+        """Right / left."""
+        return self.right / self.left
+
+
 @dataclass(frozen=True)
 class Overall:
     """All pairs together.
@@ -179,6 +194,7 @@ class Overall:
             are not known, the cases themselves.
         verdict, bound, reason: as of a pair.
         scaling: by parameter (`ranks`, `nodes`, `instances`), ascending.
+        peaks: of each operation and metric.
     """
 
     counts: Mapping[Verdict, int]
@@ -189,6 +205,7 @@ class Overall:
     bound: float | None
     reason: str
     scaling: Mapping[str, tuple[ScalingPoint, ...]] = field(default_factory=dict)
+    peaks: tuple[Peak, ...] = ()
 
     @property
     def words(self) -> str:

@@ -1,0 +1,267 @@
+"""A comparison for programs (JSON), for people (terminal) and for tickets (Markdown)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from iowatch.compare import Comparison, Overall, SideSummary
+from iowatch.compare.records import percent
+from iowatch.compare.subgroup import Subgroup
+from iowatch.explain import names
+from iowatch.metrics import metric
+from iowatch.model import Scalar
+from iowatch.sides import Outcome
+from iowatch.sides.outcome import described
+from iowatch.units import format_number
+
+_COLOURS = {"faster": "green", "slower": "red", "not enough data": "yellow"}
+_MOST_UNPAIRED = 10
+
+
+# For programs
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """The document of `iowatch compare --json` (DESIGN.md, "Formats"; docs/comparison.md describes every
+    key)."""
+    matched = outcome.matched
+    return {
+        "left": outcome.left.text,
+        "right": outcome.right.text,
+        "differing": {name: list(values) for name, values in matched.differing.items()},
+        "common": dict(matched.common),
+        "settings": asdict(outcome.options.settings),
+        "pairs": [_pair(one) for one in outcome.compared],
+        "overall": _overall(outcome.overall, outcome.subgroups),
+        "unpaired": {
+            "left": [dict(described(entry)) for entry in matched.only_left],
+            "right": [dict(described(entry)) for entry in matched.only_right],
+        },
+        "notes": list(outcome.notes),
+    }
+
+
+def _pair(one: Comparison) -> dict[str, Any]:
+    return {
+        "case": _parameters(one),
+        "metric": one.metric,
+        "unit": metric(one.metric).unit,
+        "left": asdict(one.left),
+        "right": asdict(one.right),
+        "statistic": one.statistic,
+        "ratio": one.ratio,
+        "ci": one.ci and list(one.ci),
+        "ratio_max": one.ratio_max,
+        "ci_max": one.ci_max and list(one.ci_max),
+        "p": one.p,
+        "p_adjusted": one.p_adjusted,
+        "paired": one.paired,
+        "verdict": one.words,
+        "reason": one.reason,
+        "runs_needed": one.runs_needed,
+        "more_runs": more_runs(one),
+    }
+
+
+def _overall(overall: Overall, groups: Sequence[Subgroup]) -> dict[str, Any]:
+    return {
+        "pairs": sum(overall.counts.values()),
+        "counts": dict(overall.counts),
+        "ratio": overall.ratio,
+        "ci": overall.ci and list(overall.ci),
+        "verdict": overall.words,
+        "basis": overall.basis,
+        "reason": overall.reason,
+        "subgroups": [asdict(group) for group in groups],
+        "peaks": [{**asdict(peak), "ratio": peak.ratio} for peak in overall.peaks],
+        "scaling": {name: [asdict(point) for point in points] for name, points in overall.scaling.items()},
+    }
+
+
+def more_runs(one: Comparison) -> int | None:
+    """Runs a side still to make until `Settings.difference` would be found; 0 where there are enough."""
+    if one.runs_needed is None:
+        return None
+    return max(0, one.runs_needed - min(one.left.runs or 0, one.right.runs or 0))
+
+
+# For people
+
+_HEADER = (
+    "case",
+    "left",
+    "right",
+    "unit",
+    "runs",
+    "ratio",
+    "95 % interval",
+    "of maxima",
+    "verdict",
+    "more runs",
+)
+
+
+def _rows(outcome: Outcome) -> Iterator[tuple[Comparison, tuple[str, ...]]]:
+    called = names([_parameters(one) for one in outcome.compared])
+    several = len({one.metric for one in outcome.compared}) > 1
+    for name, one in zip(called, outcome.compared, strict=True):
+        shown = f"{name} {metric(one.metric).label.lower()}" if several else name
+        yield one, (shown, *_figures(one))
+
+
+def _figures(one: Comparison) -> tuple[str, ...]:
+    statistic = one.statistic or "median"
+    more = more_runs(one)
+    return (
+        format_number(getattr(one.left, statistic)),
+        format_number(getattr(one.right, statistic)),
+        f"{metric(one.metric).unit} ({statistic})",
+        f"{_runs(one.left)} | {_runs(one.right)}",
+        _ratio(one.ratio),
+        _interval(one.ci),
+        _ratio(one.ratio_max),
+        one.words,
+        "–" if more is None else str(more),
+    )
+
+
+def _runs(side: SideSummary) -> str:
+    """Runs × repetitions, or that figures were printed."""
+    return "printed" if side.runs is None else f"{side.runs} ({side.n})"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
+
+
+def _interval(ci: tuple[float, float] | None) -> str:
+    return "–" if ci is None else f"{_ratio(ci[0])} – {_ratio(ci[1])}"
+
+
+def summary(outcome: Outcome) -> list[str]:
+    """The answer in sentences, the most important first."""
+    return [
+        _headline(outcome),
+        *(_concentrated(group) for group in outcome.subgroups),
+        *(_scaling(name, points) for name, points in outcome.overall.scaling.items()),
+        *(
+            f"Best {peak.operation} {metric(peak.metric).label.lower()}: {format_number(peak.left)} | "
+            f"{format_number(peak.right)} {metric(peak.metric).unit}, ratio {_ratio(peak.ratio)}."
+            for peak in outcome.overall.peaks
+        ),
+    ]
+
+
+def _headline(outcome: Outcome) -> str:
+    overall = outcome.overall
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in overall.counts.items() if n)
+    speed = f", {_ratio(overall.ratio)} times as fast" if overall.ratio is not None else ""
+    within = f" ({_interval(overall.ci)}, {_BASIS[overall.basis]})" if overall.ci else ""
+    return (
+        f"Right is {_VERB[overall.verdict].format(bound=percent(overall.bound or 0))}{speed}{within}: {counts}."
+    )
+
+
+_VERB = {
+    "faster": "faster over all",
+    "slower": "slower over all",
+    "no difference": "not different over all above {bound}",
+    "not enough data": "not judged over all (not enough data)",
+}
+_BASIS = {
+    "nights": "from night to night",
+    "paired nights": "night by night",
+    "cases": "over these cases; samples are not known",
+    "none": "",
+}
+
+
+def _concentrated(group: Subgroup) -> str:
+    where = f"{group.inside} of {group.inside_total}"
+    others = f"; {group.outside} of {group.outside_total} others" if group.outside_total else ""
+    return f"{group.direction.capitalize()}: {group.rule}: {where}, ×{group.ratio:.3g}{others}."
+
+
+def _scaling(name: str, points: Sequence[Any]) -> str:
+    first, last = points[0], points[-1]
+    best = max(points, key=lambda point: abs(point.ratio - 1))
+    middle = "" if best in (first, last) else f", furthest from 1 at {best.value}: {_ratio(best.ratio)}"
+    return f"By {name}: {_ratio(first.ratio)} at {first.value}, {_ratio(last.ratio)} at {last.value}{middle}."
+
+
+def _differing(outcome: Outcome) -> str:
+    shown = [
+        f"{name} {_plain(left)} → {_plain(right)}" for name, (left, right) in outcome.matched.differing.items()
+    ]
+    common = [f"{name} {value}" for name, value in outcome.matched.common.items()]
+    return "; ".join(["differs: " + ", ".join(shown) if shown else "", "same: " + ", ".join(common)]).strip(
+        "; "
+    )
+
+
+def _plain(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _unpaired(outcome: Outcome) -> Iterator[str]:
+    both = (("left", outcome.matched.only_left), ("right", outcome.matched.only_right))
+    # Named among the pairs, so that what tells them from those is said.
+    paired = [_parameters(one) for one in outcome.compared]
+    for side, entries in both:
+        called = names([*paired, *(entry.described for entry in entries)])[len(paired) :]
+        for name, entry in list(zip(called, entries, strict=True))[:_MOST_UNPAIRED]:
+            yield f"only on the {side}: {name} ({entry.metric})"
+        if len(entries) > _MOST_UNPAIRED:
+            yield f"only on the {side}: {len(entries) - _MOST_UNPAIRED} more (--json lists all)"
+
+
+def _parameters(one: Comparison) -> dict[str, Scalar]:
+    return {"benchmark": one.case.benchmark, **one.case.parameters}
+
+
+def print_comparison(outcome: Outcome, console: Console) -> None:
+    """The answer, then a table, then what was not compared."""
+    console.print(Text(f"left  {outcome.left.text}\nright {outcome.right.text}", style="bold"))
+    console.print(Text(_differing(outcome), style="dim"))
+    for line in summary(outcome):
+        console.print(Text(line))
+    grid = Table(*_HEADER)
+    for one, cells in _rows(outcome):
+        grid.add_row(*(Text(cell) for cell in cells), style=_COLOURS.get(one.verdict))
+    console.print(grid)
+    for line in (*_unpaired(outcome), *outcome.notes):
+        console.print(Text(line, style="dim"))
+
+
+# For tickets
+
+
+def markdown(outcome: Outcome) -> str:
+    """The same as Markdown."""
+    lines = [
+        f"### `{outcome.left.text}` (left) against `{outcome.right.text}` (right)",
+        "",
+        _escaped(_differing(outcome)),
+        "",
+        *(f"- {_escaped(line)}" for line in summary(outcome)),
+        "",
+        f"| {' | '.join(_HEADER)} |",
+        f"|{'---|' * len(_HEADER)}",
+        *(f"| {' | '.join(_escaped(cell) for cell in cells)} |" for _, cells in _rows(outcome)),
+        "",
+        *(f"- {_escaped(line)}" for line in (*_unpaired(outcome), *outcome.notes)),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Names come from outside: no cell may end early, no HTML may begin."""
+    for character in "\\|<>`*_[]":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())

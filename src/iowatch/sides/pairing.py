@@ -1,0 +1,109 @@
+"""Which case of the left side is which of the right."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from iowatch.compare import Measured, Pair
+from iowatch.errors import UsageError
+from iowatch.model import Case, Scalar, canonical_json
+from iowatch.sides.entries import AXES, Entry
+
+# What says how large a measurement is, or what was measured: never taken out of the key without being asked.
+_KEPT = {
+    "benchmark", "operation", "ranks", "nodes", "instances", "local_size", "global_size", "total_bytes",
+    "transfer_bytes", "block_bytes", "segments", "files",
+}  # fmt: skip
+
+Differing = Mapping[str, tuple[Scalar | None, Scalar | None]]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Pairs, what differs between the sides by construction, and the cases that only one side has.
+
+    Attributes:
+        differing: parameter or axis to its value on the left and on the right; taken out of the key.
+        common: axes that have the same value everywhere.
+    """
+
+    pairs: tuple[Pair, ...]
+    differing: Differing
+    common: Mapping[str, str]
+    only_left: tuple[Entry, ...]
+    only_right: tuple[Entry, ...]
+
+
+def match(
+    left: Sequence[Entry], right: Sequence[Entry], ignored: Collection[str] = (), asked: Collection[str] = ()
+) -> Matched:
+    """Pair entries by everything but what differs between the sides.
+
+    What differs is what has one value on the whole left and another on the whole right: the stack, the system,
+    or a parameter that two published tables differ in.
+
+    Args:
+        ignored: names taken out of the key in any case; samples of cases that become equal are put together.
+        asked: names that the user filtered both sides by, which may differ whatever they are.
+
+    Raises:
+        UsageError: printed figures would have to be put together.
+    """
+    differing = _differing(left, right, {*asked, *ignored})
+    out = {*differing, *ignored}
+    sides = [_by_key(entries, out) for entries in (left, right)]
+    shared = [key for key in sides[0] if key in sides[1]]
+    axes = _axes([sides[0][key] for key in shared], out)
+    pairs = tuple(_pair(sides[0][key], sides[1][key], out, axes) for key in shared)
+    only = [tuple(e for key, e in side.items() if key not in set(shared)) for side in sides]
+    common = {name: values[0] for name, values in axes.items() if len(values) == 1}
+    return Matched(pairs, differing, common, only[0], only[1])
+
+
+def _differing(left: Sequence[Entry], right: Sequence[Entry], asked: Collection[str]) -> Differing:
+    described = [[entry.described for entry in entries] for entries in (left, right)]
+    names = {name for side in described for one in side for name in one}
+    found = {}
+    for name in sorted(names):
+        values = [{one.get(name) for one in side} for side in described]
+        single = all(len(each) == 1 for each in values) and values[0] != values[1]
+        if single and (name not in _KEPT or name in asked):
+            found[name] = (values[0].pop(), values[1].pop())
+    return found
+
+
+def _by_key(entries: Sequence[Entry], out: Collection[str]) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        key = canonical_json(
+            {"metric": entry.metric, **{n: v for n, v in entry.described.items() if n not in out}}
+        )
+        found[key] = _together(found[key], entry) if key in found else entry
+    return found
+
+
+def _together(first: Entry, second: Entry) -> Entry:
+    if not (isinstance(first.side, Measured) and isinstance(second.side, Measured)):
+        raise UsageError(
+            "two printed figures of one side are the same case once parameters are ignored",
+            hint="Ignore fewer parameters, or choose with ,name=value after the side.",
+        )
+    nights = dict(first.side.nights)
+    for name, samples in second.side.nights.items():
+        nights[name] = (*nights.get(name, ()), *samples)
+    return Entry(first.case, first.metric, first.axes, Measured(nights))
+
+
+def _axes(entries: Sequence[Entry], out: Collection[str]) -> dict[str, list[str]]:
+    """Values of each axis that is part of the key."""
+    found = {
+        name: sorted({e.axes[name] for e in entries if name in e.axes}) for name in AXES if name not in out
+    }
+    return {name: values for name, values in found.items() if values}
+
+
+def _pair(left: Entry, right: Entry, out: Collection[str], axes: Mapping[str, Sequence[str]]) -> Pair:
+    several = {name: left.axes[name] for name in axes if len(axes[name]) > 1 and name in left.axes}
+    case = left.case.without(*out)
+    return Pair(Case(case.benchmark, {**case.parameters, **several}), left.metric, left.side, right.side)

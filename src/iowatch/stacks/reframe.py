@@ -23,7 +23,6 @@ def environment(stack: Stack) -> dict[str, Any]:
         "cc": "mpicc",
         "cxx": "mpicxx",
         "ftn": "mpifort",
-        "modules": list(stack.modules),
         "prepare_cmds": [f". {shlex.quote(str(directory / 'activate.sh'))}"],
         "features": ["mpi", *stack.features],
         "extras": {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterable
 
 from iowatch.stacks import probe
@@ -10,7 +12,7 @@ from iowatch.stacks.model import Part, Stack
 
 # Debian installs several MPIs at once and gives the tools of each a suffix.
 _SUFFIXES = (".openmpi", ".mpich")
-_TOOLS = ("mpicc", "mpicxx", "mpifort", "mpirun", "mpiexec", "h5pcc", "h5pfc")
+TOOLS = ("mpicc", "mpicxx", "mpifort", "mpirun", "mpiexec", "h5pcc", "h5pfc")
 
 # Open MPI refuses more ranks than cores, and root, unless told; 5.x has the option's second name.
 _OVERSUBSCRIBE = {
@@ -68,7 +70,7 @@ def flavours() -> list[probe.Flavour]:
 
 def _stack(system: str, flavour: probe.Flavour) -> Stack:
     parts = tuple(sorted(filter(None, (ask(flavour) for ask in probe.PROBES)), key=lambda part: part.name))
-    tools = {name: path for name in _TOOLS if flavour.suffix and (path := flavour.tool(name))}
+    tools = {name: path for name in TOOLS if flavour.suffix and (path := flavour.tool(name))}
     return Stack(
         name=f"system-{flavour.mpi}",
         system=system,
@@ -84,3 +86,24 @@ def _stack(system: str, flavour: probe.Flavour) -> Stack:
 def system_stacks(system: str) -> list[Stack]:
     """One stack for each MPI of this machine, sorted by name: `system-mpich`, `system-openmpi`."""
     return sorted((_stack(system, flavour) for flavour in flavours()), key=lambda stack: stack.name)
+
+
+def loaded_stack(system: str) -> Stack | None:
+    """The stack whose `mpicc` and `mpirun` come first on PATH (of the modules that are loaded), or None."""
+    plain = probe.Flavour("")
+    mpirun = plain.tool("mpirun")
+    known = probe.identify_mpi(mpirun) if mpirun and plain.tool("mpicc") else None
+    return _stack(system, probe.Flavour(known[0])) if known else None
+
+
+def _describe(system: str) -> int:
+    """Print `loaded_stack` as one line of JSON; `iowatch.stacks.modules` calls this in a shell of its own."""
+    stack = loaded_stack(system)
+    if stack is None:
+        return 1
+    sys.stdout.write(json.dumps(stack.to_json()) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_describe(sys.argv[1]))

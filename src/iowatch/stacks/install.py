@@ -1,0 +1,216 @@
+"""`iowatch stack install`: builds a stack from its committed lock and writes what jobs need of it.
+
+Spack runs here, once; jobs and compute nodes source `activate.sh` and never see it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.stacks import lock, tool
+from iowatch.stacks.activate import home, materialise
+from iowatch.stacks.discover import load, source
+from iowatch.stacks.model import Part, Stack
+from iowatch.stacks.probe import ask
+from iowatch.stacks.system import TOOLS, features, mpi_settings
+
+Say = Callable[[str], None]
+# Built from the checkout: its sources change without its recipe, so it is built again every time.
+OWN_PACKAGE = "benchio"
+_DONE = re.compile(r"^\[[+e]\] (?:\S*/|\S+ \(external )?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
+# Parts whose programs are measured: the libraries that they load are checked on activation.
+_MEASURED = (OWN_PACKAGE, "ior", "h5bench", "darshan-util")
+
+
+def _spack(bootstrap: bool, say: Say) -> str:
+    program = tool.spack_command()
+    if program is None and bootstrap:
+        say(f"cloning Spack {tool.pinned_version()} into {tool.bootstrap_directory()}")
+        program = tool.bootstrap()
+    if program is None:
+        raise MachineError(
+            "no Spack found: SPACK_ROOT is not set and spack is not on PATH",
+            hint=f"Add --bootstrap to clone Spack {tool.pinned_version()}, or set SPACK_ROOT.",
+        )
+    return program
+
+
+def _absolute_includes(manifest: Path) -> dict[str, Any]:
+    """The environment of a `spack.yaml` with its includes as absolute paths, so that it can live elsewhere."""
+    document = lock.read_yaml(manifest)
+    includes = document["spack"].get("include", [])
+    document["spack"]["include"] = [str((manifest.parent / path).resolve()) for path in includes]
+    return document
+
+
+def _environment(stack: str, system: str, concretize: bool) -> Path:
+    """A Spack environment under var/ with the committed lock."""
+    from ruamel.yaml import YAML
+
+    folder = source(system, stack)
+    manifest, committed = folder / "spack.yaml", folder / "spack.lock"
+    if not committed.is_file() and not concretize:
+        raise InputError(
+            f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine."
+        )
+    if not concretize and not lock.matches(manifest, committed):
+        message = f"{committed} was not made from {manifest.name}: their specs differ"
+        raise InputError(message, hint=f"Write it again: spack -e {folder} concretize --force")
+    target = home(system, stack) / "env"
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / "spack.yaml").open("w", encoding="utf-8") as handle:
+        YAML(typ="safe").dump(_absolute_includes(manifest), handle)
+    if not concretize:
+        shutil.copyfile(committed, target / "spack.lock")
+    return target
+
+
+def _lines(command: list[str]) -> Iterator[str]:
+    """Lines that a program prints, as they come.
+
+    Raises:
+        MachineError: it failed; the last lines are in the message.
+    """
+    tail: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+    ) as process:
+        for line in process.stdout or ():
+            tail = [*tail[-11:], line.rstrip()]
+            yield line.rstrip()
+    if process.returncode:
+        text = "\n    ".join(line for line in tail if line)
+        raise MachineError(f"Spack failed with exit code {process.returncode}:\n    {text}")
+
+
+def _build(spack: str, environment: Path, stack: str, jobs: int | None, say: Say) -> None:
+    """`spack install`, with the number of parts that are ready."""
+    total = len(lock.read_lock(environment / "spack.lock")["concrete_specs"])
+    base = [spack, "--color", "never", "-e", str(environment), "install"]
+    options = ["--only-concrete", "--fail-fast", *(["--jobs", str(jobs)] if jobs else [])]
+    stale = any(f"/{OWN_PACKAGE}-" in prefix for prefix in _prefixes(spack, environment).values())
+    ready = 0
+    for line in _lines([*base, *options]):
+        done = _DONE.match(line)
+        if done:
+            ready += 1
+            say(f"{stack}: {ready} of {total} parts: {done['part']}")
+        elif line.startswith(("==> Installing", "==> Error")):
+            say(f"{stack}: {line.removeprefix('==> ')}")
+    if stale:
+        say(f"{stack}: building {OWN_PACKAGE} again from this checkout")
+        for _ in _lines([*base, *options, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
+            pass
+
+
+def _prefixes(spack: str, environment: Path) -> dict[str, str]:
+    """Hash to directory of every installed part."""
+    command = [spack, "--color", "never", "-e", str(environment), "find", "--no-groups", "--format"]
+    rows = (line.split(maxsplit=1) for line in _lines([*command, "{hash} {prefix}"]))
+    return {row[0]: row[1] for row in rows if len(row) == 2 and row[1].startswith("/")}
+
+
+def _loaded(prefix: Path) -> set[str]:
+    """Libraries that the programs of a part load, wherever they are."""
+    listings = (ask("ldd", str(program)) for program in (prefix / "bin").glob("*"))
+    return {path for listing in listings for path in re.findall(r"=> (/\S+)", listing)}
+
+
+def _files(part: Part) -> tuple[str, ...]:
+    """What has to be there for a part to work: its directory, its libraries, and those that it loads."""
+    if part.prefix is None:
+        return ()
+    prefix = Path(part.prefix)
+    # /usr and the like are not this part's own; its tools are checked instead.
+    if prefix in (Path("/usr"), Path("/usr/local"), Path("/")):
+        return ()
+    libraries = {str(path) for folder in ("lib", "lib64") for path in (prefix / folder).glob("lib*.so")}
+    libraries |= _loaded(prefix) if part.name in _MEASURED else set()
+    return (str(prefix), *sorted(libraries))
+
+
+def _tools(parts: tuple[Part, ...]) -> dict[str, str]:
+    """Names that jobs use to programs, for an MPI that Spack did not build: its tools are in no view."""
+    for part in parts:
+        if part.name in ("openmpi", "mpich") and part.prefix and not Path(part.prefix, ".spack").is_dir():
+            found = {name: _external_tool(part, name) for name in TOOLS}
+            return {name: path for name, path in found.items() if path}
+    return {}
+
+
+def _external_tool(part: Part, name: str) -> str | None:
+    """Debian's variant of a tool where there is one, since the plain name may belong to another MPI."""
+    directory = Path(str(part.prefix)) / "bin"
+    candidates = (directory / f"{name}.{part.name}", directory / name)
+    return next((str(path) for path in candidates if path.exists()), None)
+
+
+def _describe(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
+    parts = lock.parts(environment / "spack.lock", prefixes)
+    parts = tuple(replace(part, files=_files(part)) for part in parts)
+    view = environment / ".spack-env" / "view"
+    mpi = next((part.name for part in parts if part.name in ("openmpi", "mpich")), "")
+    return Stack(
+        name=stack,
+        system=system,
+        kind="spack",
+        status="installed",
+        parts=parts,
+        features=features(parts),
+        settings=mpi_settings(mpi),
+        paths={
+            "PATH": (str(view / "bin"),),
+            "CMAKE_PREFIX_PATH": (str(view),),
+            "PKG_CONFIG_PATH": (str(view / "lib" / "pkgconfig"), str(view / "lib64" / "pkgconfig")),
+        },
+        tools=_tools(parts),
+    )
+
+
+def install(
+    stack: str,
+    system: str,
+    *,
+    bootstrap: bool = False,
+    concretize: bool = False,
+    jobs: int | None = None,
+    say: Say = lambda _: None,
+) -> tuple[Stack, Path]:
+    """Build a Spack stack and write its `activate.sh` and `stack.json`.
+
+    Args:
+        stack, system: which.
+        bootstrap: clone the pinned Spack where none is given.
+        concretize: resolve the versions on this machine instead of taking the committed lock.
+        jobs: parallel compile jobs.
+        say: is told how far it is.
+
+    Returns:
+        The installed stack and the directory of its files.
+
+    Raises:
+        UsageError: no such stack, or not one of Spack.
+        InputError: no lock file, or one that does not belong to its spack.yaml.
+        MachineError: no Spack, or Spack failed.
+    """
+    known = load(stack, system)
+    if known.kind != "spack":
+        raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
+    spack = _spack(bootstrap, say)
+    environment = _environment(stack, system, concretize)
+    if concretize:
+        say(f"{stack}: resolving versions; this takes a minute or two")
+        for line in _lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
+            if line.startswith("==>"):
+                say(f"{stack}: {line.removeprefix('==> ')}")
+    _build(spack, environment, stack, jobs, say)
+    prefixes = _prefixes(spack, environment)
+    described = _describe(stack, system, environment, prefixes)
+    return described, materialise(described)

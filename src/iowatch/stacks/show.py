@@ -1,0 +1,65 @@
+"""Stacks for people: plain tables, the answer first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+
+from iowatch.stacks.diff import StackDiff
+from iowatch.stacks.model import Part, Stack
+from iowatch.systems.show import table
+
+_HEADLINE = ("openmpi", "mpich", "intel-oneapi-mpi", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench")
+
+
+def _headline(stack: Stack) -> str:
+    known = (stack.part(name) for name in _HEADLINE)
+    return ", ".join(f"{part.name} {part.version}" for part in known if part)
+
+
+def render_list(stacks: Iterable[Stack], console: Console) -> None:
+    """Print one line a stack."""
+    rows = table("stack", "kind", "state", "parts")
+    for stack in stacks:
+        rows.add_row(stack.name, stack.kind, stack.status, _headline(stack))
+    console.print(rows)
+
+
+def _origin(part: Part) -> str:
+    return f"/{part.hash[:7]}" if part.hash else "–"
+
+
+def render_stack(stack: Stack, console: Console) -> None:
+    """Print everything that is known of a stack."""
+    console.print(f"{stack.name} on {stack.system}: {stack.kind}, {stack.status}", markup=False)
+    if stack.note:
+        console.print(f"  {stack.note}", markup=False, soft_wrap=True)
+    if stack.modules:
+        console.print(f"  modules: {' '.join(stack.modules)}", markup=False)
+    console.print(f"  offers: {', '.join(stack.features) or 'nothing that checks ask for'}\n", markup=False)
+    rows = table("part", "version", "hash", "compiler", "target", "prefix")
+    for part in stack.parts:
+        facts = (part.compiler or "–", part.target or "–", part.prefix or "–")
+        rows.add_row(part.name, part.version, _origin(part), *facts)
+    console.print(rows)
+
+
+def render_diff(result: StackDiff, console: Console) -> None:
+    """Print what differs between two stacks."""
+    versions = sum(row.field == "version" for row in result.differences)
+    others = len(result.differences) - versions
+    console.print(
+        f"{result.left} against {result.right}: {versions} versions and {others} other facts differ, "
+        f"{len(result.rebuilt)} parts are only built on other parts, {result.same} are the same.",
+        markup=False,
+        soft_wrap=True,
+    )
+    if result.differences:
+        rows = table("part", "field", result.left, result.right)
+        for row in result.differences:
+            rows.add_row(row.part, row.field, row.left or "absent", row.right or "absent")
+        console.print()
+        console.print(rows)
+    if result.rebuilt:
+        console.print(f"\nBuilt on other parts: {', '.join(result.rebuilt)}", markup=False)

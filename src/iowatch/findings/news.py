@@ -35,7 +35,7 @@ def _news(finding: Finding, before: Finding | None) -> list[str]:
     news = []
     # That a mere suspicion is gone, or that one is back, is no news.
     lasting = before.state != "suspected" if finding.resolution else finding.state == "open"
-    if finding.resolution != before.resolution and lasting:
+    if (finding.resolution is None) != (before.resolution is None) and lasting:
         news.append(finding.resolution or "came back")
     if before.state == "suspected" and finding.state == "open":
         news.append("confirmed")

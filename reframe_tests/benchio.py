@@ -1,7 +1,5 @@
 """benchio under ReFrame: one test a case of `benchmarks/benchio/suites/`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -11,13 +9,10 @@ from reframe.core.builtins import fixture, parameter, run_after, run_before, san
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from iowatch import paths
-from reframe_tests.mixins.samples import SamplesMixin
-from reframe_tests.mixins.scratch import ScratchMixin
-from reframe_tests.mixins.stack import StackMixin
-from reframe_tests.mixins.suite import SuiteMixin, entries
+from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 
-class BuildBenchio(StackMixin, rfm.RunOnlyRegressionTest):
+class BuildBenchio(rfm.RunOnlyRegressionTest):
     """Builds benchio for one stack in `build/benchio/<stack>`; does next to nothing when it is up to date.
 
     A stack that brings its own benchio (feature `benchio`, from Spack) needs no build.
@@ -52,7 +47,7 @@ class BuildBenchio(StackMixin, rfm.RunOnlyRegressionTest):
 
 
 @rfm.simple_test
-class BenchioCheck(SuiteMixin, StackMixin, ScratchMixin, SamplesMixin, rfm.RunOnlyRegressionTest):
+class BenchioCheck(BenchmarkCheck):
     """One case of benchio, on every stack that has the libraries for it."""
 
     benchmark = "benchio"

@@ -1,7 +1,5 @@
 """IOR under ReFrame: one test a case of `benchmarks/ior/suites/`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -10,14 +8,11 @@ from reframe.core.builtins import parameter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from reframe_tests.mixins.samples import SamplesMixin
-from reframe_tests.mixins.scratch import ScratchMixin
-from reframe_tests.mixins.stack import StackMixin
-from reframe_tests.mixins.suite import SuiteMixin, entries
+from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 
 @rfm.simple_test
-class IorCheck(SuiteMixin, StackMixin, ScratchMixin, SamplesMixin, rfm.RunOnlyRegressionTest):
+class IorCheck(BenchmarkCheck):
     """One case of IOR, on every stack that brings the program."""
 
     benchmark = "ior"

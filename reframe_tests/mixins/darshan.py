@@ -34,7 +34,7 @@ class DarshanMixin(rfm.RegressionMixin):
     #: The program does not use MPI.
     darshan_non_mpi = variable(bool, value=False)
 
-    @run_before("run", always_last=True)
+    @run_before("run")
     def trace_benchmark(self) -> None:
         if not self.darshan or "darshan" not in self.current_environ.features:
             return

@@ -16,6 +16,7 @@ from iowatch import parsers, spool
 from iowatch.merge import merge
 from iowatch.model import Output, Result
 
+_TRACE = "darshan/trace.darshan"  # DarshanMixin
 _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 
 
@@ -28,7 +29,6 @@ class SamplesMixin(rfm.RegressionMixin):
     @run_before("run")
     def start_and_note(self) -> None:
         """Preparation, times, exit codes and further starts around ReFrame's own start of the program."""
-        self.compose_command()
         tool, options, place = self.case.tool, self.case.options, str(self.scratch_directory)
         # ReFrame hands these to the job only after this hook; the launcher's command line needs them now.
         self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
@@ -48,6 +48,7 @@ class SamplesMixin(rfm.RegressionMixin):
     def _close(self, start: int) -> list[str]:
         """After a start: keep its exit code (schedulers differ in what they tell) and its result files."""
         kept = [f"[ ! -e {name} ] || mv {name} {_result(start, name)}" for name in self.case.tool.results]
+        kept += [f"[ ! -e {_TRACE} ] || mv {_TRACE} darshan/start-{start}.darshan"]
         return [f"echo $? > {_rc(start)}", *kept]
 
     @run_before("sanity")
@@ -100,6 +101,7 @@ class SamplesMixin(rfm.RegressionMixin):
     def _spool(self, session: Path) -> None:
         stage = Path(self.stagedir)
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
+        tool, options = self.case.tool, self.case.options
         case = spool.SpooledCase(
             name=f"{self.benchmark}:{self.case.name}",
             benchmark=self.benchmark,
@@ -110,7 +112,7 @@ class SamplesMixin(rfm.RegressionMixin):
             wall_s=None if started is None or ended is None else ended - started,
             output=self.output_record.to_json(),
             facts={
-                "command": shlex.join([self.executable, *self.executable_opts]),
+                "command": shlex.join([self.program, *tool.arguments(options, str(self.scratch_directory))]),
                 "reframe_test": self.unique_name,
                 "exit_code": _number(stage / _rc(0)),
                 "nodes": list(self.job.nodelist or []),

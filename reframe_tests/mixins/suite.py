@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import reframe as rfm
-from reframe.core.builtins import run_after
+from reframe.core.builtins import run_after, run_before
 
 from iowatch import suites
 from iowatch.suites import SuiteCase
@@ -40,6 +40,7 @@ class SuiteMixin(rfm.RegressionMixin):
         self.num_tasks_per_node = -(-self.case.ranks // self.case.nodes)
         self.program = self.case.tool.program(self.case.options)
 
+    @run_before("run")
     def compose_command(self) -> None:
         """Executable, arguments and input files; needs the scratch directory and the program's place."""
         for name, content in self.case.tool.configuration(self.case.options).items():

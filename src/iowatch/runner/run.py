@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iowatch import __version__, paths, scratch, suites, systems
+from iowatch.darshan import Reader
 from iowatch.errors import UsageError
 from iowatch.runner import lock, reframe, session
 from iowatch.runner.plan import Plan, Unavailable, make_plan
@@ -112,8 +113,10 @@ def _execute(
     place = session.begin(history, record, plan.expected())
     progress = _Progress(len(plan.runs), say)
 
+    reader = Reader()
+
     def take_in() -> None:
-        for case in session.ingest(history, place):
+        for case in session.ingest(history, place, reader):
             progress.tell(case)
 
     environment = {
@@ -129,6 +132,7 @@ def _execute(
         status = _status(history, record.uuid)
     finally:
         take_in()
+        reader.close()
         session.end(history, place, status)
         scratch.sweep(base, [record.uuid])
     return Finished(

@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from iowatch import artefacts, paths, spool
+from iowatch.darshan import Reader
+from iowatch.darshan.results import with_trace
 from iowatch.errors import InputError
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact, SessionStatus
@@ -44,29 +46,31 @@ def new_record(system: str, suite: str, attributes: dict[str, object]) -> Sessio
     return SessionRecord(str(uuid.uuid4()), system, suite, "run", int(utc_now().timestamp()), attributes)
 
 
-def ingest(history: History, place: Path) -> list[spool.SpooledCase]:
+def ingest(history: History, place: Path, reader: Reader | None = None) -> list[spool.SpooledCase]:
     """Take all finished cases that are not yet in the history; each is committed by itself.
 
     Args:
         place: `var/runs/<session>`.
+        reader: reads Darshan logs; made for each log where none is given.
     """
     taken = []
     for directory in spool.finished(place):
         if (directory / _INGESTED).exists():
             continue
         case = spool.get(directory)
-        history.record_runs(place.name, [_run_record(place.name, directory, case)])
+        history.record_runs(place.name, [_run_record(place.name, directory, case, reader)])
         (directory / _INGESTED).touch()
         taken.append(case)
     return taken
 
 
-def _run_record(session: str, directory: Path, case: spool.SpooledCase) -> RunRecord:
+def _run_record(session: str, directory: Path, case: spool.SpooledCase, reader: Reader | None) -> RunRecord:
     kept = tuple(
         Artefact(kind, name, *artefacts.keep(directory / name))
         for kind, names in case.files.items()
         for name in names
     )
+    logs = [directory / name for name in case.files.get("darshan", [])]
     # The directory is named after case, partition and stack, so this is the same however often it is taken in.
     identity = hashlib.sha256(f"{session}\0{directory.name}".encode()).hexdigest()
     return RunRecord(
@@ -75,7 +79,7 @@ def _run_record(session: str, directory: Path, case: spool.SpooledCase) -> RunRe
         stack=StackRecord(case.stack_name, case.stack),
         fingerprint=identity,
         started_at=case.started_at,
-        output=spool.output_of(case),
+        output=with_trace(spool.output_of(case), logs, reader),
         wall_s=case.wall_s,
         facts=case.facts,
         artefacts=kept,

@@ -85,6 +85,47 @@ def show(session: str, db: str | None, as_json: bool) -> None:
         print_session(page(), row, runs, absent)
 
 
+@command.command(
+    "export", epilog="Example: iowatch history export --format csv --system local --output results.csv"
+)
+@click.option("--format", "form", default="csv", show_default=True, help="csv, parquet, json or openmetrics.")
+@click.option(
+    "--output", type=click.File("wb", lazy=True), default="-", help="File [default: standard output]."
+)
+@options.system()
+@click.option("--benchmark", help="Only this benchmark.")
+@click.option("--stack", help="Only this stack.")
+@click.option("--metric", help="Only this metric.")
+@click.option("--session", help="Only this session (UUID).")
+@click.option("--since", help="Only results from this time on (ISO 8601 or epoch seconds).")
+@click.option("--until", help="Only results before this time.")
+@options.database
+def export(
+    form: str,
+    output: Any,
+    since: str | None,
+    until: str | None,
+    session: str | None,
+    db: str | None,
+    **chosen: Any,
+) -> None:
+    """Write results with every sample to a file that other programs read."""
+    from iowatch.store import History, SeriesFilter
+    from iowatch.store.export import export as write
+    from iowatch.store.results import ResultFilter
+    from iowatch.units import parse_time
+
+    def seconds(text: str | None) -> int | None:
+        return None if text is None else int(parse_time(text).timestamp())
+
+    with History.open(db) as history:
+        uuid = None if session is None else history.session(session).uuid
+        wanted = ResultFilter(
+            series=SeriesFilter(**chosen), session=uuid, since=seconds(since), until=seconds(until)
+        )
+        write(history, wanted, form, output)
+
+
 def _session_json(row: Any) -> dict[str, Any]:
     return {**asdict(row), "started_at": _when(row.started_at), "ended_at": _when(row.ended_at)}
 

@@ -1,0 +1,22 @@
+"""The base of all checks: what a benchmark check is composed of."""
+
+from __future__ import annotations
+
+import reframe as rfm
+
+from reframe_tests.mixins.darshan import DarshanMixin
+from reframe_tests.mixins.reference import ReferenceMixin
+from reframe_tests.mixins.samples import SamplesMixin
+from reframe_tests.mixins.scratch import ScratchMixin
+from reframe_tests.mixins.stack import StackMixin
+from reframe_tests.mixins.suite import SuiteMixin, entries
+
+__all__ = ["BenchmarkCheck", "entries"]
+
+
+# ReFrame runs the hooks of the last named first: stack, scratch, command line, Darshan around it, starts around
+# that; after the run samples before references.
+class BenchmarkCheck(
+    ReferenceMixin, SamplesMixin, DarshanMixin, SuiteMixin, ScratchMixin, StackMixin, rfm.RunOnlyRegressionTest
+):
+    """A check sets `benchmark` (str) and `entry = parameter(entries(benchmark))`."""

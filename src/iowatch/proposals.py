@@ -14,7 +14,7 @@ from iowatch import findings
 from iowatch.errors import InputError, UsageError, near_miss
 from iowatch.findings import detection
 from iowatch.metrics import METRICS
-from iowatch.reference import bandwidth, policy, published, rewrite, seeded
+from iowatch.reference import bandwidth, peak, policy, published, rewrite, seeded
 from iowatch.reference.audit import Measured, Remark, audit
 from iowatch.reference.bandwidth import Entry
 from iowatch.reference.propose import Change, Level, Proposal, proposals
@@ -168,6 +168,25 @@ def check_of(benchmark: str, classes: Sequence[str]) -> str:
     """The class of a benchmark's check among all classes; the usual form of its name where there is none."""
     usual = f"{benchmark.capitalize()}Check"
     return next((name for name in classes if name.lower() == usual.lower()), usual)
+
+
+def accepted(system: str) -> dict[str, Any]:
+    """The references of a system as JSON, each bandwidth with its per cent of the theoretical peak.
+
+    Raises:
+        UsageError: no such system.
+        InputError: its file is damaged.
+    """
+    storages = load_system(system).file_systems
+    references = bandwidth.load(system)
+    entries = []
+    for entry in references.entries:
+        file_system = dict(p.split("=", 1) for p in entry.parameters).get("file_system")
+        known = entry.unit == "MiB/s"
+        limit = peak.peak_mib_per_s(storages, entry.operation, file_system) if known else None
+        percent = peak.percent_of_peak(entry.value, limit)
+        entries.append({**entry.to_json(), "peak": limit, "percent_of_peak": percent})
+    return {"system": system, "path": str(references.path), "exists": references.exists, "entries": entries}
 
 
 def check_files(history: History | None, system: str | None = None) -> list[Remark]:

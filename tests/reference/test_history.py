@@ -159,3 +159,13 @@ def test_references_of_published_machines_are_up_to_date() -> None:
     document = json.loads(outcome.stdout)
     assert document["diff"] == ""
     assert {p["kind"] for p in document["proposals"]} == {"same"}
+
+
+def test_references_are_shown_with_their_part_of_the_peak() -> None:
+    """Seed 000: 15898 MiB/s of 30 GB/s, which are 28610 MiB/s."""
+    entries = json.loads(_run("show", "--system", "archer", "--json").stdout)["entries"]
+    (best,) = (e for e in entries if e["value"] == 15898)
+    assert best["peak"] == pytest.approx(28610, abs=1)
+    assert best["percent_of_peak"] == pytest.approx(55.57, abs=0.01)
+    assert "% of peak" in _run("show", "--system", "archer").stdout
+    assert "no references of athena" in _run("show", "--system", "athena").stdout

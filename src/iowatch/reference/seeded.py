@@ -17,7 +17,7 @@ from iowatch.units import MIB
 
 STACK, PARTITION, BY = "published", "default", "iowatch"
 _CHECKS = {"benchio": "BenchioCheck", "ior": "IorCheck"}
-_SAME = ("api", "pattern", "collective", "local_size", "stripe_count", "instances", "dimensions")
+_SAME = ("api", "pattern", "collective", "local_size", "stripe_count", "dimensions", "file_system")
 _BYTES = {
     "stripe_size_mib": "stripe_bytes",
     "transfer_mib": "transfer_bytes",
@@ -25,8 +25,6 @@ _BYTES = {
 }
 # Seed 001, Tables 4.3 to 4.8: what each process writes is 20 GiB, in blocks of as many MiB as OSTs.
 _PER_PROCESS_MIB = 20 * 1024
-# Two file systems of one machine were measured alike: only there the file system is part of the case.
-_FILE_SYSTEM_MATTERS = ("rdf-dac",)
 _REPETITIONS = {"000": 10, "001": 3}
 
 _Record = dict[str, Scalar | None]
@@ -38,8 +36,6 @@ def _parameters(record: _Record) -> dict[str, Scalar | None]:
     case |= {"file": "shared", "ranks": record["writers"], "nodes": record["nodes"]}
     for name, ours in _BYTES.items():
         case[ours] = _bytes(record[name])
-    if record["system"] in _FILE_SYSTEM_MATTERS:
-        case["file_system"] = record["file_system"]
     if record["benchmark"] == "ior":
         case |= _ior(record)
     return case

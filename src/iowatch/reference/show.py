@@ -102,6 +102,25 @@ def print_facts(shown: dict[str, Any], console: Console) -> None:
     console.print(grid)
 
 
+def print_accepted(shown: dict[str, Any], console: Console) -> None:
+    """One line a reference of a system, with its part of the theoretical peak."""
+    grid = Grid("stack", "variable", "case", "value", "accepted", "unit", "% of peak", "date", "from")
+    for entry in shown["entries"]:
+        low, high = format_number(entry["lower"]), format_number(entry["upper"])
+        came = entry["provenance"]
+        row = (
+            entry["stack"],
+            entry["variable"],
+            entry["case"].replace(",", " "),
+            format_number(entry["value"]),
+        )
+        share = format_number(entry["percent_of_peak"])
+        grid.add_row(
+            *map(Text, (*row, f"{low} to {high}", entry["unit"], share, came["date"], came["origin"][0]))
+        )
+    console.print(grid if grid.row_count else f"no references of {shown['system']} in {shown['path']}")
+
+
 def print_change(change: Change, console: Console) -> None:
     """Old against new, then the difference of the file, then what gives no reference."""
     counts = Counter(proposal.kind for proposal in change.proposals)

@@ -25,12 +25,20 @@ def command() -> None:
 
 @command.command()
 @click.argument("names", nargs=-1, metavar="[SOURCE [TABLE]]")
+@options.system()
 @click.option("--published", is_flag=True, help="Tables of papers: SOURCE TABLE as printed; none lists them.")
 @click.option("--derived", is_flag=True, help="Statements of the papers, computed from their tables.")
 @click.option("--long", "long_form", is_flag=True, help="One measurement a row, in our words.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def show(names: tuple[str, ...], published: bool, derived: bool, long_form: bool, as_json: bool) -> None:
-    """Show published tables, or what follows from them.
+def show(
+    names: tuple[str, ...],
+    system: str | None,
+    published: bool,
+    derived: bool,
+    long_form: bool,
+    as_json: bool,
+) -> None:
+    """Show a system's references, published tables, or what follows from these.
 
     \b
     Examples:
@@ -38,16 +46,23 @@ def show(names: tuple[str, ...], published: bool, derived: bool, long_form: bool
       iowatch reference show --published 001 A.5
       iowatch reference show --published 000 6 --long --json
       iowatch reference show --derived
+      iowatch reference show --system archer
     """
     from iowatch.reference import published as tables
     from iowatch.reference import show as shown
 
+    if system is not None:
+        from iowatch import proposals
+
+        accepted = proposals.accepted(system)
+        print_json(accepted) if as_json else shown.print_accepted(accepted, page())
+        return
     if derived:
         facts = shown.derived_facts()
         print_json(facts) if as_json else shown.print_facts(facts, page())
         return
     if not published:
-        hint = "iowatch reference show --published [SOURCE [TABLE]], or --derived"
+        hint = "iowatch reference show --system SYSTEM, --published [SOURCE [TABLE]] or --derived"
         raise UsageError("say what to show", hint=hint)
     if len(names) > 2:
         raise UsageError(f"expected SOURCE and TABLE, got {' '.join(names)}")

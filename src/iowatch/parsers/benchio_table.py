@@ -9,16 +9,20 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from iowatch.parsers.draft import MOST_ROWS
 from iowatch.units import GIB, MIB, mib_per_s
 
+_T = TypeVar("_T")
+
 _NUMBER = r"(\d+\.\d*(?:E[-+]?\d+)?)"
 _ROW = re.compile(rf"(|min|avg)time =\s+{_NUMBER}\s*, (?:|max|avg)rate =\s+{_NUMBER}\s+([MG]iB/s)")
 _TOTAL = re.compile(rf"Total amount of data =\s+{_NUMBER}\s+([MG]iB)")
-_SHAPE = re.compile(r"(Process grid|Array size|Global size) is\s+\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)")
-_COUNT = re.compile(r"Running on\s+(\d+)\s+(process\(es\)|nodes?(?:\(s\))?)")
-_NODE = re.compile(r"Node number\s+\d+\s+is \S+\s+with\s+(\d+)\s+process(?:es)?")
+_SIZE = r"\s*(\d{1,9})\s*"
+_SHAPE = re.compile(rf"(Process grid|Array size|Global size) is\s+\({_SIZE},{_SIZE},{_SIZE}\)")
+_COUNT = re.compile(r"Running on\s+(\d{1,9})\s+(process\(es\)|nodes?(?:\(s\))?)")
+_NODE = re.compile(r"Node number\s+\d+\s+is \S+\s+with\s+(\d{1,9})\s+process(?:es)?")
 _FILE = re.compile(r"(Writing to|Deleting:) (\S+)")
 _LISTS = {"Using the following IO methods": "methods", "Using the following stripings": "stripings"}
 # Both numbers of a row carry 15 digits or more.
@@ -78,6 +82,7 @@ class Table:
     titles: int = 0
     ends: int = 0
     damaged: int = 0
+    contradicts: bool = False
     _listing: list[str] | None = None
 
     def read(self, line: str) -> None:
@@ -107,15 +112,18 @@ class Table:
 
     def _read_head(self, text: str) -> None:
         if (shape := _SHAPE.fullmatch(text)) is not None:
-            self.shapes[shape[1]] = tuple(int(n) for n in shape.groups()[1:])
+            self._set(self.shapes, shape[1], tuple(int(n) for n in shape.groups()[1:]))
         elif (count := _COUNT.fullmatch(text)) is not None:
-            self.counts[count[2][:4]] = int(count[1])
+            self._set(self.counts, count[2][:4], int(count[1]))
         elif (node := _NODE.fullmatch(text)) is not None:
             self.per_node.append(int(node[1]))
         elif (total := _TOTAL.fullmatch(text)) is not None:
             self.recent |= total[2] == "GiB"
             self.total_bytes = float(total[1]) * (GIB if total[2] == "GiB" else MIB)
             self.digits = _digits(total[1])
+
+    def _set(self, place: dict[str, _T], name: str, value: _T) -> None:
+        self.contradicts |= place.setdefault(name, value) != value
 
     def _read_file(self, verb: str, path: str) -> None:
         if verb == "Writing to" and len(self.blocks) < MOST_ROWS:

@@ -22,7 +22,11 @@ _COLUMNS = {
     **{"cols": "columns", "slowdim": "slowest-dimension"},
     **{"wall [s]": "Wall clock [s]", "fsize [B]": "File size [B]"},
 }
-_WORDS = {"scaling", "layout", "slowest-dimension"}
+_WORDS = {
+    "scaling": ("weak", "strong"),
+    "layout": ("contiguous", "chunked"),
+    "slowest-dimension": ("step", "array"),
+}
 _ELEMENT_BYTES = 8
 _HALF = 0.005
 
@@ -98,7 +102,9 @@ class IotestReader:
         grid = found.get("proc-grid") or f"{found.get('proc-rows')}x{found.get('proc-cols')}"
         match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", grid)
         modes = {"independent": False, "collective": True}
-        if None in sizes or match is None or found.get("mpi-io") not in modes or not found.keys() >= _WORDS:
+        if None in sizes or match is None or found.get("mpi-io") not in modes:
+            return None
+        if not all(found.get(name) in words for name, words in _WORDS.items()):
             return None
         return {
             "api": "HDF5",

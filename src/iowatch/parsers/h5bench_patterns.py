@@ -49,6 +49,7 @@ class _Block:
     closed: bool = False
     contradicts: bool = False
     varying: bool = False
+    strided: bool = False
     available: dict[str, int] = field(default_factory=dict)
     unlimited: bool = False
 
@@ -115,6 +116,8 @@ def _read_value(block: _Block, text: str) -> None:
     match = _KEY.fullmatch(text)
     if match is None:
         return
+    if match[1] == "Strided access settings":
+        block.strided = True
     name = f"{block.inside}: {match[1]}"
     if match[1].startswith("Dim_"):
         block.dims.append(match[2])
@@ -200,6 +203,8 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
 
 def _strided(block: _Block) -> bool:
     """Whether the configuration asks for strides; some programs print strides of 0 for anything else."""
+    if block.strided and "configuration: Stride size" not in block.values:
+        block.contradicts = True
     return block.option("Stride size") not in ("", "0")
 
 

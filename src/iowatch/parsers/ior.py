@@ -42,7 +42,8 @@ def _form(line: str) -> str | None:
 def parse(source: Source, evidence: Evidence) -> Output:
     """Read an output of IOR (see `iowatch.parsers.parse`)."""
     draft, run, table = Draft("ior", _SIGNS), Run(), CsvReader()
-    readers = {"text": TextReader(run).read, "json": JsonReader(run).read, "csv": table.read}
+    document = JsonReader(run)
+    readers = {"text": TextReader(run).read, "json": document.read, "csv": table.read}
     lines = draft.lines(source)
     form, read = None, None
     for line in lines:
@@ -53,6 +54,8 @@ def parse(source: Source, evidence: Evidence) -> Output:
             draft.fail("outputs of different forms are mixed")
         if read is not None:
             read(line)
+    if form == "json":
+        document.finish()
     if form == "csv":
         ior_csv.judge(draft, table, evidence, lines.ended)
     else:

@@ -54,8 +54,6 @@ def case_of(test: Test, command: CommandLine) -> Case | None:
     total = tasks * segments * block
     nodes = math.ceil(tasks / per_node) if test.old else whole(options.get("nodes"))
     words = _words(test, command)
-    if "stonewallingTime" in options and words and words["stonewall_s"] is None:
-        return None
     if words is None or nodes is None or human(total) != options.get("aggregate filesize"):
         return None
     if "N" not in command.letters and not nodes * per_node / 2 < tasks < nodes * per_node * 2:
@@ -89,13 +87,19 @@ def _parsed(text: str | None) -> int | None:
 
 def _words(test: Test, command: CommandLine) -> Case | None:
     options = test.options
-    api = (options.get("api") or "").partition(" ")[0]
+    api = (options.get("api") or "").partition(" ")[0].upper()
     kind = options.get("type")
     if test.old and kind is None and not command.scripted:
         kind = "collective" if "c" in command.letters else "independent"
     collective = _TYPES.get(kind) if kind is not None else None
-    known = api in _KNOWN_APIS or api == command.letters.get("a")
+    known = api in _KNOWN_APIS or api == command.letters.get("a", "").upper()
     tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
+    stonewall = whole(options.get("stonewallingTime"))
+    asked = command.scripted or (stonewall is not None) == (command.letters.get("D", "0") != "0")
+    if not asked or ("stonewallingTime" in options and stonewall is None):
+        return None
+    if not command.scripted and not _as_asked(options, command, api):
+        return None
     if not known or collective is None or any(options.get(name) not in table for table, name in tables):
         return None
     if not command.scripted and collective != _collective_asked(command):
@@ -108,8 +112,27 @@ def _words(test: Test, command: CommandLine) -> Case | None:
         "reorder": _REORDER[options["ordering inter file"]],
         "sync": _sync(test, command),
         "cache": "direct" if _direct(command) else None,
-        "stonewall_s": whole(options.get("stonewallingTime")),
+        "stonewall_s": stonewall,
     }
+
+
+def _as_asked(options: dict[str, str], command: CommandLine, api: str) -> bool:
+    """Whether the options are what the command line asked for, or IOR's defaults."""
+    if not command.plain:
+        return True
+    asked = command.letters
+    transfer, block = _parsed(asked.get("t", "262144")), _parsed(asked.get("b", "1048576"))
+    pairs = (
+        (api, asked.get("a", "POSIX").upper()),
+        (options.get("repetitions"), asked.get("i", "1")),
+        (options.get("xfersize"), human(transfer) if transfer else None),
+        (options.get("blocksize"), human(block) if block else None),
+        (options.get("access") == "file-per-process", "F" in asked),
+        (options.get("segments", asked.get("s", "1")), asked.get("s", "1")),
+        (options.get("ordering in a file") == "random", "z" in asked),
+        (options.get("ordering inter file") == "no tasks offsets", not {"C", "Z"} & asked.keys()),
+    )
+    return all(printed == wanted for printed, wanted in pairs)
 
 
 def _collective_asked(command: CommandLine) -> bool:

@@ -84,6 +84,12 @@ class JsonReader:
             self._counts = {}
             self._test = self._run.tests.setdefault(int(number), Test())
 
+    def finish(self) -> None:
+        """All lines were read: what the parameters did not say exactly is missing."""
+        for test in self._run.tests.values():
+            if not set(_PARAMETERS.values()) <= test.exact.keys():
+                test.contradictions.append("Parameters")
+
     def _close(self) -> None:
         """The end of a row or of one operation's summary."""
         pairs, self._object = self._object, []

@@ -7,7 +7,7 @@ and mean of the rows), and is believed where they agree.
 from __future__ import annotations
 
 from iowatch.parsers.draft import MOST_ROWS, Draft, Evidence
-from iowatch.parsers.ior_case import Case, case_of
+from iowatch.parsers.ior_case import Case, case_of, whole
 from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Test
 from iowatch.units import MIB
 
@@ -46,8 +46,8 @@ def _judge_test(
     draft: Draft, run: Run, command: CommandLine, test: Test, where: str, evidence: Evidence
 ) -> None:
     case = case_of(test, command)
-    repetitions = int(test.options.get("repetitions", "0")) if case else 0
-    if case is None or not repetitions:
+    repetitions = whole(test.options.get("repetitions"))
+    if case is None or repetitions is None:
         draft.cut(f"{where}the options are not printed whole, or contradict each other")
         return
     if not _was_performed(draft, test, where) or not _ranks_fit(draft, test, case, command, evidence):

@@ -75,6 +75,17 @@ class CommandLine:
         pairs = (pair.partition("=") for pair in self.letters.get("O", "").split(","))
         return next((value for key, _, value in pairs if key == name), None)
 
+    @property
+    def plain(self) -> bool:
+        """Whether all parameters of the test were given by letters."""
+        names = {pair.partition("=")[0] for pair in self.letters.get("O", "").split(",")}
+        return not self.scripted and names <= {
+            "",
+            "summaryFile",
+            "summaryFormat",
+            "saveRankPerformanceDetailsCSV",
+        }
+
     def operations(self) -> set[str]:
         """The operations that must be timed: those named, or both where none was."""
         directed = {"writeFile", "readFile", "checkWrite", "checkRead"}

@@ -79,10 +79,13 @@ class TextReader:
     def _begin_test(self, line: str) -> None:
         old = _OLD_TEST.match(line)
         number = old[1] if old else line.rpartition(" ")[2]
+        self._inside = ""
         if number.isdecimal():
             self._old = old is not None
             self._test = self._run.tests.setdefault(int(number), Test(old=self._old))
-            self._inside = ""
+        else:
+            self._run.damaged += 1
+            self._test = Test()
 
     def _begin_options(self, line: str) -> None:
         if line in ("Options:", "Summary:"):

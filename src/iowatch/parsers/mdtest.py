@@ -18,9 +18,9 @@ from iowatch.parsers.lines import Source
 from iowatch.parsers.trouble import Sign
 from iowatch.units import parse_size
 
-_TITLE = re.compile(r"mdtest-(\S+) was launched with (\d+) total task\(s\) on (\d+) node\(s\)")
+_TITLE = re.compile(r"mdtest-(\S+) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)")
 _COMMAND = re.compile(r"Command line used: (\S+(?: '[^']*')*)")
-_ITEMS = re.compile(r"(\d+) tasks, (\d+) (files/directories|files?|directories)")
+_ITEMS = re.compile(r"(\d{1,9}) tasks, (\d{1,15}) (files/directories|files?|directories)")
 _TABLE = re.compile(r"SUMMARY (rate|time)(?: \(in ([a-z/]+)\))?: \(of (\d+) iterations\)")
 _ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) *:? ((?: *\d+\.\d{3}){4}|(?: *\d+\.\d{3}){7})")
 _LIKE_ROW = re.compile(r" {1,3}(?:Directory|File|Tree) [a-z]+")
@@ -35,15 +35,24 @@ _DIRECTORIES = {
 _TREE = {"Tree creation": "tree-create", "Tree removal": "tree-remove"}
 # since version 4
 _RENAME = {"Directory rename": "directory-rename"}
-_OPERATIONS = {**_FILES, **_DIRECTORIES, **_TREE, **_RENAME}
+# in the order printed
+_OPERATIONS = {
+    **{name: _DIRECTORIES[name] for name in ("Directory creation", "Directory stat")},
+    **_RENAME,
+    **_DIRECTORIES,
+    **_FILES,
+    **_TREE,
+}
 _EXPECTED = {
     "file": {**_FILES, **_TREE},
     "files": {**_FILES, **_TREE},
     "directories": {**_DIRECTORIES, **_TREE},
     "files/directories": {**_FILES, **_DIRECTORIES, **_TREE},
 }
+_BEFORE_4 = ("1.", "3.")
 # a phase -> the option that asks for it alone
 _PHASES = {"creation": "C", "stat": "T", "read": "E", "removal": "r"}
+_LETTERS = frozenset("aAbBcCdDeEfFgGhiIkKlLnNopPqrRsStTuUvVwWxXyYzZ")
 _WITH_VALUE = frozenset("abdefGiIlnNpsVwWxz")
 
 _SIGNS = (
@@ -91,7 +100,7 @@ def parse(source: Source, evidence: Evidence) -> Output:
 
 
 def _read(draft: Draft, run: _Run, line: str) -> None:
-    if run.tables and line.startswith("   "):
+    if line.startswith("   ") and (run.tables or _ROW.fullmatch(line)):
         _read_row(run, line)
     elif (title := _TITLE.fullmatch(line)) is not None:
         run.launches.append((title[1], int(title[2]), int(title[3])))
@@ -122,6 +131,9 @@ def _options(text: str) -> dict[str, str]:
 
 
 def _read_row(run: _Run, line: str) -> None:
+    if not run.tables:
+        run.damaged += 1
+        return
     match = _ROW.fullmatch(line)
     table = run.tables[-1]
     if match is None or match[1] not in _OPERATIONS or match[1] in table.rows:
@@ -175,17 +187,17 @@ def _judge(draft: Draft, run: _Run, evidence: Evidence) -> None:
 
 
 def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
-    if not run.launches or len(run.items) != 1 or run.options is None:
+    if not run.launches or len(run.items) != 1 or run.options is None or not run.options.keys() <= _LETTERS:
         return None
     version, ranks, nodes = run.launches[0]
     tasks, items, _ = run.items[0]
     options = run.options
     draft.version = version
     sizes = {letter: _size(options.get(letter)) for letter in "nwezbI"}
-    plain = sizes["n"] is not None and not {"z", "I"} & options.keys()
     if any(size is None and letter in options for letter, size in sizes.items()):
         return None
-    if tasks > ranks or nodes > ranks or (plain and items != tasks * (sizes["n"] or 0)):
+    each = _items_each(options, sizes)
+    if tasks > ranks or nodes > ranks or (each is not None and items != tasks * each):
         return None
     return {
         "api": options.get("a", "POSIX"),
@@ -203,6 +215,17 @@ def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
     }
 
 
+def _items_each(options: dict[str, str], sizes: dict[str, int | None]) -> int | None:
+    """Items of one task as the options say it; None where they do not say it plainly."""
+    if not {"z", "b", "I"} & options.keys():
+        return sizes["n"] or 0
+    depth, branches, items = sizes["z"] or 0, sizes["b"] or 1, sizes["I"]
+    if items is None or "n" in options or depth > 40:
+        return None
+    levels = [depth] if "L" in options else range(depth + 1)
+    return items * sum(int(branches**level) for level in levels)
+
+
 def _size(text: str | None) -> int | None:
     try:
         return parse_size(text) if text is not None else None
@@ -214,6 +237,9 @@ def _judge_table(draft: Draft, run: _Run, table: _Table, case: dict[str, Scalar 
     """Keep the rows of one table; rows whose columns are shifted lost or gained a character."""
     column = Counter(table.ends.values()).most_common(1)[0][0] if table.ends else 0
     summary: dict[str, dict[str, float]] = {}
+    if list(table.rows) != [name for name in _OPERATIONS if name in table.rows]:
+        draft.cut(f"the rows of the {table.kind} are not in order")
+        return
     for name, numbers in table.rows.items():
         high, low, mean, deviation = map(float, numbers)
         if table.ends[name] != column or not _over_iterations(run, table, high, low, mean):
@@ -228,14 +254,15 @@ def _judge_table(draft: Draft, run: _Run, table: _Table, case: dict[str, Scalar 
             if table.unit != "ms/op":
                 draft.keep(operation, table.kind, samples, case)
     draft.facts[f"{table.kind}_summary"] = {"iterations": table.iterations, **summary}
-    for name in _EXPECTED[run.items[0][2]]:
+    renamed = "directories" in run.items[0][2] and not run.launches[0][0].startswith(_BEFORE_4)
+    for name in {**_EXPECTED[run.items[0][2]], **(_RENAME if renamed else {})}:
         if name not in table.rows:
             draft.cut(f"the {table.kind} of '{name}' is missing")
 
 
 def _over_iterations(run: _Run, table: _Table, high: float, low: float, mean: float) -> bool:
     """Since version 4 the numbers are over iterations, so that one or two of them leave no freedom."""
-    if run.launches[0][0].startswith("3.") or table.iterations > 2:
+    if run.launches[0][0].startswith(_BEFORE_4) or table.iterations > 2:
         return True
     return abs(high + low - 2 * mean) <= 0.003 and (table.iterations == 2 or high == low)
 

@@ -16,11 +16,12 @@ NIGHTS_TO_JUDGE = 7  # detection says nothing of fewer (docs/detection.md)
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The maximum of one result of the session, in MiB/s (seed 000, section 6: the maximum is the headline)."""
+    """The maximum of one expected result of the session (seed 000, section 6: the maximum is the headline)."""
 
     stack: str
     run: str
     operation: str
+    metric: str
     value: float
     unit: str
     samples: int
@@ -105,7 +106,9 @@ def _headlines(history: History, runs: Sequence[RunRow], expected: Set[ExpectedR
             operation = str(series.case.parameters.get("operation", ""))
             if ExpectedResult(run.name, run.partition, run.stack, operation, series.metric) in expected:
                 unit = METRICS[series.metric].unit
-                found.append(Headline(run.stack, run.name, operation, max(samples), unit, len(samples)))
+                found.append(
+                    Headline(run.stack, run.name, operation, series.metric, max(samples), unit, len(samples))
+                )
     return tuple(found)
 
 

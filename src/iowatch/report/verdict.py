@@ -39,7 +39,7 @@ def _headlines(verdict: Verdict) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stack")
     table.add_column("run", overflow="fold")
-    table.add_column("operation")
+    table.add_column("result")
     table.add_column("maximum", justify="right")
     table.add_column("unit")
     table.add_column("n", justify="right")

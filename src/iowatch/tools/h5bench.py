@@ -6,6 +6,7 @@ instead, with the configuration file that the driver would have written.
 
 from __future__ import annotations
 
+from iowatch.model import Scalar
 from iowatch.tools.tool import Options, Tool, drop_cache, number, operations
 
 _CONFIGURATION, _WRITE_CONFIGURATION = "h5bench.cfg", "h5bench_write.cfg"
@@ -99,6 +100,16 @@ def _file_bytes(options: Options) -> int:
     return _PARTICLE_BYTES * _particles(options) * number(options, "ranks", 1) * steps
 
 
+def _case(options: Options) -> dict[str, Scalar]:
+    """What h5bench does not print: the pattern in memory, which part is read, the cache policy of reads."""
+    if options.get("op", "write") == "read":
+        return {"pattern": str(options.get("pattern", "full")), "cache": "drop"}
+    return {
+        "memory": str(options.get("memory", "contiguous")),
+        "pattern": str(options.get("pattern", "contiguous")),
+    }
+
+
 H5BENCH = Tool(
     name="h5bench",
     options=_OPTIONS,
@@ -116,5 +127,5 @@ H5BENCH = Tool(
     prepare=_prepare,
     runs=lambda options: number(options, "repeat", 3),
     before=lambda options, place: drop_cache(f"{place}/h5bench") if options.get("op") == "read" else "",
-    case=lambda options: {"cache": "drop"} if options.get("op") == "read" else {},
+    case=_case,
 )

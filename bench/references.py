@@ -83,9 +83,8 @@ def main() -> None:
     for name, series in kinds.items():
         for nights in NIGHTS:
             below, above, low = outside(series, nights)
-            print(
-                f"{name}, {nights:2d} nights: {below:.2%} below, {above:.2%} above, lower bound {low:.0%} (median)"
-            )
+            shares = f"{below:.2%} below, {above:.2%} above, median lower bound {low:.0%}"
+            print(f"{name}, {nights:2d} nights: {shares}")
 
 
 if __name__ == "__main__":

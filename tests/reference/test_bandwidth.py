@@ -59,6 +59,7 @@ def test_what_is_written_is_read_again(written: Written) -> None:
         ("$index: [$partition", "$index: [$system", r":4:3: BenchioCheck.\$index must be"),
         ("n: 9", "nights: 9", r":14:\d+: unknown key 'nights'"),
         ("n: 9", "n: many", r":14:\d+: provenance\..*\.n: .*found 'many'"),
+        ("write_bandwidth: {", "write_bandwidth:  # {", r":14:\d+: provenance\..*valid dictionary"),
         ("statistic: median of maxima", "statistic: best", r"statistic: Input should be"),
         ("api=MPIIO,ranks=4:\n        write_bandwidth: [", "api=MPIIO: [", r":7:7: expected a mapping"),
     ],

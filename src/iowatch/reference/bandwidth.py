@@ -301,7 +301,7 @@ def _entries(system: str, document: Document) -> tuple[list[Entry], list[str]]:
     }
     faults += dict.fromkeys(fault for at in values for fault in _key_faults(system, document, at))
     faults += _unpaired(document, values, origins)
-    entries = [_entry(document, at, values[at], origins[at], faults) for at in values if at in origins]
+    entries = [_entry(document, at, values[at], faults) for at in values if at in origins]
     return [entry for entry in entries if entry is not None], faults
 
 
@@ -315,10 +315,10 @@ def _unpaired(document: Document, values: dict[_Path, Any], origins: dict[_Path,
     return alone + lost
 
 
-def _entry(document: Document, at: _Path, line: Any, origin: Any, faults: list[str]) -> Entry | None:
+def _entry(document: Document, at: _Path, line: Any, faults: list[str]) -> Entry | None:
     problems = [f"{document.where(at, value=True)}: {fault}" for fault in _value_faults(at[-1], line)]
     try:
-        provenance = document.validated(Provenance, origin, (PROVENANCE, *at))
+        provenance = document.validated(Provenance, (PROVENANCE, *at))
     except InputError as error:
         problems.append(error.message)
     if problems:

@@ -7,6 +7,7 @@ round-trip parser and its nodes know where they stand; ruamel.yaml is used where
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,14 +79,14 @@ class Document:
                 mark, node = found[1].start_mark if value else found[0], found[1]
         return f"{self.path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{self.path}:1:1"
 
-    def validated(self, model: type[Model], data: Any = None, at: Sequence[int | str] = ()) -> Model:
-        """The file's data (or the part of it at `at`) as a model.
+    def validated(self, model: type[Model], at: Sequence[int | str] = ()) -> Model:
+        """The file's data, or the part of it at `at`, as a model.
 
         Raises:
             InputError: against the schema; all faults together, each with file, line and column.
         """
         try:
-            return model.model_validate(self.data if data is None else data)
+            return model.model_validate(reduce(lambda part, key: part[key], at, self.data))
         except ValidationError as error:
             raise InputError("\n".join(self._faults(error, at))) from error
 

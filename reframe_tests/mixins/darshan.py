@@ -20,7 +20,7 @@ NAME_EXCLUDE ^/tmp/ompi\\.,^/dev/shm/,^/tmp/.*pmix *
 _MEMORY_MIB = {False: 16, True: 64}
 
 
-class DarshanMixin(rfm.RegressionMixin):
+class DarshanMixin(rfm.RegressionTestPlugin):
     """Puts Darshan under the benchmark's own processes: `mpirun -np 4 env LD_PRELOAD=… program …`.
 
     The launcher and the shell never see the library. The log is `darshan/trace.darshan` in the stage directory.

@@ -14,7 +14,7 @@ from iowatch.model import Scalar
 from iowatch.reference import bandwidth, policy
 
 
-class ReferenceMixin(rfm.RegressionMixin):
+class ReferenceMixin(rfm.RegressionTestPlugin):
     """Sets ReFrame's `reference` for the case; needs `output_record` and `perf_variables` of SamplesMixin."""
 
     reference_case = ""

@@ -20,7 +20,7 @@ _TRACE = "darshan/trace.darshan"  # DarshanMixin
 _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 
 
-class SamplesMixin(rfm.RegressionMixin):
+class SamplesMixin(rfm.RegressionTestPlugin):
     """Starts the program as often as the tool asks, reads what the starts left; the status decides the sanity.
 
     The check defines `benchmark`. The maxima of all results are ReFrame's performance values.

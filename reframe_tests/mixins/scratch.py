@@ -11,7 +11,7 @@ from reframe.core.builtins import run_after, run_before
 from iowatch import scratch
 
 
-class ScratchMixin(rfm.RegressionMixin):
+class ScratchMixin(rfm.RegressionTestPlugin):
     """Creates the case's directory in the job, and removes it there: the ReFrame process may run elsewhere.
 
     `self.scratch_directory` is its path: below `IOWATCH_SCRATCH`, or the partition's extra `scratch`, or

@@ -9,7 +9,7 @@ from typing import Any
 import reframe as rfm
 
 
-class StackMixin(rfm.RegressionMixin):
+class StackMixin(rfm.RegressionTestPlugin):
     """`stack_document()` gives the stack.json of the environment that a run used."""
 
     def stack_document(self) -> dict[str, Any]:

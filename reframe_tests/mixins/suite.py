@@ -21,7 +21,7 @@ def suite_case(benchmark: str, entry: str) -> SuiteCase:
     return next(case for case in suites.of_benchmark(benchmark) if f"{case.suite}/{case.name}" == entry)
 
 
-class SuiteMixin(rfm.RegressionMixin):
+class SuiteMixin(rfm.RegressionTestPlugin):
     """Sets what the case asks for: stack features, ranks, nodes, time limit, tags, command line, input files.
 
     The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`, and may set `self.program`

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from iowatch.metrics import METRICS
 from iowatch.units import format_number
 from iowatch.verdict import NIGHTS_TO_JUDGE, Trouble, Verdict
 
@@ -44,9 +45,8 @@ def _headlines(verdict: Verdict) -> Table:
     table.add_column("unit")
     table.add_column("n", justify="right")
     for line in verdict.headlines:
-        table.add_row(
-            line.stack, line.run, line.operation, format_number(line.value), line.unit, str(line.samples)
-        )
+        result = f"{line.operation} {METRICS[line.metric].label.lower()}"
+        table.add_row(line.stack, line.run, result, format_number(line.value), line.unit, str(line.samples))
     return table
 
 

@@ -52,6 +52,7 @@ class _Block:
     strided: bool = False
     available: dict[str, int] = field(default_factory=dict)
     unlimited: bool = False
+    compressing: bool = False
 
     def result(self, name: str) -> str:
         """What stands under `Performance Results`."""
@@ -90,6 +91,7 @@ class PatternsReader:
             _read_value(block, text)
         else:
             block.varying |= text.startswith("Given mean particles")
+            block.compressing |= text.startswith("Parallel compressed: ")
             block.unlimited |= text.startswith("Collective write: ")
 
     def _restarts(self, text: str) -> bool:
@@ -178,7 +180,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     shape_fits = math.prod(dims) == particles and block.option("Number of dimensions") == str(len(dims))
     if not shape_fits or block.steps != list(range(steps)) or not _ranks_fit(block, word, ranks):
         return None
-    if len(block.patterns) != (word == "write" and not block.unlimited):
+    if not _compression_fits(block) or len(block.patterns) != (word == "write" and not block.unlimited):
         return None
     total = _total_bytes(block, word, ranks * steps * _PARTICLE_BYTES, particles)
     if total is None:
@@ -196,7 +198,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
         "steps": steps,
         "distribution": "normal" if block.varying else None,
         "unlimited": block.unlimited or None,
-        "compressed": block.option("Use compression") == "1" or None,
+        "compressed": block.compressing or None,
         "total_bytes": total,
     }
 
@@ -212,6 +214,11 @@ def _ranks_fit(block: _Block, word: str, ranks: int) -> bool:
     """Programs that read say what each rank gets of the file."""
     found = block.available
     return word == "write" or ("T" in found and "N" in found and found["T"] // ranks == found["N"])
+
+
+def _compression_fits(block: _Block) -> bool:
+    """Programs that compress say so twice."""
+    return not block.compressing or block.option("Use compression") == "1"
 
 
 def _pattern(block: _Block) -> str | None:

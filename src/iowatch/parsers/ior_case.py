@@ -21,6 +21,14 @@ _TYPES = {"independent": False, "collective": True}
 _SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions", "per_node": "clients per node"}
 _WHOLE = re.compile(r"[1-9]\d{0,11}")
 
+_OPTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# parameter -> where a command line asks for it: option spelt out, letter, directive
+_ASKED = {
+    "stripe_count": ("posix.lustre.stripecount", "", "lustreStripeCount"),
+    "stripe_bytes": ("posix.lustre.stripesize", "", "lustreStripeSize"),
+    "alignment_bytes": ("hdf5.setAlignment", "J", "setAlignment"),
+}
+
 Case = dict[str, Scalar | None]
 
 
@@ -100,6 +108,8 @@ def _words(test: Test, command: CommandLine) -> Case | None:
         return None
     if not command.scripted and not _as_asked(options, command, api):
         return None
+    if not all(map(_OPTION_NAME.fullmatch, command.words)):
+        return None
     if not known or collective is None or any(options.get(name) not in table for table, name in tables):
         return None
     if not command.scripted and collective != _collective_asked(command):
@@ -113,6 +123,7 @@ def _words(test: Test, command: CommandLine) -> Case | None:
         "sync": _sync(test, command),
         "cache": "direct" if _direct(command) else None,
         "stonewall_s": stonewall,
+        **{name: _first(command, places) for name, places in _ASKED.items()},
     }
 
 
@@ -145,6 +156,11 @@ def _sync(test: Test, command: CommandLine) -> bool | None:
         return bool(test.exact["fsync"])
     asked = "e" in command.letters or command.directive("fsync") == "1"
     return asked or (None if command.scripted else False)
+
+
+def _first(command: CommandLine, places: tuple[str, str, str]) -> int | None:
+    word, letter, directive = places
+    return _parsed(command.words.get(word) or command.letters.get(letter) or command.directive(directive))
 
 
 def _direct(command: CommandLine) -> bool:

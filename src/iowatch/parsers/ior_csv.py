@@ -15,7 +15,7 @@ from iowatch.parsers.ior_run import OPERATIONS, Row
 from iowatch.units import KIB, MIB
 
 HEADER = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
-_ROW = re.compile(r"(write|read)," + r"(\d+\.\d{4})," * 9 + r"(\d+),(\d+)")
+_ROW = re.compile(r"(write|read)," + r"(\d{1,15}\.\d{4})," * 9 + r"(\d{1,8}),(\d{1,8})")
 # Half a unit of the last digit of all its numbers.
 _HALF = 0.00005
 

@@ -107,9 +107,7 @@ class JsonReader:
         keys, values = tuple(key for key, _ in pairs), dict(pairs)
         if any(value.lstrip("-").startswith(("inf", "nan")) for value in values.values()):
             self._run.unreal += 1
-        elif keys not in (_ROW_KEYS, _OLD_ROW_KEYS) or not all(
-            map(_NUMBER.fullmatch, [value for _, value in pairs[1:]])
-        ):
+        elif keys != self._row_keys() or not all(map(_NUMBER.fullmatch, [value for _, value in pairs[1:]])):
             self._run.damaged += 1
         else:
             self._add(operation, iteration, values)
@@ -120,6 +118,9 @@ class JsonReader:
         halves = Row(*(half_unit(t) if t is not None else None for t in texts))  # type: ignore[arg-type]
         if not self._test.add(operation, iteration, row, halves):
             self._run.damaged += 1
+
+    def _row_keys(self) -> tuple[str, ...]:
+        return _OLD_ROW_KEYS if (self._run.version or "").startswith("3.2") else _ROW_KEYS
 
     def _close_summary(self, values: dict[str, str]) -> None:
         numbers = [values.get(key, "") for key in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB")]

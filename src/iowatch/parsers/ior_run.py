@@ -16,6 +16,10 @@ OPERATIONS = ("write", "read")
 # Options of one letter that take a value, in any version from 3.0 to 4.1.
 _WITH_VALUE = frozenset("aAbdDfGijJlMNoOQstTUX")
 
+# Options spelt out that take no value.
+_FLAGS = {"dryRun", "collective", "warningAsErrors", "posix.odirect", "hdfs.odirect", "ime.odirect"}
+_OUTPUT_DIRECTIVES = {"", "summaryFile", "summaryFormat", "saveRankPerformanceDetailsCSV", "savePerOpDataCSV"}
+
 
 class Row(NamedTuple):
     """One repetition in MiB/s, 1/s (None before 3.3) and seconds; or half a unit of the last digits of one."""
@@ -42,7 +46,7 @@ class CommandLine:
     """IOR's own options, as far as the printed command line shows them."""
 
     letters: dict[str, str] = field(default_factory=dict)
-    words: set[str] = field(default_factory=set)
+    words: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, text: str) -> CommandLine:
@@ -51,7 +55,8 @@ class CommandLine:
         tokens = iter(text.split()[1:])
         for token in tokens:
             if token.startswith("--"):
-                line.words.add(token[2:].partition("=")[0])
+                name, equals, value = token[2:].partition("=")
+                line.words[name] = value if equals or name in _FLAGS else next(tokens, "")
             elif token.startswith("-"):
                 line._read_letters(token[1:], tokens)
         return line
@@ -79,17 +84,12 @@ class CommandLine:
     def plain(self) -> bool:
         """Whether all parameters of the test were given by letters."""
         names = {pair.partition("=")[0] for pair in self.letters.get("O", "").split(",")}
-        return not self.scripted and names <= {
-            "",
-            "summaryFile",
-            "summaryFormat",
-            "saveRankPerformanceDetailsCSV",
-        }
+        return not self.scripted and names <= _OUTPUT_DIRECTIVES
 
     def operations(self) -> set[str]:
         """The operations that must be timed: those named, or both where none was."""
         directed = {"writeFile", "readFile", "checkWrite", "checkRead"}
-        if self.scripted or any(self.directive(name) for name in directed) or directed & self.words:
+        if self.scripted or any(self.directive(name) for name in directed) or directed & self.words.keys():
             return set()
         if not set("wrWR") & set(self.letters):
             return set(OPERATIONS)

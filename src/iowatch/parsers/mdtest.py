@@ -194,6 +194,8 @@ def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
     options = run.options
     draft.version = version
     sizes = {letter: _size(options.get(letter)) for letter in "nwezbI"}
+    if any(not options[letter] for letter in _WITH_VALUE & options.keys()):
+        return None
     if any(size is None and letter in options for letter, size in sizes.items()):
         return None
     each = _items_each(options, sizes)

@@ -93,6 +93,8 @@ def test_no_log_is_no_trace() -> None:
     joined = with_trace(output(), [])
     assert joined.results == ()
     assert joined.facts["darshan"] == {"status": "no trace", "reason": "the run left no Darshan log"}
+    joined = with_trace(output(), [], stack={"features": ["hdf5"]})
+    assert joined.facts["darshan"] == {"status": "no trace", "reason": "the stack has no darshan-runtime"}
 
 
 def test_a_damaged_log_spoils_no_run(tmp_path: Path, reader: Reader) -> None:

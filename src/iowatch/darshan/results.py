@@ -102,6 +102,12 @@ def common_case(found: Iterable[Result]) -> dict[str, Scalar]:
     return {k: v for k, v in cases[0].items() if all(case.get(k) == v for case in cases[1:])}
 
 
+def _why_none(stack: Mapping[str, Any] | None) -> str:
+    if stack is not None and "darshan" not in stack.get("features", ()):
+        return "the stack has no darshan-runtime"
+    return "the run left no Darshan log"
+
+
 def no_trace(reason: str) -> dict[str, Any]:
     """What a run's facts say where there is no trace."""
     return {"status": "no trace", "reason": reason}
@@ -124,23 +130,26 @@ def main_trace(logs: Sequence[Path], reader: Reader) -> tuple[Trace, Path | None
     return best, origin
 
 
-def with_trace(output: Output, logs: Sequence[Path], reader: Reader | None = None) -> Output:
+def with_trace(
+    output: Output, logs: Sequence[Path], reader: Reader | None = None, stack: Mapping[str, Any] | None = None
+) -> Output:
     """An output with what its run's Darshan logs say, for ingestion; never fails for what the logs hold.
 
     Args:
         output: as the benchmark's parser gave it.
         logs: the run's Darshan logs; none is "no trace".
         reader: a running reader to use.
+        stack: the run's stack.json, to say why there is no trace.
 
     Returns:
         The output with more results, and with `facts["darshan"]`: `status` (`ok`, `partial`, `unreadable`,
         `no trace`), `reason`, `log` (its name), and `counts` (Darshan's counters by name, those above 0).
     """
     if not logs:
-        return replace(output, facts={**output.facts, "darshan": no_trace("the run left no Darshan log")})
+        return replace(output, facts={**output.facts, "darshan": no_trace(_why_none(stack))})
     if reader is None:
         with Reader() as own:
-            return with_trace(output, logs, own)
+            return with_trace(output, logs, own, stack)
     trace, log = main_trace(logs, reader)
     told = {
         "status": trace.status,

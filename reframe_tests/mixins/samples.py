@@ -14,6 +14,7 @@ from reframe.core.builtins import run_before, sanity_function
 
 from iowatch import parsers, spool
 from iowatch.merge import merge
+from iowatch.metrics import METRICS
 from iowatch.model import Output, Result
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
@@ -23,7 +24,7 @@ _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 class SamplesMixin(rfm.RegressionTestPlugin):
     """Starts the program as often as the tool asks, reads what the starts left; the status decides the sanity.
 
-    The check defines `benchmark`. The maxima of all results are ReFrame's performance values.
+    The check defines `benchmark`. The best sample of each result is its performance value.
     """
 
     @run_before("run")
@@ -78,9 +79,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         )
 
     @run_before("performance")
-    def tell_maxima(self) -> None:
+    def tell_best(self) -> None:
         self.perf_variables = {
-            _variable(result): sn.make_performance_function(sn.defer(max(result.samples)), result.unit)
+            _variable(result): sn.make_performance_function(sn.defer(_best(result)), result.unit)
             for result in self.output_record.results
         }
 
@@ -156,6 +157,11 @@ def _never_started(stage: Path) -> str:
             lines += (stage / name).read_text(errors="replace").splitlines()
     lines = [line.strip() for line in lines if any(character.isalnum() for character in line)]
     return f"the program was not started or did not end{': ' + lines[0] if lines else ''}"
+
+
+def _best(result: Result) -> float:
+    """The one number that ReFrame keeps: the maximum, or the minimum where less is better."""
+    return min(result.samples) if METRICS[result.metric].direction == "lower" else max(result.samples)
 
 
 def _variable(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""Figures of reading Darshan logs: time and memory, start-up included. `python bench/darshan.py [N]`; without MPI.
+"""Figures of reading Darshan logs: time and memory, start-up included (`python bench/darshan.py [N]`).
 
 Prints one line a log: what it is, its size, seconds, and the peak memory of command and worker together.
 """

@@ -47,10 +47,11 @@ class DarshanMixin(rfm.RegressionTestPlugin):
 
     def _darshan_settings(self, dxt: bool) -> list[str]:
         """Words for `env`. Where the stack links Darshan into its programs there is nothing to preload."""
+        place = shlex.quote(f"{self.stagedir}/darshan")
         settings = {
             "LD_PRELOAD": self._darshan_library(),
-            "DARSHAN_LOGFILE": '"$PWD"/darshan/trace.darshan',
-            "DARSHAN_CONFIG_PATH": '"$PWD"/darshan/configuration',
+            "DARSHAN_LOGFILE": f"{place}/trace.darshan",
+            "DARSHAN_CONFIG_PATH": f"{place}/configuration",
             "DXT_ENABLE_IO_TRACE": "1" if dxt else None,
             "DARSHAN_ENABLE_NONMPI": "1" if self.darshan_non_mpi else None,
         }

@@ -85,8 +85,17 @@ def test_results_join_the_benchmarks_own(make_log: MakeLog, reader: Reader) -> N
     assert added["write", "collective_count"].samples == (24.0,)
     assert added["write", "collective_count"].case == case
     assert joined.facts["darshan"]["status"] == "ok"
-    assert joined.facts["darshan"]["log"] == log.name
+    assert joined.facts["darshan"]["logs"] == [log.name]
     assert joined.facts["darshan"]["counts"]["MPIIO_COLL_WRITES"] == 24
+
+
+def test_every_start_of_the_program_gives_a_sample(make_log: MakeLog, reader: Reader) -> None:
+    logs = [make_log(mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": n})]) for n in (24, 48)]
+    own = Result("write", "bandwidth", "MiB/s", (100.0,), {})
+    joined = with_trace(output(own), logs, reader)
+    counts = next(r for r in joined.results if (r.operation, r.metric) == ("write", "collective_count"))
+    assert counts.samples == (24.0, 48.0)
+    assert joined.facts["darshan"]["logs"] == [log.name for log in logs]
 
 
 def test_no_log_is_no_trace() -> None:

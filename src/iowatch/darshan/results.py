@@ -113,21 +113,30 @@ def no_trace(reason: str) -> dict[str, Any]:
     return {"status": "no trace", "reason": reason}
 
 
-def main_trace(logs: Sequence[Path], reader: Reader) -> tuple[Trace, Path | None]:
-    """The trace of a run's benchmark among its logs: that of most ranks; helpers leave logs of one rank.
+def main_traces(logs: Sequence[Path], reader: Reader) -> list[tuple[str, Trace]]:
+    """Names and traces of the logs of a run's benchmark: those of most ranks; helpers leave logs of one rank.
 
-    Returns:
-        The trace and its log; an unreadable trace where none of the logs can be read.
+    A run that starts its program several times leaves a log a start. An unreadable log may be one of them, so it
+    is told.
     """
-    best, origin = Trace("unreadable", "no log"), None
+    found = []
     for log in logs:
         try:
-            trace = read_trace(log, reader)
+            found.append((log.name, read_trace(log, reader)))
         except InputError as error:
-            trace = Trace("unreadable", error.message)
-        if origin is None or trace.job.get("ranks", 0) > best.job.get("ranks", 0):
-            best, origin = trace, log
-    return best, origin
+            found.append((log.name, Trace("unreadable", error.message)))
+    most = max((trace.job.get("ranks", 0) for _, trace in found), default=0)
+    return [(n, t) for n, t in found if t.status == "unreadable" or t.job["ranks"] == most]
+
+
+def _joined(traces: Sequence[Trace], case: Mapping[str, Scalar]) -> tuple[Result, ...]:
+    """One sample a start; a figure that not every start has is left out, for nobody would know which is missing."""
+    every = [{(r.operation, r.metric): r for r in results(trace, case)} for trace in traces]
+    common = [key for key in every[0] if all(key in found for found in every)]
+    return tuple(replace(every[0][key], samples=tuple(f[key].samples[0] for f in every)) for key in common)
+
+
+_BADNESS = ("ok", "partial", "unreadable")
 
 
 def with_trace(
@@ -142,22 +151,24 @@ def with_trace(
         stack: the run's stack.json, to say why there is no trace.
 
     Returns:
-        The output with more results, and with `facts["darshan"]`: `status` (`ok`, `partial`, `unreadable`,
-        `no trace`), `reason`, `log` (its name), and `counts` (Darshan's counters by name, those above 0).
+        The output with more results, and with `facts["darshan"]`: `status` (`ok`, `partial`, `unreadable`, of the
+        worst log; or `no trace`), `reason`, `logs` (their names), and `counts` (Darshan's counters of the first).
     """
     if not logs:
         return replace(output, facts={**output.facts, "darshan": no_trace(_why_none(stack))})
     if reader is None:
         with Reader() as own:
             return with_trace(output, logs, own, stack)
-    trace, log = main_trace(logs, reader)
+    found = main_traces(logs, reader)
+    traces = [trace for _, trace in found]
+    worst = max(traces, key=lambda trace: _BADNESS.index(trace.status))
     told = {
-        "status": trace.status,
-        "reason": trace.reason,
-        "log": log.name if log else None,
-        "counts": _told_counts(trace),
+        "status": worst.status,
+        "reason": worst.reason,
+        "logs": [name for name, _ in found],
+        "counts": _told_counts(traces[0]),
     }
-    more = results(trace, common_case(output.results)) if output.results else ()
+    more = _joined(traces, common_case(output.results)) if output.results else ()
     return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": told})
 
 

@@ -1,0 +1,193 @@
+"""The Franklin replay: what a site administrator is told the morning after, and with all data."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.demo import franklin
+from iowatch.demo.build import STORIES, Morning, fresh, replay
+from iowatch.demo.generator import nights
+from iowatch.errors import InputError
+from iowatch.findings import Finding
+from iowatch.store import History, SeriesFilter, SessionRecord
+
+SEED = 2009
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("franklin") / "demo.db"
+
+
+@pytest.fixture(scope="module")
+def mornings(database: Path) -> list[Morning]:
+    told = STORIES["franklin"]
+    with History.open(str(database)) as history:
+        return list(replay(history, told.story(), SEED, told.mornings))
+
+
+@pytest.fixture(scope="module", params=["the morning after", "with all data"])
+def finding(request: pytest.FixtureRequest, mornings: list[Morning]) -> Finding:
+    found: Finding
+    (found,) = [
+        f for f in mornings[request.param == "with all data"].findings if f.state in ("open", "suspected")
+    ]
+    return found
+
+
+def test_the_morning_after_suspects_and_all_data_confirm_the_same_finding(mornings: list[Morning]) -> None:
+    first, last = (m.findings[0] for m in mornings)
+    assert (first.state, last.state) == ("suspected", "open")
+    assert first.id == last.id == "franklin-20090317-up"
+
+
+def test_date_and_common_factor(finding: Finding) -> None:
+    assert (finding.date, finding.direction) == ("2009-03-17", "up")
+    assert finding.explanation.rule is not None
+    assert finding.explanation.rule.text == "MPI-IO shared file"
+    assert (finding.explanation.changed, finding.explanation.total) == (7, 13)
+
+
+def test_sizes_are_those_of_the_paper(finding: Finding) -> None:
+    """Sections 5.1 to 5.4: about x3 writes, over x50 unaligned reads, x14 FLASH reads, over x5 S3D."""
+    gains: dict[tuple[object, object], list[float]] = {}
+    for m in finding.members:
+        gains.setdefault((m.parameters["benchmark"], m.parameters["operation"]), []).append(m.gain)
+    assert gains["ior", "write"] == pytest.approx([3.0, 3.0], rel=0.15)
+    assert gains["ior", "read"] == pytest.approx([51.0], rel=0.15)
+    assert gains["flash", "read"] == pytest.approx([14.0], rel=0.15)
+    assert gains["flash", "write"] == pytest.approx([2.5], rel=0.2)
+    assert gains["madbench2", "run"] == pytest.approx([4.0], rel=0.15)
+    # One night of S3D has a "high degree of variability".
+    assert gains["s3d", "write"] == pytest.approx([5.2], rel=0.4 if finding.state == "suspected" else 0.2)
+
+
+def test_the_control_group_stayed_the_same(finding: Finding) -> None:
+    control = finding.explanation.control
+    assert control is not None
+    assert (control.label, control.unchanged, control.total) == ("POSIX file per process", 5, 6)
+    assert control.ratio == pytest.approx(1.0, abs=0.1)
+
+
+def test_what_does_not_fit_is_stated(finding: Finding) -> None:
+    outside, inside = finding.explanation.exceptions
+    assert outside.name.startswith("s3d write POSIX file per process")
+    assert inside.name.startswith("ior read MPIIO shared file")
+    assert "1 MiB" in inside.name
+    assert "s3d" in finding.line
+
+
+def test_the_upgrade_ranks_first_and_the_load_below_it_for_the_papers_reason(finding: Finding) -> None:
+    names = [cause.name for cause in finding.causes]
+    assert "CLE 2.1UP01" in names[0]
+    (load,) = [cause for cause in finding.causes if cause.kind == "workload"]
+    assert names.index(load.name) > 0
+    assert any("POSIX file per process did not change" in text for text in load.speaks_against)
+    (links,) = [cause for cause in finding.causes if cause.kind == "hardware"]
+    assert any("no change in network congestion" in text for text in links.speaks_against)
+    assert not any("February" in name for name in names)
+    assert finding.line.endswith("maintenance that day")
+
+
+def test_the_stack_difference_is_named(finding: Finding) -> None:
+    (difference,) = finding.differences
+    assert difference.what == "cray-linux-environment"
+    assert "2.1UP01" in difference.after
+
+
+def test_everything_is_labelled_as_reconstructed(finding: Finding, database: Path) -> None:
+    assert finding.label == franklin.LABEL
+    with History.open(str(database)) as history:
+        assert {s.attributes["label"] for s in history.sessions()} == {franklin.LABEL}
+        assert {s.origin for s in history.sessions()} == {"demo"}
+
+
+def test_levels_are_the_published_ones(database: Path, mornings: list[Morning]) -> None:
+    """S3D: 955 MB/s before (section 5.3); shared writes of 1 MiB: 40 % of file per process (section 3)."""
+    del mornings
+    with History.open(str(database)) as history:
+        rows = {
+            (r.case.benchmark, r.case.parameters["api"], r.case.parameters.get("transfer_bytes")): r
+            for r in history.series(SeriesFilter(system="franklin"))
+            if r.case.parameters["operation"] == "write"
+        }
+        points = history.points([r.id for r in rows.values()])
+
+    def before(*key: object) -> float:
+        series = points[rows[key].id]  # type: ignore[index]
+        # 16 March, 22:00 UTC.
+        return float(statistics.median(series.median[series.time < 1237240800].tolist()))
+
+    assert before("s3d", "POSIX", None) * 2**20 / 1e6 == pytest.approx(955, rel=0.15)
+    assert before("ior", "MPIIO", 2**20) / before("ior", "POSIX", 2**20) == pytest.approx(0.40, rel=0.1)
+    assert before("ior", "MPIIO", 10**6) / before("ior", "POSIX", 10**6) == pytest.approx(0.07, rel=0.1)
+
+
+def test_the_same_seed_gives_the_same_history_and_another_does_not() -> None:
+    def values(seed: int) -> list[float]:
+        first = next(nights(franklin.story(), seed))
+        return [v for run in first.runs for result in run.output.results for v in result.samples]
+
+    assert values(1) == values(1)
+    assert values(1) != values(2)
+
+
+def test_the_nights_of_the_shutdown_are_missing() -> None:
+    days = {night.session.uuid[-10:] for night in nights(franklin.story(), SEED)}
+    assert not {"2009-02-28", "2009-03-01"} & days
+    assert {"2009-02-27", "2009-03-17"} <= days
+    assert (min(days), max(days)) == ("2009-01-01", "2009-04-30")
+
+
+def test_a_history_with_measurements_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "iowatch.db"
+    with History.open(str(path)) as history:
+        history.begin_session(SessionRecord("u", "here", "nightly", "run", 0))
+    with pytest.raises(InputError, match="left alone"):
+        fresh(path)
+    assert path.exists()
+
+
+def test_the_list_says_it_all_in_one_line_and_leaves_with_one(
+    database: Path, mornings: list[Morning], cli: Callable[..., Result]
+) -> None:
+    del mornings
+    found = cli("findings", "list", "--db", database)
+    assert found.exit_code == 1
+    for words in ("17 Mar 2009", "MPI-IO shared file", "unaligned reads", "POSIX file per process unchanged"):
+        assert words in found.output
+    bare = cli("findings", "--db", database)
+    assert (bare.exit_code, bare.output) == (1, found.output)
+
+
+def test_show_has_rule_control_misfits_and_causes(
+    database: Path, mornings: list[Morning], cli: Callable[..., Result]
+) -> None:
+    del mornings
+    text = cli("findings", "show", "franklin-2009", "--db", database).output
+    for words in ("Common factor", "Stayed the same", "Does not fit", "Evidence, not proof", franklin.LABEL):
+        assert words in text
+    document = json.loads(cli("findings", "show", "franklin-2009", "--db", database, "--json").output)
+    assert document["explanation"]["rule"]["precision"] == pytest.approx(6 / 7)
+
+
+def test_regress_shows_two_red_findings_with_their_causes(tmp_path: Path) -> None:
+    told = STORIES["regress"]
+    with History.open(str(tmp_path / "demo.db")) as history:
+        *_, last = replay(history, told.story(), SEED, ())
+    striping, netcdf = last.findings
+    assert [f.state for f in last.findings] == ["open", "open"]
+    assert [f.direction for f in last.findings] == ["down", "down"]
+    assert netcdf.explanation.rule is not None
+    assert netcdf.explanation.rule.text == "NETCDF4 writes"
+    assert [d.what for d in netcdf.differences] == ["netcdf-c"]
+    assert striping.explanation.rule is not None
+    assert striping.explanation.rule.text == "MPI-IO shared file with stripe_count = 0"
+    assert date.fromisoformat(striping.date) == date(2026, 3, 18)

@@ -1,0 +1,91 @@
+"""A checkout's reference files of the test's own, and small histories with planted steps."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT
+
+from iowatch.demo.generator import Level, Story, nights
+from iowatch.findings import Finding, update
+from iowatch.model import Scalar
+from iowatch.store import History, StackRecord, ingest
+
+FIRST = date(2025, 1, 1)
+STEP = date(2025, 2, 10)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with the events of the demonstrations and no decisions."""
+    place = tmp_path / "checkout"
+    for name in ("systems", "benchmarks", "reference/reviews"):
+        (place / name).mkdir(parents=True)
+    shutil.copytree(ROOT / "reference" / "events", place / "reference" / "events")
+    monkeypatch.setenv("IOWATCH_ROOT", str(place))
+    return place
+
+
+def level(api: str, operation: str, *steps: tuple[date, float]) -> Level:
+    """A series of 1,000 MiB/s that is multiplied at each step by its factor."""
+    file = "per-process" if api == "POSIX" else "shared"
+    parameters: dict[str, Scalar] = {"operation": operation, "api": api, "file": file, "ranks": 64}
+    levels, value = [(FIRST, 1000.0)], 1000.0
+    for night, factor in steps:
+        value *= factor
+        levels.append((night, value))
+    return Level(f"{api}-{operation}", "ior", parameters, tuple(levels), "planted")
+
+
+def story(*series: Level, last: date = date(2025, 3, 31)) -> Story:
+    """A history without missing nights."""
+    return Story(
+        name="planted",
+        system="planted",
+        partition="compute",
+        label="planted",
+        first=FIRST,
+        last=last,
+        series=series,
+        stacks=((FIRST, StackRecord("one")),),
+        missing_runs=0.0,
+    )
+
+
+def slower_mpiio(*, last: date = date(2025, 3, 31)) -> Story:
+    """MPI-IO loses half of its bandwidth on STEP; POSIX and HDF5 stay as they are."""
+    return story(
+        *(level("MPIIO", operation, (STEP, 0.5)) for operation in ("write", "read")),
+        *(level(api, operation) for api in ("POSIX", "HDF5") for operation in ("write", "read")),
+        last=last,
+    )
+
+
+def morning(day: date) -> datetime:
+    """Six o'clock, after the runs of the night before."""
+    return datetime.combine(day, time(6), UTC)
+
+
+Watch = Callable[..., list[Finding]]
+
+
+@pytest.fixture
+def watch(history: History, root: Path) -> Watch:
+    """Record a story from one day on (None: all) up to the night before another, and update that morning."""
+
+    def record(told: Story, until: date, since: date | None = None, tell: bool = True) -> list[Finding]:
+        # One transaction for all nights: what a night commits is tested in tests/store.
+        with history.writing() as connection:
+            for night in nights(replace(told, last=until - timedelta(days=1)), seed=5):
+                if since is None or night.session.started_at >= morning(since).timestamp() - 86400:
+                    ingest.begin_session(connection, night.session, ())
+                    for run in night.runs:
+                        ingest.record_run(connection, night.session.uuid, run)
+        return update(history, told.system, morning(until), tell=tell)
+
+    return record

@@ -1,0 +1,92 @@
+"""`iowatch findings`, `review`, `event`: exit codes, one JSON document, errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from tests.findings.conftest import Watch, slower_mpiio
+
+END = date(2025, 4, 1)
+NAME = "planted-20250210-down"
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def planted(watch: Watch) -> None:
+    watch(slower_mpiio(), END, None)
+
+
+def test_an_empty_history_has_no_findings(var: Path, root: Path, cli: Cli) -> None:
+    found = cli("findings", "list")
+    assert (found.exit_code, found.output.strip()) == (0, "no findings")
+
+
+@pytest.mark.usefixtures("planted")
+def test_list_as_json_is_one_document(cli: Cli) -> None:
+    found = cli("findings", "list", "--json")
+    assert found.exit_code == 1
+    assert [f["id"] for f in json.loads(found.output)["findings"]] == [NAME]
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_decision_turns_the_list_green(cli: Cli, root: Path) -> None:
+    done = cli("review", "accept", NAME, "--reason", "intended", "--by", "A. Reviewer")
+    assert (done.exit_code, "now accepted" in done.output) == (0, True)
+    assert "A. Reviewer" in (root / "reference/reviews/planted.yaml").read_text()
+    assert cli("findings", "list").exit_code == 0
+    everything = cli("findings", "list", "--all")
+    assert (everything.exit_code, NAME in everything.output) == (0, True)
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("findings", "show", "planted-20250210-up"), "Did you mean 'planted-20250210-down'?"),
+        (("findings", "list", "--system", "plantd"), "Did you mean 'planted'?"),
+        (("review", "accept", "nothing", "--reason", "x"), "no finding 'nothing'"),
+        (("review", "dismiss", NAME), "--reason"),
+        (("review", "acknowledge", NAME, "--reason", "x"), "--until"),
+        (("review", "accept", NAME, "--reason", " ", "--by", "B"), "reason"),
+        (("event", "add", "x", "--system", "planted", "--date", "2025-01-01", "--kind", "party"), "party"),
+        (("event", "add", "x", "--system", "planted", "--kind", "outage"), "--date"),
+    ],
+)
+def test_wrong_use_is_told_and_leaves_with_two(cli: Cli, words: tuple[str, ...], message: str) -> None:
+    found = cli(*words)
+    assert found.exit_code == 2
+    assert message in found.output
+
+
+@pytest.mark.usefixtures("planted")
+def test_an_event_reaches_the_finding(cli: Cli) -> None:
+    added = cli(
+        *("event", "add", "new MPI", "--system", "planted", "--date", "2025-02-10", "--kind", "upgrade"),
+        *("--scope", "api=MPIIO", "--by", "A. Operator"),
+    )
+    assert added.exit_code == 0
+    listed = json.loads(cli("event", "list", "--system", "planted", "--json").output)
+    assert [e["scope"] for e in listed["events"]] == [{"api": "MPIIO"}]
+    assert "upgrade that day" in cli("findings", "list").output
+
+
+def test_a_bad_scope_is_told(root: Path, cli: Cli) -> None:
+    found = cli(
+        *("event", "add", "x", "--system", "s", "--date", "2025-01-01", "--kind", "outage", "--scope", "ost")
+    )
+    assert (found.exit_code, "NAME=VALUE" in found.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["findings", "findings list", "findings show", "review", "review accept", "event add", "demo franklin"],
+)
+def test_help_has_an_example(cli: Cli, command: str) -> None:
+    found = cli(*command.split(), "--help")
+    assert found.exit_code == 0
+    assert "Example: iowatch" in found.output

@@ -1,0 +1,173 @@
+"""From history to findings: one event one finding, stable, honest about what it does not know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
+
+from iowatch import findings
+from iowatch.detect import Detection, detect_many
+from iowatch.errors import UsageError
+from iowatch.findings import detection, from_json, load, update
+from iowatch.store import History
+
+END = date(2025, 4, 1)
+
+
+def test_one_event_is_one_finding_with_its_common_factor(watch: Watch) -> None:
+    (found,) = watch(slower_mpiio(), END, None)
+    assert (found.state, found.direction, found.date) == ("open", "down", STEP.isoformat())
+    assert found.size == pytest.approx(0.5, rel=0.1)
+    assert found.explanation.rule is not None
+    assert found.explanation.rule.text == "MPIIO"
+    assert (found.explanation.changed, found.explanation.total) == (2, 6)
+    assert found.line.startswith("10 Feb 2025: 2 of 6 series down")
+    assert {m.parameters["api"] for m in found.members} == {"MPIIO"}
+    assert found.news == ("new",)
+
+
+def test_steady_noise_gives_no_finding(watch: Watch) -> None:
+    assert watch(story(*(level("POSIX", op) for op in ("write", "read"))), END, None) == []
+
+
+def test_members_name_the_runs_on_both_sides(watch: Watch, history: History) -> None:
+    (found,) = watch(slower_mpiio(), END, None)
+    for member in found.members:
+        assert member.run_before is not None
+        assert member.run_after is not None
+        assert history.run(member.run_before).started_at == member.last_before
+        assert history.run(member.run_after).started_at == member.first_after
+
+
+def test_the_id_stays_and_the_news_are_told_once(watch: Watch) -> None:
+    told = slower_mpiio()
+    news = []
+    watch(told, STEP, None)
+    for days in range(1, 20):
+        day = STEP + timedelta(days=days)
+        news += [(f.id, n) for f in watch(told, day, day) for n in f.news]
+    assert len({name for name, _ in news}) == 1
+    assert [n for _, n in news] in (["new", "confirmed"], ["new"])
+
+
+def test_looking_does_not_use_up_the_news(watch: Watch, history: History) -> None:
+    (looked,) = watch(slower_mpiio(), END, None, tell=False)
+    (told,) = update(history, "planted", morning(END))
+    (again,) = update(history, "planted", morning(END))
+    assert (looked.news, told.news, again.news) == (("new",), ("new",), ())
+
+
+def test_a_finding_survives_json_and_the_history(watch: Watch, history: History) -> None:
+    found = watch(slower_mpiio(), END, None)
+    assert load(history, "planted") == found
+    assert from_json(found[0].to_json()) == found[0]
+    assert load(history, "elsewhere") == []
+
+
+def test_a_recovery_resolves_the_finding_and_needs_nobody(watch: Watch) -> None:
+    back = STEP + timedelta(days=25)
+    told = story(
+        *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+    )
+    recovery, loss = watch(told, END, None)
+    assert (loss.state, recovery.state) == ("resolved", "resolved")
+    assert loss.resolution == f"back at the level before since 7 Mar 2025 ({recovery.id})"
+    assert recovery.resolution == f"recovery of {loss.id}"
+
+
+def test_losing_an_improvement_again_is_a_finding(watch: Watch) -> None:
+    back = STEP + timedelta(days=25)
+    told = story(
+        *(level("MPIIO", op, (STEP, 3.0), (back, 1 / 3)) for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+    )
+    loss, gain = watch(told, END, None)
+    assert (gain.direction, gain.state) == ("up", "resolved")
+    assert (loss.direction, loss.state) == ("down", "open")
+
+
+def test_two_events_are_two_findings(watch: Watch) -> None:
+    later = STEP + timedelta(days=20)
+    told = story(
+        level("MPIIO", "write", (STEP, 0.5)),
+        level("MPIIO", "read", (STEP, 0.5)),
+        level("POSIX", "write", (later, 0.5)),
+        level("POSIX", "read", (later, 0.5)),
+    )
+    second, first = watch(told, END, None)
+    assert [f.date for f in (first, second)] == [STEP.isoformat(), later.isoformat()]
+    assert {m.parameters["api"] for m in second.members} == {"POSIX"}
+
+
+def test_a_night_looks_only_at_series_with_new_points(
+    watch: Watch, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = slower_mpiio()
+    watch(told, END, None)
+    looked: list[int] = []
+
+    def counted(series: Sequence[Any], **more: Any) -> list[Detection]:
+        looked.append(len(series))
+        return detect_many(series, **more)
+
+    monkeypatch.setattr(detection, "detect_many", counted)
+    update(history, "planted", morning(END))
+    assert looked == []
+    some = story(*told.series[:2], last=END)
+    watch(some, END + timedelta(days=1), END + timedelta(days=1))
+    assert looked == [2]
+
+
+def test_times_count_as_performance(watch: Watch) -> None:
+    """A run that takes half of the time is twice as good: up."""
+    slow = level("MPIIO", "run", (STEP, 0.5))
+    told = story(
+        slow.__class__(slow.run, "madbench2", slow.parameters, slow.levels, "planted", metric="time"),
+        level("POSIX", "write"),
+    )
+    (found,) = watch(told, END, None)
+    (member,) = found.members
+    assert found.direction == "up"
+    assert member.ratio == pytest.approx(0.5, rel=0.1)
+    assert member.gain == pytest.approx(1 / member.ratio)
+
+
+def test_events_near_are_named_and_far_ones_are_not(watch: Watch, root: Path) -> None:
+    (root / "reference/events/planted.yaml").write_text(
+        "system: planted\n"
+        "events:\n"
+        "  - {date: 2025-02-10, kind: upgrade, title: new MPI}\n"
+        "  - {date: 2025-01-10, kind: maintenance, title: long ago}\n"
+    )
+    (found,) = watch(slower_mpiio(), END, None)
+    assert [(c.name, c.when) for c in found.causes] == [("new MPI", "at the change")]
+    assert found.line.endswith("upgrade that day")
+
+
+def test_series_without_runs_after_are_no_data_and_not_unchanged(watch: Watch) -> None:
+    told = slower_mpiio()
+    watch(told, STEP, None)
+    (found,) = [f for f in watch(story(*told.series[:4]), END, STEP) if f.state == "open"]
+    assert found.without_data == 2
+    assert found.explanation.total == 4
+
+
+def test_ids_and_prefixes_find_and_wrong_ones_are_told(watch: Watch, history: History) -> None:
+    (found,) = watch(slower_mpiio(), END, None)
+    assert findings.find(history, found.id) == found
+    assert findings.find(history, "planted-2025") == found
+    with pytest.raises(UsageError, match="no finding 'nothing'"):
+        findings.find(history, "nothing")
+
+
+def test_size_is_the_geometric_mean_of_gains(watch: Watch) -> None:
+    (found,) = watch(slower_mpiio(), END, None)
+    logs = [math.log(m.gain) for m in found.members]
+    assert found.size == pytest.approx(math.exp(sum(logs) / len(logs)))

@@ -1,0 +1,195 @@
+"""Decisions: what each does to its finding and to nothing else; the files they live in."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
+
+from iowatch import events, findings, review
+from iowatch.errors import InputError
+from iowatch.findings import update
+from iowatch.store import History
+
+END = date(2025, 4, 1)
+NAME = "planted-20250210-down"
+
+
+def decide(decision: str, on: date, until: date | None = None, finding: str = NAME) -> None:
+    review.decide(
+        "planted",
+        {
+            "finding": finding,
+            "decision": decision,
+            "by": "A. Reviewer",
+            "reason": "why",
+            "date": on,
+            "until": until,
+        },
+    )
+
+
+def test_an_acknowledgement_holds_until_it_expires_and_says_so(watch: Watch, history: History) -> None:
+    watch(slower_mpiio(), END, None)
+    decide("acknowledged", END, until=END + timedelta(days=7))
+    (held,) = update(history, "planted", morning(END + timedelta(days=7)))
+    (back,) = update(history, "planted", morning(END + timedelta(days=8)))
+    (quiet,) = update(history, "planted", morning(END + timedelta(days=9)))
+    assert (held.state, back.state) == ("acknowledged", "open")
+    assert back.news == ("decision expired: acknowledged by A. Reviewer",)
+    assert quiet.news == ()
+
+
+def test_dismissing_silences_exactly_that_finding(watch: Watch, history: History) -> None:
+    later = STEP + timedelta(days=20)
+    told = story(
+        *(level("MPIIO", op, (STEP, 0.5)) for op in ("write", "read")),
+        *(level("POSIX", op, (later, 0.5)) for op in ("write", "read")),
+    )
+    watch(told, END, None)
+    decide("dismissed", END)
+    second, first = update(history, "planted", morning(END))
+    assert (first.state, second.state) == ("dismissed", "open")
+    assert first.ruling is not None
+    assert first.ruling.reason == "why"
+
+
+def test_accepting_a_level_starts_detection_there(watch: Watch, history: History) -> None:
+    """After acceptance the old step is not looked at, and a step down from the new level is found."""
+    second = STEP + timedelta(days=30)
+    told = story(
+        *(level("MPIIO", op, (STEP, 0.5), (second, 0.5)) for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+        last=date(2025, 4, 30),
+    )
+    watch(told, second, None)
+    decide("accepted", second)
+    (accepted,) = update(history, "planted", morning(second))
+    assert accepted.state == "accepted"
+    starts = findings.accepted_levels(history, "planted", second)
+    assert starts == {m.series_id: m.first_after for m in accepted.members}
+    new, old = watch(told, date(2025, 4, 30), second)
+    assert (old.id, old.state) == (NAME, "accepted")
+    assert (new.direction, new.state) == ("down", "open")
+    # A bad night just before a step may be dated as its first night.
+    assert abs(date.fromisoformat(new.date) - second) <= timedelta(days=2)
+    assert [m.ratio for m in new.members] == pytest.approx([0.5, 0.5], rel=0.1)
+
+
+def test_an_acceptance_that_expires_brings_the_finding_back(watch: Watch, history: History) -> None:
+    watch(slower_mpiio(), END, None)
+    decide("accepted", END, until=END + timedelta(days=5))
+    (held,) = update(history, "planted", morning(END + timedelta(days=5)))
+    (back,) = update(history, "planted", morning(END + timedelta(days=6)))
+    assert (held.state, back.state, back.id) == ("accepted", "open", NAME)
+
+
+def test_a_note_changes_nothing_but_is_shown(watch: Watch, history: History) -> None:
+    watch(slower_mpiio(), END, None)
+    decide("note", END)
+    (found,) = update(history, "planted", morning(END))
+    assert found.state == "open"
+    assert [n.reason for n in found.notes] == ["why"]
+
+
+def test_a_later_decision_overrules_an_earlier_one(watch: Watch, history: History) -> None:
+    watch(slower_mpiio(), END, None)
+    decide("dismissed", END)
+    decide("acknowledged", END, until=END + timedelta(days=7))
+    assert update(history, "planted", morning(END))[0].state == "acknowledged"
+
+
+def test_a_decision_about_no_finding_is_told(watch: Watch, history: History) -> None:
+    watch(slower_mpiio(), END, None)
+    decide("dismissed", END, finding="planted-20250211-down")
+    (told,) = findings.unknown_decisions(history)
+    assert "planted-20250211-down" in told
+
+
+def test_comments_and_order_survive_a_decision(root: Path) -> None:
+    path = root / "reference/reviews/planted.yaml"
+    before = (
+        "# Ask before you dismiss.\n"
+        "system: planted\n"
+        "decisions:\n"
+        "  - finding: old   # the one of last year\n"
+        "    decision: dismissed\n"
+        "    by: B\n"
+        "    reason: 'quoted: as it was'\n"
+        "    date: 2024-01-01\n"
+    )
+    path.write_text(before)
+    decide("dismissed", END)
+    after = path.read_text()
+    assert after.startswith(before)
+    assert [d.finding for d in review.load("planted")] == ["old", NAME]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (
+            "  - {finding: a, decision: dismissed, by: B, reason: r, date: 2025-01-01, reson: x}\n",
+            3,
+            "unknown field",
+        ),
+        ("  - {finding: a, decision: forgiven, by: B, reason: r, date: 2025-01-01}\n", 3, "'accepted'"),
+        ("  - {finding: a, decision: dismissed, by: B, date: 2025-01-01}\n", 3, "reason"),
+        (
+            "  - {finding: a, decision: dismissed, by: B, reason: '  ', date: 2025-01-01}\n",
+            3,
+            "at least 1 character",
+        ),
+        ("  - {finding: a, decision: acknowledged, by: B, reason: r, date: 2025-01-01}\n", 3, "needs 'until'"),
+        (
+            "  - {finding: a, decision: dismissed, by: B, reason: r, date: 2025-01-02, until: 2025-01-01}\n",
+            3,
+            "before 'date'",
+        ),
+        ("  - finding: a\n    decision: dismissed\n    by: B\n    reason: r\n    date: soon\n", 7, "date"),
+    ],
+)
+def test_a_damaged_review_file_is_refused_with_its_line(root: Path, text: str, line: int, message: str) -> None:
+    path = root / "reference/reviews/planted.yaml"
+    path.write_text("system: planted\ndecisions:\n" + text)
+    with pytest.raises(InputError) as caught:
+        review.load("planted")
+    assert caught.value.message.startswith(f"{path}:{line}: ")
+    assert message in caught.value.message
+
+
+def test_all_faults_of_an_event_file_are_told_together(root: Path) -> None:
+    path = root / "reference/events/planted.yaml"
+    path.write_text(
+        "system: planted\nevents:\n"
+        "  - date: 2025-01-01\n    kind: party\n    title: a\n"
+        "  - date: 2025-01-02\n    kind: outage\n"
+    )
+    with pytest.raises(InputError) as caught:
+        events.load("planted")
+    first, second = caught.value.message.splitlines()
+    assert first.startswith(f"{path}:4: field 'events.0.kind'")
+    assert second.startswith(f"{path}:6: field 'events.1.title'")
+
+
+def test_a_file_of_another_system_is_refused(root: Path) -> None:
+    (root / "reference/events/planted.yaml").write_text("system: other\nevents: []\n")
+    with pytest.raises(InputError, match="expected 'planted'"):
+        events.load("planted")
+
+
+def test_an_event_is_added_and_read_back(root: Path) -> None:
+    added = events.add(
+        "new", {"date": END, "kind": "hardware", "title": "new OST", "scope": {"file_system": "s1"}}
+    )
+    assert events.load("new") == (added,)
+
+
+def test_a_bad_event_leaves_the_file_as_it_was(root: Path) -> None:
+    path = root / "reference/events/franklin.yaml"
+    before = path.read_bytes()
+    with pytest.raises(InputError):
+        events.add("franklin", {"date": END, "kind": "party", "title": "x"})
+    assert path.read_bytes() == before

@@ -24,7 +24,7 @@ from iowatch.stacks.system import TOOLS, features, mpi_settings
 Say = Callable[[str], None]
 # Built from the checkout: its sources change without its recipe, so it is built again every time.
 OWN_PACKAGE = "benchio"
-_DONE = re.compile(r"^\[[+e]\] (?:\S*/|\S+ \(external )?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
+_DONE = re.compile(r"^\[[+e]\] (?:\S+ \(external |\S*/)?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
 # Parts whose programs are measured: the libraries that they load are checked on activation.
 _MEASURED = (OWN_PACKAGE, "ior", "h5bench", "darshan-util")
 

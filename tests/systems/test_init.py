@@ -1,0 +1,130 @@
+"""`iowatch system init`: what it writes is accepted by iowatch and by ReFrame, for every scheduler."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iowatch.errors import UsageError
+from iowatch.stacks import reframe as environments_module
+from iowatch.systems import machine
+from iowatch.systems.init import write
+from iowatch.systems.load import read
+from iowatch.systems.machine import Partition
+
+from .test_reframe import STACK, configuration
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout that has only the template, on a machine with one stack."""
+    root = tmp_path / "checkout"
+    (root / "benchmarks").mkdir(parents=True)
+    shutil.copytree(ROOT / "systems" / "_template", root / "systems" / "_template")
+    monkeypatch.setenv("IOWATCH_ROOT", str(root))
+    monkeypatch.setattr(environments_module, "discover", lambda system: [STACK])
+    return root
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Puts a program of a batch system on PATH; the tools of this machine's own are hidden."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for name in ("cat", "sh"):
+        (directory / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(directory))
+
+    def make(name: str, body: str) -> None:
+        path = directory / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    return make
+
+
+SINFO = """case "$1" in
+--version) echo "slurm 22.05.8" ;;
+*) printf 'standard|100|64|1-00:00:00\\nhigh mem|4|64+|infinite\\nstandard|20|64|1-00:00:00\\n' ;;
+esac"""
+QSTAT = """printf 'Queue Max Tot\\n----- --- ---\\nworkq 0 0\\nlong 0 0\\n'"""
+
+
+def test_slurm_partitions(fake: Callable[[str, str], None]) -> None:
+    fake("sinfo", SINFO)
+    assert machine.scheduler().name == "slurm"
+    assert machine.partitions("slurm") == [
+        Partition("standard", 120, 64, 1440),
+        Partition("high mem", 4, 64, None),
+    ]
+
+
+def test_pbs_queues(fake: Callable[[str, str], None]) -> None:
+    fake("pbsnodes", "echo pbs_version = 23.06.06")
+    fake("qstat", QSTAT)
+    assert machine.scheduler().title == "pbs_version = 23.06.06"
+    assert machine.partitions("pbs") == [Partition("workq"), Partition("long")]
+
+
+def test_no_scheduler(fake: Callable[[str, str], None]) -> None:
+    assert machine.scheduler() == machine.LOCAL
+    assert machine.partitions("local") == []
+
+
+@pytest.mark.parametrize("scheduler", ["local", "slurm", "pbs", "lsf", "flux"])
+def test_what_it_writes_is_accepted(checkout: Path, fake: Callable[[str, str], None], scheduler: str) -> None:
+    if scheduler == "slurm":
+        fake("sinfo", SINFO)
+    written = write("new-one", scheduler=scheduler)
+    folder = checkout / "systems" / "new-one"
+    assert written.files == (str(folder / "system.yaml"), str(folder / "reframe.py"))
+    assert "interconnect" in written.gaps
+    system = read(folder / "system.yaml")
+    assert system.nodes
+    assert system.retired is None
+    site = configuration(folder / "reframe.py")
+    names = [partition["name"] for partition in site.get("systems/0/partitions")]
+    assert names == (["standard", "high-mem"] if scheduler == "slurm" else ["default"])
+    if scheduler == "slurm":
+        assert site.get("systems/0/partitions/1/access") == ["--partition=high mem", "--exclusive"]
+        assert site.get("systems/0/partitions/0/processor")["num_cpus"] == 64
+
+
+def test_gaps_are_in_the_file(checkout: Path, fake: Callable[[str, str], None]) -> None:
+    written = write("new-one", scheduler="pbs")
+    text = (checkout / "systems" / "new-one" / "system.yaml").read_text()
+    assert all(f"# Not found: {gap}." in text for gap in written.gaps)
+    assert any("pbs: it did not answer" in gap for gap in written.gaps)
+
+
+def test_it_does_not_write_over_a_description(checkout: Path) -> None:
+    write("new-one")
+    (checkout / "systems" / "new-one" / "system.yaml").write_text("name: new-one\ntitle: mine\n")
+    with pytest.raises(UsageError, match="is there already"):
+        write("new-one")
+    assert read(checkout / "systems" / "new-one" / "system.yaml").title == "mine"
+    write("new-one", force=True)
+    assert read(checkout / "systems" / "new-one" / "system.yaml").title != "mine"
+
+
+@pytest.mark.parametrize("name", ["Upper", "with blank", "../out", "", "_template"])
+def test_names_that_cannot_be(checkout: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a system"):
+        write(name)
+
+
+def test_unknown_scheduler(checkout: Path) -> None:
+    with pytest.raises(UsageError, match="no scheduler 'slrm'"):
+        write("new-one", scheduler="slrm")
+
+
+def test_the_template_itself_is_valid(var: Path, tmp_path: Path) -> None:
+    """Copying the folder is the other way to a new system."""
+    folder = tmp_path / "template"
+    shutil.copytree(ROOT / "systems" / "_template", folder)
+    assert read(folder / "system.yaml").limits.minutes == 60

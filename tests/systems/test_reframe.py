@@ -1,0 +1,92 @@
+"""Every `systems/*/reframe.py` is a configuration that ReFrame accepts, with warnings as errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reframe.core.config import load_config
+
+from iowatch.errors import MachineError
+from iowatch.stacks import reframe as environments_module
+from iowatch.stacks.model import Stack
+from iowatch.systems import load, names
+from iowatch.systems.options import OPTIONS, access
+
+ROOT = Path(__file__).resolve().parents[2]
+STACK = Stack("one", "any", "system", "installed", (), ("hdf5", "openmpi"), {"A": "1"})
+
+
+@pytest.fixture
+def one_stack(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines without MPI can run this too."""
+    monkeypatch.setattr(environments_module, "discover", lambda system: [STACK])
+
+
+def configuration(path: Path) -> object:
+    site = load_config(str(path))
+    site.validate()
+    site.select_subconfig(path.parent.name)
+    return site
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.usefixtures("one_stack")
+def test_loads(name: str) -> None:
+    site = configuration(ROOT / "systems" / name / "reframe.py")
+    assert site.get("systems/0/name") == name
+    assert site.get("systems/0/partitions/0/environs")
+    assert site.get("systems/0/partitions/0/max_jobs") in (1, None) or load(name).retired
+    assert Path(site.get("systems/0/partitions/0/extras")["scratch"]).is_absolute()
+
+
+@pytest.mark.parametrize("name", [name for name in names() if load(name).retired])
+def test_retired_machines_are_never_recognised_by_host_name(name: str, var: Path) -> None:
+    import re
+
+    site = configuration(ROOT / "systems" / name / "reframe.py")
+    assert not any(re.match(pattern, "vm") for pattern in site.get("systems/0/hostnames"))
+
+
+@pytest.mark.usefixtures("one_stack")
+def test_environment_sources_the_stack(var: Path) -> None:
+    (environment,) = environments_module.environments("local")
+    script = var / "stacks" / "any" / "one" / "activate.sh"
+    assert environment["prepare_cmds"] == [f". {script}"]
+    assert environment["features"] == ["mpi", "hdf5", "openmpi"]
+    assert environment["extras"]["stack_json"] == str(script.parent / "stack.json")
+    assert script.is_file()
+
+
+def test_no_stack_is_an_error_and_not_an_empty_run(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ReFrame without an environment would say "Ran 0/0" and exit with 0."""
+    monkeypatch.setattr(environments_module, "discover", lambda system: [])
+    with pytest.raises(MachineError, match="no usable stack"):
+        environments_module.environments("local")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        ("slurm", ["--account=x", "--partition=long", "--exclusive"]),
+        ("pbs", ["--account=x", "-q long", "-l place=excl"]),
+        ("lsf", ["--account=x", "-q long", "-x"]),
+        ("flux", ["--account=x"]),
+        ("local", ["--account=x"]),
+    ],
+)
+def test_access(scheduler: str, expected: list[str]) -> None:
+    assert access(scheduler, "long", ["--account=x"]) == expected
+
+
+def test_flux_launcher_spreads_ranks_over_nodes() -> None:
+    from reframe.core.backends import getlauncher
+
+    import iowatch.systems.flux  # noqa: F401 - registers the launcher
+
+    class Job:
+        num_tasks = 6
+        num_tasks_per_node = 4
+
+    launcher = getlauncher(OPTIONS["flux"].launcher)()
+    assert launcher.command(Job()) == ["flux", "run", "-n", "6", "-N", "2", "--exclusive"]

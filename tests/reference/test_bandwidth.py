@@ -260,3 +260,11 @@ def test_percent_of_peak() -> None:
     assert peak.peak_mib_per_s([_Storage("tmp")], "write") is None
     assert peak.percent_of_peak(530, 1000) == 53
     assert peak.percent_of_peak(530, None) is None
+
+
+def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "references.md").read_text(encoding="utf-8")
+    path = tmp_path / "local.yaml"
+    path.write_text(manual.split("```yaml\n")[1].split("```")[0])
+    (entry,) = bandwidth.load("local", path).entries
+    assert (entry.lower, entry.upper, entry.provenance.by) == (1700, 2400, "Ada")

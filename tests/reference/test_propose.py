@@ -115,6 +115,13 @@ def test_six_nights_give_no_reference_but_a_reason() -> None:
     ]
 
 
+def test_case_that_cannot_be_a_key_is_left_out() -> None:
+    for case in ("", "pattern=two words", "chunk=[1,2]"):
+        found, left = proposals(_references(), [_level(list(_nights(5, 8)), case=case)], TODAY, "me", "x")
+        assert found == []
+        assert "its case cannot be written" in left[0]
+
+
 def test_change_shows_and_writes_what_is_new(tmp_path: Path) -> None:
     found, _ = proposals(_references(), [_level(list(_nights(5, 8)))], TODAY, "me", "x")
     change = Change("here", tmp_path / "here.yaml", "", tuple(found))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from iowatch.errors import InputError
 from iowatch.reference import rewrite
-from iowatch.reference.bandwidth import Entry, Provenance, References
+from iowatch.reference.bandwidth import Entry, Provenance, References, is_case
 
 MIN_NIGHTS = 7
 # In units of the normal distribution's standard deviation: 4 of them are passed once in 16,000 nights. With few
@@ -207,6 +207,9 @@ def proposals(
             left.append(
                 f"{name}: {len(level.values)} nights at the accepted level, {MIN_NIGHTS} needed{_why(level)}"
             )
+            continue
+        if not is_case(level.case):
+            left.append(f"{name}: its case cannot be written as name=value,name=value")
             continue
         new = entry_of(level, today, by, why)
         old = known.get(new.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from typing import Any
@@ -18,6 +19,7 @@ MAX_RECORDS 8192 POSIX,MPI-IO,STDIO
 NAME_EXCLUDE ^/tmp/ompi\\.,^/dev/shm/,^/tmp/.*pmix *
 """
 _MEMORY_MIB = {False: 16, True: 64}
+_PAIRS = 5
 
 
 class DarshanMixin(rfm.RegressionTestPlugin):
@@ -42,8 +44,12 @@ class DarshanMixin(rfm.RegressionTestPlugin):
         configuration = shlex.quote(self._darshan_configuration(dxt))
         prepare = f"mkdir -p darshan && printf %s {configuration} > darshan/configuration"
         self.prerun_cmds = [prepare, *self.prerun_cmds]
-        self.executable_opts = [*self._darshan_settings(dxt), self.executable, *self.executable_opts]
+        untraced = [self.executable, *self.executable_opts]
+        self.executable_opts = [*self._darshan_settings(dxt), *untraced]
         self.executable = "env"
+        # What the runner sets on the nights that measure the cost of tracing, for one case.
+        if os.environ.get("IOWATCH_OVERHEAD_CASE") == f"{self.benchmark}:{self.case.name}":
+            self.postrun_cmds = [*self._pairs(untraced), *self.postrun_cmds]
 
     def _darshan_settings(self, dxt: bool) -> list[str]:
         """Words for `env`. Where the stack links Darshan into its programs there is nothing to preload."""
@@ -56,6 +62,21 @@ class DarshanMixin(rfm.RegressionTestPlugin):
             "DARSHAN_ENABLE_NONMPI": "1" if self.darshan_non_mpi else None,
         }
         return [f"{name}={value}" for name, value in settings.items() if value is not None]
+
+    def _pairs(self, untraced: list[str]) -> list[str]:
+        """Runs without and with Darshan, the order changing; `darshan/pairs` has start and end of each."""
+        self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
+        launcher = self.job.launcher.run_command(self.job)
+        commands = {"untraced": untraced, "traced": [self.executable, *self.executable_opts]}
+        lines = []
+        for pair in range(_PAIRS):
+            for kind in sorted(commands, reverse=pair % 2 == 0):
+                words = " ".join(commands[kind])
+                lines += [
+                    f"started=$(date +%s.%N); {launcher} {words} > darshan/pairs.out 2>&1",
+                    f'echo "{kind} $? $started $(date +%s.%N)" >> darshan/pairs; rm -f darshan/trace.darshan',
+                ]
+        return lines
 
     def _darshan_library(self) -> str | None:
         parts: list[dict[str, Any]] = self.stack_document().get("parts", [])

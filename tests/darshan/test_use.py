@@ -12,7 +12,7 @@ from iowatch.darshan import Reader, Trace, read_trace
 from iowatch.darshan.activity import merge
 from iowatch.darshan.hints import hints
 from iowatch.darshan.privacy import hide, hide_log
-from iowatch.darshan.results import bandwidth_ratio, results, with_trace
+from iowatch.darshan.results import bandwidth_ratio, overhead, results, with_overhead, with_trace
 from iowatch.errors import InputError
 from iowatch.model import Output, Result
 
@@ -96,6 +96,19 @@ def test_every_start_of_the_program_gives_a_sample(make_log: MakeLog, reader: Re
     counts = next(r for r in joined.results if (r.operation, r.metric) == ("write", "collective_count"))
     assert counts.samples == (24.0, 48.0)
     assert joined.facts["darshan"]["logs"] == [log.name for log in logs]
+
+
+def test_overhead_is_one_ratio_a_whole_pair(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs"
+    pairs.write_text(
+        "untraced 0 10.0 12.0\ntraced 0 12.0 14.5\ntraced 1 20 21\nuntraced 0 21 22\ntraced 0 30 33\n"
+    )
+    joined = with_overhead(output(Result("write", "bandwidth", "MiB/s", (1.0,), {"ranks": 2})), pairs)
+    found = joined.results[-1]
+    assert (found.operation, found.metric, found.samples) == ("run", "overhead_ratio", (1.25,))
+    assert found.case == {"ranks": 2}
+    pairs.write_text("")
+    assert overhead(pairs) is None
 
 
 def test_no_log_is_no_trace() -> None:

@@ -116,8 +116,8 @@ def no_trace(reason: str) -> dict[str, Any]:
 def main_traces(logs: Sequence[Path], reader: Reader) -> list[tuple[str, Trace]]:
     """Names and traces of the logs of a run's benchmark: those of most ranks; helpers leave logs of one rank.
 
-    A run that starts its program several times leaves a log a start. An unreadable log may be one of them, so it
-    is told.
+    A run that starts its program several times leaves a log a start. An unreadable log may be one of them, so
+    it is told.
     """
     found = []
     for log in logs:
@@ -130,7 +130,7 @@ def main_traces(logs: Sequence[Path], reader: Reader) -> list[tuple[str, Trace]]
 
 
 def _joined(traces: Sequence[Trace], case: Mapping[str, Scalar]) -> tuple[Result, ...]:
-    """One sample a start; a figure that not every start has is left out, for nobody would know which is missing."""
+    """One sample a start; a figure that not every start has is left out: which lacks it could not be told."""
     every = [{(r.operation, r.metric): r for r in results(trace, case)} for trace in traces]
     common = [key for key in every[0] if all(key in found for found in every)]
     return tuple(replace(every[0][key], samples=tuple(f[key].samples[0] for f in every)) for key in common)
@@ -151,8 +151,9 @@ def with_trace(
         stack: the run's stack.json, to say why there is no trace.
 
     Returns:
-        The output with more results, and with `facts["darshan"]`: `status` (`ok`, `partial`, `unreadable`, of the
-        worst log; or `no trace`), `reason`, `logs` (their names), and `counts` (Darshan's counters of the first).
+        The output with more results, and with `facts["darshan"]`: `status` (`ok`, `partial`, `unreadable`, of
+        the worst log; or `no trace`), `reason`, `logs` (their names), and `counts` (Darshan's counters of the
+        first).
     """
     if not logs:
         return replace(output, facts={**output.facts, "darshan": no_trace(_why_none(stack))})
@@ -170,6 +171,35 @@ def with_trace(
     }
     more = _joined(traces, common_case(output.results)) if output.results else ()
     return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": told})
+
+
+def overhead(pairs: Path) -> Result | None:
+    """Time with Darshan / time without, one sample a pair, of the file that DarshanMixin leaves.
+
+    A run that failed takes its pair with it.
+
+    Args:
+        pairs: lines of `untraced|traced`, exit code, start and end (seconds since 1970), two lines a pair.
+
+    Returns:
+        None where not one pair is whole.
+    """
+    rows = [line.split() for line in pairs.read_text(encoding="utf-8", errors="replace").splitlines()]
+    rows = [row for row in rows if len(row) == 4]
+    ratios = []
+    for first, second in zip(rows[0::2], rows[1::2], strict=False):
+        times = {kind: float(end) - float(start) for kind, code, start, end in (first, second) if code == "0"}
+        if times.keys() == {"traced", "untraced"} and min(times.values()) > 0:
+            ratios.append(times["traced"] / times["untraced"])
+    return Result("run", "overhead_ratio", "1", tuple(ratios)) if ratios else None
+
+
+def with_overhead(output: Output, pairs: Path) -> Output:
+    """An output with the cost of tracing that was measured after it."""
+    found = overhead(pairs)
+    if found is None or not output.results:
+        return output
+    return replace(output, results=(*output.results, replace(found, case=common_case(output.results))))
 
 
 _TOLD = (

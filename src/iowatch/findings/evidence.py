@@ -1,7 +1,8 @@
-"""What differs between the runs on both sides of a change: parts of their stacks."""
+"""What differs between the runs on both sides of a change: parts of their stacks, Darshan's counters."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ _MOST_PAIRS = 12
 
 
 def differences(history: History, members: Sequence[Member]) -> tuple[Difference, ...]:
-    """Differences of stacks between the last run before and the first after, of the strongest members."""
+    """Differences between the last run before and the first after, of the strongest members."""
     found: dict[tuple[str, str], Difference] = {}
     strongest = sorted(members, key=lambda m: -max(m.gain, 1 / m.gain))
     for member in strongest[:_MOST_PAIRS]:
@@ -21,6 +22,8 @@ def differences(history: History, members: Sequence[Member]) -> tuple[Difference
             continue
         before, after = history.run(member.run_before), history.run(member.run_after)
         for one in stack_differences(member.stack, before.stack_document, after.stack_document):
+            found.setdefault((one.where, one.what), one)
+        for one in counter_differences(member.name, before.facts, after.facts):
             found.setdefault((one.where, one.what), one)
     return tuple(found.values())
 
@@ -58,3 +61,32 @@ def _described(part: Mapping[str, Any], keys: Sequence[str]) -> str:
         text = " ".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else value
         extra.append(f"{key} {text}")
     return " ".join([str(part["version"]), *(f"({text})" for text in extra)])
+
+
+# Counters within this factor are the same work; of those that differ the strongest are told.
+_SAME_COUNT = 1.05
+_MOST_COUNTERS = 5
+
+
+def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
+    """Darshan's counters that differ between two runs of one case: it should do the same work every night.
+
+    Args:
+        name: of the case, for people.
+        before, after: facts of the runs; nothing is said where one of them has no trace.
+    """
+    old, new = (run.get("darshan", {}).get("counts", {}) for run in (before, after))
+    differing = sorted(
+        (counter for counter in old.keys() & new.keys() if _factor(old[counter], new[counter]) > _SAME_COUNT),
+        key=lambda counter: (-_factor(old[counter], new[counter]), counter),
+    )
+    for counter in differing[:_MOST_COUNTERS]:
+        yield Difference(f"Darshan, {name}", counter, f"{old[counter]:g}", f"{new[counter]:g}")
+
+
+def _factor(one: float, other: float) -> float:
+    """How many times the larger count is the smaller; infinite from or to nothing."""
+    small, large = sorted((one, other))
+    if small == large:
+        return 1.0
+    return large / small if small > 0 else math.inf

@@ -1,0 +1,55 @@
+"""What differs between the runs on both sides of a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iowatch.findings.evidence import counter_differences, stack_differences
+from iowatch.stacks import Part, Stack
+
+
+def document(*parts: Part) -> dict[str, Any]:
+    return Stack("s", "here", "spack", "installed", parts).to_json()
+
+
+def test_only_parts_that_differ_are_told() -> None:
+    before = document(Part("hdf5", "1.14.3"), Part("openmpi", "5.0.8"), Part("zlib", "1.3"))
+    after = document(Part("hdf5", "1.14.5"), Part("openmpi", "5.0.8"), Part("darshan", "3.4.7"))
+    found = {d.what: (d.before, d.after) for d in stack_differences("s", before, after)}
+    assert found == {
+        "hdf5": ("1.14.3", "1.14.5"),
+        "zlib": ("1.3", "absent"),
+        "darshan": ("absent", "3.4.7"),
+    }
+
+
+def test_a_rebuild_of_the_same_version_is_a_difference() -> None:
+    before = document(Part("netcdf-c", "4.9.2", {"build_type": "Release"}, "abc"))
+    after = document(Part("netcdf-c", "4.9.2", {"build_type": "Debug"}, "def"))
+    (found,) = stack_differences("s", before, after)
+    assert "build_type=Release" in found.before
+    assert "build_type=Debug" in found.after
+
+
+def test_an_unknown_stack_says_nothing() -> None:
+    assert list(stack_differences("s", {}, document(Part("hdf5", "1.14.3")))) == []
+
+
+def facts(**counts: float) -> dict[str, Any]:
+    return {"darshan": {"status": "ok", "counts": counts}}
+
+
+def test_counters_that_differ_are_told_strongest_first() -> None:
+    before = facts(MPIIO_COLL_WRITES=24, MPIIO_INDEP_WRITES=0, POSIX_WRITES=1000, POSIX_SEEKS=50)
+    after = facts(MPIIO_COLL_WRITES=0, MPIIO_INDEP_WRITES=24, POSIX_WRITES=1010, POSIX_SEEKS=100)
+    found = [(d.what, d.before, d.after) for d in counter_differences("case", before, after)]
+    assert found == [
+        ("MPIIO_COLL_WRITES", "24", "0"),
+        ("MPIIO_INDEP_WRITES", "0", "24"),
+        ("POSIX_SEEKS", "50", "100"),
+    ]
+
+
+def test_a_run_without_a_trace_says_nothing() -> None:
+    assert list(counter_differences("case", {}, facts(POSIX_WRITES=1))) == []
+    assert list(counter_differences("case", {"darshan": {"status": "no trace"}}, facts(POSIX_WRITES=1))) == []

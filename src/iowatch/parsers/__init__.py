@@ -60,7 +60,7 @@ def parse(
 def parse_file(
     tool: str, path: Path, *, stderr: Path | None = None, rc: int | None = None, ranks: int | None = None
 ) -> Output:
-    """As `parse`, for files.
+    """As `parse`, for files. Where IOR wrote its results elsewhere and that file lies beside this one, it is read.
 
     Raises:
         UsageError: no such tool.
@@ -68,12 +68,20 @@ def parse_file(
     """
     read = parser(tool)
     try:
-        with path.open("rb") as source:
-            if stderr is None:
-                return read(source, Evidence(None, rc, ranks))
-            with stderr.open("rb") as errors:
-                return read(source, Evidence(errors, rc, ranks))
+        output = _read_file(read, path, stderr, rc, ranks)
+        beside = path.with_name(Path(str(output.facts.get("written_to", ""))).name or path.name)
+        if not output.results and beside != path and beside.is_file():
+            return _read_file(read, beside, stderr, rc, ranks)
+        return output
     except OSError as error:
         raise InputError(
             f"{error.filename or path}: {error.strerror or error}", hint="Expected a file that can be read."
         ) from error
+
+
+def _read_file(read: Parser, path: Path, stderr: Path | None, rc: int | None, ranks: int | None) -> Output:
+    with path.open("rb") as source:
+        if stderr is None:
+            return read(source, Evidence(None, rc, ranks))
+        with stderr.open("rb") as errors:
+            return read(source, Evidence(errors, rc, ranks))

@@ -1,144 +1,192 @@
-"""benchio's own record (benchmarks/benchio/schema/record.schema.json): one JSON document, SI base units."""
+"""The JSON record of our own benchio (`benchio-record/1`, benchmarks/benchio/schema/record.schema.json).
+
+The record is whole or absent, so that damage is rare; what is read is still checked: the hash of the options,
+the geometry, and seconds x bandwidth = bytes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from iowatch.model import Output, Scalar
+from iowatch.model import Scalar
 from iowatch.parsers.draft import Draft, Evidence
-from iowatch.parsers.lines import Source
 from iowatch.units import MIB
 
 SCHEMA = "benchio-record/1"
+# A record of 100,000 repetitions has some 100 MB; a larger file is none.
+LARGEST_BYTES = 1 << 28
+_TOLERANCE = 1e-13
+
 _APIS = {
-    "posix": "POSIX",
-    "mpiio": "MPIIO",
-    "hdf5": "HDF5",
-    "netcdf4": "NETCDF4",
-    "pnetcdf": "PNETCDF",
-    "null": "NULL",
+    **{"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5"},
+    **{"netcdf4": "NETCDF4", "pnetcdf": "PNETCDF", "null": "NULL"},
 }
+_SYNC: dict[str, Scalar] = {"none": False, "end": True, "each": "each"}
 _PHASES = ("open", "transfer", "sync", "close")
-# Options that identify the case where they differ from their neutral value: option -> case parameter.
-_PARAMETERS = {
-    "global": "global_size",
-    "transfer": "transfer_bytes",
-    "block": "block_bytes",
-    "segments": "segments",
-    "row": "row_bytes",
-    "chunk": "chunk",
-    "unlimited": "unlimited",
-    "fill": "fill",
-    "align": "alignment_bytes",
-    "collective-metadata": "collective_metadata",
-    "stripe-count": "stripe_count",
-    "stripe-size": "stripe_bytes",
-    "verify": "verify",
-}
-_NEUTRAL = (None, 0, False, "none")
+# Options that do not change what is measured, and are no part of the hash.
+_NOT_HASHED = {"hints-file", "seed", "dir", "name", "keep", "existing", "json", "quiet"}
+_ELEMENT_BYTES = 8
+
+# What a document of another shape than the schema's makes of the code below.
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
+_FACTS = (
+    *("started", "finished", "mpi", "libraries", "kernel", "options_hash"),
+    *("filesystem", "cache", "hints"),
+)
+
+Case = dict[str, Scalar | None]
 
 
-def parse(source: Source, evidence: Evidence) -> Output:
-    """Read a record; a document that is cut, of another schema or contradicts itself gives no numbers."""
-    draft = Draft("benchio")
-    lines = draft.lines(source)
-    text = "".join(lines)
+def judge(draft: Draft, text: str, evidence: Evidence) -> None:
+    """Judge a record and keep its samples.
+
+    Args:
+        draft: to be filled in.
+        text: the record.
+        evidence: what was asked for.
+    """
     try:
-        record = json.loads(text, parse_constant=_refuse)
-        _read(draft, record, evidence)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        record = json.loads(text)
+        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+            draft.cut(f"this is no record of the form '{SCHEMA}'")
+            return
+        _judge(draft, record, evidence)
+    except json.JSONDecodeError as error:
+        draft.cut(f"the record is cut off or damaged (line {error.lineno}, column {error.colno})")
+    except _DAMAGE as error:
         draft.drop_results()
-        draft.cut(f"the record is damaged or not of schema {SCHEMA}")
-    return draft.close(evidence, lines)
+        draft.cut(f"the record is damaged: {type(error).__name__} {error}"[:200])
 
 
-def _refuse(constant: str) -> float:
-    raise ValueError(constant)
-
-
-def _read(draft: Draft, record: Mapping[str, Any], evidence: Evidence) -> None:
-    if record["schema"] != SCHEMA:
-        raise ValueError(record["schema"])
+def _judge(draft: Draft, record: dict[str, Any], evidence: Evidence) -> None:
     draft.version = str(record["program"]["version"])
-    draft.facts |= _facts(record)
+    _note_facts(draft, record)
+    failure = record["failure"]
+    if record["status"] != "ok" or failure is not None:
+        draft.fail(_failure(failure or {}))
+        if "geometry" not in record:
+            return
+    if not _options_intact(record) or not _geometry_agrees(record):
+        draft.cut("options, geometry and hash contradict each other")
+        return
     ranks = record["geometry"]["ranks"]
-    if evidence.ranks is not None and ranks != evidence.ranks:
+    if evidence.ranks is not None and evidence.ranks != ranks:
         draft.fail(f"{evidence.ranks} ranks were asked for, benchio ran with {ranks}")
-    if record["status"] != "ok":
-        draft.fail(f"benchio reports: {_failure(record)}")
-    if (record.get("verification") or {}).get("bytes_different"):
-        draft.fail(f"verification found {record['verification']['bytes_different']} wrong bytes")
-    for operation in record["operations"]:
-        _keep(draft, record, operation)
+        return
+    if record.get("verification", {}).get("bytes_different", 0) != 0:
+        draft.fail("data differ from what was written")
+    _judge_operations(draft, record)
 
 
-def _failure(record: Mapping[str, Any]) -> str:
-    failure = record.get("failure")
-    if isinstance(failure, Mapping):
-        return str(failure.get("message") or dict(failure))
-    return str(failure or record["status"])
+def _failure(failure: Mapping[str, Any]) -> str:
+    words = [str(failure.get(name, "")) for name in ("message", "operation", "path", "text")]
+    told = ": ".join(dict.fromkeys(word for word in words if word)) or "no reason given"
+    return f"benchio failed: {told}"
 
 
-def _facts(record: Mapping[str, Any]) -> dict[str, Any]:
-    names = (
-        "started",
-        "finished",
-        "mpi",
-        "libraries",
-        "kernel",
-        "hosts",
-        "filesystem",
-        "hints",
-        "cache",
-        "memory",
-    )
-    return {name: record[name] for name in names if record.get(name) is not None}
+def _note_facts(draft: Draft, record: Mapping[str, Any]) -> None:
+    draft.facts.update({name: record[name] for name in _FACTS if name in record})
+    draft.facts["hosts"] = [host["name"] for host in record.get("hosts", [])]
 
 
-def _keep(draft: Draft, record: Mapping[str, Any], operation: Mapping[str, Any]) -> None:
-    repetitions = operation["repetitions"]
-    if not repetitions or any(not _agrees(operation["bytes"], r) for r in repetitions):
-        raise ValueError("rates, times and bytes contradict each other")
-    case = _case(record)
-    name = str(operation["operation"])
-    rates = [r["bandwidth_bytes_per_second"] for r in repetitions]
-    if None not in rates:
-        draft.keep(name, "bandwidth", [rate / MIB for rate in rates], case)
-    draft.keep(name, "time", [r["seconds"] for r in repetitions], case)
-    for phase in _PHASES:
-        times = [r["phases"][phase]["max"] for r in repetitions]
-        if any(times):
-            draft.keep(name, f"{phase}_time", times, case)
+def _options_intact(record: Mapping[str, Any]) -> bool:
+    """The hash of the options is that of their compact JSON (`src/record.c`)."""
+    options = record["options"]
+    if not float(options["min-time"]).is_integer():
+        return True  # its digits differ from those that Python prints
+    hashed = {name: value for name, value in options.items() if name not in _NOT_HASHED}
+    text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record["options_hash"]
 
 
-def _agrees(size: int, repetition: Mapping[str, Any]) -> bool:
-    """Rate x time is the size; a null backend has no rate. Digits lost anywhere show themselves here."""
-    rate = repetition["bandwidth_bytes_per_second"]
-    return rate is None or math.isclose(rate * repetition["seconds"], size, rel_tol=1e-9)
+def _geometry_agrees(record: Mapping[str, Any]) -> bool:
+    geometry, options = record["geometry"], record["options"]
+    ranks, nodes, hosts = geometry["ranks"], geometry["nodes"], record["hosts"]
+    placed: bool = len(record["node_of_rank"]) == ranks == sum(host["ranks"] for host in hosts)
+    if not placed or len(hosts) != nodes or geometry["instances"] != options["instances"]:
+        return False
+    size = geometry["bytes_per_repetition"]
+    if options["pattern"] != "block3d":
+        return bool(size > 0)
+    if options["global"] is not None:
+        return bool(size == options["instances"] * _elements(options["global"]) * _ELEMENT_BYTES)
+    return bool(size == ranks * _elements(options["local"]) * _ELEMENT_BYTES)
 
 
-def _case(record: Mapping[str, Any]) -> dict[str, Scalar | None]:
+def _elements(sizes: str) -> int:
+    return math.prod(int(size) for size in sizes.split("x"))
+
+
+def _case(record: Mapping[str, Any]) -> Case:
     options, geometry = record["options"], record["geometry"]
-    case: dict[str, Scalar | None] = {
-        "api": _APIS[options["api"]],
+    api, pattern = options["api"], options["pattern"]
+    library = api in ("hdf5", "netcdf4")
+    return {
+        "api": _APIS[api],
         "file": options["file"],
-        "pattern": options["pattern"],
+        "pattern": pattern,
+        "collective": options["access"] == "collective" if api not in ("posix", "null") else None,
         "ranks": geometry["ranks"],
         "nodes": geometry["nodes"],
+        "instances": geometry["instances"],
+        "local_size": options["local"] if pattern == "block3d" else None,
+        "global_size": options["global"] if pattern == "block3d" else None,
         "total_bytes": geometry["bytes_per_repetition"],
-        "cache": (record.get("cache") or {}).get("achieved"),
-        "sync": options["sync"] if options["sync"] not in _NEUTRAL else None,
+        "transfer_bytes": options["transfer"] or None,
+        "block_bytes": options["block"] or None,
+        "segments": options["segments"] or None,
+        "row_bytes": options["row"] or None,
+        "stripe_count": options["stripe-count"] or None,
+        "stripe_bytes": options["stripe-size"] or None,
+        "layout": ("chunked" if options["chunk"] else "contiguous") if library else None,
+        "chunk": options["chunk"],
+        "unlimited": options["unlimited"] if library else None,
+        "fill": options["fill"] if library else None,
+        "alignment_bytes": options["align"] or None,
+        "collective_metadata": options["collective-metadata"] if api == "hdf5" else None,
+        "hints": ",".join(f"{k}={v}" for k, v in sorted(options["hint"].items())) or None,
+        "cache": record["cache"]["achieved"],
+        "sync": _SYNC[options["sync"]],
     }
-    if options["pattern"] == "block3d" and options.get("global") is None:
-        case["local_size"] = options["local"]
-    if options["api"] not in ("posix", "null"):
-        case["collective"] = options["access"] == "collective"
-    if options["instances"] > 1:
-        case["instances"] = options["instances"]
-    if options.get("hint"):
-        case["hints"] = ",".join(f"{key}={value}" for key, value in sorted(options["hint"].items()))
-    shown = {word: options.get(name) for name, word in _PARAMETERS.items()}
-    return case | {word: value for word, value in shown.items() if value not in _NEUTRAL}
+
+
+def _judge_operations(draft: Draft, record: Mapping[str, Any]) -> None:
+    expected = {"both": ["write", "read"]}.get(record["options"]["op"], [record["options"]["op"]])
+    found = [operation["operation"] for operation in record["operations"]]
+    if found != expected[: len(found)] or (len(found) < len(expected) and draft.sound):
+        draft.cut(f"operations {', '.join(found) or 'none'} instead of {', '.join(expected)}")
+    case = _case(record)
+    for operation in record["operations"]:
+        shift = record["geometry"]["read_shift"]
+        order = {"reorder": "constant" if shift else "none"} if operation["operation"] == "read" else {}
+        _judge_operation(draft, operation, {**case, **order}, record)
+
+
+def _judge_operation(draft: Draft, operation: Mapping[str, Any], case: Case, record: Mapping[str, Any]) -> None:
+    name, repetitions = operation["operation"], operation["repetitions"]
+    good = [r for r in repetitions if _repetition_agrees(r, operation["bytes"], case["api"] == "NULL")]
+    if operation["bytes"] != case["total_bytes"] or len(good) < len(repetitions):
+        draft.cut(f"{name}: repetitions contradict their own bytes, time and bandwidth")
+    if len(repetitions) < record["options"]["repeat"] and draft.sound:
+        draft.cut(f"{name}: {len(repetitions)} of {record['options']['repeat']} repetitions")
+    if operation["bytes"] != case["total_bytes"]:
+        return
+    if case["api"] != "NULL":
+        draft.keep(name, "bandwidth", [r["bandwidth_bytes_per_second"] / MIB for r in good], case)
+    draft.keep(name, "time", [r["seconds"] for r in good], case)
+    for phase in _PHASES:
+        draft.keep(name, f"{phase}_time", [r["phases"][phase]["max"] for r in good], case)
+
+
+def _repetition_agrees(repetition: Mapping[str, Any], size: int, no_files: bool) -> bool:
+    seconds, bandwidth = repetition["seconds"], repetition["bandwidth_bytes_per_second"]
+    spreads = [repetition["phases"][phase] for phase in _PHASES]
+    ordered = all(0 <= s["min"] <= s["mean"] * (1 + 1e-9) <= s["max"] * (1 + 2e-9) for s in spreads)
+    inside = all(s["max"] <= seconds * (1 + 1e-9) for s in spreads)
+    if not (ordered and inside and 0 < seconds < math.inf):
+        return False
+    return no_files if bandwidth is None else math.isclose(seconds * bandwidth, size, rel_tol=_TOLERANCE)

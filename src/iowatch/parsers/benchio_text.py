@@ -9,22 +9,15 @@ from __future__ import annotations
 import math
 import re
 
-from iowatch.model import Output, Scalar
+from iowatch.model import Scalar
 from iowatch.parsers.benchio_table import BACKENDS, SHAPES, STRIPINGS, Block, Table
 from iowatch.parsers.draft import Draft, Evidence
-from iowatch.parsers.lines import Lines, Source, readable
-from iowatch.parsers.trouble import Sign
+from iowatch.parsers.lines import readable
 
 _STEM = re.compile(rf"({'|'.join(BACKENDS)})\d*(?:\.dat|\.nc|\.bp)?", re.ASCII)
 _PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
 _ELEMENT_BYTES = 8
 _SUM_TOLERANCE = 1e-11
-
-SIGNS = (
-    Sign(r"(?:Open|View|Write|Read|Close|Sync) error on rank", "MPI-IO reports an error"),
-    Sign(r"Illegal|ERROR:|Invalid", "benchio reports an error"),
-    Sign(r"NetCDF: \w", "the NetCDF library reports an error"),
-)
 
 Case = dict[str, Scalar | None]
 
@@ -139,19 +132,3 @@ def _averages_fit(block: Block) -> bool:
     expected = (min(block.times), max(block.rates), sum(block.times) / n, sum(block.rates) / n)
     printed = (*block.checks["min"], *block.checks["avg"])
     return all(math.isclose(e, p, rel_tol=_SUM_TOLERANCE) for e, p in zip(expected, printed, strict=True))
-
-
-def parse(draft: Draft, source: Source, evidence: Evidence) -> Output:
-    """Read a table of the original benchio.
-
-    Args:
-        draft: to be filled in.
-        source: stdout.
-        evidence: what else the run left.
-    """
-    lines: Lines = draft.lines(source)
-    table = Table()
-    for line in lines:
-        table.read(line)
-    judge(draft, table, evidence)
-    return draft.close(evidence, lines)

@@ -26,7 +26,17 @@ _SIGNS = (
 # Lines that only one form of output has.
 _TITLES = ("IOR-", "access,bw(MiB/s)", '  "Version"', '"Version"')
 _JSON_STARTS = ("{", '"Version"', '"Began"', '"tests"')
-_TEXT_STARTS = ("IOR-", "Began", "Command line", "Machine", "Options:", "access    bw", "TestID", "Summary")
+_TEXT_STARTS = (
+    "IOR-",
+    "Began",
+    "Command line",
+    "Machine",
+    "Options:",
+    "access    bw",
+    "TestID",
+    "Summary",
+    "Writing output",
+)
 
 
 def _form(line: str) -> str | None:

@@ -150,8 +150,10 @@ def _collective_asked(command: CommandLine) -> bool:
     return "c" in command.letters or "collective" in command.words or command.directive("collective") == "1"
 
 
-def _sync(test: Test, command: CommandLine) -> bool | None:
-    """Whether fsync was asked for; None where a script may have said so."""
+def _sync(test: Test, command: CommandLine) -> Scalar | None:
+    """Whether fsync was asked for, and after each write; None where a script may have said so."""
+    if "Y" in command.letters:
+        return "each"
     if "fsync" in test.exact:
         return bool(test.exact["fsync"])
     asked = "e" in command.letters or command.directive("fsync") == "1"

@@ -112,6 +112,10 @@ class TextReader:
             self._run.ends += 1
             self._inside = ""
 
+    def _elsewhere(self, line: str) -> None:
+        if line.startswith("Writing output to "):
+            self._run.facts["written_to"] = line[len("Writing output to ") :].strip()
+
     def _read_option(self, line: str) -> None:
         match = _OLD_OPTION.fullmatch(line) if line[0] == "\t" else _OPTION.fullmatch(line)
         if match is None:
@@ -234,4 +238,5 @@ _STARTS = {
     "Max W": TextReader._max,
     "Max R": TextReader._max,
     "Finis": TextReader._finish,
+    "Writi": TextReader._elsewhere,
 }

@@ -13,8 +13,9 @@ from typing import BinaryIO
 Source = str | bytes | BinaryIO
 
 BLOCK_BYTES = 1 << 18
-# A longer line is binary noise; only its beginning is kept, so that one line cannot fill the memory.
-LONGEST_LINE = 1 << 16
+# A longer line is noise; only its beginning is kept, so that one line cannot fill the memory. (A record of our
+# benchio has one number a rank on one line.)
+LONGEST_LINE = 1 << 24
 
 # `mpirun --tag-output` ("[1,0]<stdout>:") and `srun --label` ("0: ").
 _LABEL = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err|diag)>: ?| *\d{1,7}: )")
@@ -67,9 +68,12 @@ class Lines:
         """Blocks of raw lines (Latin-1, not cleaned), the last one perhaps cut off."""
         rest = ""
         while data := self._stream.read(BLOCK_BYTES):
-            text = rest + data.decode("latin-1")
+            text = data.decode("latin-1")
+            if len(rest) >= LONGEST_LINE and "\n" not in text:
+                continue
+            text = rest + text
             end = text.rfind("\n") + 1
-            rest = text[end:][:LONGEST_LINE]
+            rest = text[end:]
             if end:
                 yield self._whole(text[:end])
         if rest:

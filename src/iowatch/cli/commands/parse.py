@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.table import Table
+
     from iowatch.model import Output
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -53,23 +57,35 @@ def _print_json(output: Output) -> None:
 
 
 def _print_page(output: Output) -> None:
-    """The verdict first, then one line a result."""
-    from rich.markup import escape
-    from rich.table import Table
-
+    """The verdict first, then what all results share, then one line a result."""
     from iowatch.cli.output import page
-    from iowatch.model import summarise
-    from iowatch.units import format_number
 
     console = page()
     console.print(f"{output.tool} {output.version or ''}".rstrip() + f": {output.status}", markup=False)
     if output.reason:
         console.print(output.reason, markup=False)
-    table = Table("operation", "metric", "unit", "n", "max", "median", "min", "case", box=None)
+    if output.results:
+        cases = [dict(result.case) for result in output.results]
+        shared = {name: value for name, value in cases[0].items() if all(c.get(name) == value for c in cases)}
+        console.print(f"case: {_words(shared)}", markup=False)
+        console.print(_table(output, set(shared)))
+
+
+def _words(case: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in case.items())
+
+
+def _table(output: Output, shared: set[str]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from iowatch.model import summarise
+    from iowatch.units import format_number
+
+    table = Table("operation", "metric", "unit", "n", "max", "median", "min", "", box=None)
     for result in output.results:
         row = summarise(result.samples)
         numbers = (format_number(value) for value in (row.max, row.median, row.min))
-        case = " ".join(f"{key}={value}" for key, value in result.case.items())
-        table.add_row(result.operation, result.metric, result.unit, str(row.n), *numbers, escape(case))
-    if output.results:
-        console.print(table)
+        own = {name: value for name, value in result.case.items() if name not in shared}
+        table.add_row(result.operation, result.metric, result.unit, str(row.n), *numbers, escape(_words(own)))
+    return table

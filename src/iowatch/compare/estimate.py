@@ -10,7 +10,15 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.compare.bootstrap import draw_counts, drawn_medians, interval, p_value, spread_of
+from iowatch.compare.bootstrap import (
+    draw_counts,
+    drawn_medians,
+    drawn_midmeans,
+    interval,
+    midmean,
+    p_value,
+    spread_of,
+)
 from iowatch.compare.records import Estimate, Floats, Measured, Settings
 
 _SHARED = 0.75  # of the nights of the side that has fewer: enough to compare night by night
@@ -78,7 +86,8 @@ def align(left: Measured, right: Measured) -> Sides:
 
 
 def ratio_of_medians(sides: Sides, settings: Settings) -> Estimate:
-    """Right's median over left's: of all samples, or where paired the median of the nights' ratios."""
+    """Right's median over left's: of all samples; where paired, the interquartile mean of the nights'
+    ratios."""
     if sides.paired:
         return _paired(sides.log_ratios, settings)
     return _independent(sides.left, sides.right, settings)
@@ -113,9 +122,8 @@ def _expected_maximum(values: Sequence[float], repetitions: int) -> float:
 
 def _paired(log_ratios: Floats, settings: Settings) -> Estimate:
     nights = len(log_ratios)
-    centre = float(np.median(log_ratios))
-    counts = draw_counts(nights, settings.resamples, settings.seed)
-    draws = drawn_medians(log_ratios, np.arange(nights), counts)
+    centre = midmean(log_ratios)
+    draws = drawn_midmeans(log_ratios, draw_counts(nights, settings.resamples, settings.seed))
     spread = spread_of(draws, nights)
     low, high = interval(centre, draws, spread, settings.level)
     noise = float((spread.variance * nights) ** 0.5)

@@ -13,7 +13,7 @@ from iowatch.sides.spec import Spec
 from iowatch.store.results import ResultRow
 
 _DAY_S = 86_400
-AXES = ("system", "partition", "stack")
+AXES = ("system", "partition", "stack", "side")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Entry:
     """One case and metric of a side.
 
     Attributes:
-        axes: `system`, `partition`, `stack`, where they are known.
+        axes: those of `AXES` that are known.
     """
 
     case: Case
@@ -42,6 +42,7 @@ class Gathered:
     entries: tuple[Entry, ...]
     not_ok: int = 0
     not_positive: int = 0
+    warm_ups: int = 0
 
 
 def meets(described: Mapping[str, Scalar], filters: Mapping[str, Scalar | None]) -> bool:
@@ -71,27 +72,32 @@ class _Group:
     nights: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-def gather(rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str]) -> Gathered:
-    """Results to entries: runs that are not ok and values that are not positive are left out and counted.
+def gather(rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_side: bool = False) -> Gathered:
+    """Results to entries: runs that are not ok, values that are not positive and warm-ups are left out and
+    counted.
 
     Args:
         rows: results in time order within each series.
         names: of the night of each (session, time), from `night_names`.
+        by_side: keep the sides of fair runs apart, as the axis `side`.
     """
     groups: dict[tuple[str, ...], _Group] = {}
-    not_ok = not_positive = 0
+    not_ok = not_positive = warm_ups = 0
     for row in rows:
         if row.status != "ok":
             not_ok += 1
+        elif row.pair == 0:
+            warm_ups += 1
         elif min(row.samples, default=0) <= 0:
             not_positive += 1
         else:
-            key = (row.system, row.partition, row.stack, row.case.key, row.metric)
+            side = (row.side or "") if by_side else ""
+            key = (row.system, row.partition, row.stack, side, row.case.key, row.metric)
             group = groups.setdefault(key, _Group(row.case))
             night = names[row.session, row.time] if row.pair is None else f"{row.session}#{row.pair}"
             group.nights[night].extend(row.samples)
     entries = tuple(_entry(key, group) for key, group in groups.items())
-    return Gathered(entries, not_ok, not_positive)
+    return Gathered(entries, not_ok, not_positive, warm_ups)
 
 
 def _entry(key: tuple[str, ...], group: _Group) -> Entry:

@@ -89,7 +89,9 @@ def _gathered(left: Spec, right: Spec, history: Opened, options: Options) -> lis
     ]
     names = night_names(chain.from_iterable(each for each in found if each is not None))
     return [
-        Gathered(tuple(published.entries(spec.name))) if each is None else gather(each, names)
+        Gathered(tuple(published.entries(spec.name)))
+        if each is None
+        else gather(each, names, "side" in spec.filters)
         for (spec, _), each in zip(places, found, strict=True)
     ]
 
@@ -135,6 +137,8 @@ def _notes(gathered: Sequence[Gathered], options: Options) -> tuple[str, ...]:
     for name, side in zip(("left", "right"), gathered, strict=True):
         if side.not_ok:
             found.append(f"{name}: {side.not_ok} results of failed or incomplete runs left out")
+        if side.warm_ups:
+            found.append(f"{name}: {side.warm_ups} results of warm-ups left out")
         if side.not_positive:
             found.append(f"{name}: {side.not_positive} results with a value of 0 left out")
         longest = max((len(e.side.nights) for e in side.entries if isinstance(e.side, Measured)), default=0)

@@ -26,7 +26,7 @@ FORMAT = 1
 # One row a sample; `case` is the canonical JSON of the parameters, `case_key` its short digest.
 COLUMNS = (
     "session", "time", "system", "partition", "stack", "benchmark", "case", "case_key", "metric", "unit",
-    "run", "status", "pair", "repetition", "value",
+    "run", "status", "pair", "side", "repetition", "value",
 )  # fmt: skip
 _BATCH = 50_000
 
@@ -63,6 +63,7 @@ def _common(row: ResultRow) -> dict[str, Any]:
         "run": row.run,
         "status": row.status,
         "pair": row.pair,
+        "side": row.side,
     }
 
 

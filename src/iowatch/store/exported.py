@@ -23,7 +23,7 @@ from iowatch.store.results import ResultRow
 from iowatch.units import parse_time
 
 _NEEDED = ("session", "time", "benchmark", "case", "metric")
-_DEFAULTS = {"system": "", "partition": "", "stack": "", "run": "", "status": "ok", "pair": None}
+_DEFAULTS = {"system": "", "partition": "", "stack": "", "run": "", "status": "ok", "pair": None, "side": None}
 # csv's own limit of 128 KiB a cell is enough for a case and keeps a broken quote from swallowing the file.
 _HINT = "Expected what `iowatch history export --format csv|parquet|json` writes."
 
@@ -115,7 +115,7 @@ def _row(where: str, entry: Mapping[str, Any], samples: list[float]) -> ResultRo
     rest = {**_DEFAULTS, **given}
     try:
         facts = metric(str(entry["metric"]))
-        pair = rest.pop("pair")
+        pair, side = rest.pop("pair"), rest.pop("side")
         return ResultRow(
             session=str(entry["session"]),
             time=int(parse_time(str(entry["time"])).timestamp()),
@@ -123,6 +123,7 @@ def _row(where: str, entry: Mapping[str, Any], samples: list[float]) -> ResultRo
             metric=facts.name,
             samples=tuple(samples),
             pair=None if pair is None else int(pair),
+            side=None if side is None else str(side),
             **{name: str(value) for name, value in rest.items()},
         )
     except (ValueError, InputError, UsageError) as error:

@@ -34,7 +34,8 @@ class ResultRow:
         time: start of the run, epoch seconds UTC.
         run: its name, unique in the session, partition and stack.
         status: `ok`, `failed`, `incomplete`.
-        pair: number of the pair in a fair run (`iowatch run --ab`), or None.
+        pair: number of the pair in a fair run (`iowatch run --ab`), 0 for its warm-up, or None.
+        side: `left` or `right` in a fair run, where both may be the same stack, or None.
         samples: in the metric's unit, in the order measured.
     """
 
@@ -48,6 +49,7 @@ class ResultRow:
     run: str
     status: str
     pair: int | None
+    side: str | None
     samples: tuple[float, ...]
 
 
@@ -71,6 +73,7 @@ def _of_series(
             RunTable.name,
             RunTable.status,
             RunTable.facts["pair"].as_integer(),
+            RunTable.facts["side"].as_string(),
             table.samples,
         )
         .join(RunTable, RunTable.id == table.run_id)
@@ -84,7 +87,7 @@ def _of_series(
         statement = statement.where(table.time >= chosen.since)
     if chosen.until is not None:
         statement = statement.where(table.time < chosen.until)
-    for number, session, time, run, status, pair, blob in connection.execute(statement):
+    for number, session, time, run, status, pair, side, blob in connection.execute(statement):
         row = series[number]
         yield ResultRow(
             session=session,
@@ -97,5 +100,6 @@ def _of_series(
             run=run,
             status=status,
             pair=pair,
+            side=side,
             samples=unpack(blob),
         )

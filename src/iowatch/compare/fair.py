@@ -1,0 +1,164 @@
+"""Fair runs: the order in which two stacks take turns, and when to stop.
+
+Both stacks run in one allocation, on the same nodes and in the same directory. Turns come in pairs, one of each
+side, in random order; two pairs are a block with both orders (ABBA or BAAB), so that a steady drift of the
+machine cancels. The first turn of each side is a warm-up and counts for nothing. Pairs are kept as pairs:
+`compare` gets them as nights with the same keys on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from iowatch.compare.estimate import align, ratio_of_medians
+from iowatch.compare.ranks import FEWEST_PAIRS
+from iowatch.compare.records import Measured, Settings
+from iowatch.errors import UsageError
+
+SideName = Literal["left", "right"]
+Stop = Literal["pairs", "interval", "budget", "most"]
+_SIDES: tuple[SideName, SideName] = ("left", "right")
+
+# Stopping the first time that the interval happens to be narrow picks lucky moments, whose coverage is below 95
+# %. Blocks in a row that must agree; bench/compare.py measures what is left of the coverage.
+_CHECKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Run every case once on one side; `pair` counts from 1, and is 0 for the warm-up."""
+
+    pair: int
+    side: SideName
+
+    @property
+    def warm_up(self) -> bool:
+        """Whether its results are to be discarded."""
+        return self.pair == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a fair run ends: at the first of these.
+
+    Attributes:
+        pairs: number of pairs, or None.
+        half_width: the interval of every ratio reaches at most this far from it (0.05 is 5 %), or None.
+        budget_s: no turn is begun that would end after so many seconds, or None.
+        most: pairs at which it ends in any case.
+    """
+
+    pairs: int | None = None
+    half_width: float | None = None
+    budget_s: float | None = None
+    most: int = 500
+
+    def __post_init__(self) -> None:
+        if self.pairs is None and self.half_width is None and self.budget_s is None:
+            raise UsageError("a fair run needs an end", hint="--pairs N, --until-ci 5% or a budget.")
+        if self.pairs is not None and self.pairs < 1:
+            raise UsageError(f"{self.pairs} pairs cannot be run", hint="At least 1; 8 for a verdict.")
+        if self.half_width is not None and not 0 < self.half_width < 1:
+            raise UsageError("the interval must be between 0 and 100 %", hint="For example --until-ci 5%")
+
+
+@dataclass
+class Schedule:
+    """The turns of one fair run.
+
+    Use:
+        for turn in schedule.turns(): run it; schedule.record(turn, samples, seconds)
+
+    Attributes:
+        until: when to stop.
+        seed: of the order; kept with the session so that the order can be repeated.
+        warm_ups: turns of each side that are discarded first.
+        stopped: why the turns ended, or None while they go on.
+    """
+
+    until: Until
+    seed: int
+    warm_ups: int = 1
+    settings: Settings = field(default_factory=Settings)
+    stopped: Stop | None = None
+    _samples: dict[str, dict[SideName, dict[str, tuple[float, ...]]]] = field(default_factory=dict)
+    _seconds: list[float] = field(default_factory=list)
+    _narrow: int = 0
+
+    def turns(self) -> Iterator[Turn]:
+        """Turns until it is time to stop; record each before asking for the next."""
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.warm_ups):
+            yield from (Turn(0, side) for side in _shuffled(rng))
+        pair = 0
+        while self.stopped is None:
+            first = _shuffled(rng)
+            for order in (first, first[::-1]):
+                self.stopped = self._stop(pair)
+                if self.stopped is not None:
+                    return
+                pair += 1
+                yield from (Turn(pair, side) for side in order)
+
+    def record(self, turn: Turn, samples: Mapping[str, Sequence[float]], seconds: float) -> None:
+        """What a turn measured: samples of the headline metric by a key of the case, the same for both sides.
+
+        Cases that failed are absent; `seconds` is what the turn took in all.
+        """
+        self._seconds.append(seconds)
+        if turn.warm_up:
+            return
+        for key, values in samples.items():
+            sides = self._samples.setdefault(key, {"left": {}, "right": {}})
+            if values and min(values) > 0:
+                sides[turn.side][str(turn.pair)] = tuple(values)
+
+    def half_widths(self) -> dict[str, float]:
+        """How far each case's interval reaches from its ratio, as a fraction; cases with too few pairs are
+        absent."""
+        found = {}
+        for key, sides in self._samples.items():
+            aligned = align(Measured(sides["left"]), Measured(sides["right"]))
+            if not aligned.paired:
+                continue
+            estimate = ratio_of_medians(aligned, self.settings)
+            if estimate.ci is not None:
+                low, high = estimate.ci
+                found[key] = max(high / estimate.ratio - 1, 1 - low / estimate.ratio)
+        return found
+
+    def left_s(self, done: int) -> float | None:
+        """Seconds that are probably left after `done` pairs where their number or a budget is known."""
+        used, turn = sum(self._seconds), self._turn_s()
+        ends = [(self.until.pairs - done) * 2 * turn] if self.until.pairs is not None else []
+        ends += [self.until.budget_s - used] if self.until.budget_s is not None else []
+        return max(0.0, min(ends)) if ends else None
+
+    def _turn_s(self) -> float:
+        return float(np.median(self._seconds)) if self._seconds else 0.0
+
+    def _stop(self, done: int) -> Stop | None:
+        until = self.until
+        if until.pairs is not None and done >= until.pairs:
+            return "pairs"
+        if done >= until.most:
+            return "most"
+        if until.budget_s is not None and sum(self._seconds) + 2 * self._turn_s() > until.budget_s:
+            return "budget"
+        if until.half_width is not None and done % 2 == 0 and done >= FEWEST_PAIRS:
+            self._narrow = self._narrow + 1 if self._is_narrow(until.half_width) else 0
+            if self._narrow >= _CHECKS:
+                return "interval"
+        return None
+
+    def _is_narrow(self, half_width: float) -> bool:
+        widths = self.half_widths()
+        return bool(widths) and len(widths) == len(self._samples) and max(widths.values()) <= half_width
+
+
+def _shuffled(rng: np.random.Generator) -> tuple[SideName, SideName]:
+    return _SIDES if rng.random() < 0.5 else (_SIDES[1], _SIDES[0])

@@ -98,6 +98,17 @@ def test_every_start_of_the_program_gives_a_sample(make_log: MakeLog, reader: Re
     assert joined.facts["darshan"]["logs"] == [log.name for log in logs]
 
 
+def test_counts_are_of_one_repetition(make_log: MakeLog, reader: Reader) -> None:
+    """As the seed prints them: 24 collective and 7 independent writes, however often they were repeated."""
+    log = make_log(mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": 240, "MPIIO_INDEP_WRITES": 70})])
+    own = [Result("write", m, "MiB/s", tuple(range(1, 11)), {}) for m in ("bandwidth", "time")]
+    joined = with_trace(output(*own), [log], reader)
+    found = {(r.operation, r.metric): r.samples for r in joined.results}
+    assert found["write", "collective_count"] == (24.0,)
+    assert found["write", "independent_count"] == (7.0,)
+    assert joined.facts["darshan"]["repetitions"] == {"write": 10}
+
+
 def test_overhead_is_one_ratio_a_whole_pair(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs"
     pairs.write_text(

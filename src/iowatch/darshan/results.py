@@ -60,7 +60,9 @@ _ROWS: tuple[tuple[str, str, _Value], ...] = (
 )
 
 
-def results(trace: Trace, case: Mapping[str, Scalar]) -> tuple[Result, ...]:
+def results(
+    trace: Trace, case: Mapping[str, Scalar], repetitions: Mapping[str, float] | None = None
+) -> tuple[Result, ...]:
     """One result a chosen figure, each with the one sample that a run's log gives.
 
     A count may be 0 and is passed on as 0: "no independent writes" is a measurement. A partial trace gives only
@@ -69,7 +71,10 @@ def results(trace: Trace, case: Mapping[str, Scalar]) -> tuple[Result, ...]:
     Args:
         trace: of one run.
         case: the run's parameters without the operation.
+        repetitions: operation to how often the log has it; counts are of one repetition, because a run may
+            repeat until a time is over. 1 where it is not said.
     """
+    repetitions = repetitions or {}
     if trace.status == "unreadable":
         return ()
     whole = replace(trace, modules={m: c for m, c in trace.modules.items() if m not in trace.missing})
@@ -77,7 +82,10 @@ def results(trace: Trace, case: Mapping[str, Scalar]) -> tuple[Result, ...]:
     found = []
     for operation, name, value in _ROWS:
         row = metric(name)
-        sample = value(whole) if row.name.endswith("_count") or not derived_from else None
+        counted = row.name.endswith("_count")
+        sample = value(whole) if counted or not derived_from else None
+        if sample is not None and counted:
+            sample /= repetitions.get(operation, 1)
         if sample is not None and 0 <= sample <= row.ceiling:
             found.append(Result(operation, name, row.unit, (float(sample),), dict(case)))
     return tuple(found)
@@ -129,9 +137,21 @@ def main_traces(logs: Sequence[Path], reader: Reader) -> list[tuple[str, Trace]]
     return [(n, t) for n, t in found if t.status == "unreadable" or t.job["ranks"] == most]
 
 
-def _joined(traces: Sequence[Trace], case: Mapping[str, Scalar]) -> tuple[Result, ...]:
+def repetitions_of(output: Output) -> dict[str, int]:
+    """Operation to its number of repetitions: samples of its first metric, over all cases of the output."""
+    first: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for result in output.results:
+        if first.setdefault(result.operation, result.metric) == result.metric:
+            counts[result.operation] = counts.get(result.operation, 0) + len(result.samples)
+    return counts
+
+
+def _joined(
+    traces: Sequence[Trace], case: Mapping[str, Scalar], repetitions: Mapping[str, float]
+) -> tuple[Result, ...]:
     """One sample a start; a figure that not every start has is left out: which lacks it could not be told."""
-    every = [{(r.operation, r.metric): r for r in results(trace, case)} for trace in traces]
+    every = [{(r.operation, r.metric): r for r in results(trace, case, repetitions)} for trace in traces]
     common = [key for key in every[0] if all(key in found for found in every)]
     return tuple(replace(every[0][key], samples=tuple(f[key].samples[0] for f in every)) for key in common)
 
@@ -151,9 +171,10 @@ def with_trace(
         stack: the run's stack.json, to say why there is no trace.
 
     Returns:
-        The output with more results, and with `facts["darshan"]`: `status` (`ok`, `partial`, `unreadable`, of
-        the worst log; or `no trace`), `reason`, `logs` (their names), and `counts` (Darshan's counters of the
-        first).
+        The output with more results (counts are of one repetition), and with `facts["darshan"]`: `status`
+        (`ok`, `partial`, `unreadable`, of the worst log; or `no trace`), `reason`, `logs` (their names),
+        `counts` (Darshan's counters of the first log, all repetitions together), `repetitions` (operation to
+        their number).
     """
     if not logs:
         return replace(output, facts={**output.facts, "darshan": no_trace(_why_none(stack))})
@@ -163,13 +184,15 @@ def with_trace(
     found = main_traces(logs, reader)
     traces = [trace for _, trace in found]
     worst = max(traces, key=lambda trace: _BADNESS.index(trace.status))
+    repetitions = {operation: max(1.0, n / len(traces)) for operation, n in repetitions_of(output).items()}
     told = {
         "status": worst.status,
         "reason": worst.reason,
         "logs": [name for name, _ in found],
         "counts": _told_counts(traces[0]),
+        "repetitions": repetitions,
     }
-    more = _joined(traces, common_case(output.results)) if output.results else ()
+    more = _joined(traces, common_case(output.results), repetitions) if output.results else ()
     return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": told})
 
 

@@ -17,12 +17,12 @@ def names(cases: Sequence[Parameters]) -> list[str]:
     Args:
         cases: parameters with `benchmark` among them.
     """
-    differing = {str(c.get("benchmark")): _differing(c.get("benchmark"), cases) for c in cases}
+    benchmarks = {str(case.get("benchmark")) for case in cases}
+    differing = {one: _differing([c for c in cases if str(c.get("benchmark")) == one]) for one in benchmarks}
     return [_name(case, differing[str(case.get("benchmark"))]) for case in cases]
 
 
-def _differing(benchmark: Scalar | None, cases: Sequence[Parameters]) -> list[str]:
-    inside = [c for c in cases if c.get("benchmark") == benchmark]
+def _differing(inside: Sequence[Parameters]) -> list[str]:
     keys = sorted({key for case in inside for key in case} - set(_HIDDEN), key=lambda k: (bits_of(k), k))
     kept: dict[tuple[int, ...], str] = {}
     for key in keys:

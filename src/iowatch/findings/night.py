@@ -86,8 +86,8 @@ class _Work:
         made: list[Finding] = []
         open_groups: list[tuple[Group, Finding | None, str]] = []
         for position, one in enumerate(groups):
-            before, basis = matched.get(position), _basis(one, stamp)
-            if before is not None and _is_settled(before, basis, self.newest, level_starts):
+            before, basis = matched.get(position), _basis(one, stamp, self.newest)
+            if before is not None and _is_same(before, basis, level_starts):
                 made.append(before)
             else:
                 open_groups.append((one, before, basis))
@@ -123,12 +123,15 @@ class _Work:
         )
 
 
-def _basis(one: Group, stamp: str) -> str:
-    """Digest of everything that a finding follows from, apart from nights that only add to its levels."""
-    moved = [f"{m.row.id} {m.change.first_after} {m.change.suspected}" for m in one.moved]
-    return hashlib.sha256(("\n".join(sorted(moved)) + stamp).encode()).hexdigest()[:16]
+def _basis(one: Group, stamp: str, newest: int) -> str:
+    """Digest of all that a finding follows from; of a young one also the nights since, which add to it."""
+    moved = sorted(f"{m.row.id} {m.change.first_after} {m.change.suspected}" for m in one.moved)
+    young = newest - one.first_after <= _SETTLED_S
+    text = "\n".join([*moved, stamp, str(newest if young else 0)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _is_settled(before: Finding, basis: str, newest: int, level_starts: Mapping[int, int]) -> bool:
+def _is_same(before: Finding, basis: str, level_starts: Mapping[int, int]) -> bool:
+    """Whether nothing that a finding follows from has changed since it was written."""
     hidden = any(m.series_id in level_starts for m in before.members)
-    return not hidden and before.basis == basis and newest - before.first_after > _SETTLED_S
+    return not hidden and before.basis == basis

@@ -1,0 +1,186 @@
+"""Figures of findings: time of the first update, of a nightly one, of one without news; calm over a year.
+
+    python bench/findings.py            1,000 series x 365 nights, a planted event every 60 nights
+    python bench/findings.py edison     Edison's year night by night: findings, and how often people are told
+
+Prints what it measured; peak memory is that of the whole process.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import groupby, product
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import insert, select
+
+ROOT = Path(__file__).resolve().parents[1]
+# In the place of bench/, where this very file would pass for another module.
+sys.path[0] = str(ROOT)
+
+from iowatch.findings import update  # noqa: E402
+from iowatch.model import Output, Result, Scalar  # noqa: E402
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
+from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
+
+DAY_S = 86400
+START = 1_735_689_600 + 2 * 3600
+EDISON = ROOT.parent / "shared/data/tokio-edison/edison-summaries_2017-02-14-2018-02-15.csv.gz"
+
+
+def cases() -> list[tuple[str, dict[str, Scalar]]]:
+    """1,000 cases: operation and parameters without it."""
+    axes = product(
+        ("write", "read"),
+        ("POSIX", "MPIIO", "HDF5", "NETCDF4", "PNETCDF"),
+        (2**20, 10**6),
+        (1, -1),
+        (64, 128, 256, 512, 1024),
+        (1, 2, 4, 8, 16),
+    )
+    return [
+        (
+            operation,
+            {
+                "api": api,
+                "file": "per-process" if api == "POSIX" else "shared",
+                "transfer_bytes": transfer,
+                "stripe_count": stripes,
+                "ranks": ranks,
+                "nodes": nodes,
+            },
+        )
+        for operation, api, transfer, stripes, ranks, nodes in axes
+    ]
+
+
+def night(number: int, levels: np.ndarray) -> RunRecord:
+    """All series of one night as one run."""
+    results = tuple(
+        Result(operation, "bandwidth", "MiB/s", (float(value),), parameters)
+        for (operation, parameters), value in zip(cases(), levels, strict=True)
+    )
+    return RunRecord(
+        "all",
+        "compute",
+        StackRecord("one"),
+        f"night-{number}",
+        START + number * DAY_S,
+        Output("ior", None, "ok", None, results),
+    )
+
+
+def values(nights: int) -> np.ndarray:
+    """Bandwidths, shape (nights, series): skewed noise, and every 60 nights a step of the MPI-IO writes."""
+    stream = np.random.default_rng(3)
+    known = cases()
+    log = stream.normal(0, 0.06, (nights, len(known))) - stream.exponential(0.25, (nights, len(known))) * (
+        stream.random((nights, len(known))) < 0.06
+    )
+    hit = np.asarray([op == "write" and p["api"] == "MPIIO" for op, p in known])
+    for position, start in enumerate(range(60, nights, 60)):
+        log[start:, hit] += np.log(0.6 if position % 2 == 0 else 1 / 0.6)
+    return np.asarray(2000 * np.exp(log))
+
+
+def fill(history: History, table: np.ndarray) -> None:
+    """The first night through the front door, the rest in bulk: this is no figure of ingestion."""
+    history.begin_session(SessionRecord("bench", "bench", "bench", "run", START))
+    history.record_runs("bench", [night(0, table[0])])
+    with history.writing() as connection:
+        ids = [row[0] for row in connection.execute(select(SeriesTable.id).order_by(SeriesTable.id))]
+        run = dict(connection.execute(select(RunTable)).mappings().one())
+        for number in range(1, len(table)):
+            moment = START + number * DAY_S
+            run |= {"id": run["id"] + 1, "fingerprint": f"night-{number}", "started_at": moment}
+            connection.execute(insert(RunTable).values(**run))
+            rows = [
+                {
+                    "run_id": run["id"],
+                    "series_id": series,
+                    "time": moment,
+                    "n": 1,
+                    "max": value,
+                    "median": value,
+                    "min": value,
+                    "mean": value,
+                    "samples": b"\0" * 8,
+                }
+                for series, value in zip(ids, map(float, table[number]), strict=True)
+            ]
+            connection.execute(insert(ResultTable), rows)
+
+
+def timed(label: str, history: History, system: str) -> None:
+    start = time.perf_counter()
+    found = update(history, system)
+    took = time.perf_counter() - start
+    print(f"{label:<42}{took:7.2f} s   {len(found)} findings")
+    for finding in found[:3]:
+        print(f"    {finding.state:<9}{finding.line[:150]}")
+
+
+def scale() -> None:
+    table = values(366)
+    with tempfile.TemporaryDirectory() as place, History.open(f"{place}/bench.db") as history:
+        fill(history, table[:365])
+        timed("first update, 1,000 series x 365 nights", history, "bench")
+        timed("update without news", history, "bench")
+        history.record_runs("bench", [night(365, table[365])])
+        timed("nightly update, 1,000 series", history, "bench")
+
+
+def edison() -> None:
+    from iowatch.imports import import_files
+
+    with tempfile.TemporaryDirectory() as place, History.open(f"{place}/all.db") as whole:
+        import_files(whole, "tokio", [EDISON], system="edison")
+        timed("Edison's year at once", whole, "edison")
+        with History.open(f"{place}/nightly.db") as history:
+            replay(whole, history)
+
+
+def replay(whole: History, history: History) -> None:
+    """Every session of `whole` again, with an update after each."""
+    told: Counter[str] = Counter()
+    start, updates = time.perf_counter(), 0
+    sessions = sorted(whole.sessions("edison"), key=lambda s: s.started_at)
+    for _, group in groupby(sessions, key=lambda s: s.started_at // DAY_S):
+        for session in group:
+            history.begin_session(SessionRecord(session.uuid, "edison", "tokio", "import", session.started_at))
+            runs = [_again(whole, run.id) for run in whole.runs(session.uuid)]
+            history.record_runs(session.uuid, runs)
+            last = session.started_at
+        found = update(history, "edison", datetime.fromtimestamp(last + DAY_S, UTC))
+        updates += 1
+        told.update(f"{f.state}: {news.split(':')[0].split(' since ')[0]}" for f in found for news in f.news)
+    print(f"night by night: {updates} updates in {time.perf_counter() - start:.0f} s; people are told")
+    for what, times in told.most_common():
+        print(f"    {times:4}  {what}")
+
+
+def _again(whole: History, number: int) -> RunRecord:
+    run = whole.run(number)
+    results = tuple(
+        Result(
+            str(row.case.parameters["operation"]),
+            row.metric,
+            "MiB/s",
+            samples,
+            {k: v for k, v in row.case.parameters.items() if k != "operation"},
+        )
+        for row, samples in whole.run_results(number)
+    )
+    output = Output(run.tool, None, "ok" if results else "failed", run.reason, results)
+    return RunRecord(run.name, run.partition, StackRecord(run.stack), str(number), run.started_at, output)
+
+
+if __name__ == "__main__":
+    edison() if sys.argv[1:] == ["edison"] else scale()
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")

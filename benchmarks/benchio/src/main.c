@@ -36,13 +36,6 @@ static void print_version(void) {
     }
 }
 
-static int usage(const struct context *c, const char *message) {
-    if (c->rank == 0)
-        fprintf(stderr, "benchio: %s\n", message);
-    MPI_Finalize();
-    return EXIT_USAGE;
-}
-
 static void run(struct context *c, const struct placement *placement, struct guard *guard) {
     struct results results;
     scratch_make(c);
@@ -91,13 +84,18 @@ int main(int argc, char **argv) {
             options.help ? options_help() : print_version();
         return EXIT_FINE;
     }
+    if (!understood) { /* the same on all processes: no need of MPI to end together */
+        if (first_process())
+            fprintf(stderr, "benchio: %s\n", message);
+        return EXIT_USAGE;
+    }
     struct guard guard = guard_start();
     MPI_Init(&argc, &argv);
     struct context c = context_make(&options);
     if (c.rank != 0)
         guard_stop(&guard);
-    if (!understood || !options_check_ranks(&options, c.size, message, sizeof message))
-        return usage(&c, message);
+    if (!options_check_ranks(&options, c.size, message, sizeof message))
+        return impossible(&c, message);
     const char *reason = placement_make(&placement, &c);
     if (reason != NULL)
         return impossible(&c, reason);

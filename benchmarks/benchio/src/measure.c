@@ -16,6 +16,7 @@
 #include "fail.h"
 #include "generator.h"
 #include "scratch.h"
+#include "watchdog.h"
 
 #define NAME_OF(symbol, text) text,
 const char *const phase_names[] = {BENCHIO_PHASES(NAME_OF) NULL};
@@ -276,9 +277,11 @@ static struct times write_once(struct bench *b) {
         generator_fill_bytes(side.key, 0, side.geometry->transfer, b->array);
     struct file file = file_of(b, &side, true);
     file.hints = wanted_hints(b);
+    watchdog_start(b->context, "writing", side.path);
     barrier(b);
     struct times times = run_file(b, &file, &side, o->verify);
     barrier(b);
+    watchdog_stop();
     check_file(b, &file, &side);
     note_hints(b, &side);
     return times;
@@ -292,9 +295,11 @@ static struct times read_once(struct bench *b, bool verify) {
         generator_fill_box(side.geometry, side.key, b->array, true);
     struct file file = file_of(b, &side, false);
     file.hints = wanted_hints(b);
+    watchdog_start(b->context, "reading", side.path);
     barrier(b);
     struct times times = run_file(b, &file, &side, verify);
     barrier(b);
+    watchdog_stop();
     note_hints(b, &side);
     if (verify && box) {
         struct difference d = generator_check_box(side.geometry, side.key, b->array);

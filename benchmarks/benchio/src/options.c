@@ -92,6 +92,8 @@ static const struct entry {
     {"repeat", T_COUNT, AT(repeat), "N", "10", NULL, NULL, true, "repetitions, at least"},
     {"min-time", T_SECONDS, AT(min_time), "SECONDS", "0", NULL, NULL, true,
      "repeat until the repetitions took this long together"},
+    {"timeout", T_COUNT, AT(timeout), "SECONDS", "900", NULL, NULL, false,
+     "end the run when one repetition takes longer; 0: wait for ever"},
     {"verify", T_SWITCH, AT(verify), NULL, "no", NULL, NULL, true,
      "check every byte that was written or read; the time that this takes inside the measured interval is "
      "reported as phase `verify`"},
@@ -422,6 +424,8 @@ static bool check_api(const struct options *o, struct refusal *refusal) {
 static bool check_run(const struct options *o, struct refusal *refusal) {
     if (o->repeat == 0 || o->instances == 0)
         return refuse(refusal, "--%s must be at least 1", o->repeat == 0 ? "repeat" : "instances");
+    if (o->timeout > 1000000)
+        return refuse(refusal, "--timeout: at most 1000000 s");
     if (o->existing && (o->op != OP_READ || o->name == NULL))
         return refuse(refusal, "--existing needs --op read and the --name that --keep was used with");
     if (o->sync != SYNC_NONE && o->op == OP_READ)

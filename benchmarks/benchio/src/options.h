@@ -72,7 +72,7 @@ struct options {
     uint64_t stripe_count, stripe_size;
     struct hints hints;
     const char *hints_file;
-    uint64_t repeat;
+    uint64_t repeat, timeout;
     double min_time;
     bool verify, keep, existing, quiet;
     uint64_t seed;

@@ -29,10 +29,15 @@ static bool remove_directory(const char *path) {
 
 /* Nothing that the parent has open may stay open here: launchers wait for the end of stdout. */
 static void close_all_but(int kept) {
-    long most = sysconf(_SC_OPEN_MAX);
-    for (int fd = 0; fd < (most > 0 && most < 65536 ? (int)most : 65536); fd++)
-        if (fd != kept)
+    DIR *open_files = opendir("/proc/self/fd");
+    if (open_files == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(open_files)) != NULL;) {
+        int fd = atoi(entry->d_name);
+        if (entry->d_name[0] != '.' && fd != kept && fd != dirfd(open_files))
             close(fd);
+    }
+    closedir(open_files);
 }
 
 /* Read what the parent says until it dies: `+path\0` sets the directory, `-` ends the watch. */

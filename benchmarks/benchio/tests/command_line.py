@@ -1,0 +1,178 @@
+"""The contract of the command line: what is refused, exit codes, the record, --help, --version, --keep and --existing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import launch
+
+SCHEMA = pathlib.Path(__file__).parents[1] / "schema" / "record.schema.json"
+
+# Options and the words of the refusal.
+REFUSED = {
+    "--transfer 1.3k": "not a whole number of bytes",
+    "--transfer 1x": "expected a size",
+    "--repeat 0": "at least 1",
+    "--repeat 1.5": "whole number",
+    "--apis posix": "did you mean --api",
+    "--api posixx": "expected one of",
+    "--file shard": "expected one of shared, per-process, per-node",
+    "--local 1x2": "needs three sizes",
+    "--local 8x8x8 --global 8x8x8": "exclude each other",
+    "--pattern disjoint --local 8x8x8": "--local has no meaning",
+    "--block 4k": "--block has no meaning for --pattern block3d",
+    "--pattern disjoint --transfer 2m --block 1m": "larger than --block",
+    "--pattern disjoint --segments 0": "at least 1",
+    "--api posix --hint a=b": "no MPI-IO hints",
+    "--api posix --chunk 8x8x8": "no chunked storage",
+    "--api posix --align 1m": "does not",
+    "--api mpiio --cache direct": "only posix",
+    "--api mpiio --hint cb": "expected KEY=VALUE",
+    "--api mpiio --collective-metadata": "hdf5 only",
+    "--api posix --pattern disjoint --transfer 1000 --block 1000 --cache direct": "multiples of 4096",
+    "--api null --verify": "keeps no data",
+    "--op read --sync": "nothing to flush",
+    "--op read --existing": "--name",
+    "--name a/b": "plain name",
+    "--hints-file /nonexistent": "No such file",
+    "--file per-node --global 8x8x8": "form no box",
+    "block3d": "is not an option",
+    "--json": "needs a value",
+}
+
+
+# What depends on the number of ranks (2).
+REFUSED_FOR_RANKS = {
+    "--instances 9": "only 2 ranks",
+    "--global 1x1x1": "fewer elements",
+    "--transfer 1k": "smaller than one plane",
+}
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.home = pathlib.Path(holder.name)
+        self.json = self.home / "record.json"
+
+    def run_fine(self, ranks: int, *options: str) -> dict:
+        done = launch.run(ranks, "--dir", str(self.home), "--json", str(self.json), "--quiet", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        return launch.record(self.json)
+
+    def check_refusal(self, done: subprocess.CompletedProcess[str], words: str) -> None:
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertIn(words, done.stderr)
+        self.assertEqual(done.stderr.count("benchio: "), 1)
+        self.assertEqual(list(self.home.iterdir()), [])
+
+    def test_senseless_is_refused(self) -> None:
+        for text, words in REFUSED.items():
+            with self.subTest(options=text):
+                command = [launch.BENCHIO, f"--dir={self.home}", *text.split()]
+                self.check_refusal(subprocess.run(command, capture_output=True, text=True, check=False), words)
+
+    def test_impossible_for_these_ranks_is_refused(self) -> None:
+        for text, words in REFUSED_FOR_RANKS.items():
+            with self.subTest(options=text):
+                self.check_refusal(launch.run(2, f"--dir={self.home}", *text.split()), words)
+
+    def test_help_needs_no_launcher(self) -> None:
+        done = subprocess.run([launch.BENCHIO, "--help"], capture_output=True, text=True, check=True)
+        self.assertIn("Examples:", done.stdout)
+        man = (SCHEMA.parents[1] / "man" / "benchio.1").read_text().replace("\\-", "-")
+        for line in done.stdout.splitlines():
+            if line.startswith("  --"):
+                name = line.split()[0].split("=")[0]
+                self.assertIn(name, man, "the man page lacks an option")
+
+    def test_version_names_every_library(self) -> None:
+        text = subprocess.run([launch.BENCHIO, "--version"], capture_output=True, text=True, check=True).stdout
+        for name in ("benchio ", "record benchio-record/1", "MPI ", "posix", "mpiio", "hdf5", "netcdf4", "pnetcdf", "null"):
+            self.assertIn(f"\n{name}" if name != "benchio " else name, text)
+
+    def check_schema(self, record: dict) -> None:
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("the Python package jsonschema is not installed")
+        jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(record)
+
+    def test_records_follow_the_schema(self) -> None:
+        small = ("--local", "8x8x8", "--repeat", "2")
+        for api in [*launch.apis(), "null"]:
+            more = () if api == "null" else ("--op", "both", "--verify")
+            with self.subTest(api=api):
+                self.check_schema(self.run_fine(2, "--api", api, *small, *more))
+        self.check_schema(self.run_fine(3, *small, "--instances", "2", "--hint", "cb_nodes=1"))
+        self.check_schema(self.run_fine(2, "--pattern", "interleaved", "--transfer", "1000", "--cache", "drop", "--op", "both"))
+
+    def test_bandwidth_is_bytes_over_seconds(self) -> None:
+        record = self.run_fine(3, "--local", "20x10x30", "--instances", "3", "--repeat", "4")
+        repetitions = record["operations"][0]["repetitions"]
+        self.assertEqual(len(repetitions), 4)
+        self.assertEqual(record["geometry"]["bytes_per_repetition"], 3 * 20 * 10 * 30 * 8)
+        for repetition in repetitions:
+            self.assertAlmostEqual(repetition["bandwidth_bytes_per_second"] * repetition["seconds"], 144000, places=3)
+            longest = max(one["seconds"] for one in repetition["instances"])
+            self.assertLessEqual(longest, repetition["seconds"])
+            total = sum(phase["mean"] for phase in repetition["phases"].values())
+            self.assertLessEqual(total, repetition["seconds"] * 1.001)
+            for phase in repetition["phases"].values():
+                self.assertLessEqual(phase["min"], phase["mean"] * 1.000001)
+                self.assertLessEqual(phase["mean"], phase["max"] * 1.000001)
+
+    def test_hash_is_of_what_is_measured(self) -> None:
+        first = self.run_fine(1, "--local", "8x8x8", "--repeat", "1")
+        same = self.run_fine(1, "--local=8x8x8", "--repeat=1", "--seed", "7", "--name", "other")
+        other = self.run_fine(1, "--local", "8x8x9", "--repeat", "1")
+        self.assertEqual(first["options_hash"], same["options_hash"])
+        self.assertNotEqual(first["options_hash"], other["options_hash"])
+        unhashed = {"timeout", "seed", "dir", "name", "keep", "existing", "json", "quiet", "hints-file"}
+        kept = {key: value for key, value in first["options"].items() if key not in unhashed}
+        text = json.dumps(kept, separators=(",", ":"))
+        self.assertEqual(first["options_hash"], hashlib.sha256(text.encode()).hexdigest())
+
+    def test_hints_in_force_are_recorded(self) -> None:
+        (self.home / "hints").write_text("# comment\ncb_nodes = 2\ncb_buffer_size=1048576\n")
+        hints = ("--hints-file", str(self.home / "hints"), "--hint", "cb_nodes=1")
+        record = self.run_fine(2, "--local", "8x8x8", "--repeat", "1", *hints)
+        self.assertEqual(record["options"]["hint"], {"cb_nodes": "1", "cb_buffer_size": "1048576"})
+        self.assertEqual(record["hints"]["source"], "file handle")
+        self.assertEqual(record["hints"]["effective"].get("cb_nodes"), "1")
+
+    def test_minimum_time(self) -> None:
+        record = self.run_fine(1, "--api", "posix", "--local", "8x8x8", "--repeat", "1", "--min-time", "0.3")
+        self.assertGreater(len(record["operations"][0]["repetitions"]), 1)
+
+    def test_keep_then_existing(self) -> None:
+        for api in launch.apis():
+            with self.subTest(api=api):
+                options = ("--api", api, "--name", "kept", "--local", "8x8x8", "--repeat", "1", "--file", "per-process")
+                self.run_fine(2, *options, "--keep")
+                self.assertGreaterEqual(len(list((self.home / "kept").glob("data.*"))), 2)
+                record = self.run_fine(2, *options, "--op", "read", "--existing", "--verify")
+                self.assertEqual(record["verification"]["bytes_checked"], 2 * 8**3 * 8)
+                for path in (self.home / "kept").iterdir():
+                    path.unlink()
+                (self.home / "kept").rmdir()
+
+    def test_existing_name_is_not_overwritten(self) -> None:
+        (self.home / "mine").mkdir()
+        (self.home / "mine" / "data.000000").write_text("precious")
+        done = launch.run(1, "--dir", str(self.home), "--name", "mine")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("File exists", done.stderr)
+        self.assertEqual((self.home / "mine" / "data.000000").read_text(), "precious")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,185 @@
+"""What breaks must end the whole run soon, with a message that says who, what and where, and leave no false trace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import tempfile
+import time
+import unittest
+
+import launch
+
+ENDLESS = ("--repeat", "1000000", "--local", "64x64x64", "--quiet", "--timeout", "15")
+
+
+class Faults(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.home = pathlib.Path(holder.name)
+        self.json = self.home / "record.json"
+        self.scratch = self.home / "scratch"
+        self.scratch.mkdir()
+
+    def options(self, api: str, directory: pathlib.Path | None = None) -> tuple[str, ...]:
+        return ("--api", api, "--dir", str(directory or self.scratch), "--json", str(self.json))
+
+    def check_failed_record(self, *words: str) -> None:
+        record = launch.record(self.json)
+        self.assertEqual(record["status"], "failed")
+        self.assertEqual(record["operations"], [])
+        for word in words:
+            self.assertIn(word, record["failure"]["message"])
+        self.assertEqual(sorted(p.name for p in self.home.iterdir()), ["record.json", "scratch"])
+
+    def check_scratch_gone(self, directory: pathlib.Path | None = None) -> None:
+        directory = directory or self.scratch
+        gone = launch.wait_for(lambda: not list(directory.glob("benchio-*")))
+        self.assertTrue(gone, f"left behind: {list(directory.glob('benchio-*/*'))}")
+
+    def test_missing_directory(self) -> None:
+        done = launch.run(2, *self.options("posix", self.home / "nowhere"))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("rank 0", done.stderr)
+        self.assertIn("nowhere: No such file or directory", done.stderr)
+        self.check_failed_record("No such file or directory")
+
+    def test_no_permission(self) -> None:
+        with launch.small_tmpfs("ro,size=1m") as directory:
+            done = launch.run(2, *self.options("mpiio", directory))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("Read-only file system", done.stderr)
+        self.check_failed_record(str(directory))
+
+    def test_record_cannot_be_written(self) -> None:
+        done = launch.run(2, "--api", "posix", "--dir", str(self.scratch), "--json", str(self.home / "no" / "r.json"))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("writing the record", done.stderr)
+        self.check_scratch_gone()
+
+    def test_older_record_does_not_survive(self) -> None:
+        self.json.write_text('{"status": "ok"}')
+        launch.run(1, *self.options("posix", self.home / "nowhere"))
+        self.check_failed_record("No such file")
+
+    def test_too_little_space_is_seen_before(self) -> None:
+        with launch.small_tmpfs("size=20m") as directory:
+            done = launch.run(2, *self.options("posix", directory))
+            self.check_scratch_gone(directory)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("33554432 bytes are needed", done.stderr)
+        self.check_failed_record("bytes are needed")
+
+    def test_disk_full_while_running(self) -> None:
+        for api in launch.apis():
+            for access in ("collective", "independent"):
+                with self.subTest(api=api, access=access), launch.small_tmpfs("size=12m") as directory:
+                    self.disk_full(api, access, directory)
+
+    def disk_full(self, api: str, access: str, directory: pathlib.Path) -> None:
+        """Another program fills the file system while benchio repeats itself."""
+        process = launch.start(3, *self.options(api, directory), *ENDLESS, "--access", access)
+        self.assertTrue(launch.wait_for(lambda: list(directory.glob("benchio-*/data.*"))), "never started")
+        with open(directory / "filler", "wb", buffering=0) as filler:
+            while process.poll() is None:  # benchio's own removals make room again
+                with contextlib.suppress(OSError):
+                    filler.write(bytes(1 << 20))
+                time.sleep(0.001)
+            _, stderr = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertRegex(stderr, r"benchio: rank \d on .*data\.000000")
+        self.check_scratch_gone(directory)
+        self.assertEqual(launch.record(self.json)["status"], "failed")
+
+    def test_file_vanishes(self) -> None:
+        for api in launch.apis():
+            with self.subTest(api=api):
+                process = launch.start(2, *self.options(api), *ENDLESS)
+                while process.poll() is None:
+                    for path in self.scratch.glob("benchio-*/data.*"):
+                        path.unlink(missing_ok=True)
+                _, stderr = process.communicate(timeout=60)
+                self.assertNotEqual(process.returncode, 0)
+                self.assertRegex(stderr, r"benchio: rank \d on .*: .*data\.000000: .*")
+                self.check_failed_record("data.000000")
+                self.check_scratch_gone()
+
+    def running(self, api: str) -> tuple:
+        process = launch.start(3, *self.options(api), *ENDLESS)
+        self.addCleanup(process.kill)
+        self.assertTrue(launch.wait_for(lambda: list(self.scratch.glob("benchio-*/data.*"))), "never started")
+        return process, launch.ranks_in(self.scratch)
+
+    def check_nobody_left(self) -> None:
+        self.assertTrue(launch.wait_for(lambda: not launch.ranks_in(self.scratch)), "a rank was left behind")
+        self.assertFalse(self.json.exists(), "a record although the run was killed")
+        self.check_scratch_gone()
+
+    def test_each_process_killed(self) -> None:
+        """Ranks and the guard: whichever is killed, nobody hangs, and only the guard is not missed."""
+        process, victims = self.running("posix")
+        process.kill()
+        process.communicate(timeout=60)
+        self.check_nobody_left()
+        for index in range(len(victims)):
+            process, candidates = self.running("mpiio")
+            guard = [p for p in candidates if os.getsid(p) == p and pathlib.Path(f"/proc/{p}/fd").exists()
+                     and len(list(pathlib.Path(f"/proc/{p}/fd").iterdir())) == 1]
+            ranks = [p for p in candidates if p not in guard]
+            if index >= len(ranks):
+                process.kill()
+                process.communicate(timeout=60)
+                break
+            os.kill(ranks[index], signal.SIGKILL)
+            process.communicate(timeout=60)
+            self.assertNotEqual(process.returncode, 0)
+            self.check_nobody_left()
+
+    def test_terminated_by_the_scheduler(self) -> None:
+        process, _ = self.running("posix")
+        process.terminate()
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.check_nobody_left()
+
+    def damaged(self, api: str, damage) -> str:
+        """Write, damage the file, read with verification; the message."""
+        shared = (*self.options(api), "--name", "kept", "--pattern", "disjoint", "--block", "200000", "--transfer", "64k")
+        self.assertEqual(launch.run(2, *shared, "--repeat", "1", "--keep").returncode, 0)
+        damage(self.scratch / "kept" / "data.000000")
+        done = launch.run(2, *shared, "--repeat", "1", "--op", "read", "--existing", "--verify")
+        self.assertNotEqual(done.returncode, 0)
+        for path in (self.scratch / "kept").iterdir():
+            path.unlink()
+        (self.scratch / "kept").rmdir()
+        self.assertEqual(launch.record(self.json)["status"], "failed")
+        return done.stderr
+
+    def test_one_wrong_byte_is_found_where_it_is(self) -> None:
+        where = 300001
+
+        def flip(path: pathlib.Path) -> None:
+            data = bytearray(path.read_bytes())
+            data[len(data) - 400000 + where] ^= 1  # the data are the end of the file in these formats
+            path.write_bytes(data)
+
+        for api in launch.apis():
+            if api in ("hdf5", "netcdf4"):
+                continue  # the end of the file may be metadata; their checks are the same code
+            with self.subTest(api=api):
+                message = self.damaged(api, flip)
+                self.assertRegex(message, rf"rank \d .*at byte {where} of the data: expected 0x.., found 0x..; 1 bytes differ")
+
+    def test_short_file(self) -> None:
+        for api in ("posix", "mpiio", "hdf5"):
+            if api in launch.apis():
+                with self.subTest(api=api):
+                    message = self.damaged(api, lambda path: os.truncate(path, 390000))
+                    self.assertRegex(message, r"benchio: rank \d on ")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,74 @@
+"""What the tests of the program share: starting it under MPI, and a small file system that can be full or read-only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import unittest
+
+BENCHIO = os.environ["BENCHIO"]
+MPIEXEC = os.environ["BENCHIO_MPIEXEC"]
+
+
+def apis() -> list[str]:
+    """Interfaces that this benchio was built with and that leave files."""
+    lines = subprocess.run([BENCHIO, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[4:]
+    return [line.split(":")[0] for line in lines if "not built" not in line and line != "null"]
+
+
+def command(ranks: int, *options: str) -> list[str]:
+    return [MPIEXEC, "-n", str(ranks), BENCHIO, *options]
+
+
+def run(ranks: int, *options: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(ranks, *options), capture_output=True, text=True, timeout=seconds, check=False)
+
+
+def start(ranks: int, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(command(ranks, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition, seconds: float = 20) -> bool:
+    """Whether `condition()` becomes true in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def ranks_in(directory: pathlib.Path) -> list[int]:
+    """Processes of benchio (not the guards, which have no data) whose command line names `directory`."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            threads = len(list((entry / "task").iterdir()))
+            if words[0] == BENCHIO.encode() and str(directory).encode() in words and threads >= 1:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+@contextlib.contextmanager
+def small_tmpfs(options: str):
+    """A tmpfs of its own; skips where mounting is not allowed."""
+    with tempfile.TemporaryDirectory() as name:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "benchio-test", name], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise unittest.SkipTest(f"cannot mount a tmpfs: {done.stderr.strip()}")
+        try:
+            yield pathlib.Path(name)
+        finally:
+            subprocess.run(["umount", "-l", name], check=True)
+
+
+def record(path: pathlib.Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))

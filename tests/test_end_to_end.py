@@ -1,0 +1,188 @@
+"""The whole chain on this machine: build, run under ReFrame, keep, judge, show; what faults leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iowatch.store import History
+from tests.conftest import ROOT
+
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.skipif(
+        shutil.which("mpicc") is None, reason="needs an MPI compiler (mpicc); ci/setup names the package"
+    ),
+]
+
+IOWATCH = ROOT / ".venv" / "bin" / "iowatch"
+RUN = [str(IOWATCH), "run", "--suite", "tiny"]
+
+
+@pytest.fixture(scope="module")
+def stack() -> str:
+    """The stack with the most features on this machine: one is enough here."""
+    from iowatch.stacks import discover
+
+    return next(found.name for found in discover("local") if found.status == "installed")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "var"
+
+
+def run(words: list[str], place: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words,
+        env={**os.environ, "IOWATCH_VAR": str(place), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None:
+    words = [str(ROOT / "ci" / "nightly"), "--suite", "tiny", "--stack", stack]
+    first = run(words, place)
+    assert first.returncode == 0, first.stderr
+    assert "OK – 6 of 6 expected results came" in first.stdout
+    assert "first night: no history yet" in first.stdout
+    assert (place / "site" / "index.html").is_file()
+    with History.open(str(place / "iowatch.db")) as history:
+        (session,) = history.sessions()
+        runs = history.runs(session.uuid)
+        assert (session.status, len(runs)) == ("ok", 3)
+        # Every repetition reached the history, and what stack it ran on.
+        series = [s for s in history.series() if s.metric == "bandwidth"]
+        assert {len(samples) for s in series for _t, _r, samples in history.samples(s.id)} == {2}
+        assert runs[0].stack_document["name"] == stack
+        assert {a.kind for a in history.artefacts(runs[0].id)} >= {"stdout", "stderr", "record"}
+    assert not list((place / "scratch").glob("iowatch-*")), "scratch is not swept"
+
+    second = run([*RUN, "--stack", stack, "--json"], place)
+    verdict = json.loads(second.stdout)
+    assert (second.returncode, verdict["nights"], verdict["received"]) == (0, 2, 6)
+
+
+@pytest.fixture
+def started(place: Path, stack: str) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "IOWATCH_VAR": str(place)}
+    process = subprocess.Popen(
+        [*RUN, "--stack", stack],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def runs_in(place: Path) -> int:
+    if not (place / "iowatch.db").exists():
+        return 0
+    with History.open(str(place / "iowatch.db")) as history:
+        return sum(row.runs for row in history.sessions())
+
+
+def wait_until(condition, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.05)
+
+
+def test_a_killed_night_loses_no_finished_case_and_the_next_one_works(
+    place: Path, stack: str, started: subprocess.Popen[bytes]
+) -> None:
+    wait_until(lambda: runs_in(place) >= 1, 120)
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    kept = runs_in(place)
+    assert kept >= 1
+    after = run([*RUN, "--stack", stack], place)
+    assert after.returncode == 0, after.stderr
+    assert "took in what the killed session" in after.stderr
+    with History.open(str(place / "iowatch.db")) as history:
+        states = {row.status: row.runs for row in history.sessions()}
+    assert states["ok"] == 3
+    assert states["incomplete"] >= kept
+
+
+def test_an_interrupted_night_is_closed_as_incomplete(place: Path, started: subprocess.Popen[bytes]) -> None:
+    wait_until(lambda: runs_in(place) >= 1, 120)
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(60) == 3
+    with History.open(str(place / "iowatch.db")) as history:
+        assert [row.status for row in history.sessions()] == ["incomplete"]
+    assert not list((place / "scratch").glob("iowatch-*"))
+
+
+def test_two_nights_at_once_are_refused(place: Path, stack: str, started: subprocess.Popen[bytes]) -> None:
+    lock = place / "lock" / "local.lock"
+    wait_until(lambda: lock.exists() and lock.read_text() == str(started.pid), 60)
+    second = run([*RUN, "--stack", stack], place)
+    assert second.returncode == 3
+    assert str(started.pid) in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB; needs root."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield mount
+    subprocess.run(["umount", "-l", mount], check=True)
+
+
+def test_a_scratch_without_room_is_refused_before_anything_runs(
+    place: Path, stack: str, small_disk: Path
+) -> None:
+    result = run(
+        [str(IOWATCH), "run", "--suite", "smoke", "--stack", stack, "--scratch", str(small_disk)], place
+    )
+    assert result.returncode == 3
+    assert "free" in result.stderr
+    assert str(small_disk) in result.stderr
+    assert runs_in(place) == 0
+
+
+def test_a_scratch_that_cannot_be_written_is_told(place: Path, stack: str) -> None:
+    result = run([*RUN, "--stack", stack, "--scratch", "/proc/nowhere"], place)
+    assert result.returncode == 3
+    assert "/proc/nowhere" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unknown_stack_names_the_known(place: Path, stack: str) -> None:
+    result = run([*RUN, "--stack", stack + "x"], place)
+    assert result.returncode == 2
+    assert f"Did you mean '{stack}'" in result.stderr
+
+
+def test_a_machine_without_mpi_is_told(place: Path, tmp_path: Path) -> None:
+    """PATH without any MPI: one message, exit code 3, and no traceback."""
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    result = run(RUN, place, PATH=str(empty))
+    assert result.returncode == 3
+    assert "no usable stack" in result.stderr
+    assert "doctor" in result.stderr
+    assert "Traceback" not in result.stderr

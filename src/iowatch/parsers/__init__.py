@@ -60,7 +60,7 @@ def parse(
 def parse_file(
     tool: str, path: Path, *, stderr: Path | None = None, rc: int | None = None, ranks: int | None = None
 ) -> Output:
-    """As `parse`, for files. Where IOR wrote its results elsewhere and that file lies beside this one, it is read.
+    """As `parse`, for files; where IOR wrote its results into another file beside this one, that is read.
 
     Raises:
         UsageError: no such tool.

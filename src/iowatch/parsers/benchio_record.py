@@ -100,7 +100,7 @@ def _options_intact(record: Mapping[str, Any]) -> bool:
         return True  # its digits differ from those that Python prints
     hashed = {name: value for name, value in options.items() if name not in _NOT_HASHED}
     text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record["options_hash"]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == str(record["options_hash"])
 
 
 def _geometry_agrees(record: Mapping[str, Any]) -> bool:

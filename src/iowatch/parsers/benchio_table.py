@@ -88,7 +88,9 @@ class Table:
     def read(self, line: str) -> None:
         """Take one cleaned line."""
         text = line.strip()
-        if text in _LISTS:
+        if text.startswith("time =") and self.blocks and len(self.blocks[-1].times) >= MOST_ROWS:
+            self.damaged += 1
+        elif text in _LISTS:
             self.recent = True
             self._listing = self.lists.setdefault(_LISTS[text], [])
         elif self._listing is not None and (text in BACKENDS or text in STRIPINGS):

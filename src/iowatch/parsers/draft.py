@@ -14,7 +14,7 @@ from iowatch.parsers.trouble import Sign, Trouble, exit_meaning, signs_of
 
 _MOST_REASONS = 4
 # A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
-MOST_ROWS = 100_000
+MOST_ROWS = 50_000
 _MOST_RANKS = 1 << 24
 # A metric whose value may honestly be below what the tool resolves ("0.000 s"); it is left out, without blame.
 _MAY_VANISH = frozenset(name for name, row in METRICS.items() if row.unit == "s")

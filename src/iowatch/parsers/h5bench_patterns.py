@@ -15,7 +15,7 @@ from iowatch.parsers.h5bench_numbers import YES, Measured, amount, human, second
 
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
 _RATE = re.compile(r"results: (A?SYNC) (?:Raw|Observed) (write|read|modify) rate")
-_STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d+) \.\.\.")
+_STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d{1,9}) \.\.\.")
 _PATTERN = re.compile(r"data_write_([a-z_]+?)(?:_MD_array)?: Finished writing time step")
 _AVAILABLE = re.compile(r"(Total particles in the file|Number of particles available per rank): (\d+)")
 _STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d+), BLOCK_CNT = (\d+)")
@@ -41,7 +41,7 @@ class _Block:
 
     values: dict[str, str] = field(default_factory=dict)
     dims: list[str] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
+    steps: int = 0
     patterns: set[str] = field(default_factory=set)
     stride: tuple[int, int] | None = None
     change: str | None = None
@@ -53,6 +53,11 @@ class _Block:
     available: dict[str, int] = field(default_factory=dict)
     unlimited: bool = False
     compressing: bool = False
+
+    def add_step(self, number: int) -> None:
+        """Time steps come in order, each once."""
+        self.contradicts |= number != self.steps
+        self.steps += 1
 
     def result(self, name: str) -> str:
         """What stands under `Performance Results`."""
@@ -68,31 +73,33 @@ class PatternsReader:
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
+        self._same = ""
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Take one cleaned line; the three lines of a time step come by the million, so they go first."""
         text = line.strip()
+        if text == self._same or text.startswith("Computing..."):
+            return
+        if text.startswith(("Writing T", "Reading T")) and self._blocks:
+            if (step := _STEP.fullmatch(text)) is not None:
+                self._blocks[-1].add_step(int(step[1]))
+            return
+        self._read_rare(text)
+
+    def _read_rare(self, text: str) -> None:
         if not self._blocks or text.startswith("Configuration file: ") or self._restarts(text):
             self._blocks.append(_Block())
+            self._same = ""
         block = self._blocks[-1]
         if text.startswith("==="):
             _read_rule(block, text)
-        elif (step := _STEP.fullmatch(text)) is not None:
-            block.steps.append(int(step[1]))
-        elif (pattern := _PATTERN.fullmatch(text)) is not None:
-            block.patterns.add(pattern[1])
-        elif (stride := _STRIDE.fullmatch(text)) is not None:
-            block.stride = int(stride[1]), int(stride[2])
-        elif (available := _AVAILABLE.fullmatch(text)) is not None:
-            block.available[available[1][0]] = int(available[2])
-        elif text in _CHANGE:
-            block.change = _CHANGE[text]
         elif block.inside:
             _read_value(block, text)
+        elif (pattern := _PATTERN.fullmatch(text)) is not None:
+            block.patterns.add(pattern[1])
+            self._same = text
         else:
-            block.varying |= text.startswith("Given mean particles")
-            block.compressing |= text.startswith("Parallel compressed: ")
-            block.unlimited |= text.startswith("Collective write: ")
+            _read_other(block, text)
 
     def _restarts(self, text: str) -> bool:
         """A configuration after results: the first line of the next program was lost."""
@@ -102,6 +109,20 @@ class PatternsReader:
         """Judge all programs and keep their numbers."""
         for number, block in enumerate(self._blocks, 1):
             _judge(draft, block, f"program {number}: " if len(self._blocks) > 1 else "", evidence)
+
+
+def _read_other(block: _Block, text: str) -> None:
+    """Lines before, between and after the configuration and the results."""
+    if (stride := _STRIDE.fullmatch(text)) is not None:
+        block.stride = int(stride[1]), int(stride[2])
+    elif (available := _AVAILABLE.fullmatch(text)) is not None:
+        block.available[available[1][0]] = int(available[2])
+    elif text in _CHANGE:
+        block.change = _CHANGE[text]
+    else:
+        block.varying |= text.startswith("Given mean particles")
+        block.compressing |= text.startswith("Parallel compressed: ")
+        block.unlimited |= text.startswith("Collective write: ")
 
 
 def _read_rule(block: _Block, text: str) -> None:
@@ -178,7 +199,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     ):
         return None
     shape_fits = math.prod(dims) == particles and block.option("Number of dimensions") == str(len(dims))
-    if not shape_fits or block.steps != list(range(steps)) or not _ranks_fit(block, word, ranks):
+    if not shape_fits or block.steps != steps or not _ranks_fit(block, word, ranks):
         return None
     if not _compression_fits(block) or len(block.patterns) != (word == "write" and not block.unlimited):
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from iowatch.parsers.draft import MOST_ROWS
 from iowatch.parsers.ior_run import CommandLine, Row, Run, Summary, Test, half_unit
 
 _TITLE = re.compile(r"IOR-(\S+): MPI Coordinated Test of Parallel I/O")
@@ -53,7 +54,8 @@ class TextReader:
         """Take one cleaned line."""
         word = line[:5]
         if self._inside == "rows" and word in ("write", "read "):
-            self._read_row(line)
+            if len(self._test.rows) < MOST_ROWS:
+                self._read_row(line)
         elif self._inside == "summary" and word in ("write", "read "):
             self._read_summary(line)
         elif "WARNING" in line[:12]:

@@ -1,6 +1,7 @@
 """Lines of an output of any size, cleaned of what launchers, terminals and editors add.
 
-Memory stays flat: one block of the output is held at a time (docs/parsers.md, "Speed").
+Memory stays flat: one block of the output is held at a time. Cleaning works on whole blocks, so that a line
+costs little (bench/parsers.py).
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ BLOCK_BYTES = 1 << 18
 # benchio has one number a rank on one line.)
 LONGEST_LINE = 1 << 24
 
+# All control characters but tab, line feed and escape.
+_CONTROLS = bytes({*range(32), 127} - {9, 10, 27})
+_ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b")
 # `mpirun --tag-output` ("[1,0]<stdout>:") and `srun --label` ("0: ").
-_LABEL = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err|diag)>: ?| *\d{1,7}: )")
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-_MARK = "[0123456789 "
+_TAG = re.compile(rb"^\[\d+,\d+\]<std(?:out|err|diag)>: ?", re.MULTILINE)
+_LABEL = re.compile(rb"^ *\d{1,7}: ", re.MULTILINE)
+_FIRST_LABELS = (b"\n0: ", b"\n 0: ", b"\n  0: ", b"\n   0: ", b"\n    0: ")
 
 
 def open_source(source: Source) -> BinaryIO:
@@ -30,15 +34,16 @@ def open_source(source: Source) -> BinaryIO:
     return io.BytesIO(source) if isinstance(source, bytes) else source
 
 
-def clean(line: str) -> str:
-    """One line without launcher label, control characters and trailing blanks."""
-    if line[:1] in _MARK:
-        label = _LABEL.match(line)
-        if label is not None:
-            line = line[label.end() :]
-    if not line.isprintable():
-        line = _CONTROL.sub("", line)
-    return line.rstrip()
+def clean(block: bytes) -> bytes:
+    """Whole lines without launcher labels and control characters."""
+    block = block.translate(None, _CONTROLS)
+    if b"\x1b" in block:
+        block = _ESCAPE.sub(b"", block)
+    if b">:" in block:
+        block = _TAG.sub(b"", block)
+    if _LABEL.match(block) or any(label in block for label in _FIRST_LABELS):
+        block = _LABEL.sub(b"", block)
+    return block
 
 
 def readable(text: str) -> str:
@@ -47,48 +52,48 @@ def readable(text: str) -> str:
 
 
 class Lines:
-    """The lines of a source in blocks.
+    """The lines of a source.
 
     Attributes:
         ended: whether the last line ended with a line break (an output that does not was cut off).
         empty: whether nothing but blanks was seen.
     """
 
-    def __init__(self, source: Source, inspect: Callable[[str], None]) -> None:
+    def __init__(self, source: Source, inspect: Callable[[bytes], None]) -> None:
         """Args:
         source: text, bytes, or a binary stream that is read once from where it stands.
-        inspect: called with every block of whole lines (to look for signs of trouble).
+        inspect: called with every block of whole, cleaned lines (to look for signs of trouble).
         """
         self._stream = open_source(source)
         self._inspect = inspect
         self.ended = True
         self.empty = True
 
-    def blocks(self) -> Iterator[list[str]]:
-        """Blocks of raw lines (Latin-1, not cleaned), the last one perhaps cut off."""
-        rest = ""
+    def blocks(self) -> Iterator[bytes]:
+        """Blocks of whole lines, cleaned; the last line perhaps cut off."""
+        rest = b""
         while data := self._stream.read(BLOCK_BYTES):
-            text = data.decode("latin-1")
-            if len(rest) >= LONGEST_LINE and "\n" not in text:
+            if len(rest) >= LONGEST_LINE and b"\n" not in data:
                 continue
-            text = rest + text
-            end = text.rfind("\n") + 1
-            rest = text[end:]
+            data = rest + data
+            end = data.rfind(b"\n") + 1
+            rest = data[end:]
             if end:
-                yield self._whole(text[:end])
+                yield self._whole(data[:end])
         if rest:
             self.ended = False
             yield self._whole(rest)
 
-    def _whole(self, text: str) -> list[str]:
-        if self.empty and not text.isspace():
-            self.empty = False
-        self._inspect(text)
-        return text.split("\n")
+    def _whole(self, data: bytes) -> bytes:
+        block = clean(data)
+        if self.empty and not block.isspace():
+            self.empty = not block
+        self._inspect(block)
+        return block
 
     def __iter__(self) -> Iterator[str]:
-        """Cleaned lines, blank ones left out."""
+        """Lines as Latin-1 without trailing blanks, blank ones left out."""
         for block in self.blocks():
-            for raw in block:
-                if raw and (line := clean(raw)):
+            for line in block.decode("latin-1").split("\n"):
+                if line := line.rstrip():
                     yield line

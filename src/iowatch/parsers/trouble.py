@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from iowatch.parsers.lines import Lines, Source, clean, readable
+from iowatch.parsers.lines import Lines, Source, readable
 
 _LONGEST_QUOTE = 160
 _MOST_SIGNS = 8
 _MOST_REMEMBERED = 10_000
+_LONGEST_REMEMBERED = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,21 @@ _TITLES = {
     "h5bench": r"= Benchmark Configuration =",
 }
 
-# Every phrase above, and every one of the tools, holds one of these: a block without any is not looked at
-# line by line.
-_HINTS = (
-    *("rror", "ERR", "ail", "FAIL", "No s", "no s", "ENOSPC", "xceed", "QUOT", "only f", "tale", "ndpoint"),
-    *("LIMIT", "om-kill", "om_kill", "emory", "MEMORY", "CANCEL", "ill", "enough", "as root", "nable to"),
-    *("execve", "ault", "signal", "SIG", "CDF", "bort", "ABORT", "FATAL", "ORTE", "non-zero", "enied", "ound"),
-    *("ncorrect", "Simple Par", "Coordinated", "was launched", "Benchmark Conf"),
+# Every line that shows a sign, also one of a tool's own, holds one of these.
+_HINTS = re.compile(
+    rb"[Ee]rror|ERR|[Ff]ail|FAIL|[Nn]o s|ENOSPC|xceed|QUOT|[Qq]uota|Read-only|[Ss]tale|endpoint|LIMIT|TIME"
+    rb"|MEM|[Oo]om|[Mm]emory|CANCEL|[Kk]ill|not enough|as root|nable to|execve|[Ff]ault|signal|SIG|CDF"
+    rb"|[Aa]bort|ABORT|FATAL|ORTE|zero|[Dd]enied|[Ff]ound|FAULT|NODE|ncorrect|nvalid|nrecogn|WARNING|partial"
+    rb"|shared (?:obj|lib)|[Ii]llegal|benchio: |[Aa]ssert|Unknown|must be|requires|verific|could not"
+    rb"|Simple Par|Coordinated|was launched|Benchmark C"
 )
+_DIGITS = b"0123456789"
+_NOT_ASCII = bytes(range(128, 256))
+
+
+def _is_text(line: bytes) -> bool:
+    """Whether most of a line is ASCII; other lines are noise."""
+    return line.isascii() or len(line.translate(None, _NOT_ASCII)) > 0.7 * len(line)
 
 
 def signs_of(tool: str, own: tuple[Sign, ...]) -> tuple[Sign, ...]:
@@ -135,23 +142,29 @@ class Trouble:
 
     own: tuple[Sign, ...] = ()
     found: dict[str, tuple[bool, str]] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)
+    _seen: set[bytes] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._signs = [(re.compile(sign.phrase), sign) for sign in (*self.own, *_COMMON)]
 
-    def inspect(self, block: str) -> None:
-        """Look at a block of whole lines."""
-        if any(hint in block for hint in _HINTS):
-            self._inspect_lines(block.split("\n"))
+    def inspect(self, block: bytes) -> None:
+        """Look at a block of whole, cleaned lines; lines that differ only in digits are looked at once."""
+        if len(self.found) >= _MOST_SIGNS:
+            return
+        fresh = set(block.translate(None, _DIGITS).split(b"\n")) - self._seen
+        suspicious = {line for line in fresh if _is_text(line) and _HINTS.search(line)}
+        self._remember(fresh)
+        if suspicious:
+            for line in block.split(b"\n"):
+                key = line.translate(None, _DIGITS)
+                if key in suspicious:
+                    suspicious.discard(key)
+                    self._inspect_line(line.decode("latin-1").rstrip())
 
-    def _inspect_lines(self, lines: Iterable[str]) -> None:
-        for raw in lines:
-            if raw in self._seen or not any(hint in raw for hint in _HINTS):
-                continue
-            if len(self._seen) < _MOST_REMEMBERED:
-                self._seen.add(raw)
-            self._inspect_line(clean(raw))
+    def _remember(self, fresh: set[bytes]) -> None:
+        if len(self._seen) > _MOST_REMEMBERED:
+            self._seen.clear()
+        self._seen.update(line for line in fresh if len(line) <= _LONGEST_REMEMBERED)
 
     def _inspect_line(self, line: str) -> None:
         for pattern, sign in self._signs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from iowatch.errors import MachineError
@@ -25,29 +27,65 @@ def case_directory(base: str | Path, test: str, environment: str) -> Path:
     return session_directory(base) / digest
 
 
-def check(base: Path, needed_bytes: int) -> None:
+def check(base: Path, needed_bytes: int, needed_inodes: int = 1) -> None:
     """See that `base` can be written to and has room.
 
     Raises:
-        MachineError: it cannot be made or written, or has less than 1.1 x `needed_bytes` free.
+        MachineError: it cannot be made or written, or less than 1.1 x what is needed is free: bytes or inodes
+            of the file system, or of the user's quota on Lustre.
     """
     probe = base / f"{_PREFIX}probe-{os.getpid()}"
     try:
         base.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"iowatch")
         probe.unlink()
-        free = shutil.disk_usage(base).free
+        free = os.statvfs(base)
     except OSError as error:
         raise MachineError(
             f"the scratch directory {base} cannot be written: {error.strerror}",
             hint="Name another with --scratch or IOWATCH_SCRATCH.",
         ) from error
-    if free < needed_bytes * _RESERVE:
+    inodes_free = free.f_favail if free.f_files else None  # some file systems do not count inodes
+    quota = lustre_quota(base)
+    room: list[tuple[str, tuple[int | None, int | None]]] = [
+        ("the file system", (free.f_bavail * free.f_frsize, inodes_free)),
+        ("your quota", quota or (None, None)),
+    ]
+    for what, (bytes_left, inodes_left) in room:
+        _refuse_if_short(base, what, needed_bytes, bytes_left, format_size)
+        _refuse_if_short(base, what, needed_inodes, inodes_left, lambda n: f"{n:,.0f} files")
+
+
+def _refuse_if_short(
+    base: Path, what: str, needed: int, left: int | None, words: Callable[[float], str]
+) -> None:
+    if left is not None and left < needed * _RESERVE:
         raise MachineError(
-            f"the scratch directory {base} has {format_size(free)} free; this suite needs "
-            f"{format_size(needed_bytes * _RESERVE)} at the same time",
-            hint="Free space there, or name another directory with --scratch or IOWATCH_SCRATCH.",
+            f"the scratch directory {base} has {words(left)} free in {what}; this suite needs "
+            f"{words(needed * _RESERVE)} at the same time",
+            hint="Make room there, or name another directory with --scratch or IOWATCH_SCRATCH.",
         )
+
+
+def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
+    """(bytes, inodes) that the user's quota leaves on a Lustre file system; None where there is none to ask.
+
+    `lfs quota -q -u UID DIR` prints: file system, kbytes, quota, limit, grace, files, quota, limit, grace
+    (Lustre Operations Manual, "Configuring and Managing Quotas"); a limit of 0 is none, `*` marks an excess.
+    """
+    try:
+        words = ["lfs", "quota", "-q", "-u", str(os.getuid()), str(base)]
+        printed = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
+        numbers = [int(word.rstrip("*")) for word in printed.split()[1:] if word.rstrip("*").isdecimal()]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    if len(numbers) < 6:
+        return None
+    kbytes, _, kbytes_limit, files, _, files_limit = numbers[:6]
+    return (
+        (kbytes_limit - kbytes) * 1024 if kbytes_limit else None,
+        files_limit - files if files_limit else None,
+    )
 
 
 def sweep(base: Path, sessions: list[str]) -> int:

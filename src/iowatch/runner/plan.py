@@ -13,6 +13,8 @@ from iowatch.errors import UsageError, near_miss
 from iowatch.runner.site import Site
 from iowatch.store import ExpectedResult
 from iowatch.suites import SuiteCase
+from iowatch.systems.model import Limits
+from iowatch.units import format_size
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A case that a stack cannot run, with the features that it lacks."""
+    """A case that cannot run: features that the stack lacks, or the system's limits that it exceeds."""
 
     name: str
     stack: str
@@ -58,6 +60,11 @@ class Plan:
         return max((run.case.tool.file_bytes(run.case.options) for run in self.runs), default=0)
 
     @property
+    def inodes(self) -> int:
+        """Files in scratch at the same time, at most."""
+        return max((run.case.tool.inodes(run.case.options) for run in self.runs), default=1)
+
+    @property
     def volume_bytes(self) -> int:
         """Bytes written and read in all."""
         return sum(run.case.tool.volume_bytes(run.case.options) for run in self.runs)
@@ -67,14 +74,17 @@ class Plan:
         return [item for run in self.runs for item in run.expected()]
 
 
-def make_plan(site: Site, cases: Sequence[SuiteCase], stacks: Sequence[str] = ()) -> Plan:
+def make_plan(
+    site: Site, cases: Sequence[SuiteCase], stacks: Sequence[str] = (), limits: Limits | None = None
+) -> Plan:
     """All cases on all partitions and stacks that can run them.
 
     Args:
         stacks: only these; empty means all.
+        limits: what one case may use on the system; a case beyond them is not available.
 
     Raises:
-        UsageError: a stack is not known on this system, or no case can run at all.
+        UsageError: a stack is not known on this system, no case can run at all, or the byte budget is exceeded.
     """
     for stack in stacks:
         if stack not in site.features:
@@ -88,7 +98,7 @@ def make_plan(site: Site, cases: Sequence[SuiteCase], stacks: Sequence[str] = ()
             if stacks and stack not in stacks:
                 continue
             for case in cases:
-                missing = tuple(sorted(set(case.requires) - site.features[stack]))
+                missing = tuple(sorted(set(case.requires) - site.features[stack])) + _beyond(case, limits)
                 if missing:
                     unavailable.append(Unavailable(f"{case.benchmark}:{case.name}", stack, missing))
                 else:
@@ -99,4 +109,29 @@ def make_plan(site: Site, cases: Sequence[SuiteCase], stacks: Sequence[str] = ()
             f"no case of this suite can run on '{site.system}': missing {', '.join(lacking) or 'stacks'}",
             hint="`iowatch doctor` tells how to add it.",
         )
-    return Plan(tuple(runs), tuple(unavailable))
+    plan = Plan(tuple(runs), tuple(unavailable))
+    _refuse_beyond_budget(site, plan, limits)
+    return plan
+
+
+def _refuse_beyond_budget(site: Site, plan: Plan, limits: Limits | None) -> None:
+    budget = limits.total_bytes if limits else None
+    if budget is not None and plan.volume_bytes > budget:
+        raise UsageError(
+            f"this suite writes and reads {format_size(plan.volume_bytes)}; the byte budget of "
+            f"'{site.system}' is {format_size(budget)} a session",
+            hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml.",
+        )
+
+
+def _beyond(case: SuiteCase, limits: Limits | None) -> tuple[str, ...]:
+    """What the case would need beyond the system's limits, in words."""
+    if limits is None:
+        return ()
+    per_node = -(-case.ranks // case.nodes)
+    wanted = [
+        ("nodes", case.nodes, limits.nodes),
+        ("ranks", case.ranks, limits.ranks),
+        ("ranks a node", per_node, limits.ranks_per_node),
+    ]
+    return tuple(f"{need} {what} (limit {limit})" for what, need, limit in wanted if limit and need > limit)

@@ -17,6 +17,7 @@ from iowatch.runner.site import Site, load_site
 from iowatch.spool import SpooledCase
 from iowatch.store import History
 from iowatch.store.records import SessionStatus
+from iowatch.systems.model import System
 from iowatch.units import format_size
 
 Say = Callable[[str], None]
@@ -59,16 +60,16 @@ def run_suite(
     """
     started = time.monotonic()
     cases = suites.load(suite)
-    _refuse_retired(system)
+    limits = _in_service(system).limits
     with lock.hold(paths.var() / "lock" / f"{system}.lock"):
         site = load_site(system)
         recovered = session.recover(history, system)
         for uuid in recovered:
             say(f"took in what the killed session {uuid} had left")
-        plan = make_plan(site, cases, stacks)
+        plan = make_plan(site, cases, stacks, limits)
         base = _scratch(site, scratch_directory)
         scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
-        scratch.check(base, plan.file_bytes)
+        scratch.check(base, plan.file_bytes + (limits.free_bytes or 0), plan.inodes)
         say(
             f"{suite} on {system}: {len(plan.runs)} runs, {format_size(plan.volume_bytes)} written and read, "
             f"scratch {base}"
@@ -76,13 +77,14 @@ def run_suite(
         return _execute(history, site, plan, suite, base, recovered, started, say)
 
 
-def _refuse_retired(system: str) -> None:
+def _in_service(system: str) -> System:
     facts = systems.load(system)
     if facts.retired:
         raise UsageError(
             f"system '{system}' cannot be run: {facts.retired}",
             hint="It serves published figures and `iowatch import`.",
         )
+    return facts
 
 
 def _scratch(site: Site, chosen: Path | None) -> Path:

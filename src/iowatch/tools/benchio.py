@@ -4,40 +4,39 @@ from __future__ import annotations
 
 from math import prod
 
-from iowatch.tools.tool import Options, Tool, number, operations, size
+from iowatch.tools.tool import Options, Tool, number, operations, size, striping
 
 _OPTIONS = {
     "api": "posix, mpiio, hdf5, netcdf4, pnetcdf or null",
     "file": "shared, per-process or per-node",
+    "instances": "groups of ranks with files of their own at the same time",
+    "pattern": "block3d, disjoint or interleaved",
     "op": "write, read or both",
     "local": "elements a rank, NXxNYxNZ (weak scaling)",
     "global": "elements in all, NXxNYxNZ (strong scaling)",
-    "repeat": "repetitions",
-    "sync": "flush to storage inside the timed part",
-    "verify": "check every byte",
-    "ranks": "MPI processes",
-    "nodes": "nodes",
-    "pattern": "block3d, disjoint or interleaved",
-    "cache": "keep, drop or direct",
-    "collective": "collective or independent transfers",
     "transfer": "transfer size in bytes",
     "block": "block size in bytes",
     "segments": "segments",
-    "layout": "contiguous or chunked",
-    "chunk": "chunk shape",
-    "unlimited": "unlimited first dimension",
-    "fill": "write fill values",
-    "alignment": "alignment in bytes",
-    "instances": "groups of ranks with files of their own at the same time",
-    "stripe-count": "Lustre stripe count, -1 for all",
-    "stripe-size": "Lustre stripe size in bytes",
+    "row": "row of two-dimensional data in bytes",
+    "access": "collective or independent",
+    "cache": "keep, drop or direct",
+    "sync": "flush inside the timed part: true or end, each, none",
+    "chunk": "chunk shape in elements",
+    "unlimited": "slowest varying dimension unlimited",
+    "fill": "libraries write fill values first",
+    "align": "libraries align objects to this many bytes",
+    "collective-metadata": "HDF5 metadata collectively",
+    "repeat": "repetitions",
+    "verify": "check every byte",
+    "stripe-count": "Lustre stripe count of the directory, -1 for all",
+    "stripe-size": "Lustre stripe size of the directory in bytes",
+    "ranks": "MPI processes",
+    "nodes": "nodes",
 }
 
-# Not program arguments: where and how wide the job runs.
-_PLACEMENT = {"ranks", "nodes"}
+# Not program arguments: where and how wide the job runs, how its directory is striped.
+_PLACEMENT = {"ranks", "nodes", "stripe-count", "stripe-size"}
 _DOUBLE_BYTES = 8
-
-
 RECORD = "benchio.json"
 
 
@@ -46,8 +45,8 @@ def _arguments(options: Options, place: str) -> list[str]:
     for name, value in options.items():
         if name in _PLACEMENT or value is False:
             continue
-        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    return [*words, "--dir", place, "--json", RECORD]
+        words.append(f"--{name}" if value is True else f"--{name}={value}")
+    return [*words, f"--dir={place}", f"--json={RECORD}"]
 
 
 def _requires(options: Options) -> tuple[str, ...]:
@@ -64,7 +63,10 @@ def _file_bytes(options: Options) -> int:
         return 0
     ranks = number(options, "ranks", 1)
     if options.get("pattern", "block3d") != "block3d":
-        return ranks * size(options, "block", "16m") * number(options, "segments", 1)
+        # benchio's defaults: one block of 16 MiB, or 16 interleaved blocks of one transfer.
+        interleaved = options["pattern"] == "interleaved"
+        block = size(options, "block", str(options.get("transfer", "1m")) if interleaved else "16m")
+        return ranks * block * number(options, "segments", 16 if interleaved else 1)
     if "global" in options:
         return _DOUBLE_BYTES * _elements(str(options["global"]))
     return _DOUBLE_BYTES * _elements(str(options.get("local", "128x128x128"))) * ranks
@@ -88,4 +90,5 @@ BENCHIO = Tool(
     file_bytes=_file_bytes,
     volume_bytes=_volume_bytes,
     results=(RECORD,),
+    case=striping,
 )

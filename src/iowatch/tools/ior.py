@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iowatch.model import Scalar
-from iowatch.tools.tool import Options, Tool, drop_cache, number, operations, size
+from iowatch.tools.tool import Options, Tool, drop_cache, number, operations, size, striping
 
 SUMMARY = "ior.json"
 
@@ -64,12 +64,7 @@ def _before(options: Options, place: str) -> str:
 
 def _case(options: Options) -> dict[str, Scalar]:
     """What IOR does not print: the cache policy of reads, the striping asked for."""
-    case: dict[str, Scalar] = {"cache": "drop"} if options.get("op") == "read" else {}
-    if "stripe-count" in options:
-        case["stripe_count"] = number(options, "stripe-count", 1)
-    if "stripe-size" in options:
-        case["stripe_bytes"] = size(options, "stripe-size", "1m")
-    return case
+    return ({"cache": "drop"} if options.get("op") == "read" else {}) | striping(options)
 
 
 def _requires(options: Options) -> tuple[str, ...]:

@@ -81,6 +81,16 @@ def number(options: Options, name: str, default: int) -> int:
     return int(options.get(name, default))
 
 
+def striping(options: Options) -> dict[str, Scalar]:
+    """Case parameters of the directory's striping, where the suite asks for one."""
+    case: dict[str, Scalar] = {}
+    if "stripe-count" in options:
+        case["stripe_count"] = number(options, "stripe-count", 1)
+    if "stripe-size" in options:
+        case["stripe_bytes"] = size(options, "stripe-size", "1m")
+    return case
+
+
 def drop_cache(prefix: str) -> str:
     """A shell command that drops all files whose path begins with `prefix` from this node's page cache.
 

@@ -1,0 +1,92 @@
+"""Command lines and volumes of the benchmarks, against their manuals and the papers that the suites repeat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iowatch import suites
+from iowatch.tools import TOOLS
+from iowatch.tools.benchio import BENCHIO
+from iowatch.tools.h5bench import H5BENCH
+from iowatch.tools.ior import IOR
+from iowatch.tools.mdtest import MDTEST
+
+
+def test_ior_runs_with_fsync_reordering_and_a_json_summary() -> None:
+    """IOR user guide: -e fsync, -C reorder tasks, -O summaryFormat=JSON (3.3.0 and later)."""
+    words = IOR.arguments({"api": "mpiio", "transfer": "1000000", "block": "2000000000", "ranks": 64}, "/s")
+    expected = "-a MPIIO -t 1000000 -b 2000000000 -s 1 -e -C -o /s/ior -w -i 10"
+    assert " ".join(words) == f"{expected} -O summaryFile=ior.json,summaryFormat=JSON"
+
+
+def test_a_read_of_ior_is_prepared_and_dropped_from_the_page_cache() -> None:
+    options: dict[str, Any] = {"op": "read", "api": "posix", "file": "per-process", "repeat": 3}
+    assert IOR.prepare(options, "/s")[0][-2:] == ["-w", "-k"]
+    assert "nocache" in IOR.before(options, "/s")
+    assert IOR.runs(options) == 3
+    assert IOR.case(options) == {"cache": "drop"}
+
+
+def test_franklin_is_64_processes_with_2_gb_each() -> None:
+    """Seed 003, section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
+    cases = suites.load("franklin")
+    assert {case.ranks for case in cases} == {64}
+    assert {case.options["transfer"] for case in cases} == {"1m", "1000000"}
+    assert {case.tool.file_bytes(case.options) // 64 for case in cases} == {2000 * 2**20, 2_000_000_000}
+
+
+def test_metadata_has_the_files_of_seed_002() -> None:
+    """Seed 002, mdtest: 1,048,576 files."""
+    cases = suites.load("metadata")
+    assert {case.options["files"] for case in cases} == {1_048_576}
+    assert min(case.tool.inodes(case.options) for case in cases) >= 1_048_576
+    words = MDTEST.arguments(cases[0].options, "/s")
+    assert int(words[words.index("-n") + 1]) * cases[0].ranks >= 1_048_576
+
+
+def test_h5bench_gets_the_configuration_of_seed_004() -> None:
+    """Seed 004, "Configuration": the printed example (without MODE, which is the driver's)."""
+    options = {"op": "write", "memory": "contiguous", "pattern": "contiguous", "dims": "4194304"}
+    assert H5BENCH.configuration(options)["h5bench.cfg"].split() == [
+        "MEM_PATTERN=CONTIG",
+        "FILE_PATTERN=CONTIG",
+        "TIMESTEPS=5",
+        "DELAYED_CLOSE_TIMESTEPS=2",
+        "COLLECTIVE_DATA=YES",
+        "COLLECTIVE_METADATA=YES",
+        "EMULATED_COMPUTE_TIME_PER_TIMESTEP=100",
+        "ms",
+        "NUM_DIMS=1",
+        "DIM_1=4194304",
+        "DIM_2=1",
+        "DIM_3=1",
+    ]
+
+
+def test_benchio_volumes_follow_its_patterns() -> None:
+    assert (
+        BENCHIO.file_bytes({"local": "128x128x128", "ranks": 24}) == 384 * 2**20
+    )  # seed 000, Table 1: 24 -> 384 MiB
+    assert (
+        BENCHIO.file_bytes({"pattern": "interleaved", "transfer": "1m", "segments": 20480, "ranks": 10})
+        == 200 * 2**30
+    )
+    assert BENCHIO.file_bytes({"api": "null", "ranks": 4}) == 0
+
+
+def test_placement_is_no_argument_of_benchio() -> None:
+    words = BENCHIO.arguments({"api": "hdf5", "ranks": 4, "nodes": 2, "stripe-count": -1, "sync": True}, "/s")
+    assert words == ["--api=hdf5", "--sync", "--dir=/s", "--json=benchio.json"]
+    assert BENCHIO.case({"stripe-count": -1, "stripe-size": "4m"}) == {
+        "stripe_count": -1,
+        "stripe_bytes": 4 * 2**20,
+    }
+
+
+def test_every_tool_has_a_parser_and_a_check() -> None:
+    from iowatch import parsers
+    from tests.conftest import ROOT
+
+    for name in TOOLS:
+        assert parsers.parser(name)
+        assert (ROOT / "reframe_tests" / f"{name}.py").is_file()

@@ -1,0 +1,36 @@
+"""ReFrame configuration of a one-node Slurm on this machine (`systems/slurm-local/cluster start`)."""
+
+from iowatch import paths
+from iowatch.stacks.reframe import environments
+from iowatch.systems import load
+
+_system = load("slurm-local")
+_environments = environments(_system.name)
+
+site_configuration = {
+    "systems": [
+        {
+            "name": _system.name,
+            "descr": _system.title,
+            # The same machine as `local`: chosen by name only.
+            "hostnames": ["^$"],
+            "modules_system": "nomod",
+            "prefix": str(paths.var() / "reframe"),
+            "partitions": [
+                {
+                    "name": "default",
+                    "descr": "the node itself",
+                    # Polls with squeue: this cluster keeps no accounts, which ReFrame's `slurm` would ask for.
+                    "scheduler": "squeue",
+                    "launcher": "mpirun",
+                    "access": ["--partition=node"],
+                    "max_jobs": 1,  # bandwidth is measured alone
+                    "environs": [environment["name"] for environment in _environments],
+                    "processor": {"num_cpus": _system.limits.ranks_per_node},
+                    "extras": {"scratch": str(_system.scratch_directory())},
+                }
+            ],
+        }
+    ],
+    "environments": _environments,
+}

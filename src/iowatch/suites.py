@@ -41,6 +41,7 @@ class _SuiteFile(BaseModel):
     repeats: str | None = None
     reference: ReferencePolicy = "optional"
     time_limit: Annotated[int, Field(gt=0)] = 600
+    trace: Literal["dxt"] | None = None
     defaults: dict[str, Scalar] = {}
     matrix: Annotated[list[dict[str, _Axis]], Field(min_length=1)]
 
@@ -53,6 +54,7 @@ class SuiteCase:
         name: unique within suite and benchmark, made of the options that vary.
         options: all options of the tool; `ranks` and `nodes` among them.
         time_limit_s: after this time ReFrame ends the job.
+        trace: `dxt` where Darshan shall keep every access.
     """
 
     suite: str
@@ -61,6 +63,7 @@ class SuiteCase:
     options: Mapping[str, Scalar]
     reference: ReferencePolicy
     time_limit_s: int
+    trace: str | None = None
 
     @property
     def tool(self) -> Tool:
@@ -131,6 +134,7 @@ def read(path: Path) -> list[SuiteCase]:
             options=options,
             reference=document.reference,
             time_limit_s=document.time_limit,
+            trace=document.trace,
         )
         for options in combinations
     ]

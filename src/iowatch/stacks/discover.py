@@ -117,9 +117,7 @@ def load(name: str, system: str = "local") -> Stack:
         return from_lock(path, name, system)
     if path.suffix == ".json":
         return read_stack_json(path)
-    from iowatch.systems import load as load_system
-
-    if load_system(system).retired is None and name in [*_names(system, "spack.yaml"), REFERENCE]:
+    if (source(system, name) / "spack.yaml").is_file():
         return _spack_stack(system, name)
     stacks = discover(system)
     for stack in stacks:

@@ -200,6 +200,11 @@ def install(
         InputError: no lock file, or one that does not belong to its spack.yaml.
         MachineError: no Spack, or Spack failed.
     """
+    from iowatch.systems import load as load_system
+
+    retired = load_system(system).retired
+    if retired:
+        raise UsageError(f"nothing can be installed for system '{system}': {retired}")
     known = load(stack, system)
     if known.kind != "spack":
         raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")

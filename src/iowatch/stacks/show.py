@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
+from rich.table import Table
 
 from iowatch.stacks.diff import StackDiff
 from iowatch.stacks.model import Part, Stack
-from iowatch.systems.show import table
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """A table without frames; columns named in `right` are aligned to the right."""
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        result.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return result
+
 
 _HEADLINE = ("openmpi", "mpich", "intel-oneapi-mpi", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench")
 

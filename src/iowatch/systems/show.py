@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table
 
+from iowatch.stacks.show import table
 from iowatch.systems.doctor import Report
 from iowatch.systems.model import FileSystem, Named, System
 from iowatch.systems.mounts import Mount
 from iowatch.units import format_number, format_size
-
-
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """A table without frames; columns named in `right` are aligned to the right."""
-    result = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        result.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return result
 
 
 def _size(size_bytes: int | None) -> str:

@@ -1,0 +1,124 @@
+"""The committed environments, without Spack: schema, pins, and locks that belong to their spack.yaml."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft7Validator
+
+from iowatch.stacks import lock
+from iowatch.stacks.discover import REFERENCE, from_lock
+from iowatch.stacks.tool import common_file, pinned_version
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFESTS = sorted([ROOT / "spack.yaml", *ROOT.glob("systems/*/stacks/*/spack.yaml")])
+LOCKS = [path.parent / "spack.lock" for path in MANIFESTS]
+CONFIGURATION = sorted([common_file(), *ROOT.glob("systems/*/*.yaml")])
+STACKS_OF_THE_ISSUE = {
+    "netcdf-4.3.3.1": {"netcdf-c": "4.3.3.1", "hdf5": "1.8.16"},
+    "netcdf-4.4.0": {"netcdf-c": "4.4.0", "hdf5": "1.8.16"},
+    "netcdf-4.9": {"netcdf-c": "4.9.3"},
+    "netcdf-4.10": {"netcdf-c": "4.10.0"},
+    "hdf5-1.10": {"hdf5": "1.10.11"},
+    "hdf5-1.14": {"hdf5": "1.14.6"},
+    "hdf5-2": {"hdf5": "2.1.0"},
+    "openmpi-4": {"openmpi": "4.1.4"},
+    "openmpi-5": {"openmpi": "5.0.10"},
+    "mpich-4": {"mpich": "4.3.2"},
+}
+
+# What of Spack's schema of environments these files use; Spack itself checks the whole of it (test_spack.py).
+_LIST = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["spack"],
+    "properties": {
+        "spack": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["include", "specs", "view"],
+            "properties": {
+                "include": _LIST,
+                "specs": _LIST,
+                "view": {"const": True},
+                "config": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {"deprecated": {"type": "boolean"}},
+                },
+            },
+        }
+    },
+}
+
+
+def label(path: Path) -> str:
+    return path.parent.name if path.parent != ROOT else REFERENCE
+
+
+def test_the_axes_of_the_issue_are_there() -> None:
+    assert {label(path) for path in MANIFESTS} == {*STACKS_OF_THE_ISSUE, "debian", REFERENCE}
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=label)
+def test_schema(path: Path) -> None:
+    errors = [error.message for error in Draft7Validator(SCHEMA).iter_errors(lock.read_yaml(path))]
+    assert errors == []
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=label)
+def test_every_version_is_pinned(path: Path) -> None:
+    assert [spec for spec in lock.root_specs(path) if lock.pinned(spec)[1] is None] == []
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=label)
+def test_includes_are_there_and_relative(path: Path) -> None:
+    for include in lock.read_yaml(path)["spack"]["include"]:
+        assert not Path(include).is_absolute()
+        assert (path.parent / include).is_file()
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=label)
+def test_lock_belongs_to_its_manifest(path: Path) -> None:
+    assert lock.matches(path.parent / "spack.yaml", path)
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=label)
+def test_lock_resolves_to_the_pins(path: Path) -> None:
+    """Each version that spack.yaml names is the one that the lock holds, once."""
+    parts = lock.parts(path)
+    for spec in lock.root_specs(path.parent / "spack.yaml"):
+        name, version = lock.pinned(spec)
+        assert [part.version for part in parts if part.name == name] == [version]
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=label)
+def test_lock_was_made_by_the_pinned_spack(path: Path) -> None:
+    assert lock.read_lock(path)["spack"]["version"] == pinned_version()
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=label)
+def test_lock_runs_on_any_x86_64_and_has_one_compiler(path: Path) -> None:
+    parts = [part for part in lock.parts(path) if part.compiler]
+    assert {part.target for part in parts} == {"x86_64_v2"}
+    assert len({part.compiler for part in parts}) == 1
+
+
+@pytest.mark.parametrize("name", STACKS_OF_THE_ISSUE)
+def test_axis(name: str) -> None:
+    stack = from_lock(ROOT / "systems" / "local" / "stacks" / name / "spack.lock", name, "local")
+    versions = {part.name: part.version for part in stack.parts}
+    assert {part: versions[part] for part in STACKS_OF_THE_ISSUE[name]} == STACKS_OF_THE_ISSUE[name]
+
+
+@pytest.mark.parametrize(
+    "path", [*MANIFESTS, *LOCKS, *CONFIGURATION], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_no_place_of_one_machine(path: Path) -> None:
+    """Paths are relative, a variable, /usr of the distribution, or a mount point that a source prints."""
+    text = path.read_text(encoding="utf-8")
+    assert re.findall(r"/(?:home|root|tmp|opt|var|builds?|workspace)/[\w/.-]+", text) == []
+    assert str(ROOT) not in text

@@ -1,0 +1,123 @@
+"""The job script that DarshanMixin makes: the library under the benchmark's processes, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT
+
+MakeScript = Callable[..., list[str]]
+
+SETTINGS = """
+site_configuration = {{
+    "systems": [{{
+        "name": "here", "hostnames": [".*"],
+        "partitions": [{{"name": "p", "scheduler": "local", "launcher": "mpirun", "environs": {environs}}}],
+    }}],
+    "environments": [
+        {{"name": "with", "features": ["darshan"], "extras": {{"stack_json": {stack!r}}}}},
+        {{"name": "without", "features": [], "extras": {{"stack_json": {stack!r}}}}},
+    ],
+}}
+"""
+CHECK = """
+import sys
+sys.path.insert(0, {root!r})
+from types import SimpleNamespace
+import reframe as rfm
+import reframe.utility.sanity as sn
+from reframe.core.builtins import run_before, sanity_function
+from reframe_tests.mixins.darshan import DarshanMixin
+from reframe_tests.mixins.stack import StackMixin
+
+@rfm.simple_test
+class Traced(DarshanMixin, StackMixin, rfm.RunOnlyRegressionTest):
+    valid_systems, valid_prog_environs = ["*"], ["*"]
+    benchmark, executable, executable_opts, num_tasks = "bench", "/apps/bench", ["-w"], 4
+    case = SimpleNamespace(name="one", trace={trace!r})
+    scratch_directory = "/var/scratch/x.y"
+
+    @sanity_function
+    def fine(self):
+        return sn.assert_true(True)
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> MakeScript:
+    """A function that gives the lines of the job script for an environment; ReFrame is started once for each."""
+    tmp_path = tmp_path_factory.mktemp("mixin")
+    library = tmp_path / "libdarshan.so"
+    library.touch()
+    stack = tmp_path / "stack.json"
+    parts = [{"name": "darshan-runtime", "files": [str(library)]}]
+    stack.write_text(json.dumps({"format": 1, "parts": parts}))
+
+    @cache
+    def make(environment: str, trace: str = "counters", **settings: str) -> list[str]:
+        (tmp_path / "settings.py").write_text(SETTINGS.format(environs=[environment], stack=str(stack)))
+        (tmp_path / "check.py").write_text(CHECK.format(root=str(ROOT), trace=trace))
+        reframe = Path(sys.executable).with_name("reframe")
+        words = ["-C", "settings.py", "-c", "check.py", "--dry-run", "--prefix", "out"]
+        run = subprocess.run(
+            [reframe, *words],
+            cwd=tmp_path,
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+        found = sorted((tmp_path / "out").rglob("rfm_job.sh"), key=lambda path: path.stat().st_mtime)
+        return found[-1].read_text().splitlines()
+
+    return make
+
+
+def start(lines: list[str]) -> str:
+    return next(line for line in lines if line.startswith("mpirun"))
+
+
+def test_only_the_program_gets_the_library(script: MakeScript) -> None:
+    lines = script("with")
+    launcher, _, rest = start(lines).partition(" env ")
+    assert launcher == "mpirun -np 4"
+    *settings, program, option = rest.split()
+    assert (program, option) == ("/apps/bench", "-w")
+    names = dict(setting.split("=", 1) for setting in settings)
+    assert names["LD_PRELOAD"].endswith("/libdarshan.so")
+    assert names["DARSHAN_LOGFILE"].endswith("/darshan/trace.darshan")
+    assert "DXT_ENABLE_IO_TRACE" not in names
+    assert "DARSHAN_ENABLE_NONMPI" not in names
+    assert not any("LD_PRELOAD" in line for line in lines if not line.startswith("mpirun"))
+
+
+def test_the_scratch_directory_is_traced_wherever_it_lies(script: MakeScript) -> None:
+    configuration = "\n".join(script("with"))
+    assert "NAME_INCLUDE ^/var/scratch/x\\.y *" in configuration
+
+
+def test_a_suite_may_ask_for_every_access(script: MakeScript) -> None:
+    assert "DXT_ENABLE_IO_TRACE=1" in start(script("with", trace="dxt"))
+
+
+def test_a_stack_without_darshan_runs_untraced(script: MakeScript) -> None:
+    lines = script("without")
+    assert start(lines) == "mpirun -np 4 /apps/bench -w"
+    assert not any("darshan" in line for line in lines)
+
+
+def test_the_cost_is_measured_in_pairs_of_changing_order(script: MakeScript) -> None:
+    lines = script("with", IOWATCH_OVERHEAD_CASE="bench:one")
+    kinds = [line.split('"')[1].split()[0] for line in lines if line.startswith("echo")]
+    assert kinds[:4] == ["untraced", "traced", "traced", "untraced"]
+    assert kinds.count("traced") == kinds.count("untraced")
+    started = [line for line in lines if line.startswith("started=")]
+    assert ["LD_PRELOAD" in line for line in started] == [kind == "traced" for kind in kinds]

@@ -1,0 +1,32 @@
+"""All benchmarks of iowatch itself, one after the other: `make bench`, or `python bench/all.py NAME …`.
+
+They print figures and judge nothing; what each is held to stands in its own text and in docs/. Figures of speed are
+only comparable within one run: machines differ, and so does one machine from hour to hour.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem != "all")
+
+
+def main() -> int:
+    """Run the named benchmarks, or all; the number of those that could not run is the exit code."""
+    chosen = sys.argv[1:] or NAMES
+    unknown = sorted(set(chosen) - set(NAMES))
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    broken = 0
+    for name in chosen:
+        print(f"\n== {name} ==", flush=True)
+        broken += subprocess.run([sys.executable, HERE / f"{name}.py"], check=False).returncode != 0
+    return broken
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,8 +3,8 @@
     python bench/spine.py [--skip-clone]
 
 Clones this checkout into a temporary directory with an empty home, runs `make nightly` twice there, and one
-`iowatch run --json` for the harness's own time. Targets (issue "Spine"): first night <= 6 minutes on 2 cores with
-packages downloaded, second <= 90 s, harness <= 1.5 s a case.
+`iowatch run --json` for the harness's own time. Targets: first night <= 6 minutes on 2 cores with packages
+downloaded, second <= 90 s, harness <= 1.5 s a case.
 """
 
 from __future__ import annotations

@@ -130,6 +130,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             "configuration": [stage / name for name in tool.configuration(self.case.options)],
             "script": [stage / Path(self.job.script_filename).name],
             "darshan": sorted(stage.glob("darshan/**/*.darshan")),
+            "overhead": [stage / "darshan" / "pairs"],
         }
 
 

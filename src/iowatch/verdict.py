@@ -28,6 +28,17 @@ class Headline:
 
 
 @dataclass(frozen=True, slots=True)
+class Transfers:
+    """How one repetition moved its data, as Darshan counted it: collective and independent operations."""
+
+    stack: str
+    run: str
+    operation: str
+    collective: int
+    independent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """A run that failed or did not arrive, and why."""
 
@@ -53,6 +64,7 @@ class Verdict:
     expected: int
     received: int
     headlines: tuple[Headline, ...]
+    transfers: tuple[Transfers, ...]
     failed: tuple[Trouble, ...]
     absent: tuple[Trouble, ...]
     nights: int
@@ -87,6 +99,7 @@ def judge(history: History, finished: Finished) -> Verdict:
         expected=len(expected),
         received=sum(item in came for item in expected),
         headlines=_headlines(history, runs, set(expected)),
+        transfers=_transfers(history, runs),
         failed=_failed(runs),
         absent=_absent(expected, came, runs, finished),
         nights=max((series.n for series in history.series(SeriesFilter(system=row.system))), default=0),
@@ -109,6 +122,20 @@ def _headlines(history: History, runs: Sequence[RunRow], expected: Set[ExpectedR
                 found.append(
                     Headline(run.stack, run.name, operation, series.metric, max(samples), unit, len(samples))
                 )
+    return tuple(found)
+
+
+def _transfers(history: History, runs: Sequence[RunRow]) -> tuple[Transfers, ...]:
+    found = []
+    for run in runs:
+        counts: dict[str, dict[str, int]] = {}
+        for series, samples in history.run_results(run.id):
+            if series.metric in ("collective_count", "independent_count"):
+                operation = str(series.case.parameters.get("operation", ""))
+                counts.setdefault(operation, {})[series.metric] = round(samples[-1])
+        for operation, count in counts.items():
+            both = count.get("collective_count", 0), count.get("independent_count", 0)
+            found.append(Transfers(run.stack, run.name, operation, *both))
     return tuple(found)
 
 

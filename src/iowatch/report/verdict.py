@@ -15,6 +15,8 @@ def render(verdict: Verdict, console: Console, site: str | None = None) -> None:
     console.print(_answer(verdict), markup=False)
     if verdict.headlines:
         console.print(_headlines(verdict))
+    if verdict.transfers:
+        console.print(_transfers(verdict))
     _troubles(console, "Failed", verdict.failed)
     _troubles(console, "Absent", verdict.absent)
     console.print(_history(verdict), markup=False)
@@ -47,6 +49,20 @@ def _headlines(verdict: Verdict) -> Table:
     for line in verdict.headlines:
         result = f"{line.operation} {METRICS[line.metric].label.lower()}"
         table.add_row(line.stack, line.run, result, format_number(line.value), line.unit, str(line.samples))
+    return table
+
+
+def _transfers(verdict: Verdict) -> Table:
+    table = Table(
+        box=None, pad_edge=False, header_style="bold", title="MPI-IO operations a repetition (Darshan)"
+    )
+    table.title_justify = "left"
+    for name in ("stack", "run", "operation"):
+        table.add_column(name, overflow="fold")
+    table.add_column("collective", justify="right")
+    table.add_column("independent", justify="right")
+    for line in verdict.transfers:
+        table.add_row(line.stack, line.run, line.operation, str(line.collective), str(line.independent))
     return table
 
 

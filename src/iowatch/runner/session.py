@@ -12,8 +12,9 @@ from pathlib import Path
 
 from iowatch import artefacts, paths, spool
 from iowatch.darshan import Reader
-from iowatch.darshan.results import with_trace
+from iowatch.darshan.results import with_overhead, with_trace
 from iowatch.errors import InputError
+from iowatch.model import Output
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact, SessionStatus
 from iowatch.units import utc_now
@@ -70,7 +71,6 @@ def _run_record(session: str, directory: Path, case: spool.SpooledCase, reader: 
         for kind, names in case.files.items()
         for name in names
     )
-    logs = [directory / name for name in case.files.get("darshan", [])]
     # The directory is named after case, partition and stack, so this is the same however often it is taken in.
     identity = hashlib.sha256(f"{session}\0{directory.name}".encode()).hexdigest()
     return RunRecord(
@@ -79,11 +79,20 @@ def _run_record(session: str, directory: Path, case: spool.SpooledCase, reader: 
         stack=StackRecord(case.stack_name, case.stack),
         fingerprint=identity,
         started_at=case.started_at,
-        output=with_trace(spool.output_of(case), logs, reader),
+        output=_traced(directory, case, reader),
         wall_s=case.wall_s,
         facts=case.facts,
         artefacts=kept,
     )
+
+
+def _traced(directory: Path, case: spool.SpooledCase, reader: Reader | None) -> Output:
+    """The case's output with what Darshan saw, and with the cost of tracing where it was measured."""
+    logs = [directory / name for name in case.files.get("darshan", [])]
+    output = with_trace(spool.output_of(case), logs, reader, case.stack)
+    for name in case.files.get("overhead", []):
+        output = with_overhead(output, directory / name)
+    return output
 
 
 def end(history: History, place: Path, status: SessionStatus) -> None:

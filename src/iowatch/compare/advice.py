@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special, stats
 
 from iowatch.compare.estimate import Nights, Sides
-from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS, smallest_p
+from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS
 from iowatch.compare.records import Settings
 
 # Standard deviation between nights of a shared file system, assumed (in the log) where too few were measured.
@@ -43,7 +43,7 @@ def runs_needed(sides: Sides, spread: float | None, threshold: float, settings: 
     rank = _nights(min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, wanted, settings.power)
     width = _nights(spread or noise, 1 - settings.level, wanted, settings.power)
     doubt = degrees / float(special.chdtri(degrees, _UNSURE)) if degrees > 1 else 1.0
-    return min(MOST, max(_floor(threshold, sides.paired), ceil(max(rank, width) * doubt)))
+    return min(MOST, max(FEWEST_PAIRS if sides.paired else FEWEST_NIGHTS, ceil(max(rank, width) * doubt)))
 
 
 def _degrees(sides: Sides) -> int:
@@ -71,11 +71,3 @@ def _side_spread(side: Nights) -> float:
 def _nights(noise: float, p: float, difference: float, power: float) -> float:
     """Of a two-sided test at level p of a mean with standard deviation `noise`."""
     return float(((stats.norm.isf(p / 2) + stats.norm.ppf(power)) * noise / difference) ** 2)
-
-
-def _floor(threshold: float, paired: bool) -> int:
-    """The fewest nights with which ranks can reach the threshold at all."""
-    nights = FEWEST_PAIRS if paired else FEWEST_NIGHTS
-    while smallest_p(nights, paired) > threshold:
-        nights += 1
-    return nights

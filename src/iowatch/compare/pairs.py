@@ -10,13 +10,14 @@ from typing import Literal
 import numpy as np
 
 from iowatch.compare.advice import runs_needed
-from iowatch.compare.estimate import Nights, Sides, align, ratio_of_maxima, ratio_of_medians
+from iowatch.compare.estimate import FEWEST, Nights, Sides, align, ratio_of_maxima, ratio_of_medians
 from iowatch.compare.judge import Decision, decide, goodness, threshold, too_few
 from iowatch.compare.overall import summarise_all
-from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS, benjamini_hochberg, rank_sum, signed_rank
+from iowatch.compare.ranks import benjamini_hochberg, independent_p, paired_p
 from iowatch.compare.records import (
     Comparison,
     Estimate,
+    Floats,
     Measured,
     Overall,
     Pair,
@@ -83,28 +84,24 @@ def _work(pair: Pair, settings: Settings) -> _Worked | None:
 
 
 def _p_values(worked: Sequence[_Worked | None]) -> list[float | None]:
-    """Of the rank test where ranks can decide, of Student's test where nights are too few for that."""
-    found: list[float | None] = [work.medians.p if work else None for work in worked]
+    """Tests of all pairs, those with the same numbers of nights together."""
+    found: list[float | None] = [None] * len(worked)
     groups: dict[tuple[bool, int, int], list[int]] = defaultdict(list)
     for index, work in enumerate(worked):
-        if work and work.sides.fewest >= (FEWEST_PAIRS if work.sides.paired else FEWEST_NIGHTS):
-            left, right = len(work.sides.left), len(work.sides.right)
-            groups[work.sides.paired, left, right].append(index)
+        if work and work.sides.fewest >= FEWEST:
+            groups[work.sides.paired, len(work.sides.left), len(work.sides.right)].append(index)
     for (paired, _, _), members in groups.items():
-        for index, p in zip(members, _ranked(paired, [worked[i] for i in members]), strict=True):
+        sides = [work.sides for index in members if (work := worked[index])]
+        for index, p in zip(members, _tested(paired, sides), strict=True):
             found[index] = float(p)
     return found
 
 
-def _ranked(paired: bool, group: Sequence[_Worked | None]) -> Sequence[float]:
-    sides = [work.sides for work in group if work]
+def _tested(paired: bool, sides: Sequence[Sides]) -> Floats:
     if paired:
-        return list(signed_rank(np.array([each.log_ratios for each in sides])))
-    return list(
-        rank_sum(
-            np.array([each.left.medians for each in sides]), np.array([each.right.medians for each in sides])
-        )
-    )
+        return paired_p(np.array([each.log_ratios for each in sides]))
+    left, right = (np.log([getattr(each, name).medians for each in sides]) for name in ("left", "right"))
+    return independent_p(left, right)
 
 
 def _adjust(p_values: Sequence[float | None]) -> list[float | None]:

@@ -1,4 +1,11 @@
-"""Rank tests on nights, many pairs at once, and the correction for many pairs."""
+"""Tests on nights, many pairs at once, and the correction for many pairs.
+
+Ranks decide: they need no assumption about the noise. Their p value cannot fall below that of complete
+separation, 2 / C(2n, n) for n nights a side, which among many pairs may be too large to say anything however
+large the difference is. Where the nights are completely separated, and where they are too few for ranks,
+Student's test of the nights' log medians goes on from there. Its assumption, normal noise, is safe to make:
+under heavy tails it only finds less (bench/compare.py, `tails`).
+"""
 
 from __future__ import annotations
 
@@ -71,9 +78,59 @@ def _signed_rank_counts(nights: int) -> Floats:
     return ways
 
 
-def smallest_p(nights: int, paired: bool) -> float:
-    """The smallest p value that ranks can give with this many nights a side (or pairs)."""
-    return float(2.0 ** (1 - nights)) if paired else float(2 / special.binom(2 * nights, nights))
+def independent_p(left: Floats, right: Floats) -> Floats:
+    """Two-sided p values of "no difference" between independent nights, one a row.
+
+    Args:
+        left: log medians of nights, shape (pairs, nights on the left).
+        right: the same of the right, shape (pairs, nights on the right).
+    """
+    found = student(left, right)
+    if min(left.shape[1], right.shape[1]) < FEWEST_NIGHTS:
+        return found
+    separated = (left.max(axis=1) < right.min(axis=1)) | (right.max(axis=1) < left.min(axis=1))
+    ranks = rank_sum(left, right)
+    return np.where(separated, np.minimum(ranks, found), ranks)
+
+
+def paired_p(differences: Floats) -> Floats:
+    """Two-sided p values of "no difference" between the sides of the same nights, one a row.
+
+    Args:
+        differences: log ratios, shape (pairs, nights).
+    """
+    found = student_paired(differences)
+    if differences.shape[1] < FEWEST_PAIRS:
+        return found
+    separated = np.all(differences > 0, axis=1) | np.all(differences < 0, axis=1)
+    ranks = signed_rank(differences)
+    return np.where(separated, np.minimum(ranks, found), ranks)
+
+
+def student(left: Floats, right: Floats) -> Floats:
+    """Welch's test, one p value a row; 1 where both sides are the same constant, 0 where they are different
+    ones."""
+    parts = [side.var(axis=1, ddof=1) / side.shape[1] for side in (left, right)]
+    total = parts[0] + parts[1]
+    degrees = total**2 / np.maximum(
+        sum(part**2 / (side.shape[1] - 1) for part, side in zip(parts, (left, right), strict=True)), 1e-300
+    )
+    return _student_p(right.mean(axis=1) - left.mean(axis=1), total, degrees)
+
+
+def student_paired(differences: Floats) -> Floats:
+    """Student's test of a mean of 0, one p value a row."""
+    nights = differences.shape[1]
+    variance = differences.var(axis=1, ddof=1) / nights
+    return _student_p(differences.mean(axis=1), variance, np.full(len(differences), nights - 1.0))
+
+
+def _student_p(difference: Floats, variance: Floats, degrees: Floats) -> Floats:
+    # Rounding makes tiny variances of constants; they are none.
+    constant = variance <= 1e-24
+    t = np.abs(difference) / np.sqrt(np.where(constant, 1.0, variance))
+    p = 2 * special.stdtr(np.maximum(degrees, 1.0), -t)
+    return np.asarray(np.where(constant, np.abs(difference) <= 1e-12, p), dtype=np.float64)
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:

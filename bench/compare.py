@@ -1,0 +1,188 @@
+"""Measures the comparison: coverage, false verdicts, power at the runs asked for, stopping early, speed.
+
+    python bench/compare.py [--pairs 4000] [--only tails|coverage|power|fair|speed]
+
+The same properties as tests/compare/test_statistics.py at larger size; figures are in docs/comparison.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from math import log, sqrt
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "compare"))
+from simulation import NOISE, Floats, make_pairs
+
+from iowatch.compare import Measured, Pair, compare
+from iowatch.compare.fair import Schedule, Until
+from iowatch.compare.ranks import independent_p, paired_p
+from iowatch.model import Case
+
+# nights left, nights right, repetitions, same nights on both sides
+LAYOUTS = (
+    (3, 3, 10, False), (5, 5, 5, False), (10, 10, 3, False),
+    (6, 15, 5, False), (20, 20, 5, False), (30, 30, 1, False),
+    (5, 5, 5, True), (10, 10, 3, True), (30, 30, 1, True),
+)  # fmt: skip
+_CV = sqrt(log(1 + 0.2**2))
+
+
+def coverage(pairs: int) -> None:
+    """Coverage of both intervals, and how often a null pair is called different: alone, and among all."""
+    print(f"{pairs} null pairs a row; the standard error of 95 % is {100 * sqrt(0.95 * 0.05 / pairs):.1f} %")
+    head = ("noise", "nights", "reps", "same", "medians", "maxima", "alone", "all", "±")
+    print("{:<12}{:>9}{:>5}{:>6}{:>9}{:>8}{:>8}{:>7}{:>7}".format(*head))
+    for name, noise in NOISE.items():
+        for left, right, repetitions, shared in LAYOUTS:
+            rng = np.random.default_rng([left, right, repetitions, shared])
+            found, overall = compare(make_pairs(rng, noise, pairs, (left, right), repetitions, 1.0, shared))
+            covered = [np.mean([c[0] <= 1 <= c[1] for c in cis if c]) for cis in _intervals(found)]
+            alone = np.mean(
+                [
+                    one.p is not None
+                    and one.p <= 0.01
+                    and one.ci is not None
+                    and not one.ci[0] <= 1 <= one.ci[1]
+                    for one in found
+                ]
+            )
+            wrong = (overall.counts["faster"] + overall.counts["slower"]) / pairs
+            half = np.median([one.ci[1] - one.ci[0] for one in found if one.ci]) / 2
+            print(
+                f"{name:<12}{left:>5}+{right:<3}{repetitions:>5}{'yes' if shared else 'no':>6}"
+                f"{covered[0]:>9.1%}{covered[1]:>8.1%}{alone:>8.2%}{wrong:>7.2%}{half:>7.1%}",
+                flush=True,
+            )
+
+
+def _intervals(found: list) -> tuple[list, list]:
+    return [one.ci for one in found], [one.ci_max for one in found]
+
+
+def _twenty_percent(share: float, df: float | None) -> Callable[..., Floats]:
+    """Coefficient of variation 20 %, `share` of the variance between nights; Student's t where `df` is
+    given."""
+
+    def draw(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> Floats:
+        def noise(shape: tuple[int, ...]) -> Floats:
+            return rng.standard_normal(shape) if df is None else rng.standard_t(df, shape) / sqrt(df / (df - 2))
+
+        between = sqrt(share) * noise((pairs, nights, 1))
+        return np.asarray(_CV * (between + sqrt(1 - share) * noise((pairs, nights, repetitions))))
+
+    return draw
+
+
+def power(pairs: int) -> None:
+    """How often a true 10 % difference is found with as many runs as were asked for after a first
+    comparison."""
+    print("share between nights, tails, repetitions, runs of the first comparison: asked for, found")
+    for share in (0.0, 0.5, 1.0):
+        for df in (None, 3.0):
+            for repetitions in (1, 5):
+                for first in (3, 5, 10, 20):
+                    _power_row(share, df, repetitions, first, pairs)
+
+
+def _power_row(share: float, df: float | None, repetitions: int, first: int, pairs: int) -> None:
+    rng = np.random.default_rng([int(10 * share), int(df or 0), repetitions, first])
+    noise, asked, found = _twenty_percent(share, df), [], []
+    for pair in make_pairs(rng, noise, pairs, (first, first), repetitions, 1.1):
+        asked.append(min(compare([pair])[0][0].runs_needed or 0, 3000))
+        again = make_pairs(rng, noise, 4, (asked[-1], asked[-1]), repetitions, 1.1)
+        found += [compare([each])[0][0].verdict == "faster" for each in again]
+    tails = "normal" if df is None else f"t{df:.0f}"
+    print(
+        f"{share:>4.0%} {tails:>7} {repetitions:>3} {first:>4}: "
+        f"{np.median(asked):>5.0f} ({min(asked)}–{max(asked)}) {np.mean(found):>7.1%}",
+        flush=True,
+    )
+
+
+def fair(pairs: int) -> None:
+    """A/A runs that stop when the interval is narrow: coverage, verdicts, pairs used."""
+    for name, noise in NOISE.items():
+        for half_width in (0.05, 0.1):
+            rng = np.random.default_rng(7)
+            results = [_fair_run(rng, noise, half_width, seed) for seed in range(pairs)]
+            covered = np.mean([one.ci is not None and one.ci[0] <= 1 <= one.ci[1] for one in results])
+            same = np.mean([one.verdict == "no difference" for one in results])
+            used = np.median([one.left.runs or 0 for one in results])
+            print(
+                f"{name:<12} ±{half_width:.0%}: coverage {covered:.1%}, no difference {same:.1%}, "
+                f"pairs {used:.0f}",
+                flush=True,
+            )
+
+
+def _fair_run(rng: np.random.Generator, noise: Callable[..., Floats], half_width: float, seed: int) -> object:
+    schedule = Schedule(Until(half_width=half_width, most=300), seed=seed)
+    samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
+    for turn in schedule.turns():
+        values = np.exp(noise(rng, 1, 1, 3)).ravel().tolist()
+        schedule.record(turn, {"case": values}, 1.0)
+        if not turn.warm_up:
+            samples[turn.side][str(turn.pair)] = tuple(values)
+    pair = Pair(Case("ior", {}), "bandwidth", Measured(samples["left"]), Measured(samples["right"]))
+    return compare([pair])[0][0]
+
+
+def speed(_pairs: int) -> None:
+    """1,000 pairs x 30 samples a side."""
+    for left, right, repetitions, shared in (
+        (3, 3, 10, False),
+        (10, 10, 3, False),
+        (30, 30, 1, False),
+        (30, 30, 1, True),
+    ):
+        made = make_pairs(
+            np.random.default_rng(1), NOISE["normal"], 1000, (left, right), repetitions, 1.0, shared
+        )
+        began, worked = time.perf_counter(), time.process_time()
+        compare(made)
+        print(
+            f"1000 pairs, {left} nights x {repetitions}{' shared' if shared else ''}: "
+            f"{time.perf_counter() - began:.2f} s, {time.process_time() - worked:.2f} s of processor",
+            flush=True,
+        )
+
+
+def tails(pairs: int) -> None:
+    """How often null pairs fall below small p values, in multiples of what they should; at most 1 is wanted."""
+    levels = (1e-2, 1e-3, 1e-4)
+    for name, noise in NOISE.items():
+        for left, right, repetitions in ((3, 3, 5), (5, 5, 3), (6, 20, 3), (10, 10, 3)):
+            rng = np.random.default_rng([left, right])
+            sides = [np.median(noise(rng, pairs, nights, repetitions), axis=2) for nights in (left, right)]
+            rows = {"independent": independent_p(*sides)}
+            if left == right:
+                rows["paired"] = paired_p(sides[1] - sides[0])
+            for kind, p in rows.items():
+                shares = "".join(f"{np.mean(p <= level) / level:>7.2f}" for level in levels)
+                print(f"{name:<12}{left:>4}+{right:<3}{kind:<12}{shares}", flush=True)
+
+
+PARTS = {"tails": tails, "coverage": coverage, "power": power, "fair": fair, "speed": speed}
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--pairs", type=int, default=0, help="simulated pairs a row")
+    parser.add_argument("--only", choices=PARTS)
+    arguments = parser.parse_args()
+    sizes = {"tails": 100_000, "coverage": 4000, "power": 60, "fair": 300, "speed": 1000}
+    for name, part in PARTS.items():
+        if arguments.only in (None, name):
+            print(f"\n{name}: {part.__doc__}")
+            part(arguments.pairs or sizes[name])
+
+
+if __name__ == "__main__":
+    main()

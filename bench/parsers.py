@@ -99,10 +99,9 @@ def _benchio_rows() -> Iterator[bytes]:
 _WARNING = b"[vm:1234] [[INVALID],0] btl warning: hfi_userinit: assign_context command took long\n"
 _ERROR = "[vm:{}] common_ucx.c:162 failed to progress, retrying after error {}; see the manual\n"
 _V3 = "V-3: Rank   0 Line  2066 create_remove_items_helper (dirs create): curr_item is '/scratch/{}'\n"
-_STEP = "Writing Timestep_{} ... \n    data_write_contig_contig_MD_array: Finished writing time step \nComputing...\n"
-_CONFIGURED = (
-    b"Configuration file: h5bench.cfg\n\n================ Benchmark Configuration ==================\n"
-)
+_STEP = "Writing Timestep_{} ... \n    data_write_contig_contig_MD_array: Finished writing time step \n"
+_STEP += "Computing...\n"
+_CONFIGURED = b"Configuration file: h5bench.cfg\n\n=== Benchmark Configuration ===\nMode: SYNC\n======\n"
 
 # kind -> tool and endless output
 KINDS: dict[str, tuple[str, Callable[[], Iterator[bytes]]]] = {

@@ -18,7 +18,7 @@ _RATE = re.compile(r"results: (A?SYNC) (?:Raw|Observed) (write|read|modify) rate
 _STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d{1,9}) \.\.\.")
 _PATTERN = re.compile(r"data_write_([a-z_]+?)(?:_MD_array)?: Finished writing time step")
 _AVAILABLE = re.compile(r"(Total particles in the file|Number of particles available per rank): (\d+)")
-_STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d+), BLOCK_CNT = (\d+)")
+_STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d{1,9}), BLOCK_CNT = (\d{1,9})")
 _CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
 _PATTERNS = {
     "contig_contig": "contiguous",
@@ -198,7 +198,11 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
         or metadata is None
     ):
         return None
-    shape_fits = math.prod(dims) == particles and block.option("Number of dimensions") == str(len(dims))
+    shape_fits = (
+        len(dims) <= 3
+        and math.prod(dims) == particles
+        and block.option("Number of dimensions") == str(len(dims))
+    )
     if not shape_fits or block.steps != steps or not _ranks_fit(block, word, ranks):
         return None
     if not _compression_fits(block) or len(block.patterns) != (word == "write" and not block.unlimited):

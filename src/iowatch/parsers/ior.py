@@ -60,6 +60,9 @@ def parse(source: Source, evidence: Evidence) -> Output:
         if form is None:
             form = _form(line)
             read = readers.get(form or "")
+        elif line == "{" and not run.tests and run.titles == 1:
+            # version 3.2 prints its title before the document
+            form, read = "json", readers["json"]
         elif line.startswith(_TITLES) and _form(line.strip()) != form:
             draft.fail("outputs of different forms are mixed")
         if read is not None:

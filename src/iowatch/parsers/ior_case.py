@@ -60,7 +60,7 @@ def case_of(test: Test, command: CommandLine) -> Case | None:
     if not (tasks and per_node and segments and transfer and block) or block % transfer:
         return None
     total = tasks * segments * block
-    nodes = math.ceil(tasks / per_node) if test.old else whole(options.get("nodes"))
+    nodes = math.ceil(tasks / per_node) if test.without_nodes else whole(options.get("nodes"))
     words = _words(test, command)
     if words is None or nodes is None or human(total) != options.get("aggregate filesize"):
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Summary, Test, half_unit
+from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Summary, half_unit
 
 _PAIR = re.compile(r'"([^"]+)" ?: ("[^"]*"|[^",{}\[\]]+)')
 _NUMBER = re.compile(r"\d+\.\d{4}")
@@ -32,7 +32,7 @@ class JsonReader:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._test = Test()
+        self._test = run.nobodys
         self._section = ""
         self._object: list[tuple[str, str]] = []
         self._counts: dict[str, int] = {}
@@ -82,7 +82,7 @@ class JsonReader:
         if number.isdecimal():
             self._section = ""
             self._counts = {}
-            self._test = self._run.tests.setdefault(int(number), Test())
+            self._test = self._run.begin_test(int(number))
 
     def finish(self) -> None:
         """All lines were read: what the parameters did not say exactly is missing."""

@@ -30,6 +30,8 @@ def judge(draft: Draft, run: Run, evidence: Evidence) -> None:
         draft.cut("the output ends before 'Finished'")
     if run.unreal:
         draft.fail(f"{run.unreal} rows with numbers that cannot be (inf, nan, negative)")
+    if run.nobodys.rows or run.nobodys.options:
+        draft.cut("the beginning of a test is missing")
     if run.damaged:
         draft.cut(f"{run.damaged} damaged or doubled rows")
     if run.short_file:
@@ -88,6 +90,9 @@ def _believed(
 ) -> list[tuple[Row, Row]]:
     """The rows of one operation (numbers, halves of their last digits), in the order of repetitions."""
     keys = [(operation, i) for i in range(repetitions) if (operation, i) in test.rows]
+    if len(keys) < sum(1 for name, _ in test.rows if name == operation):
+        draft.cut(f"{where}more {operation} rows than repetitions")
+        return []
     good = [key for key in keys if _row_agrees(test, key, case)]
     if len(good) < len(keys):
         draft.cut(f"{where}{len(keys) - len(good)} {operation} rows contradict themselves")

@@ -109,6 +109,7 @@ class Test:
         summaries: operation -> summary, where it was printed whole.
         contradictions: names of options that were printed twice with different values.
         old: printed by version 3.0 or 3.1, which leave out some options.
+        without_nodes: printed by a version before 3.3, which leaves out the number of nodes.
     """
 
     options: dict[str, str] = field(default_factory=dict)
@@ -119,6 +120,7 @@ class Test:
     summaries: dict[str, Summary] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
     old: bool = False
+    without_nodes: bool = False
 
     def set_option(self, name: str, value: str) -> None:
         """Note an option."""
@@ -144,6 +146,7 @@ class Run:
     """One output.
 
     Attributes:
+        nobodys: what was printed before any test began, or under a damaged number.
         summarised: whether this form of output has a summary of each operation.
         titles: how often a run began; more than once: two runs wrote into one output.
         ends: how often a run said that it finished.
@@ -155,6 +158,7 @@ class Run:
     version: str | None = None
     command: CommandLine | None = None
     tests: dict[int, Test] = field(default_factory=dict)
+    nobodys: Test = field(default_factory=Test)
     summarised: bool = True
     titles: int = 0
     ends: int = 0
@@ -163,6 +167,11 @@ class Run:
     short_file: str | None = None
     facts: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def begin_test(self, number: int, old: bool = False) -> Test:
+        """The test of that number."""
+        without_nodes = (self.version or "").startswith(("3.0", "3.1", "3.2"))
+        return self.tests.setdefault(number, Test(old=old, without_nodes=without_nodes))
 
     def set_command(self, command: CommandLine) -> None:
         """Note the command line; a second one is another run's."""

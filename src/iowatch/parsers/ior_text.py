@@ -44,7 +44,7 @@ class TextReader:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._test = Test()
+        self._test = run.nobodys
         self._inside = ""
         self._columns: list[str] = []
         self._sizes: dict[str, int] = {}
@@ -84,10 +84,10 @@ class TextReader:
         self._inside = ""
         if number.isdecimal():
             self._old = old is not None
-            self._test = self._run.tests.setdefault(int(number), Test(old=self._old))
+            self._test = self._run.begin_test(int(number), self._old)
         else:
             self._run.damaged += 1
-            self._test = Test()
+            self._test = self._run.nobodys
 
     def _begin_options(self, line: str) -> None:
         if line in ("Options:", "Summary:"):

@@ -19,7 +19,7 @@ from iowatch.parsers.trouble import Sign
 from iowatch.units import parse_size
 
 _TITLE = re.compile(r"mdtest-(\S+) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)")
-_COMMAND = re.compile(r"Command line used: (\S+(?: '[^']*')*)")
+_COMMAND = re.compile(r"""Command line used: (\S+(?: '[^']*'| "[^"]*")*)""")
 _ITEMS = re.compile(r"(\d{1,9}) tasks, (\d{1,15}) (files/directories|files?|directories)")
 _TABLE = re.compile(r"SUMMARY (rate|time)(?: \(in ([a-z/]+)\))?: \(of (\d+) iterations\)")
 _ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) *:? ((?: *\d+\.\d{3}){4}|(?: *\d+\.\d{3}){7})")
@@ -119,7 +119,7 @@ def _read(draft: Draft, run: _Run, line: str) -> None:
 def _options(text: str) -> dict[str, str]:
     """Options of a command line as mdtest prints it, every argument quoted."""
     options: dict[str, str] = {}
-    tokens = iter(text.replace("'", " ").split()[1:])
+    tokens = iter(text.replace("'", " ").replace('"', " ").split()[1:])
     for token in tokens:
         letters = token[1:] if token.startswith("-") and not token.startswith("--") else ""
         for position, letter in enumerate(letters):
@@ -199,7 +199,7 @@ def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
     if any(size is None and letter in options for letter, size in sizes.items()):
         return None
     each = _items_each(options, sizes)
-    if tasks > ranks or nodes > ranks or (each is not None and items != tasks * each):
+    if not 0 < tasks <= ranks or not 0 < nodes <= ranks or (each is not None and items != tasks * each):
         return None
     return {
         "api": options.get("a", "POSIX"),

@@ -1,0 +1,164 @@
+"""Damage done to real outputs: what transfers, full disks, launchers, editors and people do to text.
+
+Every function takes the output, another output and a random generator, and returns the damaged output.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+Mutation = Callable[[bytes, bytes, random.Random], bytes]
+
+_NUMBER = re.compile(rb"(?<![\d.])\d+(?:\.\d+)?")
+_DIGIT = re.compile(rb"\d")
+_WARNINGS = (
+    b"[n1:1234] [[INVALID],0] btl warning: hfi_userinit: assign_context command failed\n",
+    b"slurmstepd: info: task 3 has used 98% of its memory\n",
+    b'WARNING: The file "/scratch/f" exists already and will be overwritten\n',
+    b'Lmod is automatically replacing "cce/15.0.0" with "gcc/11.2.0".\n',
+    b"real 0.1\nuser 12.5\nsys 3.25\n",
+    b"write 1.0 read 2.0 done\n",
+    b"\n \n",
+)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return data.splitlines(keepends=True)
+
+
+def _span(data: bytes, pattern: re.Pattern[bytes], rng: random.Random) -> tuple[int, int] | None:
+    """One match, chosen without walking through a large output more than once."""
+    if not data:
+        return None
+    start = rng.randrange(len(data))
+    match = pattern.search(data, start) or pattern.search(data)
+    return match.span() if match else None
+
+
+def cut(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    return data[: rng.randrange(len(data) + 1)]
+
+
+def cut_head(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    return data[rng.randrange(len(data) + 1) :]
+
+
+def lose_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    lines = _lines(data)
+    for _ in range(rng.randint(1, 3)):
+        if lines:
+            del lines[rng.randrange(len(lines))]
+    return b"".join(lines)
+
+
+def lose_block(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    start = rng.randrange(len(data) + 1)
+    return data[:start] + data[start + rng.choice((1, 7, 64, 512, 4096)) :]
+
+
+def double_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    lines = _lines(data)
+    if lines:
+        at = rng.randrange(len(lines))
+        many = rng.choice((1, 1, 2, 10))
+        lines[at:at] = lines[at : at + many]
+    return b"".join(lines)
+
+
+def _shape(line: bytes) -> bytes:
+    return re.sub(rb"[-\d.E+ ]+", b"", line)
+
+
+def swap_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    """Two lines change places; of two whole rows of one kind nobody can tell."""
+    lines = _lines(data)
+    if len(lines) > 1:
+        a, b = rng.randrange(len(lines)), rng.randrange(len(lines))
+        if _shape(lines[a]) != _shape(lines[b]):
+            lines[a], lines[b] = lines[b], lines[a]
+    return b"".join(lines)
+
+
+def interleave(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    """Lines of another run, between the lines and in the order of both."""
+    mine, theirs = _lines(data), _lines(other)[:400]
+    merged: list[bytes] = []
+    while mine or theirs:
+        source = mine if mine and (not theirs or rng.random() < 0.6) else theirs
+        many = rng.randint(1, 6)
+        merged += source[:many]
+        del source[:many]
+    return b"".join(merged)
+
+
+def break_into(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    """A line of another process breaks into a line."""
+    at = rng.randrange(len(data) + 1)
+    lines = _lines(other) or [b"x\n"]
+    return data[:at] + rng.choice((rng.choice(lines), rng.choice(_WARNINGS))) + data[at:]
+
+
+def lose_digit(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    span = _span(data, _DIGIT, rng)
+    return data if span is None else data[: span[0]] + data[span[1] :]
+
+
+def double_digit(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    span = _span(data, _DIGIT, rng)
+    return data if span is None else data[: span[1]] + data[span[0] :]
+
+
+def unreal(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    """A number becomes one that cannot be."""
+    span = _span(data, _NUMBER, rng)
+    if span is None:
+        return data
+    word = rng.choice((b"nan", b"-nan", b"inf", b"-inf", b"NaN", b"Infinity", b"****", b"1e400", b"-1", b"0"))
+    return data[: span[0]] + word + data[span[1] :]
+
+
+def huge(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    span = _span(data, _NUMBER, rng)
+    if span is None:
+        return data
+    return data[: span[0]] + rng.choice((b"9" * 7, b"9" * 30, b"9" * 400, b"1e30")) + data[span[0] :]
+
+
+def decimal_comma(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    comma = re.compile(rb"(?<=\d)\.(?=\d)")
+    return comma.sub(b",", data, count=rng.choice((0, 0, 1, 5)))
+
+
+def warn_between(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    lines = _lines(data)
+    for _ in range(rng.choice((1, 3, 50))):
+        lines.insert(rng.randrange(len(lines) + 1), rng.choice(_WARNINGS))
+    return b"".join(lines)
+
+
+def noise(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    at = rng.randrange(len(data) + 1)
+    junk = rng.randbytes(rng.choice((1, 3, 40, 5000)))
+    return data[:at] + junk + data[at + rng.choice((0, len(junk))) :]
+
+
+def join(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    return rng.choice((data + other, other + data, data + data))
+
+
+def several(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    """More than one damage to one output."""
+    for _ in range(rng.randint(2, 4)):
+        data = rng.choice(ALONE)(data, other, rng)
+    return data
+
+
+ALONE: tuple[Mutation, ...] = (
+    *(cut, cut_head, lose_lines, lose_block, double_lines, swap_lines, break_into, lose_digit, unreal),
+    *(huge, decimal_comma, warn_between, noise),
+)
+# A digit that was added can often not be seen: nothing else says the same number.
+UNSEEN: tuple[Mutation, ...] = (double_digit,)
+MUTATIONS: tuple[Mutation, ...] = (*ALONE, cut, lose_digit, interleave, join, several, *UNSEEN)

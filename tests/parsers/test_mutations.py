@@ -1,0 +1,97 @@
+"""Damaged outputs: no exception, no number that the undamaged output did not give, never `ok` with others.
+
+`IOWATCH_MUTATIONS=120000 pytest tests/parsers/test_mutations.py` runs more; `IOWATCH_SEED` changes them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from iowatch.model import Output, canonical_json
+from iowatch.parsers import parse
+from tests.parsers.corpus import SHARED, outputs
+from tests.parsers.mutations import MUTATIONS, UNSEEN, interleave, join
+
+COUNT = int(os.environ.get("IOWATCH_MUTATIONS", "4000"))
+SEED = int(os.environ.get("IOWATCH_SEED", "1"))
+CHUNKS = 8
+LARGEST = 100_000
+
+Given = dict[str, Counter[float]]
+
+
+def _given(output: Output) -> Given:
+    """Samples of each operation, metric and case."""
+    return {
+        canonical_json({"case": dict(r.case), "metric": r.metric, "operation": r.operation}): Counter(r.samples)
+        for r in output.results
+    }
+
+
+def _within(found: Counter[float], allowed: Counter[float]) -> bool:
+    """Whether all samples were given before, to the digits that a float holds."""
+    return not found - allowed or all(
+        any(math.isclose(value, other, rel_tol=1e-13) for other in allowed) for value in found - allowed
+    )
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[tuple[str, Path, bytes, Given]]:
+    """Outputs that are sound, with what they give."""
+    found = []
+    for tool, path in outputs(SHARED if (SHARED / "data").is_dir() else None):
+        data = path.read_bytes()
+        output = parse(tool, data)
+        if output.status == "ok" and len(data) < LARGEST:
+            found.append((tool, path, data, _given(output)))
+    return found
+
+
+def _open_ended(path: Path) -> bool:
+    """IOR's CSV says neither how many rows there should be nor that it ended: lost last lines do not show."""
+    return path.suffix == ".csv" or path.parent.name.endswith("_csv")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_damage_never_makes_numbers(chunk: int, corpus: list[tuple[str, Path, bytes, Given]]) -> None:
+    rng = random.Random(SEED * 1000 + chunk)
+    for turn in range(COUNT // CHUNKS):
+        tool, path, data, given = rng.choice(corpus)
+        same_tool = [entry for entry in corpus if entry[0] == tool]
+        _, _, other, others = rng.choice(same_tool if rng.random() < 0.7 else corpus)
+        mutation = rng.choice(MUTATIONS)
+        damaged = mutation(data, other, rng)
+        output = parse(tool, damaged)
+        where = f"seed {SEED}, chunk {chunk}, turn {turn}: {mutation.__name__} of {path}: {output.status}"
+        if mutation in UNSEEN:
+            continue
+        two_runs = mutation in (interleave, join)
+        found = _given(output)
+        for key, samples in found.items():
+            allowed = given.get(key, Counter()) + (others.get(key, Counter()) if two_runs else Counter())
+            allowed = allowed + allowed if two_runs else allowed
+            assert _within(samples, allowed), f"{where}\n{key}\n{samples - allowed}"
+        if output.status == "ok" and not two_runs and not _open_ended(path):
+            assert found.keys() == given.keys(), where
+            assert all(found[key].total() == given[key].total() for key in given), where
+
+
+def test_the_corpus_is_there(corpus: list[tuple[str, Path, bytes, Given]]) -> None:
+    assert {tool for tool, *_ in corpus} >= {"benchio", "ior", "mdtest"}
+
+
+def test_a_cut_anywhere_is_never_ok(corpus: list[tuple[str, Path, bytes, Given]]) -> None:
+    """Every output at every twentieth byte, unless everything that counts came before the cut."""
+    for tool, path, data, given in corpus[::6]:
+        if _open_ended(path) or len(data) > 20_000:
+            continue
+        for end in range(0, len(data), 20):
+            output = parse(tool, data[:end])
+            if output.status == "ok":
+                assert _given(output) == given, f"{path} cut at {end}"

@@ -13,7 +13,7 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 
 class BuildBenchio(rfm.RunOnlyRegressionTest):
-    """Builds benchio for one stack in `build/benchio/<stack>`; does next to nothing when it is up to date.
+    """Builds benchio for one stack in `var/build/benchio/<stack>`; does next to nothing when up to date.
 
     A stack that brings its own benchio (feature `benchio`, from Spack) needs no build.
     """
@@ -29,7 +29,7 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
             self.program = "benchio"
             return
         source = paths.root() / "benchmarks" / "benchio"
-        place = paths.root() / "build" / "benchio" / self.current_environ.name
+        place = paths.var().absolute() / "build" / "benchio" / self.current_environ.name
         self.program = str(place / "benchio")
         self.executable = self.program
         self.prerun_cmds = [

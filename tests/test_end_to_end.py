@@ -35,9 +35,18 @@ def stack() -> str:
     return next(found.name for found in discover("local") if found.status == "installed")
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("end_to_end") / "var"
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "var"
+def place(base: Path) -> Path:
+    """A `var/` without history; what was built for the stacks stays, to save time."""
+    for path in base.glob("*"):
+        if path.name not in ("build", "stacks"):
+            path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
+    return base
 
 
 def run(words: list[str], place: Path, **environment: str) -> subprocess.CompletedProcess[str]:

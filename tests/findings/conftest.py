@@ -61,7 +61,7 @@ def slower_mpiio(*, last: date = date(2025, 3, 31)) -> Story:
     """MPI-IO loses half of its bandwidth on STEP; POSIX and HDF5 stay as they are."""
     return story(
         *(level("MPIIO", operation, (STEP, 0.5)) for operation in ("write", "read")),
-        *(level(api, operation) for api in ("POSIX", "HDF5") for operation in ("write", "read")),
+        *(level(api, operation) for api in ("POSIX", "HDF5", "NETCDF4") for operation in ("write", "read")),
         last=last,
     )
 

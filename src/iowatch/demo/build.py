@@ -47,7 +47,7 @@ STORIES = {
     "franklin": Demonstration(franklin.story, (franklin.MAINTENANCE + timedelta(days=1),)),
     "regress": Demonstration(
         regress.story,
-        (regress.STACK_REBUILT + timedelta(days=5), regress.STRIPING_RESET + timedelta(days=1)),
+        (regress.STACK_REBUILT + timedelta(days=5), regress.STRIPING_RESET + timedelta(days=5)),
     ),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from scipy.stats import binom
 
@@ -78,7 +79,14 @@ def _gather(left: Sequence[Moved]) -> list[Moved]:
         if _distance(candidate, seed) <= _NEIGHBOURHOOD_S:
             nearest.setdefault(candidate.row.id, candidate)
     nearest[seed.row.id] = seed
-    return list(nearest.values())
+    return _alike(list(nearest.values()))
+
+
+def _alike(near: list[Moved]) -> list[Moved]:
+    """Without suspicions that are small beside the confirmed changes: bad nights of other series, perhaps."""
+    confirmed = [abs(m.log_gain) for m in near if not m.change.suspected]
+    least = 0.5 * median(confirmed) if confirmed else 0.0
+    return [m for m in near if not m.change.suspected or abs(m.log_gain) >= least]
 
 
 def _distance(one: Moved, other: Moved) -> int:

@@ -28,7 +28,7 @@ class Seen:
     Attributes:
         observations, series_names: of the same length and order.
         without_data: number of series that have no runs on both sides.
-        moved_otherwise: number of series that moved the other way at the time.
+        moved_otherwise: number of series that moved then, too, but the other way or not surely.
     """
 
     observations: tuple[Observation, ...]
@@ -87,7 +87,7 @@ def observe(
 
 
 def _moved_otherwise(changes: Sequence[Step], group: Group) -> bool:
-    """Whether the series changed in the other direction at the time: neither changed alike nor unchanged."""
+    """Whether the series moved at the time without being of the group: neither changed alike nor unchanged."""
     return any(
         c.first_after > group.last_before - _HALF_DAY_S and c.last_before < group.first_after + _HALF_DAY_S
         for c in changes

@@ -83,7 +83,7 @@ class Finding:
         explanation: its positions (members of magnitudes, control, misfits) index `compared`.
         compared: names of the series that were compared, changed ones first.
         without_data: how many series of the system have no runs on both sides: nothing is known of them.
-        moved_otherwise: how many moved the other way at that time, or a night or two apart: not compared.
+        moved_otherwise: how many moved then, too, but the other way or not surely: they are not compared.
         causes: what happened near the date, best fit first; evidence, not proof.
         news: what nobody was told before this update: "new", "confirmed", "2 series joined", …
         untold: of the news, what still waits for somebody to tell it.

@@ -55,7 +55,7 @@ def _sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     if finding.without_data:
         yield "No data", [f"{finding.without_data} series have no runs on both sides of the date"]
     if finding.moved_otherwise:
-        yield "Not compared", [f"{finding.moved_otherwise} series moved the other way at that time"]
+        yield "Not compared", [f"{finding.moved_otherwise} series moved too, the other way or not surely"]
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
     yield "Resolved", [finding.resolution] if finding.resolution else []
     rulings = [*([finding.ruling] if finding.ruling else []), *finding.notes]

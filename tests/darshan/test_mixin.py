@@ -52,7 +52,7 @@ class Traced(DarshanMixin, StackMixin, rfm.RunOnlyRegressionTest):
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> MakeScript:
-    """A function that gives the lines of the job script for an environment; ReFrame is started once for each."""
+    """A function that gives the lines of an environment's job script; ReFrame is started once for each."""
     tmp_path = tmp_path_factory.mktemp("mixin")
     library = tmp_path / "libdarshan.so"
     library.touch()

@@ -273,13 +273,13 @@ static struct times write_once(struct bench *b) {
     remove_file(b, &side);
     if (side.geometry->pattern == PATTERN_BLOCK3D)
         generator_fill_box(side.geometry, side.key, b->array, false);
-    else if (!o->verify)
+    else
         generator_fill_bytes(side.key, 0, side.geometry->transfer, b->array);
     struct file file = file_of(b, &side, true);
     file.hints = wanted_hints(b);
     watchdog_start(b->context, "writing", side.path);
     barrier(b);
-    struct times times = run_file(b, &file, &side, o->verify);
+    struct times times = run_file(b, &file, &side, o->verify || o->keep); /* what is kept can be checked later */
     barrier(b);
     watchdog_stop();
     check_file(b, &file, &side);

@@ -101,7 +101,7 @@ static const struct entry {
     {"dir", T_TEXT, AT(dir), "DIR", ".", NULL, NULL, false, "existing directory; scratch goes into DIR/NAME"},
     {"name", T_TEXT, AT(name), "NAME", "", NULL, NULL, false,
      "directory made inside DIR (default: benchio- with time and process)"},
-    {"keep", T_SWITCH, AT(keep), NULL, "no", NULL, NULL, false, "leave the files of the last repetition"},
+    {"keep", T_SWITCH, AT(keep), NULL, "no", NULL, NULL, false, "leave the files of the last repetition, with data that --existing --verify can check"},
     {"existing", T_SWITCH, AT(existing), NULL, "no", NULL, NULL, false,
      "read the files that --keep left under --name, with the same options"},
     {"json", T_TEXT, AT(json), "FILE", "", NULL, NULL, false,

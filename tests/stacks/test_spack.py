@@ -48,8 +48,6 @@ def test_recipe_is_clean(tmp_path: Path) -> None:
 def test_schema_of_spack_itself(tmp_path: Path, manifest: Path) -> None:
     """Spack validates an environment and all that it includes when it opens it."""
     target = environment(tmp_path, manifest)
-    roots = spack("-e", str(target), "find", "--no-groups", "--show-configured-compilers")
-    assert roots is not None
     assert "x86_64_v2" in spack("-e", str(target), "config", "get", "packages")
 
 

@@ -1,0 +1,88 @@
+"""`iowatch stack` and `iowatch system` as commands: exit codes, JSON, messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from iowatch.cli.commands import stack, system
+from iowatch.errors import InputError, UsageError
+from iowatch.stacks import tool
+from iowatch.stacks.install import install
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(command: object, *arguments: str) -> Result:
+    return CliRunner().invoke(command.command, list(arguments), standalone_mode=False)  # type: ignore[attr-defined]
+
+
+def test_diff_of_the_two_netcdf_stacks(var: Path) -> None:
+    """They differ in netCDF and in nothing else that runs, as seed 000's comparison needs it."""
+    done = run(stack, "diff", "netcdf-4.3.3.1", "netcdf-4.4.0", "--json")
+    document = json.loads(done.stdout)
+    assert document["differences"] == [
+        {"part": "netcdf-c", "field": "version", "left": "4.3.3.1", "right": "4.4.0"}
+    ]
+    assert document["rebuilt"] == ["benchio"]
+
+
+def test_diff_of_lock_files_by_path(var: Path) -> None:
+    folder = ROOT / "systems" / "local" / "stacks"
+    locks = [str(folder / name / "spack.lock") for name in ("openmpi-4", "openmpi-5")]
+    document = json.loads(run(stack, "diff", *locks, "--json").stdout)
+    assert {"part": "openmpi", "field": "version", "left": "4.1.4", "right": "5.0.10"} in document[
+        "differences"
+    ]
+
+
+def test_list_tells_what_is_only_locked(var: Path) -> None:
+    document = json.loads(run(stack, "list", "--json").stdout)
+    states = {one["name"]: one["status"] for one in document["stacks"]}
+    assert states["reference"] == "locked"
+    assert states["netcdf-4.10"] == "locked"
+
+
+def test_retired_systems_have_no_stacks(var: Path) -> None:
+    assert json.loads(run(stack, "list", "--system", "archer", "--json").stdout) == {"stacks": []}
+    with pytest.raises(UsageError, match="nothing can be installed for system 'archer': known here"):
+        install("reference", "archer")
+
+
+def test_unknown_stack_has_a_near_miss(var: Path) -> None:
+    done = run(stack, "show", "netcdf-4.4")
+    assert isinstance(done.exception, UsageError)
+    assert "Did you mean 'netcdf-4.4.0'?" in (done.exception.hint or "")
+
+
+def test_a_lock_that_does_not_belong_is_refused(
+    tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a changed spack.yaml would silently install the old versions."""
+    folder = tmp_path / "checkout" / "systems" / "local" / "stacks" / "one"
+    folder.mkdir(parents=True)
+    source = ROOT / "systems" / "local"
+    (folder / "spack.lock").write_bytes((source / "stacks" / "debian" / "spack.lock").read_bytes())
+    text = (source / "stacks" / "debian" / "spack.yaml").read_text()
+    (folder / "spack.yaml").write_text(text.replace("hdf5@1.10.8", "hdf5@1.14.6"))
+    (folder.parents[1] / "system.yaml").write_text((source / "system.yaml").read_text())
+    (tmp_path / "checkout" / "benchmarks").mkdir()
+    monkeypatch.setenv("IOWATCH_ROOT", str(tmp_path / "checkout"))
+    monkeypatch.setattr(tool, "spack_command", lambda: "/no/spack")
+    with pytest.raises(InputError, match=r"was not made from spack\.yaml"):
+        install("one", "local")
+
+
+def test_system_show_has_peaks_in_mib_per_s() -> None:
+    document = json.loads(run(system, "show", "cirrus", "--json").stdout)
+    (peak,) = document["file_systems"][0]["peaks"]
+    assert (peak["value"], peak["unit"], peak["mib_per_s"]) == (10.0, "GiB/s", 10240.0)
+
+
+def test_system_list_marks_the_retired() -> None:
+    lines = run(system, "list").stdout.splitlines()
+    assert next(line for line in lines if line.startswith("archer ")).rstrip().endswith("retired")
+    assert next(line for line in lines if line.startswith("local ")).rstrip().endswith("in service")

@@ -50,7 +50,7 @@ def judge(draft: Draft, text: str, evidence: Evidence) -> None:
         evidence: what was asked for.
     """
     try:
-        record = json.loads(text)
+        record = json.loads(text, parse_float=_whole_float)
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             draft.cut(f"this is no record of the form '{SCHEMA}'")
             return
@@ -60,6 +60,14 @@ def judge(draft: Draft, text: str, evidence: Evidence) -> None:
     except _DAMAGE as error:
         draft.drop_results()
         draft.cut(f"the record is damaged: {type(error).__name__} {error}"[:200])
+
+
+def _whole_float(text: str) -> float:
+    """A number as C's `%.17g` prints it; with a digit less it would be printed otherwise."""
+    value = float(text)
+    if f"{value:.17g}" != text:
+        raise ValueError(f"the number {text} is not printed whole")
+    return value
 
 
 def _judge(draft: Draft, record: dict[str, Any], evidence: Evidence) -> None:

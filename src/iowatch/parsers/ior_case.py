@@ -139,6 +139,7 @@ def _as_asked(options: dict[str, str], command: CommandLine, api: str) -> bool:
         (options.get("xfersize"), human(transfer) if transfer else None),
         (options.get("blocksize"), human(block) if block else None),
         (options.get("access") == "file-per-process", "F" in asked),
+        (options.get("test filename"), asked.get("o", "testFile")),
         (options.get("segments", asked.get("s", "1")), asked.get("s", "1")),
         (options.get("ordering in a file") == "random", "z" in asked),
         (options.get("ordering inter file") == "no tasks offsets", not {"C", "Z"} & asked.keys()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iowatch.store import History
+from tests import postgresql
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -36,6 +38,22 @@ def history(var: Path) -> Iterator[History]:
     """An empty history in the test's own `var/`."""
     with History.open() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def postgresql_socket() -> Iterator[Path]:
+    """A PostgreSQL server for the whole test session."""
+    why = postgresql.usable()
+    if why:
+        pytest.skip(why)
+    with postgresql.server() as socket:
+        yield socket
+
+
+@pytest.fixture
+def postgresql_url(postgresql_socket: Path) -> str:
+    """A new empty database."""
+    return postgresql.create_database(postgresql_socket, f"test_{uuid.uuid4().hex[:12]}")
 
 
 @pytest.fixture

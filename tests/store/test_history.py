@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,20 @@ from iowatch.store import ExpectedResult, History, RunRecord, SeriesFilter, Sess
 from iowatch.store.engine import HEAD, migrate, revision
 from iowatch.store.packing import pack, unpack
 from iowatch.store.schema import Base
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, var: Path) -> str:
+    """An empty database of each kind: the same tests hold for both."""
+    if request.param == "sqlite":
+        return str(var / "iowatch.db")
+    return str(request.getfixturevalue("postgresql_url"))
+
+
+@pytest.fixture
+def history(place: str) -> Iterator[History]:
+    with History.open(place) as opened:
+        yield opened
 
 
 def session(uuid: str = "s1", system: str = "local", started_at: int = 1000) -> SessionRecord:
@@ -152,20 +167,20 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
         History.open(str(path))
 
 
-def test_a_newer_history_is_refused(history: History, var: Path) -> None:
+def test_a_newer_history_is_refused(history: History, place: str) -> None:
     with history.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(InputError, match="9999"):
-        History.open()
+        History.open(place)
 
 
-def test_a_damaged_history_is_told(history: History, var: Path) -> None:
-    history.close()
+def test_a_damaged_history_is_told(var: Path) -> None:
     path = var / "iowatch.db"
+    History.open(str(path)).close()
     content = path.read_bytes()
     path.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
     with pytest.raises((MachineError, InputError)):
-        History.open().series()
+        History.open(str(path)).series()
 
 
 def test_a_place_that_cannot_be_made_is_told() -> None:
@@ -185,9 +200,8 @@ def _write(place: str, worker: int) -> None:
             history.record_runs(f"s{worker}", [run(f"f{worker}-{number}", name=str(number))])
 
 
-def test_eight_processes_write_at_once(var: Path) -> None:
+def test_eight_processes_write_at_once(place: str) -> None:
     """Also the first opening, where all find no schema yet."""
-    place = str(var / "iowatch.db")
     workers = [multiprocessing.get_context("spawn").Process(target=_write, args=(place, n)) for n in range(8)]
     for worker in workers:
         worker.start()

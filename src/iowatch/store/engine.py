@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import ArgumentError, DatabaseError
 
 from iowatch import paths
-from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.errors import InputError, IowatchError, MachineError, UsageError
 
 HEAD = "0001"
 _BUSY_TIMEOUT_S = 60
@@ -54,7 +54,11 @@ def open_engine(place: str | None = None) -> Engine:
     try:
         _bring_to_head(engine)
     except DatabaseError as error:
+        engine.dispose()
         raise _told(error, engine) from error
+    except IowatchError:
+        engine.dispose()
+        raise
     return engine
 
 

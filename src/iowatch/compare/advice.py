@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import ceil, hypot, inf, log, sqrt
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from iowatch.compare.estimate import Nights, Sides
 from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS
@@ -70,4 +70,4 @@ def _side_spread(side: Nights) -> float:
 
 def _nights(noise: float, p: float, difference: float, power: float) -> float:
     """Of a two-sided test at level p of a mean with standard deviation `noise`."""
-    return float(((stats.norm.isf(p / 2) + stats.norm.ppf(power)) * noise / difference) ** 2)
+    return float(((special.ndtri(power) - special.ndtri(p / 2)) * noise / difference) ** 2)

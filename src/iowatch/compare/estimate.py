@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import comb, exp, log
+from math import comb, exp, log, sqrt
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.compare.bootstrap import (
+    Counts,
     draw_counts,
     drawn_medians,
     drawn_midmeans,
@@ -90,25 +91,26 @@ def ratio_of_medians(sides: Sides, settings: Settings) -> Estimate:
     ratios."""
     if sides.paired:
         return _paired(sides.log_ratios, settings)
-    return _independent(sides.left, sides.right, settings)
+    return _independent([_median(side) for side in (sides.left, sides.right)], settings)
 
 
 def ratio_of_maxima(sides: Sides, settings: Settings) -> Estimate:
     """The ratio of what the best repetition of a night typically reaches.
 
     The maximum of all samples grows with their number and its bootstrap does not converge, so the maxima are
-    taken a night, of the same number of repetitions on both sides, and their medians compared.
+    taken a night, of the same number of repetitions on both sides, and the middle half of the nights is
+    averaged.
     """
     repetitions = min(int(median(map(len, side.samples))) for side in (sides.left, sides.right))
-    left, right = (_maxima(side, repetitions) for side in (sides.left, sides.right))
+    left, right = (_log_maxima(side, repetitions) for side in (sides.left, sides.right))
     if sides.paired:
-        return _paired(np.log(right.medians / left.medians), settings)
-    return _independent(left, right, settings)
+        return _paired(right - left, settings)
+    return _independent([_middle(left), _middle(right)], settings)
 
 
-def _maxima(side: Nights, repetitions: int) -> Nights:
-    """One value a night: the expected maximum of `repetitions` of its samples drawn without replacement."""
-    return Nights.of([(_expected_maximum(values, repetitions),) for values in side.samples])
+def _log_maxima(side: Nights, repetitions: int) -> Floats:
+    """Log of each night's expected maximum of `repetitions` of its samples drawn without replacement."""
+    return np.log([_expected_maximum(values, repetitions) for values in side.samples])
 
 
 def _expected_maximum(values: Sequence[float], repetitions: int) -> float:
@@ -130,18 +132,39 @@ def _paired(log_ratios: Floats, settings: Settings) -> Estimate:
     return Estimate(exp(centre), (exp(low), exp(high)), p_value(centre, spread), noise, draws)
 
 
-def _independent(left: Nights, right: Nights, settings: Settings) -> Estimate:
-    centre = log(np.median(right.values) / np.median(left.values))
-    sizes = len(left), len(right)
-    if min(sizes) < FEWEST:
+@dataclass(frozen=True)
+class _Level:
+    """The log level of one side: estimate, number of nights, and its draws given their counts and seed."""
+
+    centre: float
+    nights: int
+    draw: Callable[[Counts], Floats]
+
+
+def _median(side: Nights) -> _Level:
+    """Of all samples."""
+    centre = log(np.median(side.values))
+    return _Level(centre, len(side), lambda counts: np.log(drawn_medians(side.values, side.night, counts)))
+
+
+def _middle(logs: Floats) -> _Level:
+    """Of one value a night."""
+    return _Level(midmean(logs), len(logs), lambda counts: drawn_midmeans(logs, counts))
+
+
+def _independent(levels: Sequence[_Level], settings: Settings) -> Estimate:
+    """Right's level over left's, nights drawn independently of each other."""
+    left, right = levels
+    centre = right.centre - left.centre
+    if min(left.nights, right.nights) < FEWEST:
         return Estimate(exp(centre))
-    drawn = []
-    for offset, side in enumerate((left, right)):
-        counts = draw_counts(len(side), settings.resamples, settings.seed + offset)
-        drawn.append(np.log(drawn_medians(side.values, side.night, counts)))
-    spreads = [spread_of(draws, size) for draws, size in zip(drawn, sizes, strict=True)]
-    spread = spreads[0].plus(spreads[1])
+    drawn = [
+        level.draw(draw_counts(level.nights, settings.resamples, settings.seed + offset))
+        for offset, level in enumerate(levels)
+    ]
+    parts = [spread_of(draws, level.nights) for draws, level in zip(drawn, levels, strict=True)]
+    spread = parts[0].plus(parts[1])
     draws = drawn[1] - drawn[0]
     low, high = interval(centre, draws, spread, settings.level)
-    noise = sum(part.variance * size for part, size in zip(spreads, sizes, strict=True)) ** 0.5
-    return Estimate(exp(centre), (exp(low), exp(high)), p_value(centre, spread), float(noise), draws)
+    noise = sqrt(sum(part.variance * level.nights for part, level in zip(parts, levels, strict=True)))
+    return Estimate(exp(centre), (exp(low), exp(high)), p_value(centre, spread), noise, draws)

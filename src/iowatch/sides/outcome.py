@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
+from pathlib import Path
 
 from iowatch.compare import Comparison, Measured, Overall, Pair, Settings, Side, compare
 from iowatch.compare.subgroup import Subgroup, subgroups
@@ -16,6 +18,8 @@ from iowatch.sides.entries import Entry, Gathered, filtered, gather, night_names
 from iowatch.sides.pairing import Matched, match
 from iowatch.sides.resolve import Opened, Place, rows
 from iowatch.sides.spec import Spec
+from iowatch.store.exported import read_exported
+from iowatch.store.results import ResultRow
 
 # Metrics compared where none is asked for; times of phases would only multiply the pairs.
 _HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
@@ -84,9 +88,12 @@ def compare_sides(left: Spec, right: Spec, history: Opened, options: Options) ->
 
 def _gathered(left: Spec, right: Spec, history: Opened, options: Options) -> list[Gathered]:
     places: tuple[tuple[Spec, Place], ...] = ((left, "left"), (right, "right"))
-    found = [
-        None if spec.kind == "published" else rows(spec, place, history, options.days) for spec, place in places
-    ]
+    files = cache(read_exported)  # both sides may be in one file
+
+    def results(spec: Spec, place: Place) -> list[ResultRow]:
+        return files(Path(spec.name)) if spec.kind == "file" else rows(spec, place, history, options.days)
+
+    found = [None if spec.kind == "published" else results(spec, place) for spec, place in places]
     names = night_names(chain.from_iterable(each for each in found if each is not None))
     return [
         Gathered(tuple(published.entries(spec.name)))

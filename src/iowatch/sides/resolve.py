@@ -1,10 +1,9 @@
-"""From the name of a side to its results, out of the history, an exported file or a published table."""
+"""From the name of a side to its results in the history."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from iowatch import events
@@ -12,7 +11,6 @@ from iowatch.errors import UsageError, near_miss
 from iowatch.events import Event
 from iowatch.sides.spec import Spec, parse_period
 from iowatch.store import History, SeriesFilter
-from iowatch.store.exported import read_exported
 from iowatch.store.results import ResultFilter, ResultRow
 
 Opened = Callable[[], History]
@@ -21,7 +19,7 @@ _DAY_S = 86_400
 
 
 def rows(spec: Spec, place: Place, history: Opened, days: int) -> list[ResultRow]:
-    """Results that a side names; not for published tables, which have none.
+    """Results in the history that a side names.
 
     Args:
         place: an event's left side is the time before it, its right side the time after.
@@ -30,10 +28,8 @@ def rows(spec: Spec, place: Place, history: Opened, days: int) -> list[ResultRow
 
     Raises:
         UsageError: nothing of that name.
-        InputError: an exported file or an event file is damaged.
+        InputError: the events' file is damaged.
     """
-    if spec.kind == "file":
-        return read_exported(Path(spec.name))
     found = list(history().results(_filter(spec, place, history, days)))
     if not found:
         raise UsageError(f"no results for '{spec.text}'", hint=_hint(spec, history()))

@@ -90,14 +90,13 @@ def _check_columns(path: Path, found: Iterable[str], needed: tuple[str, ...]) ->
 def _grouped(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[ResultRow]:
     """Sample rows to results: those that differ in nothing but repetition and value, in the order of the
     file."""
-    found: dict[tuple[tuple[str, Any], ...], list[float]] = {}
-    places: dict[tuple[tuple[str, Any], ...], str] = {}
+    names = (*_NEEDED, *_DEFAULTS)
+    found: dict[tuple[Any, ...], tuple[str, list[float]]] = {}
     for where, row in rows:
-        key = tuple((name, row.get(name)) for name in (*_NEEDED, *_DEFAULTS))
-        places.setdefault(key, where)
-        found.setdefault(key, []).append(_value(where, row.get("value")))
-    for key, values in found.items():
-        yield _row(places[key], dict(key), values)
+        key = tuple([row.get(name) for name in names])
+        found.setdefault(key, (where, []))[1].append(_value(where, row.get("value")))
+    for key, (where, values) in found.items():
+        yield _row(where, dict(zip(names, key, strict=True)), values)
 
 
 def _value(where: str, text: Any) -> float:

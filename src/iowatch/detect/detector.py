@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 from iowatch.detect.noise import Floats, Noise
 from iowatch.detect.records import Detection
 from iowatch.detect.report import report
-from iowatch.detect.rules import date, drop_weak_steps, take_drift, take_transients
+from iowatch.detect.rules import date, settle, take_drift
 from iowatch.detect.segment import Path, penalty, segment_many
 from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
 from iowatch.errors import InputError
 
-VERSION = "levels-1"
+VERSION = "levels-2"
 """Changes whenever the same series may give another answer: a key for remembered answers."""
 
 
@@ -100,8 +100,7 @@ def _unjudged(x: _Input) -> Detection:
 def _judge(x: _Input, path: Path, noise: Noise, settings: Settings) -> Detection:
     series = Series(x.logs, noise, settings, np.zeros(len(x.logs), dtype=bool))
     price = penalty(len(x.logs), settings)
-    stretches, spells = take_transients(series, series.stretches(path), price)
-    stretches = drop_weak_steps(series, stretches, price)
+    stretches, spells = settle(series, series.stretches(path), price)
     stretches, drifts = take_drift(series, stretches, price)
     return report(x.times, x.skipped, series, _redate(series, stretches), spells, drifts)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from iowatch.detect.noise import Floats
 from iowatch.detect.records import Change, Detection, Direction, Drift, Level, Transient
-from iowatch.detect.rules import Spell, evidences
-from iowatch.detect.segment import penalty
+from iowatch.detect.rules import Spell
 from iowatch.detect.stretch import Series, Stretch
 
 
@@ -57,13 +57,15 @@ class _Writer:
         return float(self.times[self.skipped + night])
 
     def steps(self, stretches: list[Stretch]) -> list[Change]:
-        price = penalty(len(self.series.logs), self.series.settings)
-        strength = evidences(self.series, stretches)
         return [
             self._change(
-                before.level, after.level, after.first, after.end - after.first, _confidence(nats, price)
+                before.level,
+                after.level,
+                after.first,
+                after.end - after.first,
+                self.series.confidence(before, after),
             )
-            for before, after, nats in zip(stretches, stretches[1:], strength, strict=False)
+            for before, after in pairwise(stretches)
         ]
 
     def _change(self, before: float, after: float, first: int, nights: int, confidence: float) -> Change:
@@ -126,8 +128,3 @@ class _Writer:
             value=math.exp(stretch.level),
             nights=stretch.nights,
         )
-
-
-def _confidence(evidence: float, price: float) -> float:
-    """Share of reports of this strength that were right on real noise (docs/detection.md, "Confidence")."""
-    return 1 / (1 + math.exp(-3.3 * (math.log(max(evidence, 1e-9) / price) + 0.2)))

@@ -14,6 +14,16 @@ from iowatch.detect.stretch import Series, Stretch
 Spell = tuple[int, int, float]
 
 
+def settle(series: Series, stretches: list[Stretch], price: float) -> tuple[list[Stretch], list[Spell]]:
+    """Lasting levels and transients of a path."""
+    stretches, spells = take_transients(series, stretches, price)
+    stretches = drop_weak_steps(series, stretches, price)
+    stretches, spells = take_short(series, stretches, spells)
+    stretches, more = take_transients(series, stretches, price)
+    stretches = drop_weak_steps(series, stretches, price)
+    return drop_doubtful_steps(series, stretches), sorted(spells + more)
+
+
 def take_transients(
     series: Series, stretches: list[Stretch], price: float
 ) -> tuple[list[Stretch], list[Spell]]:
@@ -51,26 +61,91 @@ def _departures(
                 yield j - i, evidence, i, j, level
 
 
-def evidences(series: Series, stretches: list[Stretch]) -> list[float]:
-    """Evidence (nats) for the step before each stretch but the first; none for steps too small to matter."""
+def take_short(
+    series: Series, stretches: list[Stretch], spells: list[Spell]
+) -> tuple[list[Stretch], list[Spell]]:
+    """Take out what is too short for a level: spells between two levels, and a first level of a few nights.
+
+    A short stretch that lies between its neighbours' levels belongs to the step from one to the other, and
+    joins the nearer. The last stretch may be short, and so may the one before it: too few nights tell what
+    follows.
+    """
+    settings = series.settings
+    spells = list(spells)
+    while True:
+        short = [
+            i
+            for i in range(len(stretches) - 1)
+            if _too_short(stretches, i, settings.transient_nights, settings.confirm_nights)
+        ]
+        if not short:
+            return stretches, sorted(spells)
+        i = min(short, key=lambda k: stretches[k].nights)
+        this = stretches[i]
+        before, after = stretches[i - 1] if i else stretches[1], stretches[i + 1]
+        if i and (this.level - before.level) * (after.level - this.level) > 0:
+            nearer = i - 1 if series.common(before, this)[1] < series.common(this, after)[1] else i
+            stretches = _merged(series, stretches, nearer)
+            continue
+        depths = (this.level - before.level, this.level - after.level)
+        spells.append((this.first, this.end, min(depths, key=abs)))
+        series.away[this.first : this.end] = True
+        stretches = [*stretches[:i], series.stretch(this.first, after.end, after.level), *stretches[i + 2 :]]
+
+
+def _too_short(stretches: list[Stretch], i: int, spell: int, first: int) -> bool:
+    if i == 0:
+        return stretches[0].nights <= first
+    settled = i < len(stretches) - 2 or stretches[-1].nights > spell // 2
+    return stretches[i].end - stretches[i].first <= spell and settled
+
+
+def _merged(series: Series, stretches: list[Stretch], i: int) -> list[Stretch]:
+    """Stretches i and i + 1 as one."""
+    before, after = stretches[i : i + 2]
+    level, _ = series.common(before, after)
+    return [*stretches[:i], series.stretch(before.first, after.end, level), *stretches[i + 2 :]]
+
+
+def surpluses(series: Series, stretches: list[Stretch], price: float) -> list[float]:
+    """Evidence (nats) above its price for the step before each stretch but the first.
+
+    The price grows where the level before or after is short, because spells of bad nights are short; a level
+    that still lasts is spared, so that news is told early. A step too small to matter has none.
+    """
+    settings = series.settings
     found = []
-    for before, after in pairwise(stretches):
-        small = abs(after.level - before.level) < series.settings.min_effect
-        found.append(0.0 if small else series.common(before, after)[1])
+    for i, (before, after) in enumerate(pairwise(stretches)):
+        lasts = i == len(stretches) - 2
+        nights = before.nights if lasts else min(before.nights, after.nights)
+        short = max(0.0, 1 - nights / settings.transient_nights)
+        small = abs(after.level - before.level) < settings.min_effect
+        evidence = 0.0 if small else series.common(before, after)[1]
+        found.append(evidence - price - settings.short_penalty * short)
     return found
 
 
 def drop_weak_steps(series: Series, stretches: list[Stretch], price: float) -> list[Stretch]:
     """Merge, the weakest step first, until every step brings its price."""
     while len(stretches) > 1:
-        strength = evidences(series, stretches)
-        weakest = int(np.argmin(strength))
-        if strength[weakest] >= price:
+        surplus = surpluses(series, stretches, price)
+        weakest = int(np.argmin(surplus))
+        if surplus[weakest] >= 0:
             break
-        before, after = stretches[weakest : weakest + 2]
-        level, _ = series.common(before, after)
-        merged = series.stretch(before.first, after.end, level)
-        stretches = [*stretches[:weakest], merged, *stretches[weakest + 2 :]]
+        stretches = _merged(series, stretches, weakest)
+    return stretches
+
+
+def drop_doubtful_steps(series: Series, stretches: list[Stretch]) -> list[Stretch]:
+    """Merge, the most doubtful step first, until every step is credible."""
+    settings = series.settings
+    while len(stretches) > 1:
+        trust = [series.confidence(a, b) for a, b in pairwise(stretches)]
+        trust[-1] += settings.min_confidence - settings.min_confidence_last
+        least = int(np.argmin(trust))
+        if trust[least] >= settings.min_confidence:
+            break
+        stretches = _merged(series, stretches, least)
     return stretches
 
 
@@ -141,7 +216,7 @@ def fit_slope(series: Series, nights: Floats, logs: Floats, rounds: int = 12) ->
 
 
 def date(series: Series, before: Stretch, after: Stretch) -> int:
-    """The first night of the new level: the middle of the window in which the step most probably is."""
+    """The first night of the new level: the likeliest of those whose neighbourhood most probably holds it."""
     nights = slice(before.first, after.end)
     logs = series.logs[nights]
     gain = surprise(logs - before.level, series.noise, series.settings)
@@ -151,12 +226,5 @@ def date(series: Series, before: Stretch, after: Stretch) -> int:
     chance = np.exp(score - score.max())
     half = series.settings.dating_nights
     sums = np.convolve(chance, np.ones(2 * half + 1))[half : half + len(chance)]
-    likely = np.flatnonzero(sums >= 0.98 * sums.max())
-    centre = int(likely[len(likely) // 2])
-    low = max(0, centre - half)
-    mass = np.cumsum(chance[low : centre + half + 1])
-    middle = low + int(np.searchsorted(mass, 0.5 * mass[-1]))
-    peak = int(chance.argmax())
-    if abs(middle - peak) <= 1 or chance[peak] > 0.4 * chance.sum():
-        middle = peak
-    return before.first + 1 + middle
+    likely = np.flatnonzero(sums >= (1 - series.settings.dating_slack) * sums.max())
+    return before.first + 1 + int(likely[chance[likely].argmax()])

@@ -42,10 +42,10 @@ def segment_many(series: Sequence[Floats], settings: Settings) -> list[tuple[Pat
 
 def _segment_chunk(series: list[Floats], settings: Settings) -> list[tuple[Path, Noise]]:
     noises = [first_guess(logs, settings) for logs in series]
-    paths = _best_paths(series, noises, settings)
-    for _ in range(settings.passes - 1):
+    paths = _best_paths(series, noises, settings, settings.passes[0])
+    for share in settings.passes[1:]:
         noises = [fit(y, y - along(p, len(y)), settings) for y, p in zip(series, paths, strict=True)]
-        paths = _best_paths(series, noises, settings)
+        paths = _best_paths(series, noises, settings, share)
     return list(zip(paths, noises, strict=True))
 
 
@@ -66,13 +66,13 @@ class _Problem:
     price: Floats
 
 
-def _best_paths(series: list[Floats], noises: list[Noise], settings: Settings) -> list[Path]:
-    problem = _problem(series, noises, settings)
+def _best_paths(series: list[Floats], noises: list[Noise], settings: Settings, share: float) -> list[Path]:
+    problem = _problem(series, noises, settings, share)
     best, began = _forward(problem, settings)
     return [_backward(problem, best, began, i) for i in range(len(series))]
 
 
-def _problem(series: list[Floats], noises: list[Noise], settings: Settings) -> _Problem:
+def _problem(series: list[Floats], noises: list[Noise], settings: Settings, share: float) -> _Problem:
     candidates = [_candidates(y, float(v.spread), settings) for y, v in zip(series, noises, strict=True)]
     most = max(len(c) for c in candidates)
     lengths = np.array([len(y) for y in series])
@@ -81,7 +81,7 @@ def _problem(series: list[Floats], noises: list[Noise], settings: Settings) -> _
         logs[: len(y), i] = y
     levels = np.array([np.pad(c, (0, most - len(c)), mode="edge") for c in candidates])
     noise = stack(noises)
-    prices = np.array([[penalty(n, settings)] for n in lengths])
+    prices = np.array([[share * penalty(n, settings)] for n in lengths])
     return _Problem(logs, levels, lengths, noise, np.exp(-prices * noise.thinning))
 
 

@@ -14,32 +14,38 @@ class Settings:
         confirm_nights: a new level of fewer nights is "suspected", not a change.
         min_effect: smallest step that is reported, in natural logarithm (0.03 is about 3 %).
         penalty, penalty_per_log_night: evidence (nats) that a step must bring: penalty + per_log_night * ln n.
+        short_penalty: further evidence for a level of few nights; falls to none at transient_nights.
         drift_penalty: evidence that a slope must bring.
         transient_nights: a departure of at most this many nights that comes back is a transient.
         return_share: how near it must come back, as a share of the departure.
-        dating_nights: the date is the middle of the likeliest window of this half-width.
+        dating_nights: a date is judged by the chance that the step is within so many nights of it.
+        dating_slack: dates whose chance is within this share of the best count as equally good.
         freedom: degrees of freedom of the t distribution of good nights.
         bad_spread: width of bad nights in units of the spread of good nights.
         bad_left: share of bad nights below the level.
         enter_bad, leave_bad: probability a night to fall into, and out of, a spell of bad nights.
         skew: left over right spread of good nights.
         prior_nights: how many nights of data the assumptions above weigh.
+        confidence: weights of 1, ln evidence, rank distance, ln n and the share of nights away.
+        min_confidence, min_confidence_last: least confidence of a reported step; of the newest one.
         floor: smallest spread believed; steps of quantised or constant values are judged against it.
         correlation, correlation_nights: lag-1 autocorrelation assumed, and the nights that it weighs.
         max_thinning: most that autocorrelation may thin out the evidence.
         grid_step, grid_levels: spacing (in spreads) and largest number of candidate levels.
-        passes: how often levels and noise are estimated in turn.
+        passes: levels and noise are estimated in turn; the share of the penalty that steps cost each time.
     """
 
     min_nights: int = 7
-    confirm_nights: int = 3
+    confirm_nights: int = 4
     min_effect: float = 0.03
-    penalty: float = 5.0
+    penalty: float = 1.5
     penalty_per_log_night: float = 1.0
-    drift_penalty: float = 6.0
+    short_penalty: float = 8.0
+    drift_penalty: float = 7.0
     transient_nights: int = 14
     return_share: float = 0.25
     dating_nights: int = 5
+    dating_slack: float = 0.01
     freedom: float = 4.0
     bad_spread: float = 5.0
     bad_left: float = 0.8
@@ -48,9 +54,12 @@ class Settings:
     skew: float = 1.2
     prior_nights: float = 10.0
     floor: float = 0.006
+    confidence: tuple[float, ...] = (-1.1, 1.56, 0.89, -0.92, -10.0)
+    min_confidence: float = 0.87
+    min_confidence_last: float = 0.87
     correlation: float = 0.1
     correlation_nights: float = 20.0
     max_thinning: float = 1.6
     grid_step: float = 0.35
     grid_levels: int = 96
-    passes: int = 3
+    passes: tuple[float, ...] = (1.0, 1.0, 1.0)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, from Debian's packages: a socket in a temporary directory, no network."""
+"""A PostgreSQL server of the tests' own, from Debian's packages: on a socket, without network."""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""The recipes are read by the tool that will read them, where it is here; else by their documented form."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import ROOT
+
+RECIPES = ROOT / "ci" / "recipes"
+# crontab(5): numbers, ranges, steps and lists, or *.
+FIELD = re.compile(r"(\*|\d+(-\d+)?)(/\d+)?(,(\*|\d+(-\d+)?)(/\d+)?)*")
+LIMITS = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 7)]
+
+
+def jobs(path: Path) -> list[str]:
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    return [line for line in lines if "=" not in line.split()[0]]
+
+
+@pytest.mark.parametrize("name", ["iowatch.cron", "scrontab"])
+def test_cron_lines_are_well_formed(name: str) -> None:
+    (line,) = jobs(RECIPES / name)
+    fields = line.split()[:5]
+    for field, (low, high) in zip(fields, LIMITS, strict=True):
+        assert FIELD.fullmatch(field), field
+        assert all(low <= int(number) <= high for number in re.findall(r"\d+", field.split("/")[0]))
+    assert "ci/nightly --system" in line
+    # cron turns an unescaped % into a line break (crontab(5)).
+    assert "%" not in line
+
+
+def test_scrontab_directives_are_options_of_sbatch() -> None:
+    directives = re.findall(r"^#SCRON (--[a-z-]+)=", (RECIPES / "scrontab").read_text(), re.MULTILINE)
+    assert set(directives) <= {"--job-name", "--time", "--ntasks", "--output", "--partition", "--account"}
+    assert "--time" in directives
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_service_and_timer(tmp_path: Path) -> None:
+    for name in ("iowatch.service", "iowatch.timer"):
+        shutil.copy(RECIPES / name, tmp_path / name)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *sorted(map(str, tmp_path.glob("iowatch.*")))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not [line for line in done.stderr.splitlines() if "iowatch." in line], done.stderr
+
+
+def test_gitlab_file_has_what_gitlab_asks_for() -> None:
+    document = YAML(typ="safe").load((RECIPES / "gitlab-ci.yml").read_text())
+    job = document["nightly"]
+    assert job["stage"] in document["stages"]
+    assert all(isinstance(line, str) for line in job["script"])
+    assert job["allow_failure"] == {"exit_codes": [1]}
+
+
+def test_github_file_has_what_github_asks_for() -> None:
+    document = YAML(typ="safe").load((RECIPES / "github-workflow.yml").read_text())
+    job = document["jobs"]["nightly"]
+    assert document["on"]["schedule"][0]["cron"].count(" ") == 4
+    assert job["runs-on"]
+    assert all("run" in step or "uses" in step for step in job["steps"])
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "ci").glob("*")), ROOT / ".ci" / "run"], ids=lambda path: path.name
+)
+def test_shell_scripts_parse(path: Path) -> None:
+    if path.is_file() and path.read_text().startswith("#!/usr/bin/env bash"):
+        subprocess.run(["bash", "-n", str(path)], check=True)
+        assert path.stat().st_mode & 0o111, "not executable"

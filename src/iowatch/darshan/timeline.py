@@ -59,13 +59,14 @@ def _figure(runs: Sequence[tuple[str, dict[str, Any]]], target: Path) -> None:
         figure.savefig(target, dpi=150, metadata=metadata)
 
 
-def write_timeline(logs: Sequence[Path], target: Path, reader: Reader) -> None:
+def write_timeline(logs: Sequence[Path], target: Path, reader: Reader, privacy: str = "keep") -> None:
     """Draw one run, or two side by side on the same scale of time.
 
     Args:
         logs: one or two.
         target: `.png` or `.svg`.
         reader: to read with.
+        privacy: unless `keep`, the logs' own names, which begin with a user's name, are not shown.
 
     Raises:
         UsageError: another kind of picture was asked for.
@@ -75,5 +76,6 @@ def write_timeline(logs: Sequence[Path], target: Path, reader: Reader) -> None:
         raise UsageError(
             f"{target}: no such picture", hint=f"Name a file that ends in {' or '.join(_FORMATS)}."
         )
-    runs = [(plain(log.name), reader.ask("timeline", log)) for log in logs]
+    names = [log.name for log in logs] if privacy == "keep" else ["left", "right"][: len(logs)]
+    runs = [(plain(name), reader.ask("timeline", log)) for name, log in zip(names, logs, strict=True)]
     _figure(runs, target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,16 @@ def _answer(line: str) -> dict[str, Any]:
         return {"error": text, "hint": None, "exit_code": 2}
 
 
+# Enough for the largest logs (some million records); a log made to unpack without end stops here.
+_MEMORY_BYTES = 8 << 30
+
+
+def _limit_memory() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
 def _own_stdout() -> TextIO:
     """Keep the pipe to ourselves: the library and PyDarshan print to stdout as they like."""
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -77,6 +88,7 @@ def _own_stdout() -> TextIO:
 def main() -> None:
     """Answer until stdin ends."""
     out = _own_stdout()
+    _limit_memory()
     for line in sys.stdin:
         print(json.dumps(_answer(line), ensure_ascii=True), file=out, flush=True)
 

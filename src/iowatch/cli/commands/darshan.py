@@ -74,7 +74,7 @@ def _write_pictures(
     if html is not None:
         write_report(logs, html, reader, privacy)
     if timeline is not None:
-        write_timeline(logs, timeline, reader)
+        write_timeline(logs, timeline, reader, privacy)
 
 
 def _show_summary(trace: Trace, as_json: bool) -> None:

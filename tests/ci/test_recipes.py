@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
-
 from tests.conftest import ROOT
 
 RECIPES = ROOT / "ci" / "recipes"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iowatch.cli import options
+
 if TYPE_CHECKING:
     from iowatch.detect import Detection
 
@@ -15,11 +17,15 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--csv", "csv_file", type=_FILE, required=True, help="Series: header series,time,value.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--csv", "csv_file", type=_FILE, help="Series: header series,time,value.")
+@options.system()
+@options.database
+@options.as_json
 @click.pass_context
-def command(ctx: click.Context, csv_file: Path, as_json: bool) -> None:
-    """Say what changed in each series, since when and by how much.
+def command(
+    ctx: click.Context, csv_file: Path | None, system: str | None, db: str | None, as_json: bool
+) -> None:
+    """Say what changed in each series of a file or of a system's history, since when and by how much.
 
     Time is ISO 8601 or epoch seconds, values are > 0, rows come in any order. Exit code 1: something changed.
     The newest one or two nights alone are "suspected", which is no change; fewer than 7 nights are not judged.
@@ -27,8 +33,11 @@ def command(ctx: click.Context, csv_file: Path, as_json: bool) -> None:
     \b
     Example:
       iowatch detect --csv nightly.csv --json
+      iowatch detect --system local
     """
-    found = _from_csv(csv_file)
+    if (csv_file is None) == (system is None):
+        raise click.UsageError("give either --csv FILE or --system S")
+    found = _from_csv(csv_file) if csv_file else _from_history(db, str(system))
     _print_json(found) if as_json else _print_page(found)
     ctx.exit(1 if any(answer.changes for answer in found.values()) else 0)
 
@@ -44,6 +53,20 @@ def _from_csv(file: Path) -> dict[str, Detection]:
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     return dict(zip(series, detect_many(list(series.values())), strict=True))
+
+
+def _from_history(db: str | None, system: str) -> dict[str, Detection]:
+    from iowatch.detect import detect_many
+    from iowatch.findings.detection import headline_series, nightly
+    from iowatch.report.history import case_words
+    from iowatch.store import History
+
+    with History.open(db) as history:
+        rows = headline_series(history, system)
+        points = history.points([row.id for row in rows])
+    names = [f"{row.stack} {case_words(row.case)} {row.metric}" for row in rows]
+    series = [(points[row.id].time, nightly(row, points[row.id])) for row in rows]
+    return dict(zip(names, detect_many(series), strict=True))
 
 
 def _print_json(found: Mapping[str, Detection]) -> None:

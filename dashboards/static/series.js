@@ -1,24 +1,126 @@
 "use strict";
-// Draws a series: all samples as dots, the headline as a line. The data stands in the page as JSON.
+// Draws a series. Plotly draws lines and dots as SVG, which every browser has; so that ten years stay fluid, at most some
+// thousand shapes are drawn: nights that share a pixel become one bar from lowest to highest, and single samples appear
+// when few enough nights are in view. Nothing is hidden by that: bars reach over every sample.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const place = document.getElementById("plot");
+  const place = document.getElementById("plot"), hint = document.getElementById("hint");
   if (!window.Plotly || !place) return;
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(name).trim();
-  const times = [], values = [];
-  data.samples.forEach((samples, night) => samples.forEach((value) => { times.push(data.time[night]); values.push(value); }));
-  const traces = [
-    { x: times, y: values, name: "samples", mode: "markers", type: "scattergl", marker: { size: 4, opacity: 0.5, color: colour("--sample") } },
-    { x: data.time, y: data.headline, name: "headline", mode: "lines+markers", type: "scattergl", line: { color: colour("--accent") }, marker: { size: 5 } },
-  ];
-  const layout = {
-    xaxis: { type: "date", title: { text: "time (UTC)" }, gridcolor: colour("--line") },
-    yaxis: { rangemode: "tozero", title: { text: `${data.label} (${data.unit})` }, gridcolor: colour("--line") },
-    paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink") },
-    margin: { t: 16, r: 16 }, legend: { orientation: "h" }, hovermode: "closest",
-  };
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+  const time = new Uint32Array(bytes(data.time)), headline = new Float32Array(bytes(data.headline)), count = new Uint16Array(bytes(data.count));
+  const samples = new Float32Array(bytes(data.samples)), run = new Uint32Array(bytes(data.run)), session = new Uint32Array(bytes(data.session));
+  const start = new Uint32Array(time.length + 1);
+  count.forEach((n, i) => { start[i + 1] = start[i] + n; });
+  const MOST_DOTS = 1500, MOST_BARS = 700;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");
+  const stamp = (seconds) => new Date(seconds * 1000);
+  const day = (seconds) => stamp(seconds).toISOString().slice(0, 10);
+
+  function lower(value) {  // the first night not before `value`
+    let a = 0, b = time.length;
+    while (a < b) { const m = (a + b) >> 1; if (time[m] < value) a = m + 1; else b = m; }
+    return a;
+  }
+  function told(i) {
+    const nodes = data.nodes == null ? "" : `<br>${data.nodes} node${data.nodes === 1 ? "" : "s"}`;
+    const name = data.sessions[session[i]][0].replace(/[<>&]/g, " "), stack = data.stack.slice(0, 80).replace(/[<>&]/g, " ");
+    return `${stamp(time[i]).toISOString().slice(0, 16).replace("T", " ")} UTC<br>session ${name}<br>stack ${stack}${nodes}<br>run ${run[i]}`;
+  }
+
+  // What is drawn of the nights from `from` to `to` (seconds).
+  function view(from, to) {
+    const a = Math.max(0, lower(from) - 1), b = Math.min(time.length, lower(to) + 1), every = Math.max(1, Math.ceil((b - a) / MOST_BARS));
+    const dots = start[b] - start[a] <= MOST_DOTS;
+    const line = { x: [], y: [], text: [], night: [] }, spread = { x: [], y: [], night: [] };
+    for (let i = a; i < b; i += every) {
+      let best = i, low = Infinity, high = -Infinity;
+      const last = Math.min(b, i + every);
+      for (let k = i; k < last; k++) {
+        if (Math.abs(headline[k] - headline[i]) > Math.abs(headline[best] - headline[i])) best = k;
+      }
+      for (let s = start[i]; s < start[last]; s++) { if (samples[s] < low) low = samples[s]; if (samples[s] > high) high = samples[s]; }
+      line.x.push(stamp(time[best])); line.y.push(headline[best]); line.text.push(told(best)); line.night.push(best);
+      if (!dots) spread.x.push(stamp(time[i]), stamp(time[i]), null), spread.y.push(low, high, null);
+    }
+    if (dots) for (let i = a; i < b; i++) for (let s = start[i]; s < start[i + 1]; s++) { spread.x.push(stamp(time[i])); spread.y.push(samples[s]); spread.night.push(i); }
+    return { line, spread, dots, every };
+  }
+
+  function traces(seen) {
+    const value = `%{y:.5~g} ${data.unit}`;
+    return [
+      { x: seen.spread.x, y: seen.spread.y, customdata: seen.spread.night, name: "samples", type: "scatter", mode: seen.dots ? "markers" : "lines",
+        marker: { size: 4, color: colour("--sample") }, line: { width: 1.5, color: colour("--sample") }, hoverinfo: seen.dots ? "y" : "skip" },
+      { x: seen.line.x, y: seen.line.y, text: seen.line.text, customdata: seen.line.night, name: "headline", type: "scatter", mode: seen.line.x.length > 250 ? "lines" : "lines+markers",
+        line: { width: 1.5, color: colour("--headline") }, marker: { size: 5, color: colour("--headline") }, hovertemplate: `<b>${value}</b><br>%{text}<extra></extra>` },
+      { x: data.levels.flatMap(([a, b]) => [stamp(a), stamp(b), null]), y: data.levels.flatMap((level) => [level[2], level[2], null]), name: "level",
+        type: "scatter", mode: "lines", line: { width: 3, color: colour("--level") }, hoverinfo: "skip" },
+    ];
+  }
+
+  const highest = samples.reduce((a, b) => Math.max(a, b), 0);
+  function shapes() {
+    const found = [], across = { xref: "paper", x0: 0, x1: 1 };
+    if (data.reference) {
+      const [low, value, high] = data.reference;
+      if (low !== null || high !== null) found.push({ ...across, type: "rect", y0: low ?? 0, y1: high ?? highest * 1.2, fillcolor: colour("--band"), line: { width: 0 }, layer: "below" });
+      found.push({ ...across, type: "line", y0: value, y1: value, line: { color: colour("--reference"), dash: "dash", width: 1 } });
+    }
+    for (const name of ["published", "peak"]) {
+      if (data[name] && data[name] <= 1.5 * highest) found.push({ ...across, type: "line", y0: data[name], y1: data[name], line: { color: colour(`--${name}`), dash: "dot", width: 1.5 }, label: { text: `${name} ${format(data[name])}`, textposition: "end", font: { color: colour(`--${name}`), size: 11 } } });
+    }
+    data.marks.forEach(([at, kind], i) => found.push({ type: "line", x0: stamp(at), x1: stamp(at), yref: "paper", y0: 0, y1: 1, line: { color: colour(`--${kind}`), dash: "dash", width: 1 }, label: { text: String(i + 1), textposition: "end", textangle: 0, font: { color: colour(`--${kind}`), size: 12 } } }));
+    return found;
+  }
+
+  const first = time[0] - 43200, last = time[time.length - 1] + 43200;
+  // The range stands in the address: #from=2009-03-01&to=2009-04-01
+  function wanted() {
+    const asked = new URLSearchParams(location.hash.slice(1)), from = Date.parse(asked.get("from")) / 1000, to = Date.parse(asked.get("to")) / 1000 + 86400;
+    return [Number.isFinite(from) ? from : first, Number.isFinite(to) ? to : last];
+  }
+  function layout([from, to]) {
+    const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") };
+    return {
+      xaxis: { ...axis, type: "date", range: [stamp(from), stamp(to)], title: { text: "UTC" } },
+      yaxis: { ...axis, range: [0, highest * 1.08], title: { text: `${data.label} (${data.unit})` } },
+      paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 },
+      margin: { t: 24, r: 12, l: 70, b: 44 }, showlegend: false, hovermode: "closest", dragmode: "zoom", shapes: shapes(), uirevision: "kept",
+    };
+  }
+  let seen;
+  function tell() {
+    hint.textContent = seen.dots ? "Every dot is one sample; a click leads to the night's run. Drag to zoom, double-click for all." : `${seen.every > 1 ? `A bar spans all samples of ${seen.every} nights` : "A bar spans all samples of a night"}; zoom in (drag) for single samples.`;
+  }
+  let busy = false;
+  async function draw(range, options) {
+    busy = true;
+    seen = view(...range);
+    await window.Plotly.react(place, traces(seen), layout(range), options);
+    busy = false;
+    tell();
+  }
+  const options = { responsive: true, displaylogo: false, modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]] };
   place.classList.add("drawn");
   document.getElementById("drawn").hidden = true;
-  window.Plotly.newPlot(place, traces, layout, { responsive: true, displaylogo: false });
+  draw(wanted(), options).then(() => {
+    place.on("plotly_relayout", (change) => {
+      if (busy) return;
+      const all = change["xaxis.autorange"], from = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], to = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
+      if (!all && from === undefined) return;
+      const seconds = (value) => Date.parse(typeof value === "string" ? `${value.replace(" ", "T")}${value.length > 10 ? "Z" : ""}` : value) / 1000;
+      const range = all ? [first, last] : [seconds(from), seconds(to)];
+      history.replaceState(null, "", all ? location.pathname + location.search : `#from=${day(range[0])}&to=${day(range[1])}`);
+      draw(range, options);
+    });
+    place.on("plotly_click", ({ points: [point] }) => {
+      const link = point.customdata === undefined ? null : data.sessions[session[point.customdata]][1];
+      if (link) location.href = `../${link}#run-${run[point.customdata]}`;
+    });
+    document.documentElement.dataset.drawn = "yes";
+  });
+  addEventListener("hashchange", () => draw(wanted(), options));
+  dark.addEventListener("change", () => draw(wanted(), options));
 })();

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from iowatch.dashboard import collect, render
+from iowatch.dashboard import render
+from iowatch.dashboard.catalogue import collect
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.pages import PAGES
 from iowatch.dashboard.site import building
 from iowatch.store import History
+
+NIGHTS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +24,22 @@ class Built:
     kept: int
 
 
-def build(history: History, place: Path, zone: str = "UTC") -> Built:
+def build(history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS) -> Built:
     """Write the site to `place`; times are shown in `zone`.
 
+    Args:
+        nights: how many of the newest sessions of each system have a page of their runs; those that findings rest
+            on have one in any case.
+
     Raises:
-        UsageError: `place` is something else than a dashboard.
+        UsageError: `place` is something else than a dashboard; no such time zone.
         MachineError: it cannot be written.
     """
-    views = collect.series_views(history)
-    newest = max((view.row.last for view in views if view.row.last is not None), default=None)
+    templates = render.environment(zone)
     with building(place) as writer:
-        site = Site(history, views, newest, render.environment(zone), writer)
-        for source in render.static_files():
+        site = Site(history, collect(history), templates, writer, render.recipe((zone, nights)), nights)
+        for source in [*render.static_files(), _plotly()]:
             writer.copy(f"static/{source.name}", source)
-        writer.copy("static/plotly.min.js", _plotly())
         for publish in PAGES:
             publish(site)
         return Built(place / "index.html", writer.written, writer.kept)

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment
 
-from iowatch.dashboard.collect import SeriesView
+from iowatch.dashboard.catalogue import Catalogue
 from iowatch.dashboard.site import Writer
 from iowatch.store import History
+
+Values = Callable[[], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Site:
-    """One build. `made_at` is the time of the newest result, not of the build: same content, same pages."""
+    """One build.
+
+    Attributes:
+        recipe: digest of templates, styles, code and settings: with another one every page is made anew.
+        nights: how many of the newest nights of each system have pages of their sessions.
+    """
 
     history: History
-    series: Sequence[SeriesView]
-    made_at: int | None
+    catalogue: Catalogue
     templates: Environment
     writer: Writer
+    recipe: str
+    nights: int
 
-    def page(self, name: str, template: str, **values: Any) -> None:
-        """Render a template to the file `name`; `root` leads from it back to the first page."""
+    def digest(self, basis: Any) -> str:
+        """Digest of what a page is made from: `basis` (anything that JSON can hold) and the recipe."""
+        text = json.dumps(basis, default=str, separators=(",", ":"))
+        return hashlib.sha256(f"{self.recipe}{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def page(self, name: str, template: str, basis: Any, values: Values) -> None:
+        """A page of the site; `values` is only called where `basis` differs from the previous build's."""
+        self.writer.make(name, self.digest(basis), lambda: self.render(name, template, values()))
+
+    def render(self, name: str, template: str, values: Mapping[str, Any]) -> str:
+        """Render a template for the file `name`; `root` leads from it back to the first page."""
         root = "../" * name.count("/")
-        text = self.templates.get_template(template).render(root=root, made_at=self.made_at, **values)
-        self.writer.write(name, text)
+        return self.templates.get_template(template).render(root=root, page=name, **values)

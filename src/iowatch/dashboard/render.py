@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from iowatch import paths
+from iowatch import __version__, paths
+from iowatch.dashboard.site import slug
+from iowatch.errors import UsageError
+from iowatch.findings.wording import factor
 from iowatch.metrics import METRICS
 from iowatch.report.history import case_words
 from iowatch.units import format_number, format_size, format_time
 
+_MOST_SHOWN = 160
+
 
 def environment(zone: str = "UTC") -> Environment:
-    """The environment for `dashboards/templates`; times are shown in `zone` (IANA name), with UTC on hover."""
+    """The environment for `dashboards/templates`; times are shown in `zone` (IANA name), with UTC on hover.
+
+    Raises:
+        UsageError: no such time zone.
+    """
     made = Environment(
         loader=FileSystemLoader(paths.root() / "dashboards" / "templates"),
         autoescape=True,
@@ -26,23 +38,44 @@ def environment(zone: str = "UTC") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    local = ZoneInfo(zone)
-    made.globals["metrics"] = METRICS
-    made.filters["number"] = format_number
-    made.filters["size"] = format_size
-    made.filters["case_words"] = case_words
-    made.filters["data"] = data
-    made.filters["when"] = lambda seconds: when(seconds, local)
+    try:
+        local = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(f"'{zone}' is not a time zone", hint="Expected for example Europe/London.") from error
+    made.globals.update(metrics=METRICS, zone=zone, version=__version__)
+    made.filters.update(
+        number=format_number,
+        size=format_size,
+        case_words=case_words,
+        data=data,
+        factor=factor,
+        percent=percent,
+        slug=slug,
+        brief=brief,
+        when=partial(when, zone=local),
+        day=partial(when, zone=local, form="%-d %b %Y"),
+    )
     return made
 
 
-def when(seconds: int | None, zone: ZoneInfo) -> Markup:
+def when(seconds: int | None, zone: ZoneInfo, form: str = "%Y-%m-%d %H:%M") -> Markup:
     """A `<time>` element in the site's zone, with UTC as its title."""
     if seconds is None:
         return Markup("–")
     moment = datetime.fromtimestamp(seconds, UTC)
-    shown = moment.astimezone(zone).strftime("%Y-%m-%d %H:%M")
-    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(format_time(moment), shown)
+    utc, shown = format_time(moment), moment.astimezone(zone).strftime(form)
+    return Markup(f'<time datetime="{utc}" title="{utc} (UTC)">{shown}</time>')  # noqa: S704 - digits only
+
+
+def percent(share: float | None) -> str:
+    """`97 %`, `5,100 %`, or a dash."""
+    return "–" if share is None else f"{100 * share:,.0f} %"
+
+
+def brief(text: object, most: int = _MOST_SHOWN) -> str:
+    """A text cut where it is absurdly long; names come from outside and may have 4 KB."""
+    plain = str(text)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
 def data(document: Any) -> Markup:
@@ -56,3 +89,14 @@ def data(document: Any) -> Markup:
 def static_files() -> list[Path]:
     """Files of `dashboards/static`."""
     return sorted(path for path in (paths.root() / "dashboards" / "static").iterdir() if path.is_file())
+
+
+def recipe(settings: Iterable[object]) -> str:
+    """Digest of all that pages are made with: templates, styles, the code of this package, settings."""
+    found = hashlib.sha256(repr(tuple(settings)).encode())
+    folders = (paths.root() / "dashboards" / "templates", Path(__file__).parent)
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".html", ".py", ".xml"):
+                found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.pages import morning, series, session
+from iowatch.dashboard.pages import finding, morning, series, session
 
-PAGES: tuple[Callable[[Site], None], ...] = (morning.publish, series.publish, session.publish)
+PAGES: tuple[Callable[[Site], None], ...] = (
+    morning.publish,
+    finding.publish,
+    series.publish,
+    session.publish,
+)
 
 __all__ = ["PAGES", "Site"]

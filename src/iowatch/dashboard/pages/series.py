@@ -1,37 +1,147 @@
-"""A page a series: every sample, the headline line, and where each number came from."""
+"""A page a series: every sample, levels, reference, events, and where each number came from."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from iowatch.dashboard.collect import SeriesView
+import numpy as np
+from numpy.typing import NDArray
+
+from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.picture import series_picture
+from iowatch.dashboard.levels import accepted, gain, levels, nightly
+from iowatch.dashboard.nights import page_of, shown_sessions
+from iowatch.dashboard.parallel import in_parallel
+from iowatch.dashboard.pictures import Mark, series_picture
+from iowatch.events import Event
+from iowatch.store import SessionRow, bulk
+from iowatch.store.bulk import SeriesSamples
+
+_ROWS = 30
 
 
 def publish(site: Site) -> None:
-    """Write `series/<id>.html` for each series."""
-    sessions = site.history.session_of_runs()
-    for view in site.series:
-        samples = site.history.samples(view.row.id)
-        site.page(
-            view.page,
-            "series.html",
-            view=view,
-            rows=list(zip(samples, view.points.median.tolist(), strict=True))[::-1],
-            picture=series_picture(view, samples),
-            plot=_plot(view, samples),
-            sessions=sessions,
-        )
+    """Write `series/<number>.html` for each series; samples are read only for those with news."""
+    stale = [item for machine in site.catalogue.machines for item in _stale(site, machine)]
+    site.writer.written += in_parallel(site.history, _write, stale)
 
 
-def _plot(view: SeriesView, samples: list[tuple[int, int, tuple[float, ...]]]) -> dict[str, Any]:
-    """What the browser draws: times in ms since 1970 (as Plotly wants them), values in the metric's unit."""
-    return {
-        "unit": view.metric.unit,
-        "label": view.metric.label,
-        "time": [time * 1000 for time in view.points.time.tolist()],
-        "headline": (view.points.max if view.metric.direction != "lower" else view.points.min).tolist(),
-        "run": view.points.run_id.tolist(),
-        "samples": [list(values) for _time, _run, values in samples],
-    }
+def _stale(site: Site, machine: Machine) -> list[tuple[_Pages, Series]]:
+    """Series of a system whose pages have to be made anew."""
+    shown = shown_sessions(machine, site.nights)
+    oldest = min((session.started_at for session in shown), default=0)
+    events = [event.model_dump(mode="json") for event in machine.events]
+    pages = _Pages(site, machine, {s.id: s for s in machine.sessions}, {s.id for s in shown})
+    found = []
+    for one in machine.series:
+        # Links into sessions that have no page any more must go, unless the series is older than all of them.
+        reach = oldest if one.stamp.last >= oldest else None
+        basis = [one.basis, events, reach, machine.name]
+        if not site.writer.fresh(one.page, site.digest(basis)):
+            found.append((pages, one))
+    return found
+
+
+def _write(items: Sequence[tuple[_Pages, Series]]) -> None:
+    for _, group in groupby(items, key=lambda item: id(item[0])):
+        together = list(group)
+        together[0][0].write([one for _, one in together])
+
+
+class _Pages:
+    """Pages of the series of one system."""
+
+    def __init__(
+        self, site: Site, machine: Machine, sessions: Mapping[int, SessionRow], shown: set[int]
+    ) -> None:
+        self.site, self.machine, self.sessions, self.shown = site, machine, sessions, shown
+
+    def write(self, chosen: Sequence[Series]) -> None:
+        """Write the pages of some series."""
+        by_id = {one.row.id: one for one in chosen}
+        with self.site.history.reading() as connection:
+            for samples in bulk.samples_of(connection, list(by_id)):
+                one = by_id[samples.series_id]
+                text = self.site.render(one.page, "series.html", self.values(one, samples))
+                self.site.writer.write(one.page, text)
+
+    def values(self, series: Series, samples: SeriesSamples) -> dict[str, Any]:
+        """What the template shows."""
+        marks = list(_marks(series, samples, self.machine.events))
+        values = nightly(series, samples)
+        normal = accepted(series, values.tolist())
+        newest = float(values[-1])
+        return {
+            "machine": self.machine,
+            "series": series,
+            "newest": newest,
+            "newest_time": int(samples.time[-1]),
+            "accepted": normal,
+            "gain": gain(series, newest, normal.value) if normal else None,
+            "marks": marks,
+            "picture": series_picture(series, samples, marks),
+            "rows": list(self._rows(samples)),
+            "plot": self._plot(series, samples, marks),
+        }
+
+    def _link(self, session: int, run: int) -> str | None:
+        return f"{page_of(self.sessions[session])}#run-{run}" if session in self.shown else None
+
+    def _rows(self, samples: SeriesSamples) -> Iterator[dict[str, Any]]:
+        """The newest nights, newest first."""
+        ends = np.cumsum(samples.count)
+        for i in range(len(samples.time) - 1, max(-1, len(samples.time) - 1 - _ROWS), -1):
+            session, run = int(samples.session_id[i]), int(samples.run_id[i])
+            yield {
+                "time": int(samples.time[i]),
+                "max": float(samples.max[i]),
+                "median": float(samples.median[i]),
+                "min": float(samples.min[i]),
+                "samples": samples.samples[ends[i] - samples.count[i] : ends[i]].tolist(),
+                "link": self._link(session, run),
+                "run": run,
+                "session": self.sessions[session].uuid,
+            }
+
+    def _plot(self, series: Series, samples: SeriesSamples, marks: Sequence[Mark]) -> dict[str, Any]:
+        """What the browser draws. Arrays are base64 of little-endian numbers: ten years stay small and quick."""
+        used = list(dict.fromkeys(samples.session_id.tolist()))
+        position = {number: i for i, number in enumerate(used)}
+        limits = series.limits
+        return {
+            "unit": series.metric.unit,
+            "label": series.metric.label,
+            "stack": series.row.stack,
+            "nodes": series.row.case.parameters.get("nodes"),
+            "time": _packed(samples.time, "<u4"),
+            "headline": _packed(nightly(series, samples), "<f4"),
+            "count": _packed(samples.count, "<u2"),
+            "samples": _packed(samples.samples, "<f4"),
+            "run": _packed(samples.run_id, "<u4"),
+            "session": _packed(np.array([position[n] for n in samples.session_id.tolist()]), "<u4"),
+            "sessions": [
+                [self.sessions[n].uuid[:80], page_of(self.sessions[n]) if n in self.shown else None]
+                for n in used
+            ],
+            "levels": [[one.first, one.last, one.value] for one in levels(series, samples)],
+            "marks": [[mark.time, mark.kind, mark.label[:200]] for mark in marks],
+            "reference": limits.reference
+            and [limits.reference.lower, limits.reference.value, limits.reference.upper],
+            "published": limits.published and limits.published.value,
+            "peak": limits.peak,
+        }
+
+
+def _packed(values: NDArray[Any], form: str) -> str:
+    return base64.b64encode(values.astype(form).tobytes()).decode()
+
+
+def _marks(series: Series, samples: SeriesSamples, events: Sequence[Event]) -> Iterator[Mark]:
+    """Events and changes of the stack within the time of the series, in order."""
+    first, last = int(samples.time[0]), int(samples.time[-1])
+    found = [Mark(e.start, "event", f"{e.kind}: {e.title}") for e in events]
+    found += [Mark(use.first, "stack", f"stack {use.name} changed") for use in series.stacks[1:]]
+    yield from sorted((m for m in found if first <= m.time <= last), key=lambda m: m.time)

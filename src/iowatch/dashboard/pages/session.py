@@ -1,35 +1,121 @@
-"""A page a session: its runs, their results, outputs and what did not come."""
+"""A page a session: its runs with results, outputs, Darshan, stack, nodes, and what did not come."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 from iowatch import artefacts
-from iowatch.dashboard.collect import night
+from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
+from iowatch.dashboard.nights import night, page_of, shown_sessions
+from iowatch.dashboard.traces import report
+from iowatch.darshan import Reader
+from iowatch.errors import InputError
+from iowatch.model import summarise
+from iowatch.store import RunRow, SessionRow
 from iowatch.store.records import Artefact
+from iowatch.units import format_number
+
+# Full Darshan reports cost seconds each; a night has some hundred runs.
+_MOST_REPORTS = 24
+# Facts that have a place of their own on the page.
+_TOLD = ("darshan", "partial_results", "nodes", "command", "source", "label")
 
 
 def publish(site: Site) -> None:
-    """Write `session/<uuid>.html` for each session, and the outputs that it links to."""
-    for row in site.history.sessions():
-        shown = night(site.history, row)
-        results = {run.id: site.history.run_results(run.id) for run in shown.runs}
-        kept = {run.id: site.history.artefacts(run.id) for run in shown.runs}
-        links = {
-            artefact.sha256: _output(site, artefact)
-            for artefacts_of_run in kept.values()
-            for artefact in artefacts_of_run
-        }
-        site.page(
-            f"session/{row.uuid}.html", "session.html", night=shown, results=results, kept=kept, links=links
-        )
+    """Write `session/<uuid>.html` for the newest sessions and for those that findings rest on."""
+    for machine in site.catalogue.machines:
+        for row in shown_sessions(machine, site.nights):
+            basis = [row.uuid, row.status, row.ended_at, row.runs, row.attributes]
+            site.page(page_of(row), "session.html", basis, lambda r=row, m=machine: _values(site, m, r))  # type: ignore[misc]
+
+
+def _values(site: Site, machine: Machine, row: SessionRow) -> dict[str, Any]:
+    shown = night(site.history, row)
+    kept = {run.id: site.history.artefacts(run.id) for run in shown.runs}
+    traced = {run: log for run, files in kept.items() if (log := _log(files)) is not None}
+    runs = [_run(site, run, kept[run.id]) for run in shown.runs]
+    if traced:
+        # One reader for all: starting one takes longer than reading a log.
+        with Reader() as reader:
+            reports = {number: report(site, log, reader) for number, log in list(traced.items())[:_MOST_REPORTS]}
+        runs = [{**one, "darshan": reports.get(one["run"].id)} for one in runs]
+    return {"machine": machine, "night": shown, "runs": runs, "untold": max(0, len(traced) - _MOST_REPORTS)}
+
+
+def _log(files: Sequence[Artefact]) -> Path | None:
+    logs = [artefacts.path_of(one.sha256) for one in files if one.kind == "darshan"]
+    return next((log for log in logs if log.is_file()), None)
+
+
+def _run(site: Site, run: RunRow, kept: Sequence[Artefact]) -> dict[str, Any]:
+    results = [
+        {"series": series, "page": _series_page(site, series.id), "samples": samples, "summary": summarise(samples)}
+        for series, samples in site.history.run_results(run.id)
+    ]
+    return {
+        "run": run,
+        "results": results,
+        "partial": _partial(run),
+        "files": [(artefact, _output(site, artefact)) for artefact in kept],
+        "darshan": None,
+        "trace_fault": _trace_fault(run.facts.get("darshan")),
+        "nodes": _words(run.facts.get("nodes")),
+        "command": _words(run.facts.get("command")),
+        "source": _words(run.facts.get("source")),
+        "parts": _parts(run.stack_document),
+        "facts": _pretty({name: value for name, value in run.facts.items() if name not in _TOLD}),
+    }
+
+
+def _words(value: object) -> str:
+    """A fact in words; facts come from outputs and may be anything."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+
+
+def _trace_fault(value: object) -> str:
+    return _words(value.get("reason")) if isinstance(value, dict) else ""
+
+
+def _parts(document: Mapping[str, Any]) -> list[list[str]]:
+    """Name, version, hash and compiler of each part of a stack."""
+    parts = document.get("parts")
+    rows = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return [[_words(part.get(key)) or "–" for key in ("name", "version", "hash", "compiler")] for part in rows]
+
+
+def _pretty(facts: Mapping[str, Any]) -> str:
+    return json.dumps(facts, indent=1, ensure_ascii=False, default=str) if facts else ""
+
+
+def _series_page(site: Site, number: int) -> str | None:
+    return site.catalogue.by_id[number].page if number in site.catalogue.by_id else None
+
+
+def _partial(run: RunRow) -> Sequence[tuple[str, str]]:
+    """What an unfinished run printed: kept with it, in no series."""
+    rows: Sequence[Mapping[str, Any]] = run.facts.get("partial_results") or ()
+    return [
+        (f"{row.get('operation')} {row.get('metric')}", f"{_numbers(row.get('samples', ()))} {row.get('unit')}")
+        for row in rows
+    ]
+
+
+def _numbers(samples: Sequence[float]) -> str:
+    return " ".join(format_number(value) for value in samples)
 
 
 def _output(site: Site, artefact: Artefact) -> str | None:
     """Copy an output into the site as plain text; None where it is no longer kept."""
-    source = artefacts.path_of(artefact.sha256)
+    try:
+        source = artefacts.path_of(artefact.sha256)
+    except InputError:
+        return None
     if not source.is_file():
         return None
     name = f"output/{artefact.sha256}.{'darshan' if artefact.kind == 'darshan' else 'txt'}"
-    if not (site.writer.place / name).exists():
-        site.writer.copy(name, source)
+    site.writer.copy(name, source)
     return name

@@ -1,0 +1,183 @@
+"""Figures of the dashboard: build, rebuild without news, one new night, size of the first page, a browser's zoom.
+
+    python bench/dashboard.py                              12 systems x 200 series x 365 nights, 5 samples each
+    python bench/dashboard.py --systems 2 --nights 30      smaller
+    python bench/dashboard.py --zoom                       a series of 3,650 nights x 10 samples in Chromium
+
+Prints what it measured; builds run in a process of their own, whose peak memory (with its workers) is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import Connection, insert, select
+
+ROOT = Path(__file__).resolve().parents[1]
+# In the place of bench/, where this very file would pass for another module.
+sys.path[0] = str(ROOT)
+
+from iowatch.findings import update  # noqa: E402
+from iowatch.model import Case  # noqa: E402
+from iowatch.store import History, StackRecord  # noqa: E402
+from iowatch.store.ingest import case_id, stack_id, system_id  # noqa: E402
+from iowatch.store.packing import pack  # noqa: E402
+from iowatch.store.schema import ExpectedTable, ResultTable, RunTable, SeriesTable, SessionTable  # noqa: E402
+
+DAY_S = 86400
+START = 1_735_689_600 + 2 * 3600
+STACK = StackRecord("openmpi-hdf5", {"parts": [{"name": "openmpi", "version": "4.1.4"}]})
+
+
+def cases(number: int) -> list[Case]:
+    """`number` cases, two (write and read) a run."""
+    axes = product(
+        (4, 8, 16, 32, 64),
+        ("POSIX", "MPIIO", "HDF5", "NETCDF4"),
+        (2**20, 10**6),
+        (1, -1),
+        (1, 2, 4, 8),
+        ("write", "read"),
+    )
+    found = [
+        Case(
+            "ior",
+            {"operation": operation, "api": api, "file": "per-process" if api == "POSIX" else "shared",
+             "transfer_bytes": transfer, "stripe_count": stripes, "ranks": 24 * nodes, "nodes": nodes, "segments": segments},
+        )
+        for segments, api, transfer, stripes, nodes, operation in axes
+    ]  # fmt: skip
+    return found[:number]
+
+
+class Synthesis:
+    """Writes a history night by night, in bulk: seeded noise, a step of the MPI-IO writes in the middle."""
+
+    def __init__(self, history: History, systems: int, series: int, nights: int, samples: int) -> None:
+        self.history, self.samples, self.nights = history, samples, nights
+        self.cases = cases(series)
+        self.random = np.random.default_rng(7)
+        self.systems = [f"machine{number:02d}" for number in range(systems)]
+        with history.writing() as connection:
+            self.stack = stack_id(connection, STACK)
+            self.keys = [case_id(connection, case) for case in self.cases]
+            self.system_ids = [system_id(connection, name) for name in self.systems]
+            for number in self.system_ids:
+                connection.execute(
+                    insert(SeriesTable),
+                    [{"system_id": number, "partition": "compute", "stack": STACK.name, "case_id": key, "metric": "bandwidth"}
+                     for key in self.keys],
+                )  # fmt: skip
+            rows = connection.execute(select(SeriesTable.id, SeriesTable.system_id, SeriesTable.case_id))
+            self.series = {(system, case): number for number, system, case in rows}
+
+    def night(self, number: int) -> None:
+        """Record one night of every system."""
+        with self.history.writing() as connection:
+            for position, system in enumerate(self.system_ids):
+                self._session(connection, self.systems[position], system, number)
+
+    def _session(self, connection: Connection, name: str, system: int, night: int) -> None:
+        begin = START + night * DAY_S
+        made = connection.execute(
+            insert(SessionTable).values(
+                uuid=f"{name}-{night:05d}", system_id=system, suite="nightly", origin="run", status="ok",
+                started_at=begin, ended_at=begin + 3600, attributes={},
+            )
+        )  # fmt: skip
+        session = made.inserted_primary_key[0]
+        runs = range(len(self.cases) // 2)
+        connection.execute(
+            insert(RunTable),
+            [{"session_id": session, "stack_id": self.stack, "fingerprint": f"{name}-{night}-{run}", "name": f"ior:{run}",
+              "partition": "compute", "tool": "ior", "version": "4.0.0", "status": "ok", "reason": None,
+              "started_at": begin + 30 * run, "wall_s": 20.0, "facts": {"nodes": ["n1", "n2"]}} for run in runs],
+        )  # fmt: skip
+        first = connection.execute(
+            select(RunTable.id).where(RunTable.session_id == session).order_by(RunTable.id)
+        ).scalar()
+        connection.execute(insert(ResultTable), self._results(system, night, begin, int(first or 0)))
+        connection.execute(
+            insert(ExpectedTable),
+            [{"session_id": session, "run_name": f"ior:{position // 2}", "partition": "compute", "stack": STACK.name,
+              "operation": case.parameters["operation"], "metric": "bandwidth"} for position, case in enumerate(self.cases)],
+        )  # fmt: skip
+
+    def _results(self, system: int, night: int, begin: int, first_run: int) -> list[dict[str, object]]:
+        number = len(self.cases)
+        level = np.array(
+            [3.0 if night > self.nights // 2 and c.parameters["api"] == "MPIIO" else 1.0 for c in self.cases]
+        )
+        noise = self.random.normal(0, 0.04, (number, self.samples)) + self.random.normal(0, 0.05, (number, 1))
+        values = 1000 * level[:, None] * np.exp(noise)
+        return [
+            {"run_id": first_run + position // 2, "series_id": self.series[system, self.keys[position]],
+             "time": begin + 30 * (position // 2), "n": self.samples, "max": float(v.max()), "median": float(np.median(v)),
+             "min": float(v.min()), "mean": float(v.mean()), "samples": pack(v)}
+            for position, v in enumerate(values)
+        ]  # fmt: skip
+
+
+def build(database: Path, site: Path) -> dict[str, object]:
+    """Build in a process of its own; what it says, with seconds and peak memory."""
+    program = (
+        "import json,resource,sys,time\nfrom pathlib import Path\nfrom iowatch.store import History\n"
+        "from iowatch.dashboard.build import build\nt=time.perf_counter()\n"
+        "with History.open(sys.argv[1]) as history: made=build(history,Path(sys.argv[2]))\n"
+        "own,kids=(resource.getrusage(w) for w in (resource.RUSAGE_SELF,resource.RUSAGE_CHILDREN))\n"
+        "print(json.dumps({'seconds':round(time.perf_counter()-t,2),'cpu_s':round(own.ru_utime+own.ru_stime+kids.ru_utime+kids.ru_stime,2),"
+        "'peak_mib':round((own.ru_maxrss+kids.ru_maxrss)/1024),'written':made.written,'kept':made.kept}))"
+    )
+    command = [sys.executable, "-c", program, str(database), str(site)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in (("systems", 12), ("series", 200), ("nights", 365), ("samples", 5)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        place = chosen.keep or Path(temporary)
+        measure(place, chosen)
+
+
+def measure(place: Path, chosen: argparse.Namespace) -> None:
+    """Make the history, build three times, print."""
+    place.mkdir(parents=True, exist_ok=True)
+    database, site = place / "history.db", place / "site"
+    started = time.perf_counter()
+    with History.open(str(database)) as history:
+        synthesis = Synthesis(history, chosen.systems, chosen.series, chosen.nights, chosen.samples)
+        for number in range(chosen.nights):
+            synthesis.night(number)
+        for system in synthesis.systems:
+            update(history, system)
+    print(
+        f"history made in {time.perf_counter() - started:.0f} s, {database.stat().st_size / 2**20:.0f} MiB",
+        flush=True,
+    )
+    print("first build ", build(database, site), flush=True)
+    print("no news     ", build(database, site), flush=True)
+    with History.open(str(database)) as history:
+        synthesis.history = history
+        synthesis.night(chosen.nights)
+        for system in synthesis.systems:
+            update(history, system)
+    print("one night   ", build(database, site), flush=True)
+    print("first page  ", (site / "index.html").stat().st_size, "bytes", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"use strict";
+// Tables that sort by a click or a key on their headers, and filter by words and choices; all of it stands in the page's address.
+(() => {
+  const state = new URLSearchParams(location.hash.slice(1));
+  const keep = (name, value) => {
+    if (value) state.set(name, value); else state.delete(name);
+    history.replaceState(null, "", state.size ? `#${state}` : location.pathname + location.search);
+  };
+  const key = (row, column) => {
+    const cell = row.cells[column], raw = cell.dataset.sort ?? cell.textContent.trim();
+    const number = Number(raw);
+    return raw === "" || raw === "–" ? null : Number.isNaN(number) ? raw : number;
+  };
+  const compare = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+
+  function sort(table, column, descending) {
+    const rows = [...table.tBodies[0].rows].map((row) => [key(row, column), row]);
+    // Rows without a value stay at the end, whichever way.
+    rows.sort(([a], [b]) => a === null || b === null ? (a === null) - (b === null) : descending ? compare(b, a) : compare(a, b));
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+    [...table.tHead.rows[0].cells].forEach((cell, i) => {
+      if (i === column) cell.setAttribute("aria-sort", descending ? "descending" : "ascending"); else cell.removeAttribute("aria-sort");
+    });
+  }
+
+  for (const table of document.querySelectorAll("table.sortable")) {
+    [...table.tHead.rows[0].cells].forEach((cell, column) => {
+      if (cell.dataset.sort === "no") return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...cell.childNodes);
+      cell.append(button);
+      button.addEventListener("click", () => {
+        const descending = cell.getAttribute("aria-sort") === "ascending" || (!cell.hasAttribute("aria-sort") && cell.classList.contains("number"));
+        sort(table, column, descending && cell.getAttribute("aria-sort") !== "descending");
+        keep("sort", `${column}${cell.getAttribute("aria-sort") === "descending" ? "d" : "a"}`);
+      });
+    });
+    const wanted = /^(\d+)([ad])$/.exec(state.get("sort") ?? "");
+    if (wanted && Number(wanted[1]) < table.tHead.rows[0].cells.length) sort(table, Number(wanted[1]), wanted[2] === "d");
+  }
+
+  const table = document.querySelector("table.filterable"), tools = document.querySelector(".tools");
+  if (!table || !tools) return;
+  tools.hidden = false;
+  const inputs = [...tools.querySelectorAll("[data-filter]")], told = tools.querySelector("output");
+  const rows = [...table.tBodies[0].rows], words = rows.map((row) => row.textContent.toLowerCase());
+  function filter() {
+    let shown = 0;
+    rows.forEach((row, i) => {
+      row.hidden = !inputs.every((input) => {
+        const name = input.dataset.filter, value = input.value;
+        if (!value) return true;
+        return name === "words" ? value.toLowerCase().split(/\s+/).every((word) => words[i].includes(word)) : (row.dataset[name] ?? "") === value;
+      });
+      shown += !row.hidden;
+    });
+    told.textContent = `${shown} of ${rows.length}`;
+  }
+  for (const input of inputs) {
+    input.value = state.get(input.dataset.filter) ?? "";
+    input.addEventListener("input", () => { keep(input.dataset.filter, input.value); filter(); });
+  }
+  // "/" jumps to the filter, arrows go from row to row.
+  document.addEventListener("keydown", (event) => {
+    if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") { event.preventDefault(); inputs[0].focus(); }
+    const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
+    if (!step) return;
+    const links = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.querySelector("a")).filter(Boolean);
+    const at = links.indexOf(document.activeElement?.closest("tr")?.querySelector("a"));
+    const next = links[at === -1 ? (step > 0 ? 0 : links.length - 1) : at + step];
+    if (next && (at !== -1 || table.contains(document.activeElement) || event.key === "j" || event.key === "k")) { event.preventDefault(); next.focus(); }
+  });
+  filter();
+})();

@@ -1,0 +1,118 @@
+"""The parts of every picture: scales, ticks, elements. SVG text in, no styles: colours come from the style sheet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from markupsafe import Markup, escape
+
+from iowatch.units import format_number
+
+DAY_S = 86400
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From data to picture, linear or logarithmic; one single value lies in the middle."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.logarithmic:
+            low, high, value = math.log(low), math.log(high), math.log(max(value, 1e-300))
+        share = (value - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+
+def nice_top(highest: float) -> float:
+    """The end of an axis that starts at zero: a round number a little above the highest value."""
+    if not highest > 0:
+        return 1.0
+    step = 10 ** math.floor(math.log10(highest * 1.03))
+    return float(next(m * step for m in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if m * step >= highest * 1.03))
+
+
+def value_ticks(top: float) -> list[float]:
+    """Four to six round values from zero to `top`."""
+    step = top / 4
+    size = 10 ** math.floor(math.log10(step))
+    step = next(m * size for m in (1, 2, 2.5, 5, 10) if m * size >= step * 0.8)
+    return [step * i for i in range(int(top / step + 1e-9) + 1)]
+
+
+def date_ticks(first: float, last: float, most: int = 7) -> list[tuple[float, str]]:
+    """Beginnings of days, months or years (UTC) within the span, with their labels."""
+    days = max((last - first) / DAY_S, 1e-9)
+    if days <= 1.5 * most:
+        every = max(1, math.ceil(days / most))
+        begin = math.ceil(first / DAY_S)
+        return [(d * DAY_S, _date(d * DAY_S, "%-d %b")) for d in range(begin, int(last // DAY_S) + 1, every)]
+    if days <= 60:
+        every = 7 * math.ceil(days / 7 / most)
+        begin = math.ceil(first / DAY_S)
+        return [(d * DAY_S, _date(d * DAY_S, "%-d %b")) for d in range(begin, int(last // DAY_S) + 1, every)]
+    months = _months(first, last)
+    every = next(e for e in (1, 2, 3, 6, 12, 24, 60, 120, 1200) if len(months) / e <= most)
+    chosen = [m for m in months if (m.year * 12 + m.month - 1) % every == 0]
+    return [(m.timestamp(), f"{m:%b %Y}" if every < 12 else f"{m:%Y}") for m in chosen]
+
+
+def _months(first: float, last: float) -> list[datetime]:
+    moment = datetime.fromtimestamp(first, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    while moment.timestamp() <= last:
+        if moment.timestamp() >= first:
+            found.append(moment)
+        moment = moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1)
+    return found
+
+
+def _date(seconds: float, form: str) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(form)
+
+
+def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    """A straight line of a class."""
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def text(kind: str, x: float, y: float, content: str) -> str:
+    """A text of a class; whatever it holds is shown, not interpreted."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(content)}</text>'
+
+
+def polyline(kind: str, points: Iterable[tuple[float, float]]) -> str:
+    """A line through points."""
+    return f'<polyline class="{kind}" points="{" ".join([f"{x:.1f},{y:.1f}" for x, y in points])}"/>'
+
+
+def value_axis(y: Scale, left: float, right: float, ticks: Sequence[float], unit: str) -> str:
+    """Grid lines with their values, and the unit at the top."""
+    parts = [
+        line("grid", left, y(v), right, y(v)) + text("tick", left - 6, y(v) + 4, format_number(v))
+        for v in ticks
+    ]
+    return "".join(parts) + (text("unit", 2, y(y.high) - 8, unit) if unit else "")
+
+
+def time_axis(x: Scale, bottom: float, most: int = 7) -> str:
+    """Dates under the picture."""
+    return "".join(
+        line("grid", x(t), bottom, x(t), bottom + 4) + text("date", x(t), bottom + 17, label)
+        for t, label in date_ticks(x.low, x.high, most)
+    )
+
+
+def picture(width: float, height: float, label: str, parts: Iterable[str], kind: str = "picture") -> Markup:
+    """A whole picture; `label` says in words what it shows."""
+    head = f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">'
+    # Numbers are formatted and texts escaped where the parts are made.
+    return Markup(head + "".join(parts) + "</svg>")  # noqa: S704

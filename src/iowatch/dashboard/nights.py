@@ -1,0 +1,81 @@
+"""Nights: what a session set out to measure and what of it came; which sessions have a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iowatch.dashboard.catalogue import Machine
+from iowatch.dashboard.site import slug
+from iowatch.store import ExpectedResult, History, RunRow, SessionRow
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A run that failed or did not arrive, and what is known of why."""
+
+    stack: str
+    run: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Night:
+    """A session: its runs, what it expected, what is missing."""
+
+    session: SessionRow
+    runs: Sequence[RunRow]
+    expected: int
+    received: int
+    failed: Sequence[Trouble]
+    absent: Sequence[Trouble]
+
+    @property
+    def fine(self) -> bool:
+        """Whether everything came."""
+        return not self.failed and not self.absent and self.session.status == "ok"
+
+
+def page_of(session: SessionRow) -> str:
+    """Path of a session's page in the site."""
+    return f"session/{slug(session.uuid)}.html"
+
+
+def shown_sessions(machine: Machine, nights: int) -> list[SessionRow]:
+    """Sessions that have a page: the newest, and those on both sides of what findings found."""
+    runs = {f.last_before for f in machine.findings} | {f.first_after for f in machine.findings}
+    evidence = {s.id for s in machine.sessions if any(_holds(s, moment) for moment in runs)}
+    return [s for position, s in enumerate(machine.sessions) if position < nights or s.id in evidence]
+
+
+def _holds(session: SessionRow, moment: int) -> bool:
+    end = session.ended_at if session.ended_at is not None else session.started_at + 86400
+    return session.started_at <= moment <= max(end, session.started_at)
+
+
+def night(history: History, session: SessionRow) -> Night:
+    """One session with its runs and what did not come."""
+    expected = history.expected(session.uuid)
+    came = set(history.received(session.uuid))
+    runs = history.runs(session.uuid)
+    return Night(
+        session=session,
+        runs=runs,
+        expected=len(expected),
+        received=sum(item in came for item in expected),
+        failed=[Trouble(r.stack, r.name, r.reason or r.status) for r in runs if r.status != "ok"],
+        absent=_absent(expected, came, runs),
+    )
+
+
+def _absent(
+    expected: Sequence[ExpectedResult], came: set[ExpectedResult], runs: Sequence[RunRow]
+) -> list[Trouble]:
+    """What did not come, one entry a run; a run that failed is told as failed."""
+    failed = {(run.stack, run.name) for run in runs if run.status != "ok"}
+    missing: dict[tuple[str, str], list[str]] = {}
+    for item in expected:
+        key = (item.stack, item.run_name)
+        if item not in came and key not in failed:
+            missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
+    return [Trouble(stack, run, f"no {', no '.join(what)}") for (stack, run), what in missing.items()]

@@ -1,0 +1,90 @@
+"""A page a finding: what changed, what the changed series have in common, what it rests on, what was decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from iowatch.dashboard import story
+from iowatch.dashboard.catalogue import Machine
+from iowatch.dashboard.context import Site
+from iowatch.dashboard.nights import page_of, shown_sessions
+from iowatch.dashboard.traces import before_after
+from iowatch.findings import Finding
+from iowatch.findings import text as finding_text
+from iowatch.store import RunRow, SessionRow
+
+_MOST_RUNS = 12
+
+
+def publish(site: Site) -> None:
+    """Write `findings.html` and `finding/<id>.html` for each finding, settled ones too."""
+    for machine in site.catalogue.machines:
+        for finding in machine.findings:
+            decisions = [d.model_dump(mode="json") for d in machine.decisions if d.finding == finding.id]
+            basis = [story.basis_of(finding, machine), decisions, [s.uuid for s in _sessions(finding, machine)]]
+            site.page(
+                story.page_of(finding), "finding.html", basis, lambda f=finding, m=machine: _values(site, m, f)
+            )  # type: ignore[misc]
+    every = [(m, f) for m in site.catalogue.machines for f in m.findings]
+    every.sort(key=lambda pair: -pair[1].first_after)
+    basis = [(f.id, f.state, f.line, f.resolution) for _, f in every]
+    rows = [{"finding": f, "page": story.page_of(f)} for _, f in every]
+    site.page("findings.html", "findings.html", basis, lambda: {"rows": rows})
+
+
+def _sessions(finding: Finding, machine: Machine) -> list[SessionRow]:
+    """The sessions on both sides of the change."""
+    ends = (finding.last_before, finding.first_after)
+    found = [next((s for s in machine.sessions if s.started_at <= moment), None) for moment in ends]
+    return [session for session in found if session is not None]
+
+
+def _values(site: Site, machine: Machine, finding: Finding) -> dict[str, Any]:
+    samples = story.around(site.history, finding, machine)
+    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MOST_RUNS]
+    after = [site.history.run(m.run_after) for m in strongest if m.run_after is not None]
+    shown = {s.id for s in shown_sessions(machine, site.nights)}
+    return {
+        "machine": machine,
+        "finding": finding,
+        "decisions": [d for d in machine.decisions if d.finding == finding.id],
+        "fan": story.fan(finding, machine, samples),
+        "multiples": list(story.multiples(finding, machine, samples)),
+        "unchanged": finding.compared[len(finding.members) :],
+        "darshan": _traces(site, finding, strongest),
+        "repeat": story.repeat(finding, machine, after),
+        "ticket": "\n".join(finding_text.page(finding)),
+        "runs": _run_links(site, machine, finding, shown),
+        "sessions": [(s, page_of(s)) for s in _sessions(finding, machine) if s.id in shown],
+    }
+
+
+def _run_links(site: Site, machine: Machine, finding: Finding, shown: set[int]) -> dict[int, str]:
+    """Path of each evidence run that has a place in a session's page."""
+    pages = {s.uuid: page_of(s) for s in machine.sessions if s.id in shown}
+    wanted = {n for m in finding.members[:200] for n in (m.run_before, m.run_after) if n is not None}
+    runs: list[RunRow] = [site.history.run(number) for number in sorted(wanted)]
+    return {run.id: f"{pages[run.session_uuid]}#run-{run.id}" for run in runs if run.session_uuid in pages}
+
+
+def _traces(site: Site, finding: Finding, strongest: list[Any]) -> dict[str, Any] | None:
+    """Darshan's side of the strongest member that was traced on both sides, or None."""
+    for member in strongest:
+        if member.run_before is None or member.run_after is None:
+            continue
+        logs = [_log(site, number) for number in (member.run_before, member.run_after)]
+        if logs[0] is not None and logs[1] is not None:
+            found = before_after(site, logs[0], logs[1])
+            if found is not None:
+                return {**found, "member": member}
+    return None
+
+
+def _log(site: Site, run: int) -> Path | None:
+    from iowatch import artefacts
+
+    for kept in site.history.artefacts(run):
+        if kept.kind == "darshan" and artefacts.path_of(kept.sha256).is_file():
+            return artefacts.path_of(kept.sha256)
+    return None

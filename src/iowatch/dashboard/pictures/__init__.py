@@ -1,0 +1,18 @@
+"""Drawn pictures (SVG): what a reader without JavaScript, a printer or a ticket sees. One file a picture."""
+
+from iowatch.dashboard.pictures.curves import Curve, curves_picture
+from iowatch.dashboard.pictures.fan import Line, fan_picture
+from iowatch.dashboard.pictures.member import member_picture
+from iowatch.dashboard.pictures.series import Mark, series_picture
+from iowatch.dashboard.pictures.strip import strip_picture
+
+__all__ = [
+    "Curve",
+    "Line",
+    "Mark",
+    "curves_picture",
+    "fan_picture",
+    "member_picture",
+    "series_picture",
+    "strip_picture",
+]

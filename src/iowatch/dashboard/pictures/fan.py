@@ -1,0 +1,91 @@
+"""A finding at one look: every series relative to its level before the date, changed ones against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from iowatch.dashboard.drawing import DAY_S, Scale, line, picture, polyline, text, time_axis
+from iowatch.findings.wording import factor
+
+_WIDTH, _HEIGHT = 960, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 190, 30, 30
+_MOST_LINES = 40
+_BETWEEN_NAMES = 16
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series: times (epoch s) and its performance relative to the level before (1 is the same), in order."""
+
+    times: Sequence[int]
+    gains: Sequence[float]
+    changed: bool
+
+
+def fan_picture(
+    lines: Sequence[Line], moment: int, names: Sequence[tuple[str, float]], what: str, label: str
+) -> Markup:
+    """Draw a finding.
+
+    Args:
+        lines: series with data.
+        moment: of the change, epoch seconds.
+        names: words for groups of lines with their typical gain; written at the right edge.
+        what: happened there; written at the line of the date.
+        label: the finding in words.
+    """
+    drawn = _chosen(lines)
+    times = [t for one in drawn for t in (one.times[0], one.times[-1])] or [moment - DAY_S, moment + DAY_S]
+    x = Scale(min(times), max(times), _LEFT, _WIDTH - _RIGHT)
+    gains = np.concatenate([np.asarray(one.gains) for one in drawn]) if drawn else np.array([1.0])
+    low, high = (float(v) for v in np.percentile(gains, (0.5, 99.5)))
+    y = Scale(min(low / 1.2, 0.6), max(high * 1.2, 1.7), _HEIGHT - _BOTTOM, _TOP, logarithmic=True)
+    parts = [_axis(y), time_axis(x, _HEIGHT - _BOTTOM), *_lines(drawn, x, y), *_moment(moment, what, x)]
+    return picture(_WIDTH, _HEIGHT, label, [*parts, *_names(names, y)], "picture fan")
+
+
+def _chosen(lines: Sequence[Line]) -> list[Line]:
+    """Of very many series some of each kind: more lines say no more."""
+    found = []
+    for changed in (False, True):
+        kind = [one for one in lines if one.changed is changed and len(one.times)]
+        found += kind[:: max(1, -(-len(kind) // (_MOST_LINES // 2)))]
+    return found
+
+
+def _axis(y: Scale) -> str:
+    ticks = [t for t in _TICKS if y.low <= t <= y.high]
+    return "".join(
+        line("grid one" if t == 1.0 else "grid", _LEFT, y(t), _WIDTH - _RIGHT, y(t))
+        + text("tick", _LEFT - 6, y(t) + 4, f"×{t:g}")
+        for t in ticks
+    )
+
+
+def _lines(drawn: Sequence[Line], x: Scale, y: Scale) -> Iterator[str]:
+    for one in drawn:
+        clipped = np.clip(np.asarray(one.gains), y.low, y.high).tolist()
+        kind = "changed" if one.changed else "steady"
+        yield polyline(kind, [(x(t), y(g)) for t, g in zip(one.times, clipped, strict=True)])
+
+
+def _moment(moment: int, what: str, x: Scale) -> Iterator[str]:
+    yield line("moment", x(moment), _TOP - 6, x(moment), _HEIGHT - _BOTTOM)
+    side = "left" if x(moment) > (_LEFT + _WIDTH - _RIGHT) / 2 else "right"
+    offset = -6 if side == "left" else 6
+    yield text(f"moment-name {side}", x(moment) + offset, _TOP - 10, what)
+
+
+def _names(names: Sequence[tuple[str, float]], y: Scale) -> Iterator[str]:
+    """Names at the height of their lines, pushed apart where they would lie over each other."""
+    lowest = float(_TOP)
+    for name, gain in sorted(names, key=lambda n: -n[1]):
+        height = max(min(y(min(max(gain, y.low), y.high)), _HEIGHT - _BOTTOM), lowest)
+        lowest = height + _BETWEEN_NAMES
+        kind = "group steady" if abs(gain - 1) < 0.05 else "group"
+        yield text(kind, _WIDTH - _RIGHT + 8, height + 4, f"{factor(gain)} {name}"[:34])

@@ -1,0 +1,102 @@
+"""A series: all samples, the headline line, levels, reference, published figure, peak, what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from iowatch.dashboard.catalogue import Series
+from iowatch.dashboard.drawing import (
+    Scale,
+    line,
+    nice_top,
+    picture,
+    polyline,
+    text,
+    time_axis,
+    value_axis,
+    value_ticks,
+)
+from iowatch.dashboard.levels import Level, levels, nightly
+from iowatch.store.bulk import SeriesSamples
+from iowatch.units import format_number
+
+_WIDTH, _HEIGHT = 960, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 34, 30
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened at a time (epoch s): an event, a change of the stack; `kind` is its class."""
+
+    time: int
+    kind: str
+    label: str
+
+
+def series_picture(series: Series, samples: SeriesSamples, marks: Sequence[Mark]) -> Markup:
+    """Samples as bars from lowest to highest a night, the headline as a line; the value axis starts at zero."""
+    values = nightly(series, samples)
+    x = Scale(float(samples.time[0]), float(samples.time[-1]), _LEFT, _WIDTH - _RIGHT)
+    y = Scale(0.0, nice_top(_highest(series, samples)), _HEIGHT - _BOTTOM, _TOP)
+    held = levels(series, samples)
+    parts = [
+        value_axis(y, _LEFT, _WIDTH - _RIGHT, value_ticks(y.high), series.metric.unit),
+        time_axis(x, _HEIGHT - _BOTTOM),
+        *_limits(series, y),
+        _spread(samples, x, y),
+        polyline(
+            "headline", [(x(t), y(v)) for t, v in zip(samples.time.tolist(), values.tolist(), strict=True)]
+        ),
+        *(line("level", x(one.first), y(one.value), x(one.last), y(one.value)) for one in held),
+        *_marks(marks, x),
+    ]
+    return picture(_WIDTH, _HEIGHT, _words(series, len(samples.time), float(values[-1]), held), parts)
+
+
+def _words(series: Series, n: int, newest: float, held: Sequence[Level]) -> str:
+    unit = series.metric.unit
+    told = ", then ".join(format_number(one.value) for one in held)
+    levels_told = f"; levels {told} {unit}" if held else ""
+    return f"{series.metric.label} of {n} nights, newest {format_number(newest)} {unit}{levels_told}"
+
+
+def _highest(series: Series, samples: SeriesSamples) -> float:
+    """What the axis has to reach; a peak far above the data would press them to the ground and is only told."""
+    highest = float(samples.max.max())
+    near = (series.limits.peak, series.limits.published and series.limits.published.value)
+    return max([highest, *(v for v in near if v is not None and v <= 1.5 * highest)])
+
+
+def _limits(series: Series, y: Scale) -> Iterator[str]:
+    reference = series.limits.reference
+    if reference is not None:
+        low, high = (min(v, y.high) if v is not None else v for v in (reference.lower, reference.upper))
+        top, bottom = y(y.high if high is None else high), y(0.0 if low is None else low)
+        if low is not None or high is not None:
+            yield f'<rect class="band" x="{_LEFT}" y="{top:.1f}" width="{_WIDTH - _RIGHT - _LEFT}" height="{bottom - top:.1f}"/>'
+        if reference.value <= y.high:
+            yield line("reference", _LEFT, y(reference.value), _WIDTH - _RIGHT, y(reference.value))
+    for kind, value in (
+        ("published", series.limits.published and series.limits.published.value),
+        ("peak", series.limits.peak),
+    ):
+        if value is not None and value <= y.high:
+            yield line(kind, _LEFT, y(value), _WIDTH - _RIGHT, y(value))
+            yield text(f"{kind}-name", _WIDTH - _RIGHT, y(value) - 4, f"{kind} {format_number(value)}")
+
+
+def _spread(samples: SeriesSamples, x: Scale, y: Scale) -> str:
+    rows = zip(samples.time.tolist(), samples.min.tolist(), samples.max.tolist(), strict=True)
+    path = "".join([f"M{x(t):.1f} {y(low):.1f}V{min(y(high), y(low) - 2):.1f}" for t, low, high in rows])
+    return f'<path class="sample" d="{path}"/>'
+
+
+def _marks(marks: Sequence[Mark], x: Scale) -> Iterator[str]:
+    """Lines numbered as in the list below the picture."""
+    for number, mark in enumerate(marks, start=1):
+        if x.low <= mark.time <= x.high:
+            yield line(f"mark {mark.kind}", x(mark.time), _TOP - 4, x(mark.time), _HEIGHT - _BOTTOM)
+            yield text(f"mark-name {mark.kind}", x(mark.time), _TOP - 8, str(number))

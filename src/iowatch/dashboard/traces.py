@@ -1,0 +1,75 @@
+"""Darshan's logs in the site: timelines, counters before and after, full reports. Nothing here fails a build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from iowatch.dashboard.context import Site
+from iowatch.darshan import Reader, Trace, read_trace
+from iowatch.darshan import diff
+from iowatch.darshan.hints import hints
+from iowatch.darshan.report import write_report
+from iowatch.darshan.timeline import write_timeline
+from iowatch.errors import IowatchError
+
+_COUNTERS = (
+    "POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN", "POSIX_FILE_NOT_ALIGNED",
+    "MPIIO_COLL_OPENS", "MPIIO_INDEP_READS", "MPIIO_INDEP_WRITES", "MPIIO_COLL_READS", "MPIIO_COLL_WRITES",
+    "MPIIO_BYTES_READ", "MPIIO_BYTES_WRITTEN", "H5D_READS", "H5D_WRITES", "PNETCDF_VAR_COLL_WRITES",
+)  # fmt: skip
+
+
+def before_after(site: Site, before: Path, after: Path) -> dict[str, Any] | None:
+    """Timelines side by side and the counters of both; None where a log is unreadable."""
+    name = f"darshan/{before.name[:20]}-{after.name[:20]}.svg"
+    try:
+        with Reader() as reader:
+            left, right = read_trace(before, reader), read_trace(after, reader)
+            drawn = timeline(site, name, [before, after], reader)
+    except IowatchError:
+        return None
+    return {
+        "timeline": drawn,
+        "counters": counters(left, right),
+        "changes": [change.text for change in diff.compare(left, right).changes],
+    }
+
+
+def counters(left: Trace, right: Trace) -> list[tuple[str, float | None, float | None]]:
+    """Counters that one of them has, with both values."""
+    rows = [(name, left.counter(name), right.counter(name)) for name in _COUNTERS]
+    return [row for row in rows if row[1] is not None or row[2] is not None]
+
+
+def timeline(site: Site, name: str, logs: list[Path], reader: Reader) -> str | None:
+    """Draw who did what when into the site; None where the logs do not say."""
+    if site.writer.fresh(name, "timeline of its content"):
+        return name
+    try:
+        write_timeline(logs, site.writer.target(name), reader)
+    except IowatchError:
+        return None
+    return name
+
+
+def report(site: Site, log: Path, reader: Reader) -> dict[str, Any]:
+    """Summary, timeline and full report of one log; what fails is told instead."""
+    try:
+        trace = read_trace(log, reader)
+    except IowatchError as error:
+        return {"fault": error.message}
+    full: str | None = f"darshan/{log.name[:40]}.html"
+    if not site.writer.fresh(str(full), "report of its content"):
+        try:
+            write_report([log], site.writer.target(str(full)), reader)
+        except IowatchError:
+            full = None
+    return {
+        "fault": None,
+        "trace": trace,
+        "hints": hints(trace),
+        "counters": counters(trace, trace),
+        "timeline": timeline(site, f"darshan/{log.name[:40]}.svg", [log], reader),
+        "report": full,
+    }

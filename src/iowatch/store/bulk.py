@@ -1,0 +1,251 @@
+"""Reading a lot at once, as arrays: what the dashboard's pages are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+
+from iowatch.model import Case
+from iowatch.store.records import SeriesRow, SessionRow
+from iowatch.store.schema import (
+    CaseTable,
+    ExpectedTable,
+    ResultTable,
+    RunTable,
+    SeriesTable,
+    SessionTable,
+    StackTable,
+    SystemTable,
+)
+
+_CHUNK = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Extent of a series: number of results, times of the first and last (epoch s), highest number of a result.
+
+    Two readings with the same stamp are the same results, because results are never changed.
+    """
+
+    n: int
+    first: int
+    last: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSamples:
+    """One series in time order, all samples included; values in the metric's unit, times in epoch seconds.
+
+    Attributes:
+        time, run_id, session_id, max, median, min, count: shape (n,).
+        samples: shape (sum of count,), night after night in the order measured.
+    """
+
+    series_id: int
+    time: NDArray[np.int64]
+    run_id: NDArray[np.int64]
+    session_id: NDArray[np.int64]
+    max: NDArray[np.float64]
+    median: NDArray[np.float64]
+    min: NDArray[np.float64]
+    count: NDArray[np.int64]
+    samples: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StackUse:
+    """One content of a stack's `stack.json` on one system: `first` and `last` run with it (epoch s)."""
+
+    system: str
+    partition: str
+    name: str
+    digest: str
+    first: int
+    last: int
+    runs: int
+
+
+def stamps(connection: Connection) -> dict[int, Stamp]:
+    """Extent of every series that has results."""
+    table = ResultTable
+    statement = select(
+        table.series_id, func.count(), func.min(table.time), func.max(table.time), func.max(table.id)
+    ).group_by(table.series_id)
+    return {row[0]: Stamp(*row[1:]) for row in connection.execute(statement)}
+
+
+def samples_of(
+    connection: Connection, series_ids: Sequence[int], since: int | None = None, until: int | None = None
+) -> Iterator[SeriesSamples]:
+    """Series by series, in the order of the numbers; series without results are left out.
+
+    Args:
+        since, until: epoch seconds; only results from `since` to `until` are read.
+    """
+    for number in series_ids:
+        found = _of_one(connection, number, since, until)
+        if found is not None:
+            yield found
+
+
+def _of_one(
+    connection: Connection, number: int, since: int | None, until: int | None
+) -> SeriesSamples | None:
+    table = ResultTable
+    statement = (
+        select(
+            table.time, table.run_id, RunTable.session_id, table.max, table.median, table.min, table.n, table.samples
+        )
+        .join(RunTable, RunTable.id == table.run_id)
+        .where(table.series_id == number)
+        .order_by(table.time, table.id)
+    )
+    if since is not None:
+        statement = statement.where(table.time >= since)
+    if until is not None:
+        statement = statement.where(table.time <= until)
+    rows = connection.execute(statement).all()
+    if not rows:
+        return None
+    time, run_id, session_id, highest, median, lowest, count, blobs = zip(*rows, strict=True)
+    return SeriesSamples(
+        number,
+        np.array(time, dtype=np.int64),
+        np.array(run_id, dtype=np.int64),
+        np.array(session_id, dtype=np.int64),
+        np.array(highest),
+        np.array(median),
+        np.array(lowest),
+        np.array(count, dtype=np.int64),
+        np.frombuffer(b"".join(blobs), dtype="<f8"),
+    )
+
+
+def session_arrivals(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, int]]:
+    """(session, name of the run, series) of every result of these sessions."""
+    for start in range(0, len(session_ids), _CHUNK):
+        chunk = list(session_ids[start : start + _CHUNK])
+        statement = (
+            select(RunTable.session_id, RunTable.name, ResultTable.series_id)
+            .join(ResultTable, ResultTable.run_id == RunTable.id)
+            .where(RunTable.session_id.in_(chunk))
+        )
+        for row in connection.execute(statement):
+            yield row[0], row[1], row[2]
+
+
+def session_expectations(
+    connection: Connection, session_ids: Sequence[int]
+) -> Iterator[tuple[int, str, str, str, str, str]]:
+    """(session, name of the run, partition, stack, operation, metric) that these sessions set out to measure."""
+    table = ExpectedTable
+    for start in range(0, len(session_ids), _CHUNK):
+        chunk = list(session_ids[start : start + _CHUNK])
+        columns = (
+            table.session_id,
+            table.run_name,
+            table.partition,
+            table.stack,
+            table.operation,
+            table.metric,
+        )
+        for row in connection.execute(select(*columns).where(table.session_id.in_(chunk)).order_by(table.id)):
+            yield row[0], row[1], row[2], row[3], row[4], row[5]
+
+
+def run_outcomes(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
+    """(session, name, status, stack) of every run of these sessions."""
+    for start in range(0, len(session_ids), _CHUNK):
+        chunk = list(session_ids[start : start + _CHUNK])
+        statement = (
+            select(RunTable.session_id, RunTable.name, RunTable.status, StackTable.name)
+            .join(StackTable, StackTable.id == RunTable.stack_id)
+            .where(RunTable.session_id.in_(chunk))
+        )
+        for row in connection.execute(statement):
+            yield row[0], row[1], row[2], row[3]
+
+
+def stack_uses(connection: Connection) -> list[StackUse]:
+    """Every content of every stack with the time in which it was used, in order of time."""
+    statement = (
+        select(
+            SystemTable.name,
+            RunTable.partition,
+            StackTable.name,
+            StackTable.digest,
+            func.min(RunTable.started_at),
+            func.max(RunTable.started_at),
+            func.count(),
+        )
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .join(SystemTable, SystemTable.id == SessionTable.system_id)
+        .join(StackTable, StackTable.id == RunTable.stack_id)
+        .group_by(SystemTable.name, RunTable.partition, StackTable.id)
+    )
+    return sorted((StackUse(*row) for row in connection.execute(statement)), key=lambda use: use.first)
+
+
+def stack_documents(connection: Connection) -> dict[str, tuple[str, dict[str, object]]]:
+    """Name and `stack.json` of every stack by digest."""
+    columns = (StackTable.digest, StackTable.name, StackTable.document)
+    return {row[0]: (row[1], row[2]) for row in connection.execute(select(*columns))}
+
+
+def sessions(connection: Connection) -> dict[str, list[SessionRow]]:
+    """All sessions by system, newest first."""
+    counted = select(RunTable.session_id, func.count()).group_by(RunTable.session_id)
+    runs = {row[0]: row[1] for row in connection.execute(counted)}
+    table = SessionTable
+    statement = (
+        select(
+            table.id,
+            table.uuid,
+            SystemTable.name,
+            table.suite,
+            table.origin,
+            table.status,
+            table.started_at,
+            table.ended_at,
+            table.attributes,
+        )
+        .join(SystemTable, SystemTable.id == table.system_id)
+        .order_by(table.started_at.desc(), table.id.desc())
+    )
+    found: dict[str, list[SessionRow]] = {}
+    for row in connection.execute(statement):
+        found.setdefault(row[2], []).append(SessionRow(*row, runs.get(row[0], 0)))
+    return found
+
+
+def series(connection: Connection, extents: Mapping[int, Stamp]) -> list[SeriesRow]:
+    """Every series that has results, in the order of `History.series`."""
+    statement = (
+        select(
+            SeriesTable.id,
+            SystemTable.name,
+            SeriesTable.partition,
+            SeriesTable.stack,
+            CaseTable.benchmark,
+            CaseTable.parameters,
+            SeriesTable.metric,
+        )
+        .join(SystemTable, SystemTable.id == SeriesTable.system_id)
+        .join(CaseTable, CaseTable.id == SeriesTable.case_id)
+    )
+    found = []
+    for number, system, partition, stack, benchmark, parameters, metric in connection.execute(statement):
+        extent = extents.get(number)
+        if extent is not None:
+            case = Case(benchmark, parameters)
+            n, first, last = extent.n, extent.first, extent.last
+            found.append(SeriesRow(number, system, partition, stack, case, metric, n, first, last))
+    return sorted(
+        found, key=lambda r: (r.system, r.case.benchmark, r.case.canonical, r.partition, r.stack, r.metric)
+    )

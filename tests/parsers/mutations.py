@@ -115,7 +115,7 @@ def unreal(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     span = _span(data, _NUMBER, rng)
     if span is None:
         return data
-    word = rng.choice((b"nan", b"-nan", b"inf", b"-inf", b"NaN", b"Infinity", b"****", b"1e400", b"-1", b"0"))
+    word = rng.choice((b"nan", b"-nan", b"inf", b"-inf", b"NaN", b"Infinity", b"****", b"1e400", b"-1"))
     return data[: span[0]] + word + data[span[1] :]
 
 
@@ -140,7 +140,7 @@ def warn_between(data: bytes, _other: bytes, rng: random.Random) -> bytes:
 
 def noise(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(data) + 1)
-    junk = rng.randbytes(rng.choice((1, 3, 40, 5000)))
+    junk = rng.randbytes(rng.choice((1, 3, 40, 5000))).translate(None, b"0123456789")
     return data[:at] + junk + data[at + rng.choice((0, len(junk))) :]
 
 

@@ -50,7 +50,11 @@ def judge(draft: Draft, text: str, evidence: Evidence) -> None:
         evidence: what was asked for.
     """
     try:
-        record = json.loads(text, parse_float=_whole_float)
+        digits = _Digits()
+        record = json.loads(text, parse_float=digits.read)
+        if not digits.whole:
+            draft.cut("numbers are not printed whole")
+            return
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             draft.cut(f"this is no record of the form '{SCHEMA}'")
             return
@@ -62,12 +66,26 @@ def judge(draft: Draft, text: str, evidence: Evidence) -> None:
         draft.cut(f"the record is damaged: {type(error).__name__} {error}"[:200])
 
 
-def _whole_float(text: str) -> float:
-    """A number as C's `%.17g` prints it; with a digit less it would be printed otherwise."""
-    value = float(text)
-    if f"{value:.17g}" != text:
-        raise ValueError(f"the number {text} is not printed whole")
-    return value
+class _Digits:
+    """Whether all numbers are printed as benchio does (C's `%.17g`), or all as Python does.
+
+    A number that lost a digit is printed like neither.
+    """
+
+    def __init__(self) -> None:
+        self._as_benchio = self._as_python = True
+
+    def read(self, text: str) -> float:
+        """One number of the document."""
+        value = float(text)
+        self._as_benchio &= f"{value:.17g}" == text
+        self._as_python &= repr(value) == text
+        return value
+
+    @property
+    def whole(self) -> bool:
+        """The verdict on all numbers read."""
+        return self._as_benchio or self._as_python
 
 
 def _judge(draft: Draft, record: dict[str, Any], evidence: Evidence) -> None:

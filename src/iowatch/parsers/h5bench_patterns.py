@@ -40,7 +40,7 @@ class _Block:
     """One program's output, from its first line to the end of its results."""
 
     values: dict[str, str] = field(default_factory=dict)
-    dims: list[str] = field(default_factory=list)
+    dims: dict[str, str] = field(default_factory=dict)
     steps: int = 0
     patterns: set[str] = field(default_factory=set)
     stride: tuple[int, int] | None = None
@@ -143,7 +143,7 @@ def _read_value(block: _Block, text: str) -> None:
         block.strided = True
     name = f"{block.inside}: {match[1]}"
     if match[1].startswith("Dim_"):
-        block.dims.append(match[2])
+        block.dims[match[1]] = match[2]
     if block.values.setdefault(name, match[2]) != match[2]:
         block.contradicts = True
 
@@ -187,7 +187,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     """The parameters, where all that is printed about them agrees."""
     ranks = whole(block.result("Total number of ranks"))
     particles, steps = (whole(block.option(f"Number of {n}")) for n in ("particles per rank", "time steps"))
-    dims = [whole(dim) or 0 for dim in block.dims]
+    dims = [whole(block.dims.get(f"Dim_{n}", "")) or 0 for n in range(1, len(block.dims) + 1)]
     collective = YES.get(block.option("Collective buffering for data operations"))
     metadata = YES.get(block.option("Collective metadata operations"))
     if (

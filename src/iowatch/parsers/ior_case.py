@@ -7,8 +7,8 @@ import re
 
 from iowatch.errors import InputError
 from iowatch.model import Scalar
-from iowatch.parsers.ior_run import CommandLine, Test
-from iowatch.units import GIB, MIB, TIB, parse_size
+from iowatch.parsers.ior_run import ROW_BLOCK, ROW_TRANSFER, CommandLine, Test, half_unit
+from iowatch.units import GIB, KIB, MIB, TIB, parse_size
 
 _APIS = {"NCMPI": "PNETCDF", "DUMMY": "NULL"}
 # Other names are believed where the command line says the same.
@@ -59,6 +59,8 @@ def case_of(test: Test, command: CommandLine) -> Case | None:
     block = _size(options.get("blocksize"), test.exact.get("block"), command.letters.get("b"))
     if not (tasks and per_node and segments and transfer and block) or block % transfer:
         return None
+    if not _rows_repeat(options, ROW_BLOCK, block) or not _rows_repeat(options, ROW_TRANSFER, transfer):
+        return None
     total = tasks * segments * block
     nodes = math.ceil(tasks / per_node) if test.without_nodes else whole(options.get("nodes"))
     words = _words(test, command)
@@ -70,8 +72,16 @@ def case_of(test: Test, command: CommandLine) -> Case | None:
     return {**words, **numbers, "block_bytes": block, "total_bytes": total}
 
 
+def _rows_repeat(options: dict[str, str], name: str, size: int) -> bool:
+    """Whether the rows of the table, where there are any, show the same size."""
+    shown = options.get(name)
+    return shown is None or abs(float(shown) - size / KIB) <= half_unit(shown) * 1.001
+
+
 def _exact_agree(test: Test) -> bool:
     """What was printed exactly must be what the options say."""
+    if test.exact.get("fsync", 0) not in (0, 1):
+        return False
     return all(
         whole(test.options[option]) == test.exact[name]
         for name, option in _SAME.items()
@@ -155,10 +165,10 @@ def _sync(test: Test, command: CommandLine) -> Scalar | None:
     """Whether fsync was asked for, and after each write; None where a script may have said so."""
     if "Y" in command.letters:
         return "each"
-    if "fsync" in test.exact:
-        return bool(test.exact["fsync"])
     asked = "e" in command.letters or command.directive("fsync") == "1"
-    return asked or (None if command.scripted else False)
+    if command.scripted and not asked:
+        return {0: False, 1: True}.get(test.exact.get("fsync", -1))
+    return asked
 
 
 def _first(command: CommandLine, places: tuple[str, str, str]) -> int | None:

@@ -125,6 +125,8 @@ class JsonReader:
     def _close_summary(self, values: dict[str, str]) -> None:
         numbers = [values.get(key, "") for key in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB")]
         test = values.get("TestID", "")
+        if values.get("operation") not in OPERATIONS:
+            return
         if not all(map(_NUMBER.fullmatch, numbers)) or not test.isdecimal() or int(test) not in self._run.tests:
             return
         target = self._run.tests[int(test)]

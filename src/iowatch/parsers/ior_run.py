@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from iowatch.parsers.draft import MOST_ROWS
 
+# Sizes in KiB as the rows repeat them, kept among the options.
+ROW_BLOCK, ROW_TRANSFER = "block(KiB)", "xfer(KiB)"
+
 OPERATIONS = ("write", "read")
 
 # Options of one letter that take a value, in any version from 3.0 to 4.1.

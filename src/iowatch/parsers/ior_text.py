@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from iowatch.parsers.draft import MOST_ROWS
-from iowatch.parsers.ior_run import CommandLine, Row, Run, Summary, Test, half_unit
+from iowatch.parsers.ior_run import ROW_BLOCK, ROW_TRANSFER, CommandLine, Row, Run, Summary, Test, half_unit
 
 _TITLE = re.compile(r"IOR-(\S+): MPI Coordinated Test of Parallel I/O")
 _OPTION = re.compile(r"([A-Za-z][A-Za-z ]*?) *: ?(.*)")
@@ -175,13 +175,15 @@ class TextReader:
         return f"{operation:<10}{''.join(cells)}{iteration}" == line
 
     def _add(self, operation: str, iteration: int, fields: list[str | None], sizes: dict[str, int]) -> None:
-        bandwidth, rate, _latency, _block, _transfer, *times = fields
+        bandwidth, rate, _latency, block, transfer, *times = fields
         kept = [bandwidth, rate, *times]
         row = Row(*(float(f) if f is not None else None for f in kept))  # type: ignore[arg-type]
         halves = Row(*(half_unit(f) if f is not None else None for f in kept))  # type: ignore[arg-type]
         if not self._test.add(operation, iteration, row, halves):
             self._run.damaged += 1
             return
+        self._test.set_option(ROW_BLOCK, str(block))
+        self._test.set_option(ROW_TRANSFER, str(transfer))
         if "Using actual" in sizes:
             self._test.moved[operation, iteration] = sizes["Using actual"]
         self._check_file(sizes)

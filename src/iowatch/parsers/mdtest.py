@@ -22,7 +22,7 @@ _TITLE = re.compile(r"mdtest-(\S+) was launched with (\d{1,9}) total task\(s\) o
 _COMMAND = re.compile(r"""Command line used: (\S+(?: '[^']*'| "[^"]*")*)""")
 _ITEMS = re.compile(r"(\d{1,9}) tasks, (\d{1,15}) (files/directories|files?|directories)")
 _TABLE = re.compile(r"SUMMARY (rate|time)(?: \(in ([a-z/]+)\))?: \(of (\d+) iterations\)")
-_ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) *:? ((?: *\d+\.\d{3}){4}|(?: *\d+\.\d{3}){7})")
+_ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) *:?((?: +\d{1,15}\.\d{3}){4}|(?: +\d{1,15}\.\d{3}){7})")
 _LIKE_ROW = re.compile(r" {1,3}(?:Directory|File|Tree) [a-z]+")
 _END = re.compile(r"-- finished at .* --")
 

@@ -39,6 +39,9 @@ def _spack(bootstrap: bool, say: Say) -> str:
             "no Spack found: SPACK_ROOT is not set and spack is not on PATH",
             hint=f"Add --bootstrap to clone Spack {tool.pinned_version()}, or set SPACK_ROOT.",
         )
+    found = (tool.spack_version() or "").partition(" ")[0]
+    if found != tool.pinned_version():
+        say(f"this is Spack {found}; the locks were made with {tool.pinned_version()}")
     return program
 
 

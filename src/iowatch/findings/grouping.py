@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from iowatch.findings.detection import Step
@@ -16,7 +18,7 @@ from iowatch.store import SeriesRow
 
 _DAY_S = 86400
 # A detector dates a step to within some nights; several reports within that time are one event.
-_NEIGHBOURHOOD_S = 4 * _DAY_S
+_NEIGHBOURHOOD_S = 3 * _DAY_S
 # Runs of one night start within this time of each other.
 _NIGHT_S = _DAY_S // 2
 # On a night like any other about this share of the series looks suspicious (13 % on Edison, fewer on a quiet
@@ -56,30 +58,58 @@ def log_gain(row: SeriesRow, ratio: float) -> float:
 def group(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Step]]) -> list[Group]:
     """Groups of changes in order of time.
 
-    The strongest change of what is left gathers the changes of its direction in its neighbourhood; chains of
-    neighbours do not grow beyond it.
+    The night that agrees with most of what is left gathers the changes near it; then the next night.
     """
     moved = [Moved(row, c, log_gain(row, c.ratio)) for row in rows for c in changes.get(row.id, ())]
     groups: list[Group] = []
-    for direction, sign in (("up", 1.0), ("down", -1.0)):
-        left = sorted((m for m in moved if m.log_gain * sign > 0), key=lambda m: -abs(m.log_gain))
+    directions: tuple[tuple[Direction, float], ...] = (("up", 1.0), ("down", -1.0))
+    for direction, sign in directions:
+        left = [m for m in moved if m.log_gain * sign > 0]
         while left:
-            near = _gather(left)
-            groups.append(_made("up" if direction == "up" else "down", near))
-            taken = set(map(id, near))
+            made = _gather(direction, left)
+            groups.append(made)
+            taken = set(map(id, made.moved))
             left = [m for m in left if id(m) not in taken]
     return sorted(groups, key=lambda g: (g.first_after, g.direction))
 
 
-def _gather(left: Sequence[Moved]) -> list[Moved]:
-    """The first of `left`, and of each other series the nearest change in its neighbourhood."""
-    seed = left[0]
+def _gather(direction: Direction, left: Sequence[Moved]) -> Group:
+    """The group of the strongest night: of each series its nearest change in the neighbourhood."""
+    night = _strongest_night(left)
     nearest: dict[int, Moved] = {}
-    for candidate in sorted(left, key=lambda m: _distance(m, seed)):
-        if _distance(candidate, seed) <= _NEIGHBOURHOOD_S:
+    for candidate in sorted(left, key=lambda m: _distance(m, night)):
+        if _distance(candidate, night) <= _NEIGHBOURHOOD_S:
             nearest.setdefault(candidate.row.id, candidate)
-    nearest[seed.row.id] = seed
-    return _alike(list(nearest.values()))
+    near = _alike(list(nearest.values()))
+    last_before = max(m.change.last_before for m in near if _distance(m, night) == 0)
+    return Group(direction, tuple(sorted(near, key=lambda m: m.change.first_after)), last_before, night)
+
+
+def _strongest_night(moved: Sequence[Moved]) -> int:
+    """The first run at a new level that agrees with most of the change, the first of equals (epoch seconds).
+
+    A change agrees with every moment between its last run before and its first run after; a night is some hours
+    long. Agreement is the sum of |log gain|.
+    """
+    weights = np.asarray([abs(m.log_gain) for m in moved])
+    nights = np.unique([m.change.first_after for m in moved])
+
+    def begun(starts: Sequence[int]) -> NDArray[np.float64]:
+        """Weight of what starts before each of the nights."""
+        order = np.argsort(starts)
+        total = np.concatenate([[0.0], np.cumsum(weights[order])])
+        return np.asarray(total[np.searchsorted(np.asarray(starts)[order], nights)])
+
+    agreement = begun([m.change.last_before for m in moved]) - begun(
+        [m.change.first_after + _NIGHT_S for m in moved]
+    )
+    return int(nights[np.argmax(np.round(agreement, 9))])
+
+
+def _distance(moved: Moved, night: int) -> int:
+    """Seconds from a moment to the gap between runs in which a change happened; 0 inside of it."""
+    change = moved.change
+    return max(0, change.last_before - night + 1, night - change.first_after - _NIGHT_S)
 
 
 def _alike(near: list[Moved]) -> list[Moved]:
@@ -87,26 +117,6 @@ def _alike(near: list[Moved]) -> list[Moved]:
     confirmed = [abs(m.log_gain) for m in near if not m.change.suspected]
     least = 0.5 * median(confirmed) if confirmed else 0.0
     return [m for m in near if not m.change.suspected or abs(m.log_gain) >= least]
-
-
-def _distance(one: Moved, other: Moved) -> int:
-    """Seconds between the gaps in which two changes happened; 0 where the gaps overlap."""
-    a, b = one.change, other.change
-    return max(0, a.last_before - b.first_after + 1, b.last_before - a.first_after + 1)
-
-
-def _made(direction: Direction, moved: Sequence[Moved]) -> Group:
-    """The group with its date: the night that agrees with most of the change, the first of equals."""
-    ordered = sorted(moved, key=lambda m: m.change.first_after)
-
-    def agreeing(moment: int) -> list[Moved]:
-        """Series whose runs on both sides leave room for `moment`; a night is some hours long."""
-        return [m for m in ordered if m.change.last_before < moment <= m.change.first_after + _NIGHT_S]
-
-    night = max(
-        (m.change.first_after for m in ordered), key=lambda t: (sum(abs(m.log_gain) for m in agreeing(t)), -t)
-    )
-    return Group(direction, tuple(ordered), max(m.change.last_before for m in agreeing(night)), night)
 
 
 def credible(group: Group, series: int) -> bool:

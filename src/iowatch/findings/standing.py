@@ -52,10 +52,16 @@ def resolve(
             continue
         since = f"since {day(later.first_after)} ({later.id})"
         settled[earlier.id] = replace(settled[earlier.id], resolution=f"back at the level before {since}")
-        if later.direction == "up":
+        if later.direction == "up" and _is_mostly(later, earlier):
             recovered = f"recovery of {earlier.id}"
             settled[later.id] = replace(settled[later.id], resolution=recovered)
     return list(settled.values())
+
+
+def _is_mostly(later: Finding, earlier: Finding) -> bool:
+    """Whether at least half of the later finding's series are of the earlier one: a recovery, no more."""
+    shared = {m.series_id for m in later.members} & {m.series_id for m in earlier.members}
+    return 2 * len(shared) >= len(later.members)
 
 
 def _gone(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Finding:

@@ -57,6 +57,8 @@ class SummaryReader:
             self.summaries[summary[1]] = tuple(map(float, summary.groups()[1:]))
         elif self._series is not None and line.startswith("      "):
             self._read_row(self.rows[self._series], line)
+        else:
+            self.damaged += line.startswith("      ") and _ROW.fullmatch(line.strip()) is not None
 
     def _read_row(self, rows: list[tuple[float, ...]], line: str) -> None:
         match = _ROW.fullmatch(line.strip())

@@ -52,8 +52,12 @@ _EXPECTED = {
 _BEFORE_4 = ("1.", "3.")
 # a phase -> the option that asks for it alone
 _PHASES = {"creation": "C", "stat": "T", "read": "E", "removal": "r"}
-_LETTERS = frozenset("aAbBcCdDeEfFgGhiIkKlLnNopPqrRsStTuUvVwWxXyYzZ")
 _WITH_VALUE = frozenset("abdefGiIlnNpsVwWxz")
+_ARGUMENT = re.compile(r"""'[^']*'|"[^"]*\"""")
+# options without value, then one that may have its number attached
+_LETTERS = re.compile(r"-([BcCDEFgkLPRrStTuvXyYZ]*)([A-Za-z])(\d*)")
+_API = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_DEEPEST = 40
 
 _SIGNS = (
     Sign(r"WARNING: (?:write|read|pwrite|pread|fsync)\(.*failed", "I/O calls failed"),
@@ -116,18 +120,23 @@ def _read(draft: Draft, run: _Run, line: str) -> None:
         draft.facts.setdefault("began", line[len("-- started at ") :].rstrip(" -"))
 
 
-def _options(text: str) -> dict[str, str]:
-    """Options of a command line as mdtest prints it, every argument quoted."""
+def _options(text: str) -> dict[str, str] | None:
+    """Options of a command line as mdtest prints it, every argument quoted; None where it makes no sense."""
     options: dict[str, str] = {}
-    tokens = iter(text.replace("'", " ").replace('"', " ").split()[1:])
+    tokens = iter(token[1:-1] for token in _ARGUMENT.findall(text))
     for token in tokens:
-        letters = token[1:] if token.startswith("-") and not token.startswith("--") else ""
-        for position, letter in enumerate(letters):
-            if letter in _WITH_VALUE:
-                options[letter] = letters[position + 1 :].lstrip("=") or next(tokens, "")
-                break
-            options[letter] = ""
-    return options
+        if token.startswith("--"):
+            continue
+        match = _LETTERS.fullmatch(token)
+        if match is None:
+            return None
+        flags, last, attached = match.groups()
+        options.update(dict.fromkeys(flags, ""))
+        options[last] = (attached or next(tokens, "")) if last in _WITH_VALUE else ""
+        if attached and last not in _WITH_VALUE:
+            return None
+    # A command line without a directory was cut off: nobody measures where he happens to be.
+    return options if options.get("d") and _API.fullmatch(options.get("a", "POSIX")) else None
 
 
 def _read_row(run: _Run, line: str) -> None:
@@ -187,7 +196,7 @@ def _judge(draft: Draft, run: _Run, evidence: Evidence) -> None:
 
 
 def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
-    if not run.launches or len(run.items) != 1 or run.options is None or not run.options.keys() <= _LETTERS:
+    if not run.launches or len(run.items) != 1 or run.options is None:
         return None
     version, ranks, nodes = run.launches[0]
     tasks, items, _ = run.items[0]
@@ -197,6 +206,8 @@ def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
     if any(not options[letter] for letter in _WITH_VALUE & options.keys()):
         return None
     if any(size is None and letter in options for letter, size in sizes.items()):
+        return None
+    if (sizes["z"] or 0) > _DEEPEST:
         return None
     each = _items_each(options, sizes)
     if not 0 < tasks <= ranks or not 0 < nodes <= ranks or (each is not None and items != tasks * each):
@@ -222,7 +233,7 @@ def _items_each(options: dict[str, str], sizes: dict[str, int | None]) -> int | 
     if not {"z", "b", "I"} & options.keys():
         return sizes["n"] or 0
     depth, branches, items = sizes["z"] or 0, sizes["b"] or 1, sizes["I"]
-    if items is None or "n" in options or depth > 40:
+    if items is None or "n" in options:
         return None
     levels = [depth] if "L" in options else range(depth + 1)
     return items * sum(int(branches**level) for level in levels)

@@ -90,7 +90,6 @@ class Accumulated:
         integers, floats: one row of counters, combined by Darshan's rules.
         time_by_slowest_s: the slowest rank's time in its own files plus the slowest rank's time in every
         shared file. bandwidth_mib_per_s: bytes moved / that time; 0 where the time is 0.
-        unique_slowest_rank, unique_slowest_s: of the files that one rank had to itself.
         files: number of files a category.
     """
 
@@ -98,8 +97,6 @@ class Accumulated:
     floats: NDArray[np.float64]
     time_by_slowest_s: float
     bandwidth_mib_per_s: float
-    unique_slowest_rank: int
-    unique_slowest_s: float
     files: dict[str, int]
 
 
@@ -279,8 +276,6 @@ def accumulate(records: Records, ranks: int) -> Accumulated | None:
         floats=np.frombuffer(bytes(ffi.buffer(total[0].fcounters)), dtype="<f8"),
         time_by_slowest_s=float(derived.agg_time_by_slowest),
         bandwidth_mib_per_s=float(derived.agg_perf_by_slowest),
-        unique_slowest_rank=int(derived.unique_io_slowest_rank),
-        unique_slowest_s=float(derived.unique_io_total_time_by_slowest),
         files={name: int(derived.category_counters[i].count) for i, name in enumerate(_FILE_CATEGORIES)},
     )
 

@@ -12,14 +12,15 @@ from iowatch.darshan.hints import hints
 from iowatch.darshan.trace import Trace
 from iowatch.units import format_number, format_size
 
-_LAYERS = (
-    ("POSIX", "POSIX", "WRITES", "READS"),
-    ("MPI-IO", "MPIIO", "WRITES", "READS"),
-    ("STDIO", "STDIO", "WRITES", "READS"),
-    ("H5D", "H5D", "WRITES", "READS"),
-    ("PNETCDF_VAR", "PNETCDF_VAR", "WRITES", "READS"),
-    ("DFS", "DFS", "WRITES", "READS"),
-)
+# Modules that move data, and the prefix of their counters.
+_LAYERS = {
+    "POSIX": "POSIX",
+    "MPI-IO": "MPIIO",
+    "STDIO": "STDIO",
+    "H5D": "H5D",
+    "PNETCDF_VAR": "PNETCDF_VAR",
+    "DFS": "DFS",
+}
 _KINDS = ("", "COLL_", "INDEP_", "NB_", "SPLIT_")
 _SHARES = (
     ("metadata_time_share", "I/O time in metadata"),
@@ -49,15 +50,15 @@ def _layer_table(trace: Trace) -> Table:
     table.add_column("layer")
     for title in ("writes", "written", "reads", "read", "write s", "read s", "meta s", "MiB/s", "files"):
         table.add_column(title, justify="right")
-    for module, prefix, writes, reads in _LAYERS:
+    for module, prefix in _LAYERS.items():
         if module not in trace.modules:
             continue
         performance = trace.derived["performance"].get(module, {})
         table.add_row(
             module,
-            format_number(_operations(trace, prefix, writes)),
+            format_number(_operations(trace, prefix, "WRITES")),
             format_size(trace.counter(f"{prefix}_BYTES_WRITTEN") or 0),
-            format_number(_operations(trace, prefix, reads)),
+            format_number(_operations(trace, prefix, "READS")),
             format_size(trace.counter(f"{prefix}_BYTES_READ") or 0),
             *(format_number(trace.counter(f"{prefix}_F_{word}_TIME")) for word in ("WRITE", "READ", "META")),
             format_number(performance.get("bandwidth_mib_per_s")),

@@ -157,6 +157,15 @@ def test_a_log_that_takes_too_long_is_given_up(make_log: MakeLog) -> None:
         read_trace(path, reader)
 
 
+def test_the_working_directory_is_not_imported_from(
+    make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_log(posix=POSIX)
+    (tmp_path / "darshan.py").write_text("raise SystemExit('not PyDarshan')")
+    monkeypatch.chdir(tmp_path)
+    assert read_trace(path).status == "ok"
+
+
 def test_many_logs_come_in_order(make_log: MakeLog) -> None:
     paths = [make_log(posix=POSIX, ranks=n) for n in range(3, 15)]
     assert [(path, trace.job["ranks"]) for path, trace in read_traces(paths)] == [

@@ -51,8 +51,9 @@ class Reader:
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._process is None:
+            # -P: a darshan.py in the working directory must not pass for PyDarshan.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "iowatch.darshan.worker"],
+                [sys.executable, "-P", "-m", "iowatch.darshan.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -149,9 +149,27 @@ static hid_t select_memory(struct file *f, const struct slab *slab) {
     return space;
 }
 
+/* Independent writes of a box with halos would be one call of MPI-IO a row, even where rows are contiguous in the
+ * file: packed, they are one. Collective writes hand both shapes to MPI-IO at once and need no copy. */
+static size_t buffer_bytes(const struct options *o, const struct geometry *g) {
+    bool packs = g->pattern == PATTERN_BLOCK3D && o->access == ACCESS_INDEPENDENT;
+    return packs ? (size_t)(g->planes * g->count[1] * g->count[2] * g->element) : 0;
+}
+
+/* The slab as it lies in the transfer buffer. */
+static struct slab packed(const struct file *f, const struct slab *slab) {
+    struct slab copy = *slab;
+    copy.memory = f->buffer;
+    for (int d = 0; d < 3; d++)
+        copy.memory_dims[d] = copy.count[d], copy.memory_start[d] = 0;
+    return copy;
+}
+
 static void transfer(struct file *f, const struct slab *slab) {
     struct state *s = f->state;
     extend(f, slab);
+    bool packs = f->buffer_bytes > 0;
+    struct slab copy = packs ? packed(f, slab) : *slab;
     hsize_t start[3], count[3];
     for (int d = 0; d < slab->ndims; d++)
         start[d] = slab->start[d], count[d] = slab->count[d];
@@ -159,11 +177,15 @@ static void transfer(struct file *f, const struct slab *slab) {
                (slab->elements == 0
                     ? H5Sselect_none(s->space)
                     : H5Sselect_hyperslab(s->space, H5S_SELECT_SET, start, NULL, count, NULL)) >= 0);
-    hid_t memory = select_memory(f, slab), type = file_type(f->geometry);
+    hid_t memory = select_memory(f, &copy), type = file_type(f->geometry);
+    if (f->writing && packs)
+        slab_pack(slab, 0, slab->elements, f->buffer);
     if (f->writing)
-        CHECK_HDF5(f, "H5Dwrite", H5Dwrite(s->set, type, memory, s->space, s->transfer, slab->memory) >= 0);
+        CHECK_HDF5(f, "H5Dwrite", H5Dwrite(s->set, type, memory, s->space, s->transfer, copy.memory) >= 0);
     else
-        CHECK_HDF5(f, "H5Dread", H5Dread(s->set, type, memory, s->space, s->transfer, slab->memory) >= 0);
+        CHECK_HDF5(f, "H5Dread", H5Dread(s->set, type, memory, s->space, s->transfer, copy.memory) >= 0);
+    if (!f->writing && packs)
+        slab_unpack(slab, 0, slab->elements, f->buffer);
     H5Sclose(memory);
 }
 
@@ -199,6 +221,7 @@ const struct backend backend_hdf5 = {
     .has_chunks = true,
     .has_files = true,
     .version = version,
+    .buffer_bytes = buffer_bytes,
     .open = open_file,
     .transfer = transfer,
     .sync = sync_file,

@@ -35,7 +35,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
         launcher = self.job.launcher.run_command(self.job)
         prepare = [
-            f"{launcher} {shlex.join(words)} >> prepare.out 2>> prepare.err || exit 1"
+            f"{launcher} {shlex.join(self._own(words))} >> prepare.out 2>> prepare.err || exit 1"
             for words in tool.prepare(options, place)
         ]
         before = [words for words in [tool.before(options, place)] if words]
@@ -45,6 +45,11 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             again += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
         self.postrun_cmds = [*self._close(0), *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+
+    def _own(self, words: list[str]) -> list[str]:
+        """A preparing command with the check's own program where it is the tool's."""
+        same = words[0] == self.case.tool.program(self.case.options)
+        return [self.program if same else words[0], *words[1:]]
 
     def _close(self, start: int) -> list[str]:
         """After a start: keep its exit code (schedulers differ in what they tell) and its result files."""
@@ -102,9 +107,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def _spool(self, session: Path) -> None:
         stage = Path(self.stagedir)
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
-        tool, options = self.case.tool, self.case.options
+        tool, options, turn = self.case.tool, self.case.options, spool.turn_facts()
         case = spool.SpooledCase(
-            name=f"{self.benchmark}:{self.case.name}",
+            name=spool.name_in_turn(f"{self.benchmark}:{self.case.name}", turn),
             benchmark=self.benchmark,
             partition=self.current_partition.name,
             stack_name=self.current_environ.name,
@@ -117,6 +122,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "reframe_test": self.unique_name,
                 "exit_code": _number(stage / _rc(0)),
                 "nodes": list(self.job.nodelist or []),
+                **turn,
             },
         )
         spool.put(session, case, self._files(stage))

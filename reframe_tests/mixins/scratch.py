@@ -28,8 +28,14 @@ class ScratchMixin(rfm.RegressionTestPlugin):
     @run_before("run")
     def use_scratch(self) -> None:
         quoted = shlex.quote(str(self.scratch_directory))
-        self.prerun_cmds = [f"mkdir -p {quoted}", *self._striping(quoted), *self.prerun_cmds]
-        self.postrun_cmds = [*self.postrun_cmds, f"rm -rf {quoted}"]
+        # However the job's shell ends, short of a kill: what that leaves, the next run sweeps.
+        removal = shlex.quote(f"rm -rf {quoted}")
+        self.prerun_cmds = [
+            f"trap {removal} EXIT",
+            f"mkdir -p {quoted}",
+            *self._striping(quoted),
+            *self.prerun_cmds,
+        ]
 
     def _striping(self, quoted: str) -> list[str]:
         """Lustre striping of the directory, where the case asks for it and `lfs` is there; told otherwise."""

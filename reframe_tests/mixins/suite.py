@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import reframe as rfm
-from reframe.core.builtins import run_after, run_before
+from reframe.core.builtins import run_after, run_before, variable
 
 from iowatch import suites
 from iowatch.suites import SuiteCase
@@ -24,9 +24,11 @@ def suite_case(benchmark: str, entry: str) -> SuiteCase:
 class SuiteMixin(rfm.RegressionTestPlugin):
     """Sets what the case asks for: stack features, ranks, nodes, time limit, tags, command line, input files.
 
-    The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`, and may set `self.program`
-    where the program is not on the stack's PATH. Needs ScratchMixin.
+    The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`. Needs ScratchMixin.
     """
+
+    #: The program to run; by default the tool's own, from the stack's PATH. `-S program=/path` takes another.
+    program = variable(str, value="")
 
     @run_after("init")
     def take_case(self) -> None:
@@ -35,10 +37,10 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         self.tags = {self.case.suite, self.benchmark}
         self.valid_systems = ["*"]
         self.valid_prog_environs = [" ".join(f"+{feature}" for feature in self.case.requires)]
-        self.time_limit = f"{self.case.time_limit_s}s"
+        self.time_limit = self.time_limit or f"{self.case.time_limit_s}s"
         self.num_tasks = self.case.ranks
         self.num_tasks_per_node = -(-self.case.ranks // self.case.nodes)
-        self.program = self.case.tool.program(self.case.options)
+        self.program = self.program or self.case.tool.program(self.case.options)
 
     @run_before("run")
     def compose_command(self) -> None:

@@ -55,6 +55,22 @@ def test_a_decision_turns_the_list_green(cli: Cli, root: Path) -> None:
         (("review", "accept", NAME, "--reason", " ", "--by", "B"), "reason"),
         (("event", "add", "x", "--system", "planted", "--date", "2025-01-01", "--kind", "party"), "party"),
         (("event", "add", "x", "--system", "planted", "--kind", "outage"), "--date"),
+        (
+            (
+                "event",
+                "add",
+                "x",
+                "--system",
+                "../other",
+                "--date",
+                "2025-01-01",
+                "--kind",
+                "outage",
+                "--by",
+                "B",
+            ),
+            "not the name of a system",
+        ),
     ],
 )
 def test_wrong_use_is_told_and_leaves_with_two(cli: Cli, words: tuple[str, ...], message: str) -> None:

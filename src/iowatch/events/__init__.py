@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from iowatch import paths
 from iowatch.errors import InputError
 from iowatch.events.model import Event, EventFile, Evidence, Part
-from iowatch.events.yamlfile import append, read_document, validated
+from iowatch.events.yamlfile import append, path_in_reference, read_document, validated
 
 __all__ = ["Event", "Evidence", "Part", "add", "load", "path_of"]
 
@@ -17,7 +16,7 @@ _KNOWN = "docs/findings.md, 'Events', lists the fields."
 
 def path_of(system: str) -> Path:
     """The file of a system's events."""
-    return paths.root() / "reference" / "events" / f"{system}.yaml"
+    return path_in_reference("events", system)
 
 
 def load(system: str) -> tuple[Event, ...]:

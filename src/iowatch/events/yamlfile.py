@@ -12,7 +12,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
-from iowatch.errors import InputError, MachineError
+from iowatch import paths
+from iowatch.errors import InputError, MachineError, UsageError
 
 
 class Closed(BaseModel):
@@ -30,6 +31,17 @@ def _yaml() -> YAML:
     yaml.width = 110
     yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
+
+
+def path_in_reference(folder: str, system: str) -> Path:
+    """`reference/<folder>/<system>.yaml`.
+
+    Raises:
+        UsageError: the name would lead out of the folder.
+    """
+    if not system or system.startswith(".") or "/" in system or "\0" in system:
+        raise UsageError(f"'{system}' is not the name of a system", hint="Expected for example archer2.")
+    return paths.root() / "reference" / folder / f"{system}.yaml"
 
 
 def read_document(path: Path) -> Any:

@@ -14,7 +14,7 @@ from iowatch.findings.wording import day
 from iowatch.review import Decision
 
 _DISSOLVED = "dissolved: later nights did not confirm it"
-# A level is back where less than this part of the change (on a logarithmic scale) is left.
+# A level is back where less than this part of the change (of its logarithm) is left; going beyond is back, too.
 _LEFT_OVER = 0.4
 # An open finding is given up when detection has not seen it for so long: one odd night must not blink.
 _PATIENCE_S = 7 * 86400
@@ -86,7 +86,7 @@ def _reverses(later: Finding, earlier: Finding) -> bool:
         return False
     after = {m.series_id: m.after for m in later.members}
     left = [
-        abs(math.log(after[m.series_id] / m.before) / math.log(m.ratio))
+        math.log(after[m.series_id] / m.before) / math.log(m.ratio)
         for m in earlier.members
         if m.series_id in after
     ]

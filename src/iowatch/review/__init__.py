@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from iowatch import paths
 from iowatch.errors import InputError
-from iowatch.events.yamlfile import append, read_document, validated
+from iowatch.events.yamlfile import append, path_in_reference, read_document, validated
 from iowatch.review.model import Decision, ReviewFile, Verdict
 
 __all__ = ["Decision", "Verdict", "decide", "load", "path_of"]
@@ -17,7 +16,7 @@ _KNOWN = "docs/findings.md, 'Review', lists the fields."
 
 def path_of(system: str) -> Path:
     """The file of a system's decisions."""
-    return paths.root() / "reference" / "reviews" / f"{system}.yaml"
+    return path_in_reference("reviews", system)
 
 
 def load(system: str) -> tuple[Decision, ...]:

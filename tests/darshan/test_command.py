@@ -112,6 +112,14 @@ def test_timeline_paints_writes_blue_and_reads_red(make_log: MakeLog, cli: Cli, 
     assert svg_fills(picture) == {"#0077bb", "#cc3311"}
 
 
+def test_a_report_that_cannot_be_written_is_the_machines_fault(
+    make_log: MakeLog, cli: Cli, tmp_path: Path
+) -> None:
+    result = cli("darshan", make_log(), "--html", tmp_path / "none" / "r.html")
+    assert result.exit_code == 3
+    assert "none/r.html: No such file or directory" in result.stderr
+
+
 def test_timelines_side_by_side_as_png(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
     picture = tmp_path / "t.png"
     log = make_log(posix=POSIX, dxt=DXT)

@@ -151,6 +151,12 @@ def test_a_crash_of_the_library_is_told_and_survived(make_log: MakeLog) -> None:
     assert traces[good].status == "ok"
 
 
+def test_a_time_that_is_no_number_is_refused(make_log: MakeLog, reader: Reader) -> None:
+    path = make_log(posix=[("/lus/a", 0, {"POSIX_F_WRITE_TIME": float("nan")})])
+    with pytest.raises(InputError, match="cannot be read"):
+        read_trace(path, reader)
+
+
 def test_a_log_that_takes_too_long_is_given_up(make_log: MakeLog) -> None:
     path = make_log(posix=POSIX)
     with Reader(timeout_s=0.001) as reader, pytest.raises(InputError, match=r"more than 0.001 s"):

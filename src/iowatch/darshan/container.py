@@ -10,6 +10,7 @@ Source: `darshan-log-format.h` and `darshan-logutils.c` of darshan-util 3.5.0.
 from __future__ import annotations
 
 import bz2
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -91,8 +92,11 @@ def read_header(path: Path) -> Header:
     size = path.stat().st_size
     if size == 0:
         raise _refuse(path, "the file is empty (0 bytes)")
-    with path.open("rb") as file:
-        start = file.read(1328)
+    try:
+        with path.open("rb") as file:
+            start = file.read(1328)
+    except OSError as error:
+        raise _refuse(path, error.strerror or str(error)) from error
     version = start[:8].split(b"\0")[0].decode("ascii", "replace")
     if version not in VERSIONS:
         known = "one of " + ", ".join(VERSIONS)
@@ -164,6 +168,8 @@ def unpack(file: BinaryIO, region: Region, compression: str) -> Iterator[bytes]:
     Raises:
         InputError: cut off, or damaged; the message is the reason alone, without the file's name.
     """
+    if region.length_bytes < 0 or region.offset_bytes > file.seek(0, os.SEEK_END):
+        raise InputError("lies outside the file")
     file.seek(region.offset_bytes)
     left, total = region.length_bytes, 0
     stream, idle = _new_stream(compression), True

@@ -46,26 +46,25 @@ def _with_path(message: str, path: str) -> str:
     return message if path in message else f"{path}: {message}"
 
 
-def _answer(line: str) -> dict[str, Any]:
+def _refusal(message: str, exit_code: int, hint: str | None = None) -> str:
+    return json.dumps({"error": message, "hint": hint, "exit_code": exit_code})
+
+
+def _answer(line: str) -> str:
     request = json.loads(line)
+    path = request["path"]
     try:
-        return {"answer": _TASKS[request["task"]](request)}
+        # A time that is no number is not JSON, and nothing to show: ValueError.
+        return json.dumps({"answer": _TASKS[request["task"]](request)}, allow_nan=False)
     except IowatchError as error:
-        return {
-            "error": _with_path(error.message, request["path"]),
-            "hint": error.hint,
-            "exit_code": error.exit_code,
-        }
+        return _refusal(_with_path(error.message, path), error.exit_code, error.hint)
+    except OSError as error:
+        return _refusal(f"{error.filename or path}: {error.strerror or error}", 3)
     except MemoryError:
-        return {
-            "error": f"{request['path']}: too large for the memory that is left",
-            "hint": None,
-            "exit_code": 2,
-        }
+        return _refusal(f"{path}: too large for the memory that is left", 2)
     except Exception as error:
         # Whatever a hostile log brings PyDarshan to: the other side says so and goes on with the next log.
-        text = f"{request['path']}: cannot be read ({type(error).__name__}: {error})"
-        return {"error": text, "hint": None, "exit_code": 2}
+        return _refusal(f"{path}: cannot be read ({type(error).__name__}: {error})", 2)
 
 
 # Enough for the largest logs (some million records); a log made to unpack without end stops here.
@@ -90,7 +89,7 @@ def main() -> None:
     out = _own_stdout()
     _limit_memory()
     for line in sys.stdin:
-        print(json.dumps(_answer(line), ensure_ascii=True), file=out, flush=True)
+        print(_answer(line), file=out, flush=True)
 
 
 if __name__ == "__main__":

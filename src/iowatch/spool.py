@@ -60,6 +60,17 @@ def write_json(path: Path, document: Any) -> None:
     beside.replace(path)
 
 
+def turn_facts() -> dict[str, Any]:
+    """Pair and side of a fair run's turn, as the checks find it in `IOWATCH_TURN` (`7:left`); else nothing."""
+    pair, separator, side = os.environ.get("IOWATCH_TURN", "").partition(":")
+    return {"pair": int(pair), "side": side} if separator else {}
+
+
+def name_in_turn(name: str, facts: Mapping[str, Any]) -> str:
+    """A run's name in a fair run, where every case runs once a turn: `ior:write#7left`."""
+    return f"{name}#{facts['pair']}{facts['side']}" if "pair" in facts else name
+
+
 def directory_name(name: str, partition: str, stack: str) -> str:
     """A directory for a case: its name cannot leave the spool, whatever characters it has."""
     digest = hashlib.sha256(f"{name}\0{partition}\0{stack}".encode()).hexdigest()[:12]

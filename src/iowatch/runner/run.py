@@ -63,14 +63,14 @@ def run_suite(
     """
     started = time.monotonic()
     cases = suites.load(suite)
-    limits = _in_service(system).limits
+    limits = in_service(system).limits
     with lock.hold(paths.var() / "lock" / f"{system}.lock"):
         site = load_site(system)
         recovered = session.recover(history, system)
         for uuid in recovered:
             say(f"took in what the killed session {uuid} had left")
         plan = make_plan(site, cases, stacks, limits)
-        base = _scratch(site, scratch_directory)
+        base = scratch_base(site, scratch_directory)
         scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
         scratch.check(base, plan.file_bytes + (limits.free_bytes or 0), plan.inodes)
         say(
@@ -80,7 +80,12 @@ def run_suite(
         return _execute(history, site, plan, suite, base, recovered, started, say)
 
 
-def _in_service(system: str) -> System:
+def in_service(system: str) -> System:
+    """The facts of a system that can be run.
+
+    Raises:
+        UsageError: unknown or retired.
+    """
     facts = systems.load(system)
     if facts.retired:
         raise UsageError(
@@ -90,7 +95,8 @@ def _in_service(system: str) -> System:
     return facts
 
 
-def _scratch(site: Site, chosen: Path | None) -> Path:
+def scratch_base(site: Site, chosen: Path | None) -> Path:
+    """The directory to write in: chosen, the system's, or `var/scratch`."""
     configured = next((p.scratch for p in site.partitions if p.scratch is not None), None)
     return (chosen or configured or paths.var() / "scratch").absolute()
 
@@ -124,13 +130,7 @@ def _execute(
         for case in session.ingest(history, place, reader):
             progress.tell(case)
 
-    environment = {
-        "IOWATCH_ROOT": str(paths.root()),
-        "IOWATCH_VAR": str(paths.var().absolute()),
-        "IOWATCH_SESSION": record.uuid,
-        "IOWATCH_SESSION_DIR": str(place),
-        "IOWATCH_SCRATCH": str(base),
-    }
+    environment = environment_of(record.uuid, place, base)
     if len(history.sessions(site.system)) % _OVERHEAD_EVERY == 1:
         environment["IOWATCH_OVERHEAD_CASE"] = plan.runs[0].name
     status: SessionStatus = "incomplete"
@@ -152,6 +152,17 @@ def _execute(
         benchmark_s=progress.benchmark_s,
         runs=progress.done,
     )
+
+
+def environment_of(uuid: str, place: Path, base: Path) -> dict[str, str]:
+    """What the checks are told: the session, where to leave cases, where to write."""
+    return {
+        "IOWATCH_ROOT": str(paths.root()),
+        "IOWATCH_VAR": str(paths.var().absolute()),
+        "IOWATCH_SESSION": uuid,
+        "IOWATCH_SESSION_DIR": str(place),
+        "IOWATCH_SCRATCH": str(base),
+    }
 
 
 def _status(history: History, uuid: str) -> SessionStatus:

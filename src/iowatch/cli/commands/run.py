@@ -7,10 +7,12 @@ from pathlib import Path
 import click
 
 from iowatch.cli import options
+from iowatch.cli.options import PERCENT
 
 
 @click.command(
-    epilog="Example: iowatch run --system local --suite smoke",
+    epilog="Example: iowatch run --system local --suite smoke; "
+    "iowatch run --suite smoke --benchmark ior --ab system-openmpi system-mpich --until-ci 5%",
     short_help="Run a suite, keep everything it measures, judge it.",
 )
 @options.system(default="local")
@@ -19,16 +21,52 @@ from iowatch.cli import options
 @click.option(
     "--scratch", type=click.Path(path_type=Path), help="Directory to write in [default: the system's]."
 )
+@click.option(
+    "--ab",
+    nargs=2,
+    metavar="STACK STACK",
+    help="Let two stacks take turns and compare them (docs/comparison.md).",
+)
+@click.option("--pairs", type=click.IntRange(min=1), help="With --ab: end after so many pairs [default: 10].")
+@click.option(
+    "--until-ci", type=PERCENT, help="With --ab: end when every interval is within this of its ratio."
+)
+@click.option(
+    "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES",
+    help="With --ab: end in this time [default with --until-ci: 60].",
+)  # fmt: skip
+@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="With --ab: only its cases.")
+@click.option("--seed", type=int, help="With --ab: of the order of turns [default: random].")
 @options.database
 @options.as_json
 def command(
-    system: str, stacks: tuple[str, ...], suite: str, scratch: Path | None, db: str | None, as_json: bool
+    system: str,
+    stacks: tuple[str, ...],
+    suite: str,
+    scratch: Path | None,
+    ab: tuple[str, str] | None,
+    pairs: int | None,
+    until_ci: float | None,
+    budget: float | None,
+    benchmarks: tuple[str, ...],
+    seed: int | None,
+    db: str | None,
+    as_json: bool,
 ) -> int:
     """Run a suite on a system with every stack that it finds.
 
     Results are committed case by case as they end; then they are judged against what was expected, against
     references and against the history.
     """
+    if ab is not None:
+        if stacks:
+            raise click.UsageError("--ab names both stacks: leave --stack out")
+        from iowatch.cli.fair import run_and_compare
+
+        end = (pairs, until_ci, budget)
+        return run_and_compare(system, suite, ab, end, benchmarks, seed, scratch, db, as_json)
+    if any(value is not None for value in (pairs, until_ci, budget, seed)) or benchmarks:
+        raise click.UsageError("--pairs, --until-ci, --budget, --benchmark and --seed are for --ab")
     from iowatch.cli.output import messages, page, print_json
     from iowatch.report.verdict import render
     from iowatch.runner.run import run_suite

@@ -1,0 +1,214 @@
+"""`iowatch run --ab A B`: two stacks take turns on the same cases; every pair is kept as a pair.
+
+One session holds all turns. A turn is one start of ReFrame with one stack; the schedule (iowatch.compare.fair)
+says whose turn it is and when to stop. Warm-ups are run like any turn, and thrown away.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from iowatch import __version__, paths, scratch, spool, suites
+from iowatch.compare.fair import Schedule, SideName, Turn, Until
+from iowatch.darshan import Reader
+from iowatch.errors import UsageError
+from iowatch.metrics import METRICS
+from iowatch.runner import lock, reframe, session
+from iowatch.runner.plan import Plan, PlannedRun, make_plan
+from iowatch.runner.run import Say, environment_of, in_service, scratch_base
+from iowatch.runner.site import Site, load_site
+from iowatch.store import ExpectedResult, History
+from iowatch.store.records import SessionStatus
+from iowatch.units import format_size
+
+_HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
+
+
+@dataclass(frozen=True)
+class FairRun:
+    """A fair run that ended.
+
+    Attributes:
+        stopped: `pairs`, `interval`, `budget` or `most`; None where it was interrupted.
+        pairs: that were begun.
+        missing: names of runs that failed or did not arrive.
+    """
+
+    uuid: str
+    stopped: str | None
+    pairs: int
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The same cases on both stacks."""
+
+    left: Plan
+    right: Plan
+
+    def plan(self, side: SideName) -> Plan:
+        return self.left if side == "left" else self.right
+
+
+def run_fair(
+    history: History,
+    system: str,
+    suite: str,
+    stacks: tuple[str, str],
+    until: Until,
+    *,
+    seed: int,
+    benchmarks: Sequence[str] = (),
+    scratch_directory: Path | None = None,
+    say: Say = lambda _text: None,
+) -> FairRun:
+    """Let two stacks take turns until the schedule ends.
+
+    Args:
+        stacks: left and right; the same twice is a test of the method.
+        seed: of the order of turns; kept with the session.
+        benchmarks: only cases of these; empty means all of the suite.
+
+    Raises:
+        UsageError: unknown or retired system, unknown suite or stack, no case that both stacks can run.
+        MachineError: another run is going on; scratch cannot be used; ReFrame cannot be started.
+    """
+    cases = [case for case in suites.load(suite) if not benchmarks or case.benchmark in benchmarks]
+    limits = in_service(system).limits
+    with lock.hold(paths.var() / "lock" / f"{system}.lock"):
+        site = load_site(system)
+        for uuid in session.recover(history, system):
+            say(f"took in what the killed session {uuid} had left")
+        sides = _common(*(make_plan(site, cases, [stack], limits) for stack in stacks))
+        base = scratch_base(site, scratch_directory)
+        scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
+        scratch.check(base, sides.left.file_bytes + (limits.free_bytes or 0), sides.left.inodes)
+        say(_opening(site, suite, stacks, sides, base))
+        schedule = Schedule(until, seed)
+        return _Runner(history, site, suite, stacks, sides, base, schedule, say).run()
+
+
+def _common(left: Plan, right: Plan) -> _Sides:
+    """Only cases that both stacks can run on the same partition."""
+
+    def key(run: PlannedRun) -> tuple[str, str]:
+        return run.partition, run.name
+
+    both = {key(run) for run in left.runs} & {key(run) for run in right.runs}
+    if not both:
+        raise UsageError(
+            "no case of this suite can run with both stacks", hint="`iowatch stack list` shows them."
+        )
+    kept = [replace(plan, runs=tuple(run for run in plan.runs if key(run) in both)) for plan in (left, right)]
+    return _Sides(kept[0], kept[1])
+
+
+def _opening(site: Site, suite: str, stacks: Sequence[str], sides: _Sides, base: Path) -> str:
+    batch = sorted({part.scheduler for part in site.partitions} - {"local"})
+    note = (
+        f"; jobs go through {', '.join(batch)} one by one: for the same nodes start this inside an allocation"
+        if batch
+        else ""
+    )
+    return (
+        f"{suite} on {site.system}, {stacks[0]} and {stacks[1]} in turn: {len(sides.left.runs)} cases, "
+        f"{format_size(2 * sides.left.volume_bytes)} written and read a pair, scratch {base}{note}"
+    )
+
+
+@dataclass
+class _Runner:
+    history: History
+    site: Site
+    suite: str
+    stacks: tuple[str, str]
+    sides: _Sides
+    base: Path
+    schedule: Schedule
+    say: Say
+    pairs: int = 0
+
+    def run(self) -> FairRun:
+        attributes: dict[str, object] = {
+            "host": platform.node(),
+            "iowatch": __version__,
+            "scratch": str(self.base),
+            "fair": {"left": self.stacks[0], "right": self.stacks[1], "seed": self.schedule.seed},
+        }
+        record = session.new_record(self.site.system, self.suite, attributes)
+        place = session.begin(self.history, record, ())
+        status: SessionStatus = "incomplete"
+        with Reader() as reader:
+            try:
+                for turn in self.schedule.turns():
+                    if not turn.warm_up:
+                        self.history.begin_session(record, self._expected(turn))
+                    self._take(turn, place, reader)
+                status = self._status(record.uuid)
+            finally:
+                session.ingest(self.history, place, reader)
+                session.end(self.history, place, status)
+                scratch.sweep(self.base, [record.uuid])
+        return FairRun(record.uuid, self.schedule.stopped, self.pairs, self._missing(record.uuid))
+
+    def _expected(self, turn: Turn) -> list[ExpectedResult]:
+        facts = {"pair": turn.pair, "side": turn.side}
+        plan = self.sides.plan(turn.side)
+        return [replace(item, run_name=spool.name_in_turn(item.run_name, facts)) for item in plan.expected()]
+
+    def _take(self, turn: Turn, place: Path, reader: Reader) -> None:
+        """One turn: run, take in case by case, tell the schedule."""
+        plan = self.sides.plan(turn.side)
+        environment = environment_of(place.name, place, self.base)
+        environment["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
+        aside = place / "warm-up"
+        if turn.warm_up:
+            environment["IOWATCH_SESSION_DIR"] = str(aside)
+        taken: list[spool.SpooledCase] = []
+
+        def take_in() -> None:
+            taken.extend(session.ingest(self.history, place, reader))
+
+        started = time.monotonic()
+        reframe.follow(reframe.command(self.site, plan, self.suite, place), place, environment, take_in)
+        seconds = time.monotonic() - started
+        shutil.rmtree(aside, ignore_errors=True)
+        self.pairs = max(self.pairs, turn.pair)
+        samples = _samples(taken)
+        self.schedule.record(turn, samples, seconds)
+        self._tell(turn, seconds, samples)
+
+    def _tell(self, turn: Turn, seconds: float, samples: dict[str, tuple[float, ...]]) -> None:
+        stack = self.stacks[0] if turn.side == "left" else self.stacks[1]
+        if turn.warm_up:
+            self.say(f"[warm-up] {stack}: {seconds:.0f} s, discarded")
+            return
+        left = self.schedule.left_s(turn.pair)
+        widths = self.schedule.half_widths()
+        narrow = f", intervals within {100 * max(widths.values()):.0f} %" if widths else ""
+        ahead = f", at most {left:.0f} s left" if left is not None else ""
+        self.say(f"[pair {turn.pair}] {stack}: {len(samples)} results in {seconds:.0f} s{narrow}{ahead}")
+
+    def _status(self, uuid: str) -> SessionStatus:
+        return "incomplete" if self._missing(uuid) else "ok"
+
+    def _missing(self, uuid: str) -> tuple[str, ...]:
+        absent = set(self.history.expected(uuid)) - set(self.history.received(uuid))
+        return tuple(sorted({item.run_name for item in absent}))
+
+
+def _samples(cases: Sequence[spool.SpooledCase]) -> dict[str, tuple[float, ...]]:
+    """Samples of headline metrics by case and metric; the key is the same on both sides."""
+    found = {}
+    for case in cases:
+        output = spool.output_of(case)
+        for result in output.results if output.status == "ok" else ():
+            if result.metric in _HEADLINES and METRICS[result.metric].direction != "neutral":
+                found[f"{result.full_case(output.tool).key} {result.metric}"] = result.samples
+    return found

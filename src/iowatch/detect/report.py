@@ -10,6 +10,7 @@ from iowatch.detect.noise import Floats
 from iowatch.detect.records import Change, Detection, Direction, Drift, Level, Transient
 from iowatch.detect.rules import Spell
 from iowatch.detect.stretch import Series, Stretch
+from iowatch.detect.trust import confidences
 
 
 def report(
@@ -63,9 +64,11 @@ class _Writer:
                 after.level,
                 after.first,
                 after.end - after.first,
-                self.series.confidence(before, after),
+                trust,
             )
-            for before, after in pairwise(stretches)
+            for (before, after), trust in zip(
+                pairwise(stretches), confidences(self.series, stretches), strict=True
+            )
         ]
 
     def _change(self, before: float, after: float, first: int, nights: int, confidence: float) -> Change:

@@ -9,6 +9,7 @@ import numpy as np
 
 from iowatch.detect.noise import Floats, good_share, surprise
 from iowatch.detect.stretch import Series, Stretch
+from iowatch.detect.trust import confidences
 
 # first night, end, ln(ratio)
 Spell = tuple[int, int, float]
@@ -138,12 +139,10 @@ def drop_weak_steps(series: Series, stretches: list[Stretch], price: float) -> l
 
 def drop_doubtful_steps(series: Series, stretches: list[Stretch]) -> list[Stretch]:
     """Merge, the most doubtful step first, until every step is credible."""
-    settings = series.settings
     while len(stretches) > 1:
-        trust = [series.confidence(a, b) for a, b in pairwise(stretches)]
-        trust[-1] += settings.min_confidence - settings.min_confidence_last
+        trust = confidences(series, stretches)
         least = int(np.argmin(trust))
-        if trust[least] >= settings.min_confidence:
+        if trust[least] >= series.settings.min_confidence:
             break
         stretches = _merged(series, stretches, least)
     return stretches

@@ -26,8 +26,10 @@ class Settings:
         enter_bad, leave_bad: probability a night to fall into, and out of, a spell of bad nights.
         skew: left over right spread of good nights.
         prior_nights: how many nights of data the assumptions above weigh.
-        confidence: weights of 1, ln evidence, rank distance, ln n and the share of nights away.
-        min_confidence, min_confidence_last: least confidence of a reported step; of the newest one.
+        settled_weights: of 1, ln evidence, ln(step / usual scatter), rank distance, ln n (60 at least),
+            share of nights in transients, shortness of the shorter level.
+        newest_weights: of 1, ln evidence, ln(step / usual scatter), for a newest level of few nights.
+        min_confidence: least confidence of a reported step.
         floor: smallest spread believed; steps of quantised or constant values are judged against it.
         correlation, correlation_nights: lag-1 autocorrelation assumed, and the nights that it weighs.
         max_thinning: most that autocorrelation may thin out the evidence.
@@ -41,7 +43,7 @@ class Settings:
     penalty: float = 1.5
     penalty_per_log_night: float = 1.0
     short_penalty: float = 8.0
-    drift_penalty: float = 7.0
+    drift_penalty: float = 6.5
     transient_nights: int = 14
     return_share: float = 0.25
     dating_nights: int = 5
@@ -54,9 +56,9 @@ class Settings:
     skew: float = 1.2
     prior_nights: float = 10.0
     floor: float = 0.006
-    confidence: tuple[float, ...] = (-1.1, 1.56, 0.89, -0.92, -10.0)
-    min_confidence: float = 0.87
-    min_confidence_last: float = 0.87
+    settled_weights: tuple[float, ...] = (-0.95, 1.25, 0.40, 0.33, -0.47, -8.5, -0.87)
+    newest_weights: tuple[float, ...] = (-3.4, 1.53, 1.08)
+    min_confidence: float = 0.73
     correlation: float = 0.1
     correlation_nights: float = 20.0
     max_thinning: float = 1.6

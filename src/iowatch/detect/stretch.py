@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,21 +62,6 @@ class Series:
         ends = [start for start, _ in path[1:]] + [len(self.logs)]
         return [self.stretch(start, end, level) for (start, level), end in zip(path, ends, strict=True)]
 
-    def confidence(self, a: Stretch, b: Stretch) -> float:
-        """How probable it is that the step from one stretch to the next is real and lasting, 0 to 1."""
-        _, evidence = self.common(a, b)
-        if evidence <= 0 or abs(b.level - a.level) < self.settings.min_effect:
-            return 0.0
-        weights = self.settings.confidence
-        facts = (
-            1.0,
-            math.log(min(max(evidence, 3.0), 80.0)),
-            rank_distance(a.logs, b.logs),
-            math.log(len(self.logs)),
-            float(self.away.mean()),
-        )
-        return 1 / (1 + math.exp(-sum(w * x for w, x in zip(weights, facts, strict=True))))
-
     def common(self, a: Stretch, b: Stretch) -> tuple[float, float]:
         """The likeliest common level of two stretches and the evidence (nats) against having one."""
         spread = float(self.noise.spread)
@@ -86,13 +70,3 @@ class Series:
         levels = np.linspace(low - 0.5 * spread, high + 0.5 * spread, points)
         costs = self.cost(np.concatenate([a.logs, b.logs]), levels)
         return float(levels[costs.argmin()]), float(costs.min()) - a.cost - b.cost
-
-
-def rank_distance(a: Floats, b: Floats) -> float:
-    """|z| of the Mann-Whitney test of two samples; ties count half."""
-    n, m = len(a), len(b)
-    if not n or not m:
-        return 0.0
-    ordered = np.sort(a)
-    wins = np.searchsorted(ordered, b, side="left") + np.searchsorted(ordered, b, side="right")
-    return abs(float(wins.sum()) / 2 - n * m / 2) / math.sqrt(n * m * (n + m + 1) / 12)

@@ -211,7 +211,7 @@ def darshan_runtime(flavour: Flavour) -> Part | None:
     """darshan-runtime, as `darshan-config` describes it."""
     config = shutil.which("darshan-config")
     answer = ask(config, "--all") if config else ""
-    version = _find(r"darshan-runtime (\d\S*)", answer)
+    version = _find(r"[Dd]arshan[ -][Rr]untime (\d\S*)", answer)
     libdir = _find(r"-L(\S+)", ask(config, "--dyn-ld-flags")) if config else None
     shared = library(libdir, "darshan") if libdir else None
     if version is None or shared is None or linked_mpi(shared) not in (flavour.mpi, None):

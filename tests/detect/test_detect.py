@@ -1,0 +1,211 @@
+"""What a detector must and must not say. Expected values are what was put into the seeded series."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from series import DAY, FAMILIES, START, Floats, stepped, times
+
+from iowatch.detect import Detection, detect, detect_many
+from iowatch.errors import InputError
+
+YEAR = 365
+
+
+def indices(answer: Detection) -> list[int]:
+    return [change.index for change in answer.changes]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pure_noise_has_hardly_any_change(family: str) -> None:
+    """At most 0.1 false alarms a series-year: docs/detection.md states 0.05 for noise like Edison's."""
+    rng = np.random.default_rng(1)
+    series = [(times(300), 1000 * np.exp(FAMILIES[family](rng, 300))) for _ in range(50)]
+    alarms = sum(len(answer.changes) for answer in detect_many(series))
+    assert alarms / (50 * 300 / YEAR) <= 0.1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_short_histories_are_judged_with_restraint(family: str) -> None:
+    """At most 0.3 false alarms a series-year with 7 to 20 nights (issue: Detection)."""
+    rng = np.random.default_rng(2)
+    lengths = [7 + i % 14 for i in range(280)]
+    series = [(times(n), np.exp(FAMILIES[family](rng, n))) for n in lengths]
+    alarms = sum(len(answer.changes) for answer in detect_many(series))
+    assert alarms / (sum(lengths) / YEAR) <= 0.3
+
+
+@pytest.mark.parametrize("ratio", [0.02, 0.5, 0.8, 1.25, 2.0, 50.0])
+def test_a_step_is_found_with_date_size_and_direction(ratio: float) -> None:
+    (change,) = detect(times(120), stepped(120, 70, ratio, seed=3)).changes
+    assert abs(change.index - 70) <= 1
+    assert change.ratio == pytest.approx(ratio, rel=0.05)
+    assert change.direction == ("up" if ratio > 1 else "down")
+    assert change.before == pytest.approx(1000, rel=0.04)
+    assert change.after == pytest.approx(1000 * ratio, rel=0.04)
+    assert change.time == START + DAY * change.index
+    assert change.last_before == change.time - DAY
+    assert change.nights == 120 - change.index
+    assert change.confidence > 0.9
+
+
+def test_several_steps_are_found_apart() -> None:
+    logs = np.repeat(np.log([1.0, 2.0, 1.2, 3.0]), 50) + FAMILIES["gaussian"](np.random.default_rng(4), 200)
+    assert indices(detect(times(200), np.exp(logs))) == [50, 100, 150]
+
+
+def test_levels_cover_the_series_without_overlap() -> None:
+    levels = detect(times(120), stepped(120, 70, 2.0, seed=3)).levels
+    assert [level.index for level in levels] == [0, 70]
+    assert [level.last_index for level in levels] == [69, 119]
+    assert [level.nights for level in levels] == [70, 50]
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 2.0**20])
+def test_units_do_not_matter(scale: float) -> None:
+    values = stepped(150, 60, 0.8, seed=5)
+    plain, scaled = detect(times(150), values), detect(times(150), scale * values)
+    assert indices(plain) == indices(scaled) == [60]
+    assert scaled.changes[0].ratio == pytest.approx(plain.changes[0].ratio, rel=0.01)
+    assert scaled.changes[0].before == pytest.approx(scale * plain.changes[0].before, rel=0.01)
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    values, order = stepped(150, 60, 0.8, seed=5), np.random.default_rng(6).permutation(150)
+    assert detect(times(150)[order], values[order]) == detect(times(150), values)
+
+
+def test_points_of_one_time_may_come_in_any_order() -> None:
+    moments, values = np.repeat(times(40), 3), stepped(120, 60, 2.0, seed=7)
+    order = np.random.default_rng(8).permutation(120)
+    assert detect(moments[order], values[order]) == detect(moments, values)
+
+
+@pytest.mark.parametrize("hours", [-11, 5.5, 13])
+def test_the_time_zone_does_not_matter(hours: float) -> None:
+    values = stepped(150, 60, 0.8, seed=5)
+    assert indices(detect(times(150) + 3600 * hours, values)) == indices(detect(times(150), values))
+
+
+def test_gaps_do_not_matter() -> None:
+    rng = np.random.default_rng(9)
+    kept = np.sort(rng.choice(400, 150, replace=False))
+    (change,) = detect(times(400)[kept], stepped(150, 60, 0.7, seed=5)).changes
+    assert change.index == 60
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.85, 1.2, 3.0])
+@pytest.mark.parametrize("family", ["gaussian", "heavy", "skewed"])
+def test_a_step_is_found_from_both_sides(ratio: float, family: str) -> None:
+    """In reversed time the same step lies at n - index, other way round, within three nights."""
+    logs = FAMILIES[family](np.random.default_rng(10), 160)
+    logs[80:] += np.log(ratio)
+    forward, backward = detect(times(160), np.exp(logs)), detect(times(160), np.exp(logs[::-1]))
+    assert len(forward.changes) == len(backward.changes) == 1
+    assert abs(160 - backward.changes[0].index - forward.changes[0].index) <= 3
+    assert backward.changes[0].ratio == pytest.approx(1 / forward.changes[0].ratio, rel=0.03)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "skewed", "spells"])
+def test_a_new_night_never_moves_an_old_change(family: str) -> None:
+    """Once a change is 14 nights old, later nights move it by at most 2 nights."""
+    logs = FAMILIES[family](np.random.default_rng(11), 120)
+    logs[50:] += np.log(1.4)
+    prefixes = [(times(n), np.exp(logs[:n])) for n in range(64, 121)]
+    answers = [indices(answer) for answer in detect_many(prefixes)]
+    assert all(len(found) == 1 for found in answers)
+    assert all(abs(b[0] - a[0]) <= 2 for a, b in pairwise(answers))
+
+
+@pytest.mark.parametrize("newest", [1, 2, 3])
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 2.0])
+def test_the_newest_nights_are_only_suspected(newest: int, ratio: float) -> None:
+    answer = detect(times(80), stepped(80, 80 - newest, ratio, seed=12))
+    assert answer.changes == ()
+    (suspect,) = answer.suspected
+    assert suspect.index == 80 - newest
+    assert suspect.direction == ("up" if ratio > 1 else "down")
+    assert suspect.nights == newest
+
+
+@pytest.mark.parametrize("factor", [0.03, 0.3, 3.0, 10.0])
+def test_a_single_outlier_is_no_change(factor: float) -> None:
+    values = stepped(100, 0, 1.0, seed=13)
+    values[40] *= factor
+    assert detect(times(100), values).changes == ()
+
+
+def test_a_spell_that_passes_is_a_transient() -> None:
+    values = stepped(100, 0, 1.0, seed=14)
+    values[40:47] *= 0.6
+    answer = detect(times(100), values)
+    assert answer.changes == ()
+    (spell,) = answer.transients
+    assert (spell.index, spell.last_index, spell.direction) == (40, 46, "down")
+    assert spell.ratio == pytest.approx(0.6, rel=0.1)
+
+
+@pytest.mark.parametrize("total", [0.6, 1.7])
+def test_a_slow_trend_is_drift(total: float) -> None:
+    logs = FAMILIES["gaussian"](np.random.default_rng(15), 200) + np.log(total) * np.arange(200) / 200
+    answer = detect(times(200), np.exp(logs))
+    assert answer.changes == ()
+    (drift,) = answer.drifts
+    assert drift.ratio == pytest.approx(total, rel=0.1)
+
+
+@pytest.mark.parametrize("n", range(7))
+def test_too_few_nights_are_said_to_be_too_few(n: int) -> None:
+    answer = detect(times(n), stepped(n, n // 2, 3.0, seed=16))
+    assert answer.status == ("too few nights" if n else "no data")
+    assert (answer.n, answer.changes, answer.suspected, answer.levels) == (n, (), (), ())
+
+
+@pytest.mark.parametrize("n", [7, 8, 30, 365])
+def test_a_constant_series_is_at_one_level(n: int) -> None:
+    answer = detect(times(n), np.full(n, 42.0))
+    assert answer.status == "ok"
+    assert answer.changes == answer.suspected == answer.transients == answer.drifts == ()
+    assert [level.value for level in answer.levels] == [pytest.approx(42.0, rel=0.01)]
+
+
+def test_quantised_values_change_where_they_change() -> None:
+    values = np.round(stepped(100, 50, 1.5, seed=17, level=4.0))
+    assert indices(detect(times(100), values)) == [50]
+
+
+def test_a_step_below_the_smallest_effect_is_not_told() -> None:
+    values = np.where(np.arange(200) < 100, 1.0, 1.02) * np.exp(1e-4 * np.sin(np.arange(200)))
+    assert detect(times(200), values).changes == ()
+
+
+def test_detection_can_start_anew() -> None:
+    """Indices go on counting in the whole series; the step before `since` is not looked at."""
+    logs = np.repeat(np.log([1.0, 2.0, 1.0]), 50) + FAMILIES["gaussian"](np.random.default_rng(18), 150)
+    assert indices(detect(times(150), np.exp(logs))) == [50, 100]
+    assert indices(detect(times(150), np.exp(logs), since=START + 50 * DAY)) == [100]
+    assert detect(times(150), np.exp(logs), since=START + 146 * DAY).status == "too few nights"
+    assert detect(times(150), np.exp(logs), since=START + 999 * DAY).status == "no data"
+
+
+def test_many_at_once_are_judged_as_one_by_one() -> None:
+    series = [(times(n), stepped(n, n // 2, 1.5, seed=n)) for n in (3, 30, 31, 90, 200)]
+    assert detect_many(series) == [detect(*one) for one in series]
+
+
+@pytest.mark.parametrize(
+    ("moments", "values"),
+    [
+        ([1.0, 2.0], [1.0]),
+        ([[1.0]], [[1.0]]),
+        ([1.0], [0.0]),
+        ([1.0], [-3.0]),
+        ([1.0], [np.nan]),
+        ([np.inf], [1.0]),
+    ],
+)
+def test_bad_input_is_refused(moments: Floats, values: Floats) -> None:
+    with pytest.raises(InputError, match="series 0"):
+        detect(moments, values)

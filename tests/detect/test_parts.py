@@ -1,0 +1,63 @@
+"""The parts of the detector against independent ones: scipy, and brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import mannwhitneyu, norm
+
+from iowatch.detect.noise import Noise, densities, first_guess, fit
+from iowatch.detect.segment import along, segment_many
+from iowatch.detect.settings import Settings
+from iowatch.detect.trust import rank_distance
+
+SETTINGS = Settings()
+NOISE = Noise(left=0.08, right=0.05, enter=0.05, leave=0.5, bad_left=0.8, thinning=1.0)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_densities_integrate_to_one(which: int) -> None:
+    def density(x: float) -> float:
+        return float(densities(np.array([x]), NOISE, SETTINGS)[which][0])
+
+    total = quad(density, -np.inf, 0)[0] + quad(density, 0, np.inf)[0]
+    assert total == pytest.approx(1, abs=1e-6)
+
+
+def test_noise_is_recovered() -> None:
+    """Two-piece t noise of known spreads; 15 % is three standard errors at 4,000 nights, shrinkage included."""
+    rng = np.random.default_rng(1)
+    z = np.abs(rng.standard_t(SETTINGS.freedom, 4000))
+    logs = np.where(rng.random(4000) < 0.08 / 0.13, -0.08 * z, 0.05 * z)
+    noise = fit(logs, logs, SETTINGS)
+    assert noise.left == pytest.approx(0.08, rel=0.15)
+    assert noise.right == pytest.approx(0.05, rel=0.15)
+
+
+def test_rank_distance_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(size=30), rng.normal(0.7, 1, size=20)
+    p = mannwhitneyu(a, b, use_continuity=False, method="asymptotic").pvalue
+    assert rank_distance(a, b) == pytest.approx(norm.isf(p / 2), rel=1e-9)
+
+
+def test_rank_distance_of_nothing_is_zero() -> None:
+    assert rank_distance(np.array([]), np.array([1.0])) == 0
+
+
+def test_a_path_gives_each_night_its_level() -> None:
+    assert list(along([(0, 1.0), (2, 5.0)], 4)) == [1.0, 1.0, 5.0, 5.0]
+
+
+def test_a_path_starts_at_the_first_night_and_goes_up() -> None:
+    rng = np.random.default_rng(3)
+    series = [np.log(100) + np.cumsum(0.3 * rng.normal(size=n)) for n in (7, 50, 51, 200)]
+    for path, _ in segment_many(series, SETTINGS):
+        starts = [start for start, _ in path]
+        assert starts[0] == 0
+        assert starts == sorted(set(starts))
+
+
+def test_the_first_guess_of_a_constant_series_is_the_floor() -> None:
+    assert first_guess(np.zeros(20), SETTINGS).spread == pytest.approx(SETTINGS.floor)

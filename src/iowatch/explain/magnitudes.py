@@ -34,18 +34,29 @@ def magnitudes(
     ratios = log_ratios[list(members)]
     conditions = candidates(inside, np.ones(len(inside), dtype=bool))
     cover = covers(conditions, inside)
-    groups = _split(np.arange(len(inside)), ratios, conditions, cover)
+    groups = _split(_by_operation(inside, ratios), ratios, conditions, cover)
     programs = [str(parameters.get("benchmark", "")) for parameters in inside]
     made = [_magnitude(group, ratios, members, conditions, cover, programs) for group in groups]
     return tuple(sorted(made, key=lambda m: -abs(math.log(m.ratio))))
 
 
+def _by_operation(inside: Sequence[Parameters], ratios: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """All in one where the ratios are alike; else writes, reads and so on apart: that is how people ask."""
+    operations = np.asarray([str(parameters.get("operation")) for parameters in inside])
+    if np.ptp(ratios) <= _ALIKE:
+        return [np.arange(len(inside))]
+    return [np.flatnonzero(operations == one) for one in np.unique(operations)]
+
+
 def _split(
-    start: NDArray[np.intp], ratios: NDArray[np.float64], conditions: list[Condition], cover: NDArray[np.bool_]
+    start: list[NDArray[np.intp]],
+    ratios: NDArray[np.float64],
+    conditions: list[Condition],
+    cover: NDArray[np.bool_],
 ) -> list[NDArray[np.intp]]:
     """Splits the group with the widest ratios, again and again, where a condition explains its width."""
     done: list[NDArray[np.intp]] = []
-    work = [start]
+    work = list(start)
     while work:
         work.sort(key=lambda g: float(np.ptp(ratios[g])))
         group = work.pop()
@@ -117,4 +128,4 @@ def _label(group: NDArray[np.intp], conditions: list[Condition], cover: NDArray[
                 options.append((sum(conditions[p].bits for p in chosen), chosen))
     if options:
         return words([conditions[p] for p in min(options)[1]])
-    return words([conditions[p] for p in holding if conditions[p].operator == "="][:2]) + " (some)"
+    return "other " + words([conditions[p] for p in holding if conditions[p].operator == "="][:2])

@@ -128,4 +128,5 @@ def _label(group: NDArray[np.intp], conditions: list[Condition], cover: NDArray[
                 options.append((sum(conditions[p].bits for p in chosen), chosen))
     if options:
         return words([conditions[p] for p in min(options)[1]])
-    return "other " + words([conditions[p] for p in holding if conditions[p].operator == "="][:2])
+    telling = [conditions[p] for p in holding if conditions[p].operator == "=" and not cover[p].all()]
+    return f"other {words(telling[:2])}" if telling else "others"

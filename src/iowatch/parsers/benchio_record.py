@@ -28,7 +28,7 @@ _APIS = {
 _SYNC: dict[str, Scalar] = {"none": False, "end": True, "each": "each"}
 _PHASES = ("open", "transfer", "sync", "close")
 # Options that do not change what is measured, and are no part of the hash.
-_NOT_HASHED = {"hints-file", "seed", "dir", "name", "keep", "existing", "json", "quiet"}
+_NOT_HASHED = {"hints-file", "timeout", "seed", "dir", "name", "keep", "existing", "json", "quiet"}
 _ELEMENT_BYTES = 8
 
 # What a document of another shape than the schema's makes of the code below.

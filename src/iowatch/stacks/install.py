@@ -211,8 +211,8 @@ def install(
     known = load(stack, system)
     if known.kind != "spack":
         raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
-    spack = _spack(bootstrap, say)
     environment = _environment(stack, system, concretize)
+    spack = _spack(bootstrap, say)
     if concretize:
         say(f"{stack}: resolving versions; this takes a minute or two")
         for line in _lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# ruff: noqa: F403, F405 - recipes import Spack's vocabulary as a whole
 from pathlib import Path
 
 from spack.package import *
@@ -58,12 +59,18 @@ class Benchio(CMakePackage):
         """every interface that was asked for is built in"""
         benchio = which(self.prefix.bin.benchio, required=True)
         answer = benchio("--version", output=str.split, error=str.split)
-        for variant, line in (("hdf5", "hdf5: HDF5"), ("netcdf", "netcdf4: netCDF"), ("pnetcdf", "pnetcdf: PnetCDF")):
+        for variant, line in (
+            ("hdf5", "hdf5: HDF5"),
+            ("netcdf", "netcdf4: netCDF"),
+            ("pnetcdf", "pnetcdf: PnetCDF"),
+        ):
             if f"+{variant}" in self.spec:
                 assert line in answer, answer
 
     def test_write_posix(self):
         """one rank writes a small array"""
         benchio = which(self.prefix.bin.benchio, required=True)
-        benchio("--api", "posix", "--op", "write", "--local", "16x16x16", "--repeat", "2", "--json", "record.json")
+        benchio(
+            "--api", "posix", "--op", "write", "--local", "16x16x16", "--repeat", "2", "--json", "record.json"
+        )
         assert '"status": "ok"' in Path("record.json").read_text()

@@ -263,6 +263,9 @@ def _total_bytes(block: _Block, word: str, share: int, particles: int) -> int | 
     exact = next((share * n for n in selected if human(share * n) == printed), None)
     if exact is not None:
         return exact
+    rounded = share * round(size.value / share)
+    if not block.varying and human(rounded) != printed:
+        return None
     if block.varying or (word == "read" and size.value <= share * particles):
         return round(size.value)
     return None

@@ -49,7 +49,7 @@ def whole(text: str | None) -> int | None:
 def case_of(test: Test, command: CommandLine) -> Case | None:
     """The parameters of a test; None where one is missing or two contradict each other."""
     options = test.options
-    if test.contradictions or not _exact_agree(test):
+    if test.contradictions or command.damaged or not _exact_agree(test):
         return None
     tasks, per_node = whole(options.get("tasks")), whole(options.get("clients per node"))
     segments = whole(options.get("segments"))

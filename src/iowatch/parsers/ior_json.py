@@ -127,7 +127,9 @@ class JsonReader:
         test = values.get("TestID", "")
         if values.get("operation") not in OPERATIONS:
             return
-        if not all(map(_NUMBER.fullmatch, numbers)) or not test.isdecimal() or int(test) not in self._run.tests:
+        known = test.isdecimal() and int(test) in self._run.tests
+        if not known or not all(map(_NUMBER.fullmatch, numbers)):
+            self._run.damaged += not known
             return
         target = self._run.tests[int(test)]
         target.summaries[values["operation"]] = Summary(

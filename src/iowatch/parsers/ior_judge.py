@@ -39,6 +39,8 @@ def judge(draft: Draft, run: Run, evidence: Evidence) -> None:
     if not run.tests or run.command is None:
         draft.cut("no test was printed" if run.command else "the command line is missing")
         return
+    if list(run.tests) != list(range(len(run.tests))):
+        draft.cut("a test is missing")
     for number, test in run.tests.items():
         where = f"test {number}: " if len(run.tests) > 1 else ""
         _judge_test(draft, run, run.command, test, where, evidence)

@@ -46,10 +46,17 @@ class Summary(NamedTuple):
 
 @dataclass
 class CommandLine:
-    """IOR's own options, as far as the printed command line shows them."""
+    """IOR's own options, as far as the printed command line shows them.
+
+    Attributes:
+        letters: option of one letter -> its value.
+        words: option spelt out -> its value.
+        damaged: whether there is something that is no option.
+    """
 
     letters: dict[str, str] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
+    damaged: bool = False
 
     @classmethod
     def read(cls, text: str) -> CommandLine:
@@ -57,10 +64,12 @@ class CommandLine:
         line = cls()
         tokens = iter(text.split()[1:])
         for token in tokens:
-            if token.startswith("--"):
+            if not token.startswith("-") or not token.isascii():
+                line.damaged = True
+            elif token.startswith("--"):
                 name, equals, value = token[2:].partition("=")
                 line.words[name] = value if equals or name in _FLAGS else next(tokens, "")
-            elif token.startswith("-"):
+            else:
                 line._read_letters(token[1:], tokens)
         return line
 

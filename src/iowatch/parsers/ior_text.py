@@ -209,6 +209,8 @@ class TextReader:
             return
         if test.isdecimal() and int(test) in self._run.tests:
             self._add_summary(self._run.tests[int(test)], line.split()[0], numbers, values)
+        else:
+            self._run.damaged += 1
 
     def _add_summary(self, test: Test, operation: str, numbers: list[str], values: dict[str, str]) -> None:
         high, low, mean = map(float, numbers)

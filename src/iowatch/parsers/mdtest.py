@@ -202,7 +202,7 @@ def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
     tasks, items, _ = run.items[0]
     options = run.options
     draft.version = version
-    sizes = {letter: _size(options.get(letter)) for letter in "nwezbI"}
+    sizes = {letter: _size(options.get(letter)) for letter in "nwezbIN"}
     if any(not options[letter] for letter in _WITH_VALUE & options.keys()):
         return None
     if any(size is None and letter in options for letter, size in sizes.items()):
@@ -223,7 +223,7 @@ def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
         "files_per_directory": sizes["I"],
         "write_bytes": sizes["w"],
         "read_bytes": sizes["e"],
-        "reorder": "constant" if _size(options.get("N")) else "none",
+        "reorder": "constant" if sizes["N"] else "none",
         "sync": "y" in options,
     }
 

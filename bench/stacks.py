@@ -1,0 +1,40 @@
+"""What a stack costs a job, and what `iowatch stack diff` costs a person: `python bench/stacks.py`."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from iowatch.stacks import discover
+from iowatch.stacks.activate import materialise
+
+REPEAT = 30
+IOWATCH = str(Path(sys.executable).parent / "iowatch")
+
+
+def median_ms(command: list[str], repeat: int = REPEAT) -> float:
+    """Median wall time of a command, ms."""
+    samples = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        samples.append(time.perf_counter() - start)
+    return statistics.median(samples) * 1e3
+
+
+def main() -> None:
+    """Print one line a figure."""
+    empty = median_ms(["bash", "-c", ":"])
+    for stack in discover("local"):
+        if stack.status == "installed":
+            script = materialise(stack) / "activate.sh"
+            print(f"activation of {stack.name}: {median_ms(['bash', '-c', f'. {script}']) - empty:.1f} ms")
+    diff = [IOWATCH, "stack", "diff", "netcdf-4.3.3.1", "netcdf-4.4.0"]
+    print(f"iowatch {' '.join(diff[1:])}: {median_ms(diff, 5):.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -12,14 +12,14 @@ from iowatch.verdict import NIGHTS_TO_JUDGE, Trouble, Verdict
 
 def render(verdict: Verdict, console: Console, site: str | None = None) -> None:
     """Print a verdict; `site` is the path of the dashboard's first page, if one was built."""
-    console.print(_answer(verdict), markup=False)
+    console.print(answer(verdict), markup=False)
     if verdict.headlines:
         console.print(_headlines(verdict))
     if verdict.transfers:
         console.print(_transfers(verdict))
     _troubles(console, "Failed", verdict.failed)
     _troubles(console, "Absent", verdict.absent)
-    console.print(_history(verdict), markup=False)
+    console.print(changes(verdict), markup=False)
     _troubles(console, "Not available here", verdict.unavailable)
     if verdict.unavailable:
         console.print("  `iowatch doctor` names the one command that adds what is missing.", markup=False)
@@ -31,7 +31,8 @@ def render(verdict: Verdict, console: Console, site: str | None = None) -> None:
         console.print(f"Dashboard: {site}", markup=False, soft_wrap=True)
 
 
-def _answer(verdict: Verdict) -> str:
+def answer(verdict: Verdict) -> str:
+    """What came of what was expected, in one line."""
     parts = [f"{verdict.received} of {verdict.expected} expected results came"]
     parts += [f"{len(verdict.failed)} runs failed"] if verdict.failed else []
     parts += [f"{len(verdict.absent)} runs absent"] if verdict.absent else []
@@ -74,7 +75,8 @@ def _troubles(console: Console, title: str, troubles: tuple[Trouble, ...]) -> No
         console.print(f"  {trouble.stack} {trouble.run}: {trouble.reason}", markup=False, soft_wrap=True)
 
 
-def _history(verdict: Verdict) -> str:
+def changes(verdict: Verdict) -> str:
+    """What changed: the answer in the first line, then one line a finding."""
     if verdict.nights <= 1:
         return "Changes: first night: no history yet."
     if verdict.nights < NIGHTS_TO_JUDGE:

@@ -37,6 +37,14 @@ from iowatch.cli.options import PERCENT
 )  # fmt: skip
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="With --ab: only its cases.")
 @click.option("--seed", type=int, help="With --ab: of the order of turns [default: random].")
+@click.option(
+    "--junit", "junit_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Also write the verdict as JUnit XML.",
+)  # fmt: skip
+@click.option(
+    "--markdown", "markdown_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Also write the verdict as Markdown.",
+)  # fmt: skip
 @options.database
 @options.as_json
 def command(
@@ -50,6 +58,8 @@ def command(
     budget: float | None,
     benchmarks: tuple[str, ...],
     seed: int | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
     db: str | None,
     as_json: bool,
 ) -> int:
@@ -61,6 +71,8 @@ def command(
     if ab is not None:
         if stacks:
             raise click.UsageError("--ab names both stacks: leave --stack out")
+        if junit_file or markdown_file:
+            raise click.UsageError("--junit and --markdown report a verdict; --ab gives a comparison")
         from iowatch.cli.fair import run_and_compare
 
         end = (pairs, until_ci, budget)
@@ -68,6 +80,9 @@ def command(
     if any(value is not None for value in (pairs, until_ci, budget, seed)) or benchmarks:
         raise click.UsageError("--pairs, --until-ci, --budget, --benchmark and --seed are for --ab")
     from iowatch.cli.output import messages, page, print_json
+    from iowatch.report.files import write_whole
+    from iowatch.report.junit import junit
+    from iowatch.report.markdown import markdown
     from iowatch.report.verdict import render
     from iowatch.runner.run import run_suite
     from iowatch.store import History
@@ -84,6 +99,10 @@ def command(
             say=lambda text: console.print(text, markup=False, soft_wrap=True),
         )
         verdict = judge(history, finished)
+        if junit_file:
+            write_whole(junit_file, junit(history, verdict))
+        if markdown_file:
+            write_whole(markdown_file, markdown(verdict))
     if as_json:
         print_json(verdict.to_json())
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from pathlib import Path
 
 import reframe as rfm
@@ -11,14 +13,17 @@ from iowatch import suites
 from iowatch.suites import SuiteCase
 
 
+@cache
+def _cases(benchmark: str) -> dict[str, SuiteCase]:
+    """All cases by `<suite>/<case>`; `IOWATCH_SUITE` leaves only one suite, so that ReFrame makes no others."""
+    only = os.environ.get("IOWATCH_SUITE")
+    found = suites.of_benchmark(benchmark)
+    return {f"{case.suite}/{case.name}": case for case in found if only in (None, case.suite)}
+
+
 def entries(benchmark: str) -> list[str]:
     """Values of a check's parameter: `<suite>/<case>`; text, because ReFrame writes them into its reports."""
-    return [f"{case.suite}/{case.name}" for case in suites.of_benchmark(benchmark)]
-
-
-def suite_case(benchmark: str, entry: str) -> SuiteCase:
-    """The case behind a parameter's value."""
-    return next(case for case in suites.of_benchmark(benchmark) if f"{case.suite}/{case.name}" == entry)
+    return list(_cases(benchmark))
 
 
 class SuiteMixin(rfm.RegressionTestPlugin):
@@ -32,7 +37,7 @@ class SuiteMixin(rfm.RegressionTestPlugin):
 
     @run_after("init")
     def take_case(self) -> None:
-        self.case = suite_case(self.benchmark, self.entry)
+        self.case = _cases(self.benchmark)[self.entry]
         self.descr = f"{self.benchmark} {self.case.name}"
         self.tags = {self.case.suite, self.benchmark}
         self.valid_systems = ["*"]

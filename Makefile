@@ -33,6 +33,10 @@ lint: setup ## style, types, security of code and dependencies
 bench: setup ## figures of speed, memory and detection quality (docs say what to expect)
 	$(PYTHON) bench/all.py
 
+.PHONY: stack
+stack: setup ## build the reference stack with Spack (fetches the pinned Spack where none is given)
+	.venv/bin/iowatch stack install reference --bootstrap
+
 .PHONY: clean
 clean: ## remove what builds left (not the history in var/)
 	rm -rf build .venv

@@ -165,7 +165,7 @@ class _Runner:
     def _take(self, turn: Turn, place: Path, reader: Reader) -> None:
         """One turn: run, take in case by case, tell the schedule."""
         plan = self.sides.plan(turn.side)
-        environment = environment_of(place.name, place, self.base)
+        environment = environment_of(place.name, place, self.base, self.suite)
         environment["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
         aside = place / "warm-up"
         if turn.warm_up:

@@ -130,7 +130,7 @@ def _execute(
         for case in session.ingest(history, place, reader):
             progress.tell(case)
 
-    environment = environment_of(record.uuid, place, base)
+    environment = environment_of(record.uuid, place, base, suite)
     if len(history.sessions(site.system)) % _OVERHEAD_EVERY == 1:
         environment["IOWATCH_OVERHEAD_CASE"] = plan.runs[0].name
     status: SessionStatus = "incomplete"
@@ -154,12 +154,13 @@ def _execute(
     )
 
 
-def environment_of(uuid: str, place: Path, base: Path) -> dict[str, str]:
-    """What the checks are told: the session, where to leave cases, where to write."""
+def environment_of(uuid: str, place: Path, base: Path, suite: str) -> dict[str, str]:
+    """What the checks are told: the session, the only suite to make, where to leave cases, where to write."""
     return {
         "IOWATCH_ROOT": str(paths.root()),
         "IOWATCH_VAR": str(paths.var().absolute()),
         "IOWATCH_SESSION": uuid,
+        "IOWATCH_SUITE": suite,
         "IOWATCH_SESSION_DIR": str(place),
         "IOWATCH_SCRATCH": str(base),
     }

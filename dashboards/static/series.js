@@ -71,7 +71,7 @@
     for (const name of ["published", "peak"]) {
       if (data[name] && data[name] <= 1.5 * highest) found.push({ ...across, type: "line", y0: data[name], y1: data[name], line: { color: colour(`--${name}`), dash: "dot", width: 1.5 }, label: { text: `${name} ${format(data[name])}`, textposition: "end", font: { color: colour(`--${name}`), size: 11 } } });
     }
-    data.marks.forEach(([at, kind], i) => found.push({ type: "line", x0: stamp(at), x1: stamp(at), yref: "paper", y0: 0, y1: 1, line: { color: colour(`--${kind}`), dash: "dash", width: 1 }, label: { text: String(i + 1), textposition: "end", textangle: 0, font: { color: colour(`--${kind}`), size: 12 } } }));
+    data.marks.forEach(([at, kind, numbers]) => found.push({ type: "line", x0: stamp(at), x1: stamp(at), yref: "paper", y0: 0, y1: 1, line: { color: colour(`--${kind}`), dash: "dash", width: 1 }, label: { text: numbers, textposition: "end", textangle: 0, font: { color: colour(`--${kind}`), size: 12 } } }));
     return found;
   }
 

@@ -19,7 +19,7 @@ from iowatch.reference import bandwidth
 from iowatch.reference.bandwidth import References
 from iowatch.review import Decision
 from iowatch.store import DetectionRow, History, SeriesRow, SessionRow, bulk
-from iowatch.store.bulk import Stamp, StackUse
+from iowatch.store.bulk import StackUse, Stamp
 from iowatch.systems import System
 
 _T = TypeVar("_T")

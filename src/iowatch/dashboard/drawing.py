@@ -6,8 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+import numpy as np
 from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
 from iowatch.units import format_number
 
@@ -30,6 +33,13 @@ class Scale:
             low, high, value = math.log(low), math.log(high), math.log(max(value, 1e-300))
         share = (value - low) / (high - low) if high > low else 0.5
         return self.start + share * (self.end - self.start)
+
+    def array(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """The same for many, on a linear scale; shape (n,) in and out."""
+        share = (
+            (values - self.low) / (self.high - self.low) if self.high > self.low else np.full(len(values), 0.5)
+        )
+        return np.asarray(self.start + share * (self.end - self.start), dtype=np.float64)
 
 
 def nice_top(highest: float) -> float:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from iowatch.dashboard.context import Site
-from iowatch.darshan import Reader, Trace, read_trace
-from iowatch.darshan import diff
+from iowatch.darshan import Reader, Trace, diff, read_trace
 from iowatch.darshan.hints import hints
 from iowatch.darshan.report import write_report
 from iowatch.darshan.timeline import write_timeline
+from iowatch.dashboard.context import Site
 from iowatch.errors import IowatchError
 
 _COUNTERS = (

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
 from iowatch.model import Case
-from iowatch.store.records import SeriesRow, SessionRow
+from iowatch.store.packing import unpack
+from iowatch.store.records import Artefact, SeriesRow, SessionRow
 from iowatch.store.schema import (
+    ArtefactTable,
     CaseTable,
     ExpectedTable,
     ResultTable,
@@ -43,14 +45,13 @@ class SeriesSamples:
     """One series in time order, all samples included; values in the metric's unit, times in epoch seconds.
 
     Attributes:
-        time, run_id, session_id, max, median, min, count: shape (n,).
+        time, run_id, max, median, min, count: shape (n,).
         samples: shape (sum of count,), night after night in the order measured.
     """
 
     series_id: int
     time: NDArray[np.int64]
     run_id: NDArray[np.int64]
-    session_id: NDArray[np.int64]
     max: NDArray[np.float64]
     median: NDArray[np.float64]
     min: NDArray[np.float64]
@@ -94,15 +95,10 @@ def samples_of(
             yield found
 
 
-def _of_one(
-    connection: Connection, number: int, since: int | None, until: int | None
-) -> SeriesSamples | None:
+def _of_one(connection: Connection, number: int, since: int | None, until: int | None) -> SeriesSamples | None:
     table = ResultTable
     statement = (
-        select(
-            table.time, table.run_id, RunTable.session_id, table.max, table.median, table.min, table.n, table.samples
-        )
-        .join(RunTable, RunTable.id == table.run_id)
+        select(table.time, table.run_id, table.max, table.median, table.min, table.n, table.samples)
         .where(table.series_id == number)
         .order_by(table.time, table.id)
     )
@@ -113,18 +109,43 @@ def _of_one(
     rows = connection.execute(statement).all()
     if not rows:
         return None
-    time, run_id, session_id, highest, median, lowest, count, blobs = zip(*rows, strict=True)
+    time, run_id, highest, median, lowest, count, blobs = zip(*rows, strict=True)
     return SeriesSamples(
         number,
         np.array(time, dtype=np.int64),
         np.array(run_id, dtype=np.int64),
-        np.array(session_id, dtype=np.int64),
         np.array(highest),
         np.array(median),
         np.array(lowest),
         np.array(count, dtype=np.int64),
         np.frombuffer(b"".join(blobs), dtype="<f8"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RunSessions:
+    """Which session each run belongs to; `run` is sorted, both have shape (runs,)."""
+
+    run: NDArray[np.int64]
+    session: NDArray[np.int64]
+
+    def of(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of the sessions of runs, shape (n,)."""
+        return self.session[np.searchsorted(self.run, runs)]
+
+
+def run_sessions(connection: Connection) -> RunSessions:
+    """The session of every run."""
+    rows = connection.execute(select(RunTable.id, RunTable.session_id)).all()
+    run, session = (
+        (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)) if rows else _nothing()
+    )
+    order = np.argsort(run, kind="stable")
+    return RunSessions(run[order], session[order])
+
+
+def _nothing() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 def session_arrivals(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, int]]:
@@ -138,6 +159,36 @@ def session_arrivals(connection: Connection, session_ids: Sequence[int]) -> Iter
         )
         for row in connection.execute(statement):
             yield row[0], row[1], row[2]
+
+
+def session_results(connection: Connection, session_id: int) -> dict[int, list[tuple[int, tuple[float, ...]]]]:
+    """(series, samples) of every result of a session, by run, in the order stored."""
+    table = ResultTable
+    statement = (
+        select(table.run_id, table.series_id, table.samples)
+        .join(RunTable, RunTable.id == table.run_id)
+        .where(RunTable.session_id == session_id)
+        .order_by(table.id)
+    )
+    found: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
+    for run, number, blob in connection.execute(statement):
+        found.setdefault(run, []).append((number, unpack(blob)))
+    return found
+
+
+def session_artefacts(connection: Connection, session_id: int) -> dict[int, list[Artefact]]:
+    """Files that the runs of a session left, by run."""
+    table = ArtefactTable
+    statement = (
+        select(table.run_id, table.kind, table.name, table.sha256, table.size_bytes)
+        .join(RunTable, RunTable.id == table.run_id)
+        .where(RunTable.session_id == session_id)
+        .order_by(table.id)
+    )
+    found: dict[int, list[Artefact]] = {}
+    for run, *rest in connection.execute(statement):
+        found.setdefault(run, []).append(Artefact(*rest))
+    return found
 
 
 def session_expectations(

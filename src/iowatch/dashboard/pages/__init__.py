@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.pages import finding, morning, series, session
+from iowatch.dashboard.pages import (
+    comparison,
+    coverage,
+    feed,
+    finding,
+    morning,
+    overview,
+    scaling,
+    series,
+    session,
+    stacks,
+)
 
 PAGES: tuple[Callable[[Site], None], ...] = (
     morning.publish,
     finding.publish,
     series.publish,
     session.publish,
+    overview.publish,
+    coverage.publish,
+    comparison.publish,
+    scaling.publish,
+    stacks.publish,
+    feed.publish,
 )
 
 __all__ = ["PAGES", "Site"]

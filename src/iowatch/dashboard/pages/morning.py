@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from iowatch.dashboard.context import Site
 from iowatch.dashboard.nights import Night, night, page_of, shown_sessions
 from iowatch.findings import Finding
 
-# The page stays small whatever happens: pictures of the first findings, the rest in one line each.
+# The page stays small whatever happens: a picture of the weightiest finding of some systems, else a line each.
 _MOST_PICTURES = 3
 _MOST_LINES = 12
 _OPEN = ("open", "suspected", "acknowledged")
@@ -20,7 +21,7 @@ _OPEN = ("open", "suspected", "acknowledged")
 def publish(site: Site) -> None:
     """Write `index.html`."""
     machines = sorted(site.catalogue.machines, key=_urgency)
-    pictured = [(m, f) for m in machines for f in m.findings if f.state == "open"][:_MOST_PICTURES]
+    pictured = [(m, f) for m in machines if (f := _weightiest(m)) is not None][:_MOST_PICTURES]
     basis = [
         [
             [m.name, m.faults, repr(m.sessions[:1]), [story.basis_of(f, m) for f in _open(m)], len(m.series)]
@@ -35,6 +36,12 @@ def _open(machine: Machine) -> list[Finding]:
     return sorted(
         (f for f in machine.findings if f.state in _OPEN), key=lambda f: (_OPEN.index(f.state), -f.first_after)
     )
+
+
+def _weightiest(machine: Machine) -> Finding | None:
+    """The open finding that concerns most series by the largest factor."""
+    found = [f for f in machine.findings if f.state == "open"]
+    return max(found, key=lambda f: len(f.members) * abs(math.log(f.size)), default=None)
 
 
 def _urgency(machine: Machine) -> tuple[int, str]:

@@ -15,17 +15,24 @@ from iowatch.dashboard.context import Site
 from iowatch.dashboard.levels import accepted, gain, levels, nightly
 from iowatch.dashboard.nights import page_of, shown_sessions
 from iowatch.dashboard.parallel import in_parallel
-from iowatch.dashboard.pictures import Mark, series_picture
+from iowatch.dashboard.pictures import Mark, grouped, series_picture
 from iowatch.events import Event
 from iowatch.store import SessionRow, bulk
-from iowatch.store.bulk import SeriesSamples
+from iowatch.store.bulk import RunSessions, SeriesSamples
+from iowatch.units import format_number
 
 _ROWS = 30
+_SAMPLES = 20
 
 
 def publish(site: Site) -> None:
     """Write `series/<number>.html` for each series; samples are read only for those with news."""
     stale = [item for machine in site.catalogue.machines for item in _stale(site, machine)]
+    if stale:
+        with site.history.reading() as connection:
+            sessions = bulk.run_sessions(connection)
+        for pages, _ in stale:
+            pages.session_of = sessions
     site.writer.written += in_parallel(site.history, _write, stale)
 
 
@@ -58,6 +65,7 @@ class _Pages:
         self, site: Site, machine: Machine, sessions: Mapping[int, SessionRow], shown: set[int]
     ) -> None:
         self.site, self.machine, self.sessions, self.shown = site, machine, sessions, shown
+        self.session_of: RunSessions | None = None
 
     def write(self, chosen: Sequence[Series]) -> None:
         """Write the pages of some series."""
@@ -70,6 +78,8 @@ class _Pages:
 
     def values(self, series: Series, samples: SeriesSamples) -> dict[str, Any]:
         """What the template shows."""
+        assert self.session_of is not None
+        of_runs = self.session_of.of(samples.run_id)
         marks = list(_marks(series, samples, self.machine.events))
         values = nightly(series, samples)
         normal = accepted(series, values.tolist())
@@ -83,32 +93,34 @@ class _Pages:
             "gain": gain(series, newest, normal.value) if normal else None,
             "marks": marks,
             "picture": series_picture(series, samples, marks),
-            "rows": list(self._rows(samples)),
-            "plot": self._plot(series, samples, marks),
+            "rows": list(self._rows(samples, of_runs)),
+            "plot": self._plot(series, samples, of_runs, marks),
         }
 
     def _link(self, session: int, run: int) -> str | None:
         return f"{page_of(self.sessions[session])}#run-{run}" if session in self.shown else None
 
-    def _rows(self, samples: SeriesSamples) -> Iterator[dict[str, Any]]:
+    def _rows(self, samples: SeriesSamples, sessions: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         """The newest nights, newest first."""
         ends = np.cumsum(samples.count)
         for i in range(len(samples.time) - 1, max(-1, len(samples.time) - 1 - _ROWS), -1):
-            session, run = int(samples.session_id[i]), int(samples.run_id[i])
+            session, run = int(sessions[i]), int(samples.run_id[i])
             yield {
                 "time": int(samples.time[i]),
                 "max": float(samples.max[i]),
                 "median": float(samples.median[i]),
                 "min": float(samples.min[i]),
-                "samples": samples.samples[ends[i] - samples.count[i] : ends[i]].tolist(),
+                "samples": _numbers(samples.samples[ends[i] - samples.count[i] : ends[i]]),
                 "link": self._link(session, run),
                 "run": run,
                 "session": self.sessions[session].uuid,
             }
 
-    def _plot(self, series: Series, samples: SeriesSamples, marks: Sequence[Mark]) -> dict[str, Any]:
+    def _plot(
+        self, series: Series, samples: SeriesSamples, sessions: NDArray[np.int64], marks: Sequence[Mark]
+    ) -> dict[str, Any]:
         """What the browser draws. Arrays are base64 of little-endian numbers: ten years stay small and quick."""
-        used = list(dict.fromkeys(samples.session_id.tolist()))
+        used = list(dict.fromkeys(sessions.tolist()))
         position = {number: i for i, number in enumerate(used)}
         limits = series.limits
         return {
@@ -121,18 +133,23 @@ class _Pages:
             "count": _packed(samples.count, "<u2"),
             "samples": _packed(samples.samples, "<f4"),
             "run": _packed(samples.run_id, "<u4"),
-            "session": _packed(np.array([position[n] for n in samples.session_id.tolist()]), "<u4"),
+            "session": _packed(np.array([position[n] for n in sessions.tolist()]), "<u4"),
             "sessions": [
                 [self.sessions[n].uuid[:80], page_of(self.sessions[n]) if n in self.shown else None]
                 for n in used
             ],
             "levels": [[one.first, one.last, one.value] for one in levels(series, samples)],
-            "marks": [[mark.time, mark.kind, mark.label[:200]] for mark in marks],
+            "marks": [[mark.time, mark.kind, numbers] for mark, numbers in grouped(marks)],
             "reference": limits.reference
             and [limits.reference.lower, limits.reference.value, limits.reference.upper],
             "published": limits.published and limits.published.value,
             "peak": limits.peak,
         }
+
+
+def _numbers(values: NDArray[np.float64]) -> str:
+    """The samples of a night; of very many the first."""
+    return " ".join(map(format_number, values[:_SAMPLES].tolist())) + (" …" if len(values) > _SAMPLES else "")
 
 
 def _packed(values: NDArray[Any], form: str) -> str:

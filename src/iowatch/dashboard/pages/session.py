@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from iowatch import artefacts
+from iowatch.darshan import Reader
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.nights import night, page_of, shown_sessions
 from iowatch.dashboard.traces import report
-from iowatch.darshan import Reader
 from iowatch.errors import InputError
 from iowatch.model import summarise
-from iowatch.store import RunRow, SessionRow
+from iowatch.store import RunRow, SessionRow, bulk
 from iowatch.store.records import Artefact
 from iowatch.units import format_number
 
+Results = Sequence[tuple[int, tuple[float, ...]]]
 # Full Darshan reports cost seconds each; a night has some hundred runs.
 _MOST_REPORTS = 24
 # Facts that have a place of their own on the page.
@@ -35,13 +36,17 @@ def publish(site: Site) -> None:
 
 def _values(site: Site, machine: Machine, row: SessionRow) -> dict[str, Any]:
     shown = night(site.history, row)
-    kept = {run.id: site.history.artefacts(run.id) for run in shown.runs}
+    with site.history.reading() as connection:
+        kept = bulk.session_artefacts(connection, row.id)
+        results = bulk.session_results(connection, row.id)
     traced = {run: log for run, files in kept.items() if (log := _log(files)) is not None}
-    runs = [_run(site, run, kept[run.id]) for run in shown.runs]
+    runs = [_run(site, run, kept.get(run.id, []), results.get(run.id, [])) for run in shown.runs]
     if traced:
         # One reader for all: starting one takes longer than reading a log.
         with Reader() as reader:
-            reports = {number: report(site, log, reader) for number, log in list(traced.items())[:_MOST_REPORTS]}
+            reports = {
+                number: report(site, log, reader) for number, log in list(traced.items())[:_MOST_REPORTS]
+            }
         runs = [{**one, "darshan": reports.get(one["run"].id)} for one in runs]
     return {"machine": machine, "night": shown, "runs": runs, "untold": max(0, len(traced) - _MOST_REPORTS)}
 
@@ -51,14 +56,15 @@ def _log(files: Sequence[Artefact]) -> Path | None:
     return next((log for log in logs if log.is_file()), None)
 
 
-def _run(site: Site, run: RunRow, kept: Sequence[Artefact]) -> dict[str, Any]:
-    results = [
-        {"series": series, "page": _series_page(site, series.id), "samples": samples, "summary": summarise(samples)}
-        for series, samples in site.history.run_results(run.id)
+def _run(site: Site, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
+    told = [
+        {"series": site.catalogue.by_id[number], "samples": samples, "summary": summarise(samples)}
+        for number, samples in results
+        if number in site.catalogue.by_id
     ]
     return {
         "run": run,
-        "results": results,
+        "results": told,
         "partial": _partial(run),
         "files": [(artefact, _output(site, artefact)) for artefact in kept],
         "darshan": None,
@@ -73,7 +79,9 @@ def _run(site: Site, run: RunRow, kept: Sequence[Artefact]) -> dict[str, Any]:
 
 def _words(value: object) -> str:
     """A fact in words; facts come from outputs and may be anything."""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    return (
+        ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    )
 
 
 def _trace_fault(value: object) -> str:
@@ -89,10 +97,6 @@ def _parts(document: Mapping[str, Any]) -> list[list[str]]:
 
 def _pretty(facts: Mapping[str, Any]) -> str:
     return json.dumps(facts, indent=1, ensure_ascii=False, default=str) if facts else ""
-
-
-def _series_page(site: Site, number: int) -> str | None:
-    return site.catalogue.by_id[number].page if number in site.catalogue.by_id else None
 
 
 def _partial(run: RunRow) -> Sequence[tuple[str, str]]:

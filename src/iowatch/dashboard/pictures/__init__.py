@@ -3,7 +3,7 @@
 from iowatch.dashboard.pictures.curves import Curve, curves_picture
 from iowatch.dashboard.pictures.fan import Line, fan_picture
 from iowatch.dashboard.pictures.member import member_picture
-from iowatch.dashboard.pictures.series import Mark, series_picture
+from iowatch.dashboard.pictures.series import Mark, grouped, series_picture
 from iowatch.dashboard.pictures.strip import strip_picture
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Mark",
     "curves_picture",
     "fan_picture",
+    "grouped",
     "member_picture",
     "series_picture",
     "strip_picture",

@@ -43,7 +43,7 @@ def fan_picture(
     times = [t for one in drawn for t in (one.times[0], one.times[-1])] or [moment - DAY_S, moment + DAY_S]
     x = Scale(min(times), max(times), _LEFT, _WIDTH - _RIGHT)
     gains = np.concatenate([np.asarray(one.gains) for one in drawn]) if drawn else np.array([1.0])
-    low, high = (float(v) for v in np.percentile(gains, (0.5, 99.5)))
+    low, high = (float(v) for v in np.percentile(gains, (2, 99.5)))
     y = Scale(min(low / 1.2, 0.6), max(high * 1.2, 1.7), _HEIGHT - _BOTTOM, _TOP, logarithmic=True)
     parts = [_axis(y), time_axis(x, _HEIGHT - _BOTTOM), *_lines(drawn, x, y), *_moment(moment, what, x)]
     return picture(_WIDTH, _HEIGHT, label, [*parts, *_names(names, y)], "picture fan")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from iowatch.dashboard.catalogue import Series
 from iowatch.dashboard.drawing import (
+    DAY_S,
     Scale,
     line,
     nice_top,
@@ -25,6 +28,7 @@ from iowatch.units import format_number
 
 _WIDTH, _HEIGHT = 960, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 34, 30
+_MOST_BARS = 450
 
 
 @dataclass(frozen=True)
@@ -89,14 +93,37 @@ def _limits(series: Series, y: Scale) -> Iterator[str]:
 
 
 def _spread(samples: SeriesSamples, x: Scale, y: Scale) -> str:
-    rows = zip(samples.time.tolist(), samples.min.tolist(), samples.max.tolist(), strict=True)
-    path = "".join([f"M{x(t):.1f} {y(low):.1f}V{min(y(high), y(low) - 2):.1f}" for t, low, high in rows])
-    return f'<path class="sample" d="{path}"/>'
+    """A bar a night; of very many nights one bar reaches over the samples of several."""
+    starts = np.arange(0, len(samples.time), max(1, -(-len(samples.time) // _MOST_BARS)))
+    low, high = np.minimum.reduceat(samples.min, starts), np.maximum.reduceat(samples.max, starts)
+    tops, bottoms = y.array(high), y.array(low)
+    rows = zip(
+        x.array(samples.time[starts]).tolist(),
+        bottoms.tolist(),
+        np.minimum(tops, bottoms - 2).tolist(),
+        strict=True,
+    )
+    return f'<path class="sample" d="{"".join([f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in rows])}"/>'
+
+
+def _headline(samples: SeriesSamples, values: NDArray[np.float64], x: Scale, y: Scale) -> str:
+    return polyline("headline", zip(x.array(samples.time).tolist(), y.array(values).tolist(), strict=True))
+
+
+def grouped(marks: Sequence[Mark]) -> list[tuple[Mark, str]]:
+    """Marks of one day as one, with the numbers that they have in the list below the picture."""
+    found: list[tuple[Mark, str]] = []
+    for number, mark in enumerate(marks, start=1):
+        if found and found[-1][0].time // DAY_S == mark.time // DAY_S:
+            found[-1] = (found[-1][0], f"{found[-1][1].partition('–')[0]}–{number}")
+        else:
+            found.append((mark, str(number)))
+    return found
 
 
 def _marks(marks: Sequence[Mark], x: Scale) -> Iterator[str]:
     """Lines numbered as in the list below the picture."""
-    for number, mark in enumerate(marks, start=1):
+    for mark, numbers in grouped(marks):
         if x.low <= mark.time <= x.high:
             yield line(f"mark {mark.kind}", x(mark.time), _TOP - 4, x(mark.time), _HEIGHT - _BOTTOM)
-            yield text(f"mark-name {mark.kind}", x(mark.time), _TOP - 8, str(number))
+            yield text(f"mark-name {mark.kind}", x(mark.time), _TOP - 8, numbers)

@@ -1,0 +1,156 @@
+"""Coverage: what was expected against what came, night by night."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from markupsafe import Markup
+
+from iowatch.dashboard.catalogue import Machine
+from iowatch.dashboard.context import Site
+from iowatch.dashboard.drawing import picture
+from iowatch.dashboard.nights import page_of as session_page
+from iowatch.dashboard.nights import shown_sessions
+from iowatch.dashboard.site import slug
+from iowatch.store import SessionRow, bulk
+
+NIGHTS = 42
+_CELL, _HEIGHT = 9, 18
+Counts = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Nights:
+    """Counts of expected and received results: by session, and by run name in each session.
+
+    `counts[run name][session]` is (expected, received); a run that was not expected is not in it.
+    """
+
+    sessions: Sequence[SessionRow]
+    totals: Mapping[int, Counts]
+    counts: Mapping[str, Mapping[int, Counts]]
+    failed: Mapping[int, int]
+
+
+def page_of(machine: Machine) -> str:
+    """Path of a system's coverage."""
+    return f"coverage/{slug(machine.name)}.html"
+
+
+def publish(site: Site) -> None:
+    """Write `coverage/<system>.html` for each system, and `coverage.html`, which leads to them."""
+    read: dict[str, Nights] = {}
+
+    def nights(machine: Machine) -> Nights:
+        if machine.name not in read:
+            read[machine.name] = _nights(site, machine)
+        return read[machine.name]
+
+    bases = []
+    for machine in site.catalogue.machines:
+        basis = [machine.name, [(s.uuid, s.status, s.runs) for s in machine.sessions[:NIGHTS]]]
+        bases.append(basis)
+        site.page(page_of(machine), "coverage.html", basis, lambda m=machine: _values(site, m, nights(m)))  # type: ignore[misc]
+    site.page(
+        "coverage.html",
+        "coverage_index.html",
+        bases,
+        lambda: {"systems": [_summary(m, nights(m)) for m in site.catalogue.machines], "nights": NIGHTS},
+    )
+
+
+def _nights(site: Site, machine: Machine) -> Nights:
+    chosen = list(machine.sessions[:NIGHTS])[::-1]
+    numbers = [session.id for session in chosen]
+    came: set[tuple[int, str, str, str, str, str]] = set()
+    expected: dict[int, list[tuple[str, bool]]] = defaultdict(list)
+    failed: dict[int, int] = defaultdict(int)
+    with site.history.reading() as connection:
+        for session, name, number in bulk.session_arrivals(connection, numbers):
+            row = site.catalogue.by_id[number].row if number in site.catalogue.by_id else None
+            if row is not None:
+                operation = str(row.case.parameters.get("operation", ""))
+                came.add((session, name, row.partition, row.stack, operation, row.metric))
+        for item in bulk.session_expectations(connection, numbers):
+            expected[item[0]].append((item[1], item in came))
+        for session, _name, status, _stack in bulk.run_outcomes(connection, numbers):
+            failed[session] += status != "ok"
+    counts: dict[str, dict[int, Counts]] = defaultdict(dict)
+    totals = {}
+    for session_id, items in expected.items():
+        totals[session_id] = (len(items), sum(ok for _, ok in items))
+        for name, ok in items:
+            wanted, got = counts[name].get(session_id, (0, 0))
+            counts[name][session_id] = (wanted + 1, got + ok)
+    return Nights(chosen, totals, counts, failed)
+
+
+def _values(site: Site, machine: Machine, nights: Nights) -> dict[str, Any]:
+    shown = {s.id for s in shown_sessions(machine, site.nights)}
+    rows = [_run(name, by_session, nights.sessions) for name, by_session in sorted(nights.counts.items())]
+    return {
+        "machine": machine,
+        "rows": sorted(rows, key=lambda r: r["share"]),
+        "nights": [
+            {
+                "session": session,
+                "page": session_page(session) if session.id in shown else None,
+                "expected": nights.totals.get(session.id, (0, 0))[0],
+                "received": nights.totals.get(session.id, (0, 0))[1],
+                "failed": nights.failed.get(session.id, 0),
+            }
+            for session in nights.sessions[::-1]
+        ],
+    }
+
+
+def _run(name: str, counts: Mapping[int, Counts], sessions: Sequence[SessionRow]) -> dict[str, Any]:
+    wanted = sum(expected for expected, _ in counts.values())
+    got = sum(received for _, received in counts.values())
+    kinds = [_kind(counts.get(session.id)) for session in sessions]
+    label = f"{len(kinds)} nights: {kinds.count('full')} complete, {kinds.count('part')} in part, {kinds.count('gone')} absent"
+    return {
+        "name": name,
+        "expected": wanted,
+        "received": got,
+        "share": got / wanted,
+        "strip": _strip(kinds, label),
+    }
+
+
+def _kind(counts: Counts | None) -> str:
+    if counts is None or counts[0] == 0:
+        return "silent"
+    return "full" if counts[1] == counts[0] else "part" if counts[1] else "gone"
+
+
+def _summary(machine: Machine, nights: Nights) -> dict[str, Any]:
+    kinds = [_kind(nights.totals.get(session.id)) for session in nights.sessions]
+    label = f"{len(kinds)} nights: {kinds.count('full')} complete, {kinds.count('part')} in part, {kinds.count('gone')} absent"
+    return {
+        "machine": machine,
+        "page": page_of(machine),
+        "strip": _strip(kinds, label),
+        "expected": sum(expected for expected, _ in nights.totals.values()),
+        "received": sum(received for _, received in nights.totals.values()),
+        "failed": sum(nights.failed.values()),
+        "nights": len(kinds),
+    }
+
+
+def _strip(kinds: Sequence[str], label: str) -> Markup:
+    """A cell a night; what is absent is also lower, so that colour is not all."""
+    parts, at = [], 0
+    for kind, run in groupby(kinds):
+        many = len(list(run))
+        height = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3}.get(kind, 2)
+        for night in range(at, at + many):
+            parts.append(
+                f'<rect class="{kind}" x="{night * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"/>'
+            )
+        at += many
+    return picture(max(1, len(kinds)) * _CELL, _HEIGHT, label, parts, "strip")

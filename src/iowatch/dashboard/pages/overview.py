@@ -1,0 +1,148 @@
+"""Overview: every watched series of a system as a row: newest value against what it should be, newest nights as cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from iowatch.dashboard.catalogue import Machine, Series
+from iowatch.dashboard.context import Site
+from iowatch.dashboard.drawing import DAY_S
+from iowatch.dashboard.levels import Accepted, accepted, gain
+from iowatch.dashboard.pictures import strip_picture
+from iowatch.dashboard.pictures.strip import kind_of
+from iowatch.dashboard.site import slug
+from iowatch.store import SeriesPoints
+
+NIGHTS = 30
+_READ_S = 60 * DAY_S
+# Sessions do not begin at the same second every night.
+_SLACK_S = 6 * 3600
+_COLUMNS = ("operation", "api", "file")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A series in the table; shares are of the value, 1 is the same."""
+
+    series: Series
+    newest: float
+    time: int
+    late: bool
+    accepted: Accepted | None
+    gain: float | None
+    kind: str
+    strip: Markup
+    of_published: float | None
+    of_peak: float | None
+    state: str
+
+
+def page_of(machine: Machine) -> str:
+    """Path of a system's overview."""
+    return f"overview/{slug(machine.name)}.html"
+
+
+def publish(site: Site) -> None:
+    """Write `overview/<system>.html` for each system, and `overview.html`, which leads to them."""
+    bases = []
+    for machine in site.catalogue.machines:
+        basis = [
+            machine.name,
+            [one.basis for one in machine.watched],
+            machine.sessions[0].started_at if machine.sessions else 0,
+        ]
+        bases.append(basis)
+        site.page(page_of(machine), "overview.html", basis, lambda m=machine: _values(site, m))  # type: ignore[misc]
+    site.page(
+        "overview.html",
+        "overview_index.html",
+        bases,
+        lambda: {"systems": [_summary(site, m) for m in site.catalogue.machines]},
+    )
+
+
+def _values(site: Site, machine: Machine) -> dict[str, Any]:
+    rows = list(_rows(site, machine))
+    choices = {
+        name: sorted({str(r.series.row.case.parameters.get(name, "")) for r in rows} - {""})
+        for name in _COLUMNS
+    }
+    choices |= {
+        "benchmark": sorted({r.series.row.case.benchmark for r in rows}),
+        "stack": sorted({r.series.row.stack for r in rows}),
+    }
+    return {
+        "machine": machine,
+        "rows": rows,
+        "choices": {name: values for name, values in choices.items() if 1 < len(values) <= 60},
+        "columns": _COLUMNS,
+        "published": any(row.of_published is not None for row in rows),
+        "peak": any(row.of_peak is not None for row in rows),
+        "nights": NIGHTS,
+        "others": [one for one in machine.series if not one.headline],
+    }
+
+
+def _summary(site: Site, machine: Machine) -> dict[str, Any]:
+    rows = list(_rows(site, machine))
+    kinds = [row.kind for row in rows]
+    return {
+        "machine": machine,
+        "page": page_of(machine),
+        "worse": sum(kind[0] == "w" for kind in kinds),
+        "better": sum(kind[0] == "b" for kind in kinds),
+        "same": kinds.count("same"),
+        "late": sum(row.late for row in rows),
+        "strip": strip_picture(sorted(row.gain for row in rows[:400] if row.gain is not None)),
+    }
+
+
+def _rows(site: Site, machine: Machine) -> Iterator[Row]:
+    """Rows of the watched series, those furthest below their level first."""
+    if not machine.sessions:
+        return
+    newest = machine.sessions[0].started_at
+    points = site.history.points([one.row.id for one in machine.watched], since=newest - _READ_S)
+    rows = [row for one in machine.watched if (row := _row(one, points, newest, site)) is not None]
+    yield from sorted(rows, key=lambda r: (r.gain is None, r.gain or 0.0))
+
+
+def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: Site) -> Row | None:
+    found = points[series.row.id]
+    if not len(found.time):
+        found = site.history.points([series.row.id])[series.row.id]
+    values = (found.min if series.metric.direction == "lower" else found.max).tolist()
+    times = found.time.tolist()
+    normal = accepted(series, values)
+    last = values[-1]
+    limits = series.limits
+    share = gain(series, last, normal.value) if normal else None
+    return Row(
+        series=series,
+        newest=last,
+        time=times[-1],
+        late=times[-1] < newest - _SLACK_S,
+        accepted=normal,
+        gain=share,
+        kind=kind_of(share),
+        strip=strip_picture(_cells(series, times, values, normal, newest)),
+        of_published=last / limits.published.value if limits.published else None,
+        of_peak=last / limits.peak if limits.peak else None,
+        state=next((f.state for f in series.findings if f.state in ("open", "suspected", "acknowledged")), ""),
+    )
+
+
+def _cells(
+    series: Series, times: Sequence[int], values: Sequence[float], normal: Accepted | None, newest: int
+) -> list[float | None]:
+    """Gain of each of the newest nights, oldest first; None without data."""
+    cells: list[float | None] = [None] * NIGHTS
+    for time, value in zip(times, values, strict=True):
+        night = NIGHTS - 1 + (time - newest + _SLACK_S) // DAY_S
+        if 0 <= night < NIGHTS and normal is not None:
+            cells[night] = gain(series, value, normal.value)
+    return cells

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Speed of benchio beside its peers on this machine: same data, pattern and sync policy, launches in turn.
 
+A pair compares the best of --best-of repetitions of each side: on a machine that others use, too, a single repetition says
+more about them than about the programs (1 is right for a quiet one; 3 is all that one launch of the original offers).
 Peers are looked for on PATH: `ior`, `benchio-original` (the Fortran benchio) and `raw` (bench/raw.c, built by
 `cmake --build BUILD --target raw`). What is absent is said. Each cell is a row: the median over all pairs of
 (benchio / peer) and its 95 % interval from order statistics, which assumes nothing about the distribution.
@@ -11,7 +13,6 @@ Peers are looked for on PATH: `ior`, `benchio-original` (the Fortran benchio) an
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import os
@@ -47,7 +48,7 @@ class Setting:
 
 
 def benchio(program: str, setting: Setting, repetitions: int, *options: str) -> list[float]:
-    """Bytes per second of each repetition but the first."""
+    """Bytes per second of each repetition but the first, which warms up."""
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "record.json"
         words = ["--api", setting.api, "--dir", str(setting.directory), "--json", str(path), "--quiet"]
@@ -68,7 +69,7 @@ def ior(program: str, setting: Setting, repetitions: int, transfer: int, block: 
 
 
 def original(program: str, setting: Setting, size: tuple[int, int, int]) -> list[float]:
-    """The Fortran benchio writes once for each of its three stripings; the first is the warm-up. It never syncs."""
+    """The Fortran benchio writes once for each of its three stripings, and never syncs."""
     layer = {"posix": "proc", "mpiio": "mpiio", "hdf5": "hdf5"}[setting.api]
     with tempfile.TemporaryDirectory(dir=setting.directory) as name:
         for striping in ("unstriped", "striped", "fullstriped"):
@@ -77,7 +78,7 @@ def original(program: str, setting: Setting, size: tuple[int, int, int]) -> list
     seconds = [float(t) for t in re.findall(r"time = +([0-9.E+-]+)", text)]
     if len(seconds) != 3:
         raise RuntimeError(f"benchio-original printed {len(seconds)} times: {text[-500:]}")
-    return [math.prod(size) * 8 * setting.ranks / s for s in seconds[1:]]
+    return [math.prod(size) * 8 * setting.ranks / s for s in seconds]
 
 
 def raw(program: str, setting: Setting, repetitions: int, transfer: int, block: int) -> list[float]:
@@ -96,13 +97,17 @@ def interval(ratios: list[float]) -> tuple[float, float]:
     return ordered[max(k - 1, 0)], ordered[min(n - k, n - 1)]
 
 
-def compare(ours, theirs, pairs: int) -> tuple[list[float], float, float]:
-    """Launches in turn, who is first alternates; pairs are repetitions of neighbours."""
+def best(rates: list[float], of: int) -> list[float]:
+    return [max(rates[i : i + of]) for i in range(0, len(rates), of)]
+
+
+def compare(ours, theirs, pairs: int, of: int) -> tuple[list[float], float, float]:
+    """Launches in turn, who is first alternates; a pair is two neighbours."""
     ratios, left, right = [], [], []
     order = 0
     while len(ratios) < pairs:
         first, second = (ours, theirs) if order % 2 == 0 else (theirs, ours)
-        a, b = first(), second()
+        a, b = best(first(), of), best(second(), of)
         mine, peer = (a, b) if order % 2 == 0 else (b, a)
         ratios += [m / p for m, p in zip(mine, peer)]
         left += mine
@@ -119,7 +124,8 @@ def report(words: str, result: tuple[list[float], float, float]) -> None:
 
 
 def cells(arguments: argparse.Namespace, peers: dict[str, str | None]):
-    """(words of the row, our launch, the peer's launch) of every cell that can be run here."""
+    """(words of the row, our launch, the peer's launch, repetitions a pair) of every cell that can be run here."""
+    of, n = arguments.best_of, 4 * arguments.best_of
     transfer, block, size = MIB, arguments.block * MIB, (arguments.edge,) * 3
     stream = ("--pattern", "disjoint", "--transfer", str(transfer), "--block", str(block), "--access", "independent")
     box = ("--local", "x".join(map(str, size)))
@@ -131,17 +137,17 @@ def cells(arguments: argparse.Namespace, peers: dict[str, str | None]):
                 plain = Setting(s.mpiexec, directory, ranks, api, False)
                 if peers["raw"] and ranks == 1 and api == "posix":
                     yield (f"raw pwrite + fsync | {directory} | 1 | posix",
-                           lambda s=s: benchio(mine, s, 4, *stream),
-                           lambda s=s: raw(peers["raw"], s, 4, transfer, block))
+                           lambda s=s: benchio(mine, s, n, *stream),
+                           lambda s=s: raw(peers["raw"], s, n, transfer, block), of)
                 if peers["ior"]:
                     yield (f"ior | {directory} | {ranks} | {api}",
-                           lambda s=s: benchio(mine, s, 4, *stream),
-                           lambda s=s: ior(peers["ior"], s, 4, transfer, block))
+                           lambda s=s: benchio(mine, s, n, *stream),
+                           lambda s=s: ior(peers["ior"], s, n, transfer, block), of)
                 if peers["benchio-original"]:
                     layout = ("--file", "per-process") if api == "posix" else ()
                     yield (f"benchio-original | {directory} | {ranks} | {api}",
-                           lambda s=plain, layout=layout: benchio(mine, s, 2, *box, *layout),
-                           lambda s=plain: original(peers["benchio-original"], s, size))
+                           lambda s=plain, layout=layout: benchio(mine, s, 3, *box, *layout),
+                           lambda s=plain: original(peers["benchio-original"], s, size), min(of, 3))
 
 
 def main() -> int:
@@ -150,6 +156,7 @@ def main() -> int:
     parser.add_argument("--mpiexec", default="mpiexec", help="launcher and its options, one word")
     parser.add_argument("--dir", action="append", required=True, help="file system to measure on; may be repeated")
     parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--best-of", type=int, default=1)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--api", nargs="+", default=list(APIS), choices=APIS)
     parser.add_argument("--peer", nargs="+", default=["ior", "benchio-original", "raw"])
@@ -161,9 +168,8 @@ def main() -> int:
         print(f"{name}: {peers[name] or 'not on PATH: its rows are missing'}", file=sys.stderr)
     print("| peer | directory | ranks | api | benchio MiB/s | peer MiB/s | median ratio | 95 % interval | pairs |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for words, ours, theirs in cells(arguments, peers):
-        with contextlib.suppress(KeyboardInterrupt):
-            report(words, compare(ours, theirs, arguments.pairs))
+    for words, ours, theirs, of in cells(arguments, peers):
+        report(words, compare(ours, theirs, arguments.pairs, of))
     return 0
 
 

@@ -149,8 +149,8 @@ static hid_t select_memory(struct file *f, const struct slab *slab) {
     return space;
 }
 
-/* Independent writes of a box with halos would be one call of MPI-IO a row, even where rows are contiguous in the
- * file: packed, they are one. Collective writes hand both shapes to MPI-IO at once and need no copy. */
+/* Independent writes of a box with halos would be one call of MPI-IO a row, even where rows are contiguous in
+ * the file: packed, they are one. Collective writes hand both shapes to MPI-IO at once and need no copy. */
 static size_t buffer_bytes(const struct options *o, const struct geometry *g) {
     bool packs = g->pattern == PATTERN_BLOCK3D && o->access == ACCESS_INDEPENDENT;
     return packs ? (size_t)(g->planes * g->count[1] * g->count[2] * g->element) : 0;

@@ -30,6 +30,15 @@ static uint64_t part_start(uint64_t n, uint64_t parts, uint64_t i) {
     return i * (n / parts) + least(i, n % parts);
 }
 
+/* O_DIRECT moves whole pages only: every contiguous run must begin and end on one. */
+static bool on_pages(const struct geometry *g) {
+    uint64_t run = geometry_run(g), plane = g->dims[1] * g->dims[2], first;
+    uint64_t stride = run == g->count[2] ? g->dims[2] : run == g->count[1] * g->count[2] ? plane : 0;
+    first = (g->start[0] * g->dims[1] + g->start[1]) * g->dims[2] + g->start[2];
+    uint64_t step = g->steps > 1 ? g->count[1] * g->count[2] : 0;
+    return (run | stride | plane | first | step) * g->element % 4096 == 0;
+}
+
 static const char *make_block3d(struct geometry *g, const struct options *o, uint64_t box_rank,
                                 uint64_t box_ranks) {
     bool global = o->global.n > 0, own_file = g->ranks == 1;
@@ -67,6 +76,9 @@ static const char *make_block3d(struct geometry *g, const struct options *o, uin
     g->steps = divide_up(largest[0], g->planes);
     g->bytes = g->count[0] * g->count[1] * g->count[2] * sizeof(double);
     g->file_bytes = g->dims[0] * g->dims[1] * g->dims[2] * sizeof(double);
+    if (o->cache == CACHE_DIRECT && !on_pages(g))
+        return "--cache direct: rows or planes that are contiguous in the file must be multiples of 4096 "
+               "bytes";
     return NULL;
 }
 

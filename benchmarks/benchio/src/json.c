@@ -3,15 +3,30 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* Bytes of the valid UTF-8 sequence at `p` (RFC 3629), 0 if it is none. */
+static int sequence(const unsigned char *p) {
+    int n = *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    bool low = (*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90);
+    bool high = (*p == 0xed && p[1] > 0x9f) || (*p == 0xf4 && p[1] > 0x8f);
+    return low || high ? 0 : n;
+}
+
 static void quoted(FILE *out, const char *text) {
     fputc('"', out);
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
+        int n = *p < 0x80 ? 1 : sequence(p);
         if (*p == '"' || *p == '\\')
             fprintf(out, "\\%c", *p);
         else if (*p < 0x20 || *p == 0x7f)
             fprintf(out, "\\u%04x", *p);
-        else
-            fputc(*p, out);
+        else if (n == 0)
+            fputs("\\ufffd", out);
+        for (int i = 0; i < n && *p >= 0x20 && *p != '"' && *p != '\\' && *p != 0x7f; i++)
+            fputc(p[i], out);
+        p += n > 1 ? n - 1 : 0;
     }
     fputc('"', out);
 }

@@ -12,8 +12,8 @@ static struct {
     const char *operation, *path;
 } watched;
 
-/* What fail() does is not safe in a handler, but the process has nothing to lose; should it hang in turn, the second
- * alarm ends the process, and the launcher the others. */
+/* What fail() does is not safe in a handler, but the process has nothing to lose; should it hang in turn, the
+ * second alarm ends the process, and the launcher the others. */
 static void late(int number) {
     signal(number, SIG_DFL);
     alarm(10);
@@ -21,8 +21,8 @@ static void late(int number) {
     sigemptyset(&only);
     sigaddset(&only, number);
     sigprocmask(SIG_UNBLOCK, &only, NULL);
-    fail(watched.context, EXIT_BROKEN, PLACE(watched.path, watched.operation), "not finished after %u s (--timeout)",
-         (unsigned)watched.context->options->timeout);
+    fail(watched.context, EXIT_BROKEN, PLACE(watched.path, watched.operation),
+         "not finished after %u s (--timeout)", (unsigned)watched.context->options->timeout);
 }
 
 void watchdog_start(const struct context *c, const char *operation, const char *path) {
@@ -36,4 +36,6 @@ void watchdog_start(const struct context *c, const char *operation, const char *
     alarm((unsigned)c->options->timeout);
 }
 
-void watchdog_stop(void) { alarm(0); }
+void watchdog_stop(void) {
+    alarm(0);
+}

@@ -1,5 +1,5 @@
-/* An end to waiting for a library that never returns: Open MPI's MPI_File_open waits for ever on all ranks where the
- * file opens on some of them only. */
+/* An end to waiting for a library that never returns: Open MPI's MPI_File_open waits for ever on all ranks
+ * where the file opens on some of them only. */
 #ifndef BENCHIO_WATCHDOG_H
 #define BENCHIO_WATCHDOG_H
 

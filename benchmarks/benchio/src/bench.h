@@ -1,0 +1,45 @@
+/* What the files of the measurement share (measure.c, once.c, collect.c); nobody else includes it. */
+#ifndef BENCHIO_BENCH_H
+#define BENCHIO_BENCH_H
+
+#include "measure.h"
+
+/* What stays the same over all repetitions. */
+struct bench {
+    const struct context *context;
+    const struct placement *placement;
+    const struct backend *backend;
+    struct results *results;
+    MPI_Info info;
+    void *array, *buffer;
+    size_t buffer_bytes;
+    bool direct;   /* O_DIRECT asked for and possible */
+    double offset; /* of clocks */
+};
+
+/* Of one rank in one repetition; sent to rank 0 as doubles. */
+struct times {
+    double start, end, phase[PHASE_N];
+};
+
+/* One direction: who does what with which file. */
+struct side {
+    const struct role *role;
+    const struct geometry *geometry;
+    MPI_Comm comm;
+    uint64_t key;
+    char path[PATH_MAX];
+};
+
+struct side bench_side(const struct bench *bench, bool writing);
+void bench_barrier(const struct bench *bench);
+
+/* Collective: one repetition with everything around it; returns this rank's times. */
+struct times write_once(struct bench *bench);
+struct times read_once(struct bench *bench, bool verify);
+
+/* Collective: append one repetition to `series` on rank 0. */
+void collect(const struct bench *bench, struct series *series, struct times times, double started,
+             double resident);
+
+#endif

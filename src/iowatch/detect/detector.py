@@ -17,7 +17,7 @@ from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
 from iowatch.errors import InputError
 
-VERSION = "levels-3"
+VERSION = "levels-4"
 """Changes whenever the same series may give another answer: a key for remembered answers."""
 
 

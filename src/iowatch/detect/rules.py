@@ -144,8 +144,19 @@ def drop_doubtful_steps(series: Series, stretches: list[Stretch]) -> list[Stretc
         least = int(np.argmin(trust))
         if trust[least] >= series.settings.min_confidence:
             break
-        stretches = _merged(series, stretches, least)
+        few = stretches[0].nights <= series.settings.transient_nights < stretches[1].nights
+        if least == 0 and few:
+            stretches = _without_first(series, stretches)
+        else:
+            stretches = _merged(series, stretches, least)
     return stretches
+
+
+def _without_first(series: Series, stretches: list[Stretch]) -> list[Stretch]:
+    """A few doubtful nights at the start say nothing of the level that follows."""
+    first, second = stretches[:2]
+    series.away[first.first : first.end] = True
+    return [series.stretch(first.first, second.end, second.level), *stretches[2:]]
 
 
 def take_drift(series: Series, stretches: list[Stretch], price: float) -> tuple[list[Stretch], list[Spell]]:
@@ -183,6 +194,8 @@ def _best_slope(
     parts = [(a - 1, b) for a in range(i, last + 1) for b in range(a, last + 1)]
     for first, end in sorted(parts, key=lambda part: part[0] - part[1]):
         whole = stretches[first : end + 1]
+        if whole[-1].end - whole[0].first < series.settings.drift_share * len(series.logs):
+            continue
         nights = np.arange(whole[0].first, whole[-1].end)
         counts = ~series.away[nights]
         cost, slope = fit_slope(series, nights[counts].astype(float), series.logs[nights[counts]])

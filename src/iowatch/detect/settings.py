@@ -16,6 +16,7 @@ class Settings:
         penalty, penalty_per_log_night: evidence (nats) that a step must bring: penalty + per_log_night * ln n.
         short_penalty: further evidence for a level of few nights; falls to none at transient_nights.
         drift_penalty: evidence that a slope must bring.
+        drift_share: share of the series that a slope must span; steps explain shorter ones as well.
         transient_nights: a departure of at most this many nights that comes back is a transient.
         return_share: how near it must come back, as a share of the departure.
         dating_nights: a date is judged by the chance that the step is within so many nights of it.
@@ -44,6 +45,7 @@ class Settings:
     penalty_per_log_night: float = 1.0
     short_penalty: float = 8.0
     drift_penalty: float = 6.5
+    drift_share: float = 0.5
     transient_nights: int = 14
     return_share: float = 0.25
     dating_nights: int = 5

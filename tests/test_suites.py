@@ -59,7 +59,7 @@ def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> 
         (GOOD + "surprise: 1\n", "surprise"),
         (GOOD.replace("[posix, mpiio]", "[posix, posix]"), "there twice"),
         ("format: 1\nsummary: x\nmatrix: []\n", "matrix"),
-        ("{", "cannot read"),
+        ("{", "not YAML"),
         ("", "valid"),
     ],
 )

@@ -16,16 +16,15 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import BaseModel, ConfigDict, Field
 
 from iowatch import paths
 from iowatch.errors import InputError, UsageError, near_miss
 from iowatch.model import Scalar
 from iowatch.tools import TOOLS, Tool, tool
+from iowatch.yamlfile import read_document, validated
 
 ReferencePolicy = Literal["required", "optional", "none"]
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
@@ -143,14 +142,7 @@ def read(path: Path) -> list[SuiteCase]:
 
 
 def _document(path: Path) -> _SuiteFile:
-    try:
-        content: Any = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-        return _SuiteFile.model_validate(content)
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        raise InputError(f"cannot read the suite {path}: {error}") from error
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
-        raise InputError(f"{path}: {faults}", hint="The form is described in docs/benchmarks.md.") from error
+    return validated(path, read_document(path), _SuiteFile, "The form is described in docs/benchmarks.md.")
 
 
 def _combinations(document: _SuiteFile) -> Iterable[dict[str, Scalar]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from iowatch.errors import InputError
 from iowatch.events.model import Event, EventFile, Evidence, Part
-from iowatch.events.yamlfile import append, path_in_reference, read_document, validated
+from iowatch.yamlfile import append, path_in_reference, read_document, validated
 
 __all__ = ["Event", "Evidence", "Part", "add", "load", "path_of"]
 

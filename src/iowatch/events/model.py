@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from iowatch.events.yamlfile import Closed
 from iowatch.model import Scalar
+from iowatch.yamlfile import Closed
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Kind = Literal[

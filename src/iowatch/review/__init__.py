@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.errors import InputError
-from iowatch.events.yamlfile import append, path_in_reference, read_document, validated
 from iowatch.review.model import Decision, ReviewFile, Verdict
+from iowatch.yamlfile import append, path_in_reference, read_document, validated
 
 __all__ = ["Decision", "Verdict", "decide", "load", "path_of"]
 

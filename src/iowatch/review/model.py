@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints, model_validator
 
-from iowatch.events.yamlfile import Closed
+from iowatch.yamlfile import Closed
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Verdict = Literal["accepted", "dismissed", "acknowledged", "note"]

@@ -191,7 +191,8 @@ class _Runner:
             return
         left = self.schedule.left_s(turn.pair)
         widths = self.schedule.half_widths()
-        narrow = f", intervals within {100 * max(widths.values()):.0f} %" if widths else ""
+        widest = max(widths.values(), default=1.0)
+        narrow = f", intervals within {100 * widest:.0f} %" if widest < 1 else ""
         ahead = f", at most {left:.0f} s left" if left is not None else ""
         self.say(f"[pair {turn.pair}] {stack}: {len(samples)} results in {seconds:.0f} s{narrow}{ahead}")
 

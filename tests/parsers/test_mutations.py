@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.model import Output, canonical_json
-from iowatch.parsers import parse
+from iowatch.parsers import STUMBLED, parse
 from tests.parsers.corpus import SHARED, outputs
 from tests.parsers.mutations import MUTATIONS, UNSEEN, interleave, join, several
 
@@ -68,6 +68,13 @@ def _open_ended(path: Path) -> bool:
     return path.suffix == ".csv" or path.parent.name.endswith("_csv")
 
 
+def _said_once(path: Path, key: str) -> bool:
+    """Nothing else says how long a phase took; a digit less may still be how a float is printed."""
+    return path.suffix == ".json" and any(
+        f"{phase}_time" in key for phase in ("open", "transfer", "sync", "close")
+    )
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_damage_never_makes_numbers(chunk: int, corpus: list[tuple[str, Path, bytes, Given]]) -> None:
     rng = random.Random(SEED * 1000 + chunk)
@@ -79,6 +86,7 @@ def test_damage_never_makes_numbers(chunk: int, corpus: list[tuple[str, Path, by
         damaged = mutation(data, other, rng)
         output = parse(tool, damaged)
         where = f"seed {SEED}, chunk {chunk}, turn {turn}: {mutation.__name__} of {path}: {output.status}"
+        assert not str(output.reason).startswith(STUMBLED), f"{where}\n{output.reason}"
         if mutation in UNSEEN:
             continue
         two_runs = mutation in (interleave, join)
@@ -86,6 +94,8 @@ def test_damage_never_makes_numbers(chunk: int, corpus: list[tuple[str, Path, by
         if mutation is several:
             found, given = _without_cases(found), _without_cases(given)
         for key, samples in found.items():
+            if _said_once(path, key):
+                continue
             allowed = given.get(key, Counter()) + (others.get(key, Counter()) if two_runs else Counter())
             allowed = allowed + allowed if two_runs else allowed
             assert _within(samples, allowed), f"{where}\n{key}\n{samples - allowed}"

@@ -19,6 +19,7 @@ _ORDER = {"sequential": None, "random": "random"}
 _TYPES = {"independent": False, "collective": True}
 # exact parameter -> the option that says the same
 _SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions", "per_node": "clients per node"}
+_LARGEST_BYTES = 1 << 60
 _WHOLE = re.compile(r"[1-9]\d{0,11}")
 
 _OPTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -98,9 +99,10 @@ def _size(printed: str | None, exact: int | None, asked: str | None) -> int | No
 
 def _parsed(text: str | None) -> int | None:
     try:
-        return parse_size((text or "").removesuffix(" bytes"))
+        size = parse_size((text or "").removesuffix(" bytes"))
     except InputError:
         return None
+    return size if size < _LARGEST_BYTES else None
 
 
 def _words(test: Test, command: CommandLine) -> Case | None:

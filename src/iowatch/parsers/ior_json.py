@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Summary, half_unit
+from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Summary, half_unit, is_count
 
 _PAIR = re.compile(r'"([^"]+)" ?: ("[^"]*"|[^",{}\[\]]+)')
 _NUMBER = re.compile(r"\d+\.\d{4}")
@@ -73,13 +73,13 @@ class JsonReader:
             self._run.set_command(CommandLine.read(text))
         elif key in _FACTS:
             self._run.facts.setdefault(_FACTS[key], text)
-        elif self._section == "Parameters" and key in _PARAMETERS and text.isdecimal():
+        elif self._section == "Parameters" and key in _PARAMETERS and is_count(text):
             self._test.set_exact(_PARAMETERS[key], int(text))
         elif self._section == "Options":
             self._test.set_option(key, text)
 
     def _begin_test(self, number: str) -> None:
-        if number.isdecimal():
+        if is_count(number):
             self._section = ""
             self._counts = {}
             self._test = self._run.begin_test(int(number))
@@ -127,7 +127,7 @@ class JsonReader:
         test = values.get("TestID", "")
         if values.get("operation") not in OPERATIONS:
             return
-        known = test.isdecimal() and int(test) in self._run.tests
+        known = is_count(test) and int(test) in self._run.tests
         if not known or not all(map(_NUMBER.fullmatch, numbers)):
             self._run.damaged += not known
             return
@@ -136,7 +136,7 @@ class JsonReader:
             float(numbers[0]), float(numbers[1]), float(numbers[2]), 0.00005
         )
         for key, name in _SUMMARY.items():
-            if values.get(key, "").isdecimal():
+            if is_count(values.get(key, "")):
                 target.set_exact(name, int(values[key]))
         if "API" in values:
             target.set_option("api", values["API"])

@@ -196,3 +196,8 @@ def half_unit(number: str) -> float:
     """Half a unit of the last digit of a printed number."""
     point = number.find(".")
     return 0.5 if point < 0 else 0.5 * 10.0 ** (point + 1 - len(number))
+
+
+def is_count(text: str) -> bool:
+    """Whether a text is a whole number that some machine could mean (less than 10^18)."""
+    return len(text) <= 18 and text.isascii() and text.isdecimal()

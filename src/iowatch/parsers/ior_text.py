@@ -9,7 +9,17 @@ from __future__ import annotations
 import re
 
 from iowatch.parsers.draft import MOST_ROWS
-from iowatch.parsers.ior_run import ROW_BLOCK, ROW_TRANSFER, CommandLine, Row, Run, Summary, Test, half_unit
+from iowatch.parsers.ior_run import (
+    ROW_BLOCK,
+    ROW_TRANSFER,
+    CommandLine,
+    Row,
+    Run,
+    Summary,
+    Test,
+    half_unit,
+    is_count,
+)
 
 _TITLE = re.compile(r"IOR-(\S+): MPI Coordinated Test of Parallel I/O")
 _OPTION = re.compile(r"([A-Za-z][A-Za-z ]*?) *: ?(.*)")
@@ -23,7 +33,7 @@ _FIELD = r"(\d+|\d{1,4}\.\d\d|[01]\.\d{6}) +"
 _ROW = re.compile(rf"(write|read) +{_FIELD}(?:{_FIELD}{_FIELD})?{_FIELD * 6}(\d+)")
 _LIKE_ROW = re.compile(r"(?:write|read) +(?:[-+.\d]|inf|nan)")
 _UNREAL = re.compile(r"(?<![^\s])-?(?:inf|nan)\b|(?<![^\s])-(?:\d|(?= ))", re.IGNORECASE)
-_SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\)|Using actual) aggregate .*?= (\d+)\b")
+_SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\)|Using actual) aggregate .*?= (\d{1,18})\b")
 _WARNING = re.compile(r"(?:ior )?WARNING: ")
 _DECIMAL = re.compile(r"\d+\.\d\d")
 _MOST_WARNINGS = 20
@@ -82,7 +92,7 @@ class TextReader:
         old = _OLD_TEST.match(line)
         number = old[1] if old else line.rpartition(" ")[2]
         self._inside = ""
-        if number.isdecimal():
+        if is_count(number):
             self._old = old is not None
             self._test = self._run.begin_test(int(number), self._old)
         else:
@@ -207,7 +217,7 @@ class TextReader:
         columns_whole = len(line.split()) == len(self._columns) and set(self._columns) >= _SUMMARY_COLUMNS
         if not columns_whole or not all(map(_DECIMAL.fullmatch, numbers)):
             return
-        if test.isdecimal() and int(test) in self._run.tests:
+        if is_count(test) and int(test) in self._run.tests:
             self._add_summary(self._run.tests[int(test)], line.split()[0], numbers, values)
         else:
             self._run.damaged += 1
@@ -216,7 +226,7 @@ class TextReader:
         high, low, mean = map(float, numbers)
         test.summaries[operation] = Summary(high, low, mean, 0.005)
         for column, name in _SUMMARY_EXACT.items():
-            if values[column].isdecimal():
+            if is_count(values[column]):
                 test.set_exact(name, int(values[column]))
         if not self._old:
             test.set_option("api", values["API"])

@@ -58,6 +58,7 @@ _ARGUMENT = re.compile(r"""'[^']*'|"[^"]*\"""")
 _LETTERS = re.compile(r"-([BcCDEFgkLPRrStTuvXyYZ]*)([A-Za-z])(\d*)")
 _API = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _DEEPEST = 40
+_LARGEST = 1 << 60
 
 _SIGNS = (
     Sign(r"WARNING: (?:write|read|pwrite|pread|fsync)\(.*failed", "I/O calls failed"),
@@ -241,9 +242,10 @@ def _items_each(options: dict[str, str], sizes: dict[str, int | None]) -> int | 
 
 def _size(text: str | None) -> int | None:
     try:
-        return parse_size(text) if text is not None else None
+        size = parse_size(text) if text is not None else None
     except InputError:
         return None
+    return size if size is None or size < _LARGEST else None
 
 
 def _judge_table(draft: Draft, run: _Run, table: _Table, case: dict[str, Scalar | None]) -> None:

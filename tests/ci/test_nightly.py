@@ -1,0 +1,63 @@
+"""`ci/nightly` with programs that only write down how they were called: what it passes on, what it answers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT
+
+FAKE = """#!/bin/sh
+printf '%s\\n' "$*" >> "$CALLS"
+case $1 in run) exit $RUN ;; dashboard) exit $DASHBOARD ;; notify) exit $NOTIFY ;; esac
+"""
+
+
+def nightly(
+    place: Path, *words: str, run: int = 0, dashboard: int = 0, notify: int = 0
+) -> tuple[int, list[str]]:
+    """Exit code, and the calls of `iowatch` in order."""
+    for name in ("ci", ".venv/bin"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "ci" / "nightly", place / "ci" / "nightly")
+    for name, text in (("ci/setup", "#!/bin/sh\n"), (".venv/bin/iowatch", FAKE)):
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    calls = place / "calls"
+    codes = {"RUN": str(run), "DASHBOARD": str(dashboard), "NOTIFY": str(notify)}
+    done = subprocess.run(
+        [str(place / "ci" / "nightly"), *words],
+        env={"PATH": "/usr/bin:/bin", "CALLS": str(calls), **codes},
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, calls.read_text().splitlines()
+
+
+def test_it_runs_builds_and_tells(tmp_path: Path) -> None:
+    words = ("--suite", "nightly", "--system", "archer2", "--db=var/x.db")
+    code, calls = nightly(tmp_path, *words)
+    assert code == 0
+    assert calls == [
+        "run --suite nightly --system archer2 --db=var/x.db",
+        "dashboard build",
+        "notify --system local --system archer2 --db=var/x.db",  # of an option given twice the last counts
+    ]
+
+
+@pytest.mark.parametrize("run", [0, 1, 2, 3])
+def test_who_cannot_be_told_does_not_change_the_verdict(tmp_path: Path, run: int) -> None:
+    code, calls = nightly(tmp_path, run=run, notify=1)
+    assert code == run
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(("run", "expected"), [(0, 3), (1, 3), (2, 2), (3, 3)])
+def test_a_site_that_cannot_be_built_is_told_and_people_are_told_all_the_same(
+    tmp_path: Path, run: int, expected: int
+) -> None:
+    code, calls = nightly(tmp_path, run=run, dashboard=3)
+    assert code == expected
+    assert calls[-1] == "notify --system local"

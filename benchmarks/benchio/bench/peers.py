@@ -125,7 +125,7 @@ def report(words: str, result: tuple[list[float], float, float]) -> None:
 
 def cells(arguments: argparse.Namespace, peers: dict[str, str | None]):
     """(words of the row, our launch, the peer's launch, repetitions a pair) of every cell that can be run here."""
-    of, n = arguments.best_of, 4 * arguments.best_of
+    of, n = arguments.best_of, 2 * arguments.best_of
     transfer, block, size = MIB, arguments.block * MIB, (arguments.edge,) * 3
     stream = ("--pattern", "disjoint", "--transfer", str(transfer), "--block", str(block), "--access", "independent")
     box = ("--local", "x".join(map(str, size)))

@@ -1,4 +1,4 @@
-"""The constants of the detector: few, and the same for every series and machine."""
+"""The constants of the detector, the same for every series and machine; docs/detection.md explains them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is assumed before a series is seen. bench/detect.py shows what becomes of other choices.
+    """What is assumed before a series is seen.
 
     Attributes:
         min_nights: fewer nights are not judged at all.

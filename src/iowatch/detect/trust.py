@@ -1,4 +1,4 @@
-"""How credible a step is: two small logistic models, fitted to known steps on real noise (docs/detection.md).
+"""How credible a step is: two small logistic models, fitted to known steps on real noise (bench/detect_fit.py).
 
 One for settled levels; one for a newest level of few nights, which may be a spell of bad nights that will pass.
 """
@@ -13,33 +13,49 @@ import numpy as np
 from iowatch.detect.noise import Floats
 from iowatch.detect.stretch import Series, Stretch
 
+Facts = tuple[float, ...]
+
 
 def confidences(series: Series, stretches: list[Stretch]) -> list[float]:
     """Confidence (0 to 1) in the step before each stretch but the first; 0 for steps too small to matter."""
     settings = series.settings
+    found = []
+    for facts, newest in step_facts(series, stretches):
+        weights = settings.newest_weights if newest else settings.settled_weights
+        odds = sum(w * x for w, x in zip(weights, facts, strict=True)) if facts else -math.inf
+        found.append(1 / (1 + math.exp(-odds)) if odds > -700 else 0.0)
+    return found
+
+
+def step_facts(series: Series, stretches: list[Stretch]) -> list[tuple[Facts, bool]]:
+    """What each step is judged by, in the order of the weights, and whether its level is new and short.
+
+    The facts of a step that is too small to matter, or has no evidence, are empty.
+    """
     scatter = np.abs(
         series.logs - np.repeat([s.level for s in stretches], [s.end - s.first for s in stretches])
     )
-    found = []
+    few = series.settings.transient_nights
+    found: list[tuple[Facts, bool]] = []
     for before, after in pairwise(stretches):
         _, evidence = series.common(before, after)
         step = abs(after.level - before.level)
-        if step < settings.min_effect or evidence <= 0:
-            found.append(0.0)
-        elif after is stretches[-1] and after.nights <= settings.transient_nights:
-            newest = (_log(evidence, 3, 80), _relative(step, scatter[: after.first]))
-            found.append(_logistic(settings.newest_weights, newest))
+        newest = after is stretches[-1] and after.nights <= few
+        if step < series.settings.min_effect or evidence <= 0:
+            found.append(((), newest))
+        elif newest:
+            found.append(((1.0, _log(evidence, 3, 80), _relative(step, scatter[: after.first])), True))
         else:
-            shortest = min(before.nights, after.nights)
             facts = (
+                1.0,
                 _log(evidence, 3, 80),
                 _relative(step, scatter),
                 rank_distance(before.logs, after.logs),
                 _log(len(series.logs), 60, math.inf),
                 float(series.away.mean()),
-                max(0.0, 1 - shortest / settings.transient_nights),
+                max(0.0, 1 - min(before.nights, after.nights) / few),
             )
-            found.append(_logistic(settings.settled_weights, facts))
+            found.append((facts, False))
     return found
 
 
@@ -50,10 +66,6 @@ def _log(value: float, low: float, high: float) -> float:
 def _relative(step: float, scatter: Floats) -> float:
     """ln of a step in units of the scatter that 80 % of all nights stay within, spells included."""
     return _log(step / max(float(np.quantile(scatter, 0.8)), 1e-3), 0.05, 50)
-
-
-def _logistic(weights: tuple[float, ...], facts: tuple[float, ...]) -> float:
-    return 1 / (1 + math.exp(-sum(w * x for w, x in zip(weights, (1.0, *facts), strict=True))))
 
 
 def rank_distance(a: Floats, b: Floats) -> float:

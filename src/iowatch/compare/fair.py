@@ -23,8 +23,8 @@ SideName = Literal["left", "right"]
 Stop = Literal["pairs", "interval", "budget", "most"]
 _SIDES: tuple[SideName, SideName] = ("left", "right")
 
-# Stopping the first time that the interval happens to be narrow picks lucky moments, whose coverage is below 95
-# %. Blocks in a row that must agree; bench/compare.py measures what is left of the coverage.
+# Stopping the first time that the interval happens to be narrow picks lucky moments, which cover too little.
+# So many blocks in a row must agree; bench/compare.py measures the coverage that this gives.
 _CHECKS = 2
 
 

@@ -32,14 +32,31 @@ def counts(arguments: argparse.Namespace, parser: str, ranks: int, options: tupl
     """Sums over all records of the data file of one repetition."""
     with tempfile.TemporaryDirectory() as name:
         logs = pathlib.Path(name)
-        command = [*arguments.mpiexec.split(), "-n", str(ranks), "env", f"LD_PRELOAD={arguments.darshan}",
-                   f"DARSHAN_LOGDIR={logs}", f"DARSHAN_LOGPATH={logs}", os.path.abspath(arguments.benchio), "--repeat", "1",
-                   "--local", "32x32x32", "--dir", arguments.dir, "--quiet", *options]
+        command = [
+            *arguments.mpiexec.split(),
+            "-n",
+            str(ranks),
+            "env",
+            f"LD_PRELOAD={arguments.darshan}",
+            f"DARSHAN_LOGDIR={logs}",
+            f"DARSHAN_LOGPATH={logs}",
+            os.path.abspath(arguments.benchio),
+            "--repeat",
+            "1",
+            "--local",
+            "32x32x32",
+            "--dir",
+            arguments.dir,
+            "--quiet",
+            *options,
+        ]
         subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
         sums = dict.fromkeys(COUNTERS, 0)
         for log in logs.rglob("*.darshan"):
             text = subprocess.run([parser, str(log)], capture_output=True, text=True, check=True).stdout
-            for counter, value in re.findall(r"^\S+\t-?\d+\t\d+\t(\w+)\t(-?\d+)\t\S*data\.000000\t", text, re.MULTILINE):
+            for counter, value in re.findall(
+                r"^\S+\t-?\d+\t\d+\t(\w+)\t(-?\d+)\t\S*data\.000000\t", text, re.MULTILINE
+            ):
                 if counter in sums:
                     sums[counter] += int(value)
     if sums["POSIX_WRITES"] == 0:

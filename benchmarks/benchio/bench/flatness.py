@@ -17,15 +17,31 @@ import sys
 import tempfile
 
 MIB = 1 << 20
-EDGES = {"1 KiB": "8x4x4", "64 KiB": "32x16x16", "1 MiB": "64x64x32", "16 MiB": "128x128x128", "128 MiB": "256x256x256",
-         "1 GiB": "512x512x512"}
+EDGES = {
+    "1 KiB": "8x4x4",
+    "64 KiB": "32x16x16",
+    "1 MiB": "64x64x32",
+    "16 MiB": "128x128x128",
+    "128 MiB": "256x256x256",
+    "1 GiB": "512x512x512",
+}
 
 
 def record(arguments: argparse.Namespace, ranks: int, *options: str) -> dict:
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "record.json"
-        command = [*arguments.mpiexec.split(), "-n", str(ranks), arguments.benchio, "--dir", arguments.dir, "--quiet",
-                   "--json", str(path), *options]
+        command = [
+            *arguments.mpiexec.split(),
+            "-n",
+            str(ranks),
+            arguments.benchio,
+            "--dir",
+            arguments.dir,
+            "--quiet",
+            "--json",
+            str(path),
+            *options,
+        ]
         subprocess.run(command, capture_output=True, text=True, check=True, timeout=1800)
         return json.loads(path.read_text())
 
@@ -38,8 +54,15 @@ def row(words: list[str], record: dict) -> None:
     beyond = memory["peak_bytes"] - memory["array_bytes"] - memory["buffer_bytes"]
     best = min(first, key=lambda repetition: repetition["seconds"])
     per_transfer = best["phases"]["transfer"]["max"] / record["geometry"]["transfers_per_rank"]
-    cells = [*words, f"{setup:.3f}", f"{memory['array_bytes'] / MIB:.1f}", f"{memory['buffer_bytes'] / MIB:.1f}",
-             f"{beyond / MIB:.1f}", f"{best['seconds']:.4g}", f"{per_transfer:.3g}"]
+    cells = [
+        *words,
+        f"{setup:.3f}",
+        f"{memory['array_bytes'] / MIB:.1f}",
+        f"{memory['buffer_bytes'] / MIB:.1f}",
+        f"{beyond / MIB:.1f}",
+        f"{best['seconds']:.4g}",
+        f"{per_transfer:.3g}",
+    ]
     print("| " + " | ".join(cells) + " |", flush=True)
 
 
@@ -58,15 +81,45 @@ def main() -> int:
     print(f"| api | bytes a rank | {tail}")
     for api in arguments.api:
         for size, edges in EDGES.items():
-            row([api, size], record(arguments, arguments.ranks, "--api", api, "--local", edges, "--repeat", "2", "--op",
-                                    arguments.op))
+            row(
+                [api, size],
+                record(
+                    arguments,
+                    arguments.ranks,
+                    "--api",
+                    api,
+                    "--local",
+                    edges,
+                    "--repeat",
+                    "2",
+                    "--op",
+                    arguments.op,
+                ),
+            )
             if size == arguments.largest:
                 break
     print(f"\n| api | segments of 64 bytes | {tail}")
     for api in ["null", *arguments.api]:
         for segments in arguments.segments:
-            row([api, str(segments)], record(arguments, arguments.ranks, "--api", api, "--pattern", "interleaved",
-                "--transfer", "64", "--segments", str(segments), "--access", "independent", "--repeat", "1"))
+            row(
+                [api, str(segments)],
+                record(
+                    arguments,
+                    arguments.ranks,
+                    "--api",
+                    api,
+                    "--pattern",
+                    "interleaved",
+                    "--transfer",
+                    "64",
+                    "--segments",
+                    str(segments),
+                    "--access",
+                    "independent",
+                    "--repeat",
+                    "1",
+                ),
+            )
     return 0
 
 

@@ -82,7 +82,13 @@ def original(program: str, setting: Setting, size: tuple[int, int, int]) -> list
 
 
 def raw(program: str, setting: Setting, repetitions: int, transfer: int, block: int) -> list[float]:
-    words = [program, str(setting.directory / "raw.data"), str(transfer), str(block // transfer), str(repetitions + 1)]
+    words = [
+        program,
+        str(setting.directory / "raw.data"),
+        str(transfer),
+        str(block // transfer),
+        str(repetitions + 1),
+    ]
     done = subprocess.run([*words, str(int(setting.sync))], capture_output=True, text=True, check=True)
     return [float(line) for line in done.stdout.split()[1:]]
 
@@ -119,15 +125,27 @@ def compare(ours, theirs, pairs: int, of: int) -> tuple[list[float], float, floa
 def report(words: str, result: tuple[list[float], float, float]) -> None:
     ratios, mine, peer = result
     low, high = interval(ratios)
-    print(f"| {words} | {mine / MIB:.0f} | {peer / MIB:.0f} | {statistics.median(ratios):.3f} "
-          f"| {low:.3f} to {high:.3f} | {len(ratios)} |", flush=True)
+    print(
+        f"| {words} | {mine / MIB:.0f} | {peer / MIB:.0f} | {statistics.median(ratios):.3f} "
+        f"| {low:.3f} to {high:.3f} | {len(ratios)} |",
+        flush=True,
+    )
 
 
 def cells(arguments: argparse.Namespace, peers: dict[str, str | None]):
     """(words of the row, our launch, the peer's launch, repetitions a pair) of every cell that can be run here."""
     of, n = arguments.best_of, 2 * arguments.best_of
     transfer, block, size = MIB, arguments.block * MIB, (arguments.edge,) * 3
-    stream = ("--pattern", "disjoint", "--transfer", str(transfer), "--block", str(block), "--access", "independent")
+    stream = (
+        "--pattern",
+        "disjoint",
+        "--transfer",
+        str(transfer),
+        "--block",
+        str(block),
+        "--access",
+        "independent",
+    )
     box = ("--local", "x".join(map(str, size)))
     mine = os.path.abspath(arguments.benchio)
     for directory in map(pathlib.Path, arguments.dir):
@@ -136,25 +154,36 @@ def cells(arguments: argparse.Namespace, peers: dict[str, str | None]):
                 s = Setting(arguments.mpiexec.split(), directory, ranks, api, True)
                 plain = Setting(s.mpiexec, directory, ranks, api, False)
                 if peers["raw"] and ranks == 1 and api == "posix":
-                    yield (f"raw pwrite + fsync | {directory} | 1 | posix",
-                           lambda s=s: benchio(mine, s, n, *stream),
-                           lambda s=s: raw(peers["raw"], s, n, transfer, block), of)
+                    yield (
+                        f"raw pwrite + fsync | {directory} | 1 | posix",
+                        lambda s=s: benchio(mine, s, n, *stream),
+                        lambda s=s: raw(peers["raw"], s, n, transfer, block),
+                        of,
+                    )
                 if peers["ior"]:
-                    yield (f"ior | {directory} | {ranks} | {api}",
-                           lambda s=s: benchio(mine, s, n, *stream),
-                           lambda s=s: ior(peers["ior"], s, n, transfer, block), of)
+                    yield (
+                        f"ior | {directory} | {ranks} | {api}",
+                        lambda s=s: benchio(mine, s, n, *stream),
+                        lambda s=s: ior(peers["ior"], s, n, transfer, block),
+                        of,
+                    )
                 if peers["benchio-original"]:
                     layout = ("--file", "per-process") if api == "posix" else ()
-                    yield (f"benchio-original | {directory} | {ranks} | {api}",
-                           lambda s=plain, layout=layout: benchio(mine, s, 3, *box, *layout),
-                           lambda s=plain: original(peers["benchio-original"], s, size), min(of, 3))
+                    yield (
+                        f"benchio-original | {directory} | {ranks} | {api}",
+                        lambda s=plain, layout=layout: benchio(mine, s, 3, *box, *layout),
+                        lambda s=plain: original(peers["benchio-original"], s, size),
+                        min(of, 3),
+                    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--benchio", default=shutil.which("benchio") or "benchio")
     parser.add_argument("--mpiexec", default="mpiexec", help="launcher and its options, one word")
-    parser.add_argument("--dir", action="append", required=True, help="file system to measure on; may be repeated")
+    parser.add_argument(
+        "--dir", action="append", required=True, help="file system to measure on; may be repeated"
+    )
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--best-of", type=int, default=1)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
@@ -163,10 +192,15 @@ def main() -> int:
     parser.add_argument("--block", type=int, default=16, help="MiB a rank for ior and raw")
     parser.add_argument("--edge", type=int, default=128, help="elements in each dimension for benchio-original")
     arguments = parser.parse_args()
-    peers = {name: shutil.which(name) if name in arguments.peer else None for name in ("ior", "benchio-original", "raw")}
+    peers = {
+        name: shutil.which(name) if name in arguments.peer else None
+        for name in ("ior", "benchio-original", "raw")
+    }
     for name in arguments.peer:
         print(f"{name}: {peers[name] or 'not on PATH: its rows are missing'}", file=sys.stderr)
-    print("| peer | directory | ranks | api | benchio MiB/s | peer MiB/s | median ratio | 95 % interval | pairs |")
+    print(
+        "| peer | directory | ranks | api | benchio MiB/s | peer MiB/s | median ratio | 95 % interval | pairs |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for words, ours, theirs, of in cells(arguments, peers):
         report(words, compare(ours, theirs, arguments.pairs, of))

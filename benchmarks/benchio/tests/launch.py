@@ -17,7 +17,9 @@ MPIEXEC = os.environ["BENCHIO_MPIEXEC"]
 
 def apis() -> list[str]:
     """Interfaces that this benchio was built with and that leave files."""
-    lines = subprocess.run([BENCHIO, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[4:]
+    lines = subprocess.run(
+        [BENCHIO, "--version"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[4:]
     return [line.split(":")[0] for line in lines if "not built" not in line and line != "null"]
 
 
@@ -26,7 +28,9 @@ def command(ranks: int, *options: str) -> list[str]:
 
 
 def run(ranks: int, *options: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(ranks, *options), capture_output=True, text=True, timeout=seconds, check=False)
+    return subprocess.run(
+        command(ranks, *options), capture_output=True, text=True, timeout=seconds, check=False
+    )
 
 
 def start(ranks: int, *options: str) -> subprocess.Popen[str]:
@@ -44,13 +48,12 @@ def wait_for(condition, seconds: float = 20) -> bool:
 
 
 def ranks_in(directory: pathlib.Path) -> list[int]:
-    """Processes of benchio (not the guards, which have no data) whose command line names `directory`."""
+    """Processes of benchio, ranks and guard, whose command line names `directory`."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            threads = len(list((entry / "task").iterdir()))
-            if words[0] == BENCHIO.encode() and str(directory).encode() in words and threads >= 1:
+            if words[0] == BENCHIO.encode() and str(directory).encode() in words:
                 found.append(int(entry.name))
     return sorted(found)
 
@@ -60,7 +63,10 @@ def small_tmpfs(options: str):
     """A tmpfs of its own; skips where mounting is not allowed."""
     with tempfile.TemporaryDirectory() as name:
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "benchio-test", name], capture_output=True, text=True, check=False
+            ["mount", "-t", "tmpfs", "-o", options, "benchio-test", name],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise unittest.SkipTest(f"cannot mount a tmpfs: {done.stderr.strip()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from iowatch.dashboard import render
+from iowatch.dashboard import plotly, render
 from iowatch.dashboard.catalogue import collect
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.pages import PAGES
@@ -28,8 +28,8 @@ def build(history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS
     """Write the site to `place`; times are shown in `zone`.
 
     Args:
-        nights: how many of the newest sessions of each system have a page of their runs; those that findings rest
-            on have one in any case.
+        nights: how many of the newest sessions of each system have a page of their runs; those that findings
+            rest on have one in any case.
 
     Raises:
         UsageError: `place` is something else than a dashboard; no such time zone.
@@ -38,15 +38,8 @@ def build(history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS
     templates = render.environment(zone)
     with building(place) as writer:
         site = Site(history, collect(history), templates, writer, render.recipe((zone, nights)), nights)
-        for source in [*render.static_files(), _plotly()]:
+        for source in [*render.static_files(), plotly.script()]:
             writer.copy(f"static/{source.name}", source)
         for publish in PAGES:
             publish(site)
         return Built(place / "index.html", writer.written, writer.kept)
-
-
-def _plotly() -> Path:
-    """Plotly's script as its Python package brings it: nothing is fetched when a page is viewed."""
-    import plotly
-
-    return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

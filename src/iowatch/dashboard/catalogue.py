@@ -1,4 +1,4 @@
-"""What the pages are about, read once and cheaply: no samples, so that an unchanged site costs next to nothing."""
+"""What the pages are about, read once and cheaply: no samples, so that an unchanged site costs little."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from iowatch import events, review, systems
 from iowatch.dashboard.limits import Limits, limits_of
-from iowatch.errors import InputError
+from iowatch.errors import IowatchError
 from iowatch.events import Event
 from iowatch.explain import names
 from iowatch.findings import Finding, load
@@ -25,7 +25,7 @@ from iowatch.systems import System
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Series:
     """A series as pages need it.
 
@@ -67,7 +67,7 @@ class Series:
         return [self.row.id, self.name, repr(self.stamp), said, repr(self.limits), found, uses]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Machine:
     """Everything about one system.
 
@@ -167,7 +167,7 @@ def _read(reader: Callable[[], _T], otherwise: _T, faults: list[str]) -> _T:
     """A damaged file of one system is told on the page; it must not cost the pages of the others."""
     try:
         return reader()
-    except InputError as error:
+    except IowatchError as error:
         faults.append(error.message)
         return otherwise
 

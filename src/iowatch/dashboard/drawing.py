@@ -1,4 +1,4 @@
-"""The parts of every picture: scales, ticks, elements. SVG text in, no styles: colours come from the style sheet."""
+"""The parts of every picture: scales, ticks, elements. SVG without styles: those are in the style sheet."""
 
 from __future__ import annotations
 

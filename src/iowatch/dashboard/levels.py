@@ -57,8 +57,10 @@ def levels(series: Series, samples: SeriesSamples) -> list[Level]:
 
 
 def accepted(series: Series, values: Sequence[float]) -> Accepted | None:
-    """What a night of the series is compared with: its reference, else the level before a change that nobody has
-    accepted, else what is typical of its newest nights.
+    """What a night of the series is compared with.
+
+    Its reference, else the level before a change that nobody has accepted, else what is typical of its newest
+    nights.
 
     Args:
         values: of the newest nights, oldest first.

@@ -17,9 +17,9 @@ _work: tuple[History, Callable[[Sequence[Any]], None], Sequence[Any]] | None = N
 
 
 def in_parallel(history: History, work: Callable[[Sequence[_T]], None], items: Sequence[_T]) -> int:
-    """Call `work` with parts of `items`, in other processes where that is worth it; returns how many went there.
+    """Call `work` with parts of `items`, in other processes where it is worth it; returns how many went there.
 
-    The processes are forks: they see everything that this one has, and take their own connections to the history.
+    The processes are forks: they see everything that this one has, and take connections of their own.
     """
     global _work
     workers = min(2, os.cpu_count() or 1)

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iowatch import __version__, paths
+from iowatch.dashboard.plotly import style_ids
 from iowatch.dashboard.site import slug
 from iowatch.errors import UsageError
 from iowatch.findings.wording import factor
@@ -42,7 +43,7 @@ def environment(zone: str = "UTC") -> Environment:
         local = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise UsageError(f"'{zone}' is not a time zone", hint="Expected for example Europe/London.") from error
-    made.globals.update(metrics=METRICS, zone=zone, version=__version__)
+    made.globals.update(metrics=METRICS, zone=zone, version=__version__, plotly_style_ids=style_ids)
     made.filters.update(
         number=format_number,
         size=format_size,

@@ -75,7 +75,7 @@ class Writer:
         return True
 
     def make(self, name: str, digest: str, maker: Callable[[], str | bytes]) -> None:
-        """Take a page over if it was made from the same, else make it; files that `maker` adds are its parts."""
+        """Take a page over if it was made from the same, else make it; what `maker` adds are its parts."""
         if not self.fresh(name, digest):
             self._page = name
             try:

@@ -58,7 +58,7 @@ def around(history: History, finding: Finding, machine: Machine) -> dict[int, Se
 
 
 def fan(finding: Finding, machine: Machine, samples: Samples) -> Markup:
-    """The finding at one look."""
+    """The finding at one look: a picture for screens, another for phones."""
     members = {member.series_id: member for member in finding.members}
     lines = []
     for one in _concerned(finding, machine):

@@ -1,4 +1,4 @@
-"""Darshan's logs in the site: timelines, counters before and after, full reports. Nothing here fails a build."""
+"""Darshan's logs in the site: timelines, counters, full reports. Nothing here fails a build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from iowatch.dashboard.context import Site
 from iowatch.errors import IowatchError
 
 _COUNTERS = (
-    "POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN", "POSIX_FILE_NOT_ALIGNED",
+    "POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN",
+    "POSIX_FILE_NOT_ALIGNED",
     "MPIIO_COLL_OPENS", "MPIIO_INDEP_READS", "MPIIO_INDEP_WRITES", "MPIIO_COLL_READS", "MPIIO_COLL_WRITES",
     "MPIIO_BYTES_READ", "MPIIO_BYTES_WRITTEN", "H5D_READS", "H5D_WRITES", "PNETCDF_VAR_COLL_WRITES",
 )  # fmt: skip

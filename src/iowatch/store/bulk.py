@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,16 +137,23 @@ class RunSessions:
 
 def run_sessions(connection: Connection) -> RunSessions:
     """The session of every run."""
-    rows = connection.execute(select(RunTable.id, RunTable.session_id)).all()
-    run, session = (
-        (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)) if rows else _nothing()
+    table = RunTable
+    extents = select(table.session_id, func.min(table.id), func.max(table.id), func.count()).group_by(
+        table.session_id
     )
+    runs, sessions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for session, first, last, count in connection.execute(extents).all():
+        # Runs of one session nearly always follow each other: then its index says all.
+        if last - first + 1 == count:
+            found = np.arange(first, last + 1, dtype=np.int64)
+        else:
+            listed = connection.execute(select(table.id).where(table.session_id == session)).scalars()
+            found = np.array(sorted(listed), dtype=np.int64)
+        runs.append(found)
+        sessions.append(np.full(len(found), session, dtype=np.int64))
+    run, of = np.concatenate(runs), np.concatenate(sessions)
     order = np.argsort(run, kind="stable")
-    return RunSessions(run[order], session[order])
-
-
-def _nothing() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.empty(0, np.int64), np.empty(0, np.int64)
+    return RunSessions(run[order], of[order])
 
 
 def session_arrivals(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, int]]:
@@ -186,15 +194,15 @@ def session_artefacts(connection: Connection, session_id: int) -> dict[int, list
         .order_by(table.id)
     )
     found: dict[int, list[Artefact]] = {}
-    for run, *rest in connection.execute(statement):
-        found.setdefault(run, []).append(Artefact(*rest))
+    for run, kind, name, sha256, size_bytes in connection.execute(statement):
+        found.setdefault(run, []).append(Artefact(kind, name, sha256, size_bytes))
     return found
 
 
 def session_expectations(
     connection: Connection, session_ids: Sequence[int]
 ) -> Iterator[tuple[int, str, str, str, str, str]]:
-    """(session, name of the run, partition, stack, operation, metric) that these sessions set out to measure."""
+    """(session, name of the run, partition, stack, operation, metric) of all that was to be measured."""
     table = ExpectedTable
     for start in range(0, len(session_ids), _CHUNK):
         chunk = list(session_ids[start : start + _CHUNK])
@@ -271,7 +279,8 @@ def sessions(connection: Connection) -> dict[str, list[SessionRow]]:
     )
     found: dict[str, list[SessionRow]] = {}
     for row in connection.execute(statement):
-        found.setdefault(row[2], []).append(SessionRow(*row, runs.get(row[0], 0)))
+        values: list[Any] = [*row, runs.get(row[0], 0)]
+        found.setdefault(row[2], []).append(SessionRow(*values))
     return found
 
 

@@ -1,10 +1,11 @@
-"""A page a comparison: those of `dashboards/comparisons.yaml`, stacks of one system, before and after an event."""
+"""A page a comparison: of `dashboards/comparisons.yaml`, of stacks, of before and after an event."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def publish(site: Site) -> None:
     """Write `comparison/<digest>.html` for each comparison, and `comparisons.html`, which leads to them."""
     wanted = list({one.page: one for one in _wanted(site)}.values())
     for one in wanted:
-        site.page(one.page, "comparison.html", one.basis, lambda w=one: _values(site, w))  # type: ignore[misc]
+        site.page(one.page, "comparison.html", one.basis, partial(_values, site, one))
     rows = [
         {"title": one.title, "page": one.page, "left": one.left.text, "right": one.right.text} for one in wanted
     ]

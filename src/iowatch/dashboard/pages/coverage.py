@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -54,7 +55,7 @@ def publish(site: Site) -> None:
     for machine in site.catalogue.machines:
         basis = [machine.name, [(s.uuid, s.status, s.runs) for s in machine.sessions[:NIGHTS]]]
         bases.append(basis)
-        site.page(page_of(machine), "coverage.html", basis, lambda m=machine: _values(site, m, nights(m)))  # type: ignore[misc]
+        site.page(page_of(machine), "coverage.html", basis, partial(_values, site, machine, nights))
     site.page(
         "coverage.html",
         "coverage_index.html",
@@ -89,7 +90,8 @@ def _nights(site: Site, machine: Machine) -> Nights:
     return Nights(chosen, totals, counts, failed)
 
 
-def _values(site: Site, machine: Machine, nights: Nights) -> dict[str, Any]:
+def _values(site: Site, machine: Machine, read: Callable[[Machine], Nights]) -> dict[str, Any]:
+    nights = read(machine)
     shown = {s.id for s in shown_sessions(machine, site.nights)}
     rows = [_run(name, by_session, nights.sessions) for name, by_session in sorted(nights.counts.items())]
     return {
@@ -112,13 +114,12 @@ def _run(name: str, counts: Mapping[int, Counts], sessions: Sequence[SessionRow]
     wanted = sum(expected for expected, _ in counts.values())
     got = sum(received for _, received in counts.values())
     kinds = [_kind(counts.get(session.id)) for session in sessions]
-    label = f"{len(kinds)} nights: {kinds.count('full')} complete, {kinds.count('part')} in part, {kinds.count('gone')} absent"
     return {
         "name": name,
         "expected": wanted,
         "received": got,
         "share": got / wanted,
-        "strip": _strip(kinds, label),
+        "strip": _strip(kinds),
     }
 
 
@@ -130,11 +131,10 @@ def _kind(counts: Counts | None) -> str:
 
 def _summary(machine: Machine, nights: Nights) -> dict[str, Any]:
     kinds = [_kind(nights.totals.get(session.id)) for session in nights.sessions]
-    label = f"{len(kinds)} nights: {kinds.count('full')} complete, {kinds.count('part')} in part, {kinds.count('gone')} absent"
     return {
         "machine": machine,
         "page": page_of(machine),
-        "strip": _strip(kinds, label),
+        "strip": _strip(kinds),
         "expected": sum(expected for expected, _ in nights.totals.values()),
         "received": sum(received for _, received in nights.totals.values()),
         "failed": sum(nights.failed.values()),
@@ -142,15 +142,16 @@ def _summary(machine: Machine, nights: Nights) -> dict[str, Any]:
     }
 
 
-def _strip(kinds: Sequence[str], label: str) -> Markup:
+def _strip(kinds: Sequence[str]) -> Markup:
     """A cell a night; what is absent is also lower, so that colour is not all."""
+    full, part, gone = (kinds.count(kind) for kind in ("full", "part", "gone"))
+    label = f"{len(kinds)} nights: {full} complete, {part} in part, {gone} absent"
     parts, at = [], 0
     for kind, run in groupby(kinds):
         many = len(list(run))
         height = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3}.get(kind, 2)
         for night in range(at, at + many):
-            parts.append(
-                f'<rect class="{kind}" x="{night * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"/>'
-            )
+            place = f'x="{night * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"'
+            parts.append(f'<rect class="{kind}" {place}/>')
         at += many
     return picture(max(1, len(kinds)) * _CELL, _HEIGHT, label, parts, "strip")

@@ -1,7 +1,8 @@
-"""A page a finding: what changed, what the changed series have in common, what it rests on, what was decided."""
+"""A page a finding: what changed, what the changed series have in common, what it rests on, decisions."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,14 @@ def publish(site: Site) -> None:
     for machine in site.catalogue.machines:
         for finding in machine.findings:
             decisions = [d.model_dump(mode="json") for d in machine.decisions if d.finding == finding.id]
-            basis = [story.basis_of(finding, machine), decisions, [s.uuid for s in _sessions(finding, machine)]]
-            site.page(
-                story.page_of(finding), "finding.html", basis, lambda f=finding, m=machine: _values(site, m, f)
-            )  # type: ignore[misc]
-    every = [(m, f) for m in site.catalogue.machines for f in m.findings]
-    every.sort(key=lambda pair: -pair[1].first_after)
-    basis = [(f.id, f.state, f.line, f.resolution) for _, f in every]
-    rows = [{"finding": f, "page": story.page_of(f)} for _, f in every]
-    site.page("findings.html", "findings.html", basis, lambda: {"rows": rows})
+            shown = [s.uuid for s in _sessions(finding, machine)]
+            basis = [story.basis_of(finding, machine), decisions, shown]
+            site.page(story.page_of(finding), "finding.html", basis, partial(_values, site, machine, finding))
+    every = [finding for machine in site.catalogue.machines for finding in machine.findings]
+    every.sort(key=lambda finding: -finding.first_after)
+    lines = [(f.id, f.state, f.line, f.resolution) for f in every]
+    rows = [{"finding": f, "page": story.page_of(f)} for f in every]
+    site.page("findings.html", "findings.html", lines, lambda: {"rows": rows})
 
 
 def _sessions(finding: Finding, machine: Machine) -> list[SessionRow]:

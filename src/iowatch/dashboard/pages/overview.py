@@ -1,9 +1,10 @@
-"""Overview: every watched series of a system as a row: newest value against what it should be, newest nights as cells."""
+"""Overview: a row a watched series: newest value against what it should be, newest nights as cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from markupsafe import Markup
@@ -48,6 +49,7 @@ def page_of(machine: Machine) -> str:
 
 def publish(site: Site) -> None:
     """Write `overview/<system>.html` for each system, and `overview.html`, which leads to them."""
+    read = cache(lambda machine: list(_rows(site, machine)))
     bases = []
     for machine in site.catalogue.machines:
         basis = [
@@ -56,17 +58,17 @@ def publish(site: Site) -> None:
             machine.sessions[0].started_at if machine.sessions else 0,
         ]
         bases.append(basis)
-        site.page(page_of(machine), "overview.html", basis, lambda m=machine: _values(site, m))  # type: ignore[misc]
+        site.page(page_of(machine), "overview.html", basis, partial(_values, machine, read))
     site.page(
         "overview.html",
         "overview_index.html",
         bases,
-        lambda: {"systems": [_summary(site, m) for m in site.catalogue.machines]},
+        lambda: {"systems": [_summary(m, read(m)) for m in site.catalogue.machines]},
     )
 
 
-def _values(site: Site, machine: Machine) -> dict[str, Any]:
-    rows = list(_rows(site, machine))
+def _values(machine: Machine, read: Callable[[Machine], list[Row]]) -> dict[str, Any]:
+    rows = read(machine)
     choices = {
         name: sorted({str(r.series.row.case.parameters.get(name, "")) for r in rows} - {""})
         for name in _COLUMNS
@@ -87,8 +89,7 @@ def _values(site: Site, machine: Machine) -> dict[str, Any]:
     }
 
 
-def _summary(site: Site, machine: Machine) -> dict[str, Any]:
-    rows = list(_rows(site, machine))
+def _summary(machine: Machine, rows: Sequence[Row]) -> dict[str, Any]:
     kinds = [row.kind for row in rows]
     return {
         "machine": machine,

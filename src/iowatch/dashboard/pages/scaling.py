@@ -1,4 +1,4 @@
-"""Scaling: bandwidth against processes as the papers draw it, with this site's results over the published curves."""
+"""Scaling: bandwidth against processes as the papers draw it, this site's results over the published curves."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from iowatch.units import MIB
 # What a table may be drawn against, the first that has three values in it.
 _AXES = ("writers", "nodes", "transfer_mib", "chunk_mib", "stripe_count", "alignment_mib")
 _AXIS_WORDS = {
-    "writers": "writers (MPI processes)", "nodes": "nodes", "transfer_mib": "transfer size (MiB)", "chunk_mib": "chunk size (MiB)",
-    "stripe_count": "stripe count", "alignment_mib": "alignment (MiB)",
-}  # fmt: skip
+    "writers": "writers (MPI processes)",
+    "nodes": "nodes",
+    "transfer_mib": "transfer size (MiB)",
+    "chunk_mib": "chunk size (MiB)",
+    "stripe_count": "stripe count",
+    "alignment_mib": "alignment (MiB)",
+}
 _PASSED = ("value", "unit", "where", "title", "total_mib", "benchmark", "nodes", "statistic")
 _MOST_CURVES = 14
 Rows = Sequence[Mapping[str, Any]]
@@ -113,7 +117,7 @@ def _own(site: Site, machine: Machine) -> list[tuple[Mapping[str, Any], Curve]]:
         if one.row.metric == "bandwidth" and isinstance(parameters.get("ranks"), int):
             case = one.row.case.without("ranks", "nodes", "total_bytes", "global_size")
             groups[f"{one.row.partition} {one.row.stack} {case.canonical}"].append(one)
-    found = []
+    found: list[tuple[Mapping[str, Any], Curve]] = []
     for series in groups.values():
         if len({one.row.case.parameters["ranks"] for one in series}) < 2:
             continue

@@ -21,7 +21,7 @@ from iowatch.store import SessionRow, bulk
 from iowatch.store.bulk import RunSessions, SeriesSamples
 from iowatch.units import format_number
 
-_ROWS = 30
+_ROWS = 14
 _SAMPLES = 20
 
 
@@ -33,7 +33,8 @@ def publish(site: Site) -> None:
             sessions = bulk.run_sessions(connection)
         for pages, _ in stale:
             pages.session_of = sessions
-    site.writer.written += in_parallel(site.history, _write, stale)
+    elsewhere = in_parallel(site.history, _write, stale)
+    site.writer.written += elsewhere
 
 
 def _stale(site: Site, machine: Machine) -> list[tuple[_Pages, Series]]:
@@ -119,7 +120,7 @@ class _Pages:
     def _plot(
         self, series: Series, samples: SeriesSamples, sessions: NDArray[np.int64], marks: Sequence[Mark]
     ) -> dict[str, Any]:
-        """What the browser draws. Arrays are base64 of little-endian numbers: ten years stay small and quick."""
+        """What the browser draws. Arrays are base64 of little-endian numbers: ten years stay small."""
         used = list(dict.fromkeys(sessions.tolist()))
         position = {number: i for i, number in enumerate(used)}
         limits = series.limits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def publish(site: Site) -> None:
     for machine in site.catalogue.machines:
         for row in shown_sessions(machine, site.nights):
             basis = [row.uuid, row.status, row.ended_at, row.runs, row.attributes]
-            site.page(page_of(row), "session.html", basis, lambda r=row, m=machine: _values(site, m, r))  # type: ignore[misc]
+            site.page(page_of(row), "session.html", basis, partial(_values, site, machine, row))
 
 
 def _values(site: Site, machine: Machine, row: SessionRow) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Drawn pictures (SVG): what a reader without JavaScript, a printer or a ticket sees. One file a picture."""
 
 from iowatch.dashboard.pictures.curves import Curve, curves_picture
-from iowatch.dashboard.pictures.fan import Line, fan_picture
+from iowatch.dashboard.pictures.fan import NARROW, Line, fan_picture
 from iowatch.dashboard.pictures.member import member_picture
 from iowatch.dashboard.pictures.series import Mark, grouped, series_picture
 from iowatch.dashboard.pictures.strip import strip_picture
 
 __all__ = [
+    "NARROW",
     "Curve",
     "Line",
     "Mark",

@@ -1,4 +1,4 @@
-"""A finding at one look: every series relative to its level before the date, changed ones against the others."""
+"""A finding at one look: series relative to their level before the date, changed ones against the others."""
 
 from __future__ import annotations
 
@@ -11,16 +11,31 @@ from markupsafe import Markup
 from iowatch.dashboard.drawing import DAY_S, Scale, line, picture, polyline, text, time_axis
 from iowatch.findings.wording import factor
 
-_WIDTH, _HEIGHT = 960, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 190, 30, 30
+_HEIGHT = 300
+_LEFT, _TOP, _BOTTOM = 52, 30, 30
 _MOST_LINES = 40
 _BETWEEN_NAMES = 16
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 
 
 @dataclass(frozen=True)
+class Shape:
+    """Where things are: for a screen with the names of groups beside the lines, for a phone over them."""
+
+    width: int
+    right: int
+    names_inside: bool
+    kind: str
+    most_dates: int
+
+
+WIDE = Shape(960, 190, False, "picture fan for-wide", 7)
+NARROW = Shape(430, 10, True, "picture fan for-narrow", 4)
+
+
+@dataclass(frozen=True)
 class Line:
-    """One series: times (epoch s) and its performance relative to the level before (1 is the same), in order."""
+    """One series in order of time: epoch s, and performance relative to the level before (1 is the same)."""
 
     times: Sequence[int]
     gains: Sequence[float]
@@ -28,7 +43,12 @@ class Line:
 
 
 def fan_picture(
-    lines: Sequence[Line], moment: int, names: Sequence[tuple[str, float]], what: str, label: str
+    lines: Sequence[Line],
+    moment: int,
+    names: Sequence[tuple[str, float]],
+    what: str,
+    label: str,
+    shape: Shape = WIDE,
 ) -> Markup:
     """Draw a finding.
 
@@ -41,12 +61,13 @@ def fan_picture(
     """
     drawn = _chosen(lines)
     times = [t for one in drawn for t in (one.times[0], one.times[-1])] or [moment - DAY_S, moment + DAY_S]
-    x = Scale(min(times), max(times), _LEFT, _WIDTH - _RIGHT)
+    x = Scale(min(times), max(times), _LEFT, shape.width - shape.right)
     gains = np.concatenate([np.asarray(one.gains) for one in drawn]) if drawn else np.array([1.0])
     low, high = (float(v) for v in np.percentile(gains, (2, 99.5)))
     y = Scale(min(low / 1.2, 0.6), max(high * 1.2, 1.7), _HEIGHT - _BOTTOM, _TOP, logarithmic=True)
-    parts = [_axis(y), time_axis(x, _HEIGHT - _BOTTOM), *_lines(drawn, x, y), *_moment(moment, what, x)]
-    return picture(_WIDTH, _HEIGHT, label, [*parts, *_names(names, y)], "picture fan")
+    dates = time_axis(x, _HEIGHT - _BOTTOM, shape.most_dates)
+    parts = [_axis(x, y), dates, *_lines(drawn, x, y), *_moment(moment, what, x)]
+    return picture(shape.width, _HEIGHT, label, [*parts, *_names(names, x, y, shape)], shape.kind)
 
 
 def _chosen(lines: Sequence[Line]) -> list[Line]:
@@ -58,10 +79,10 @@ def _chosen(lines: Sequence[Line]) -> list[Line]:
     return found
 
 
-def _axis(y: Scale) -> str:
+def _axis(x: Scale, y: Scale) -> str:
     ticks = [t for t in _TICKS if y.low <= t <= y.high]
     return "".join(
-        line("grid one" if t == 1.0 else "grid", _LEFT, y(t), _WIDTH - _RIGHT, y(t))
+        line("grid one" if t == 1.0 else "grid", _LEFT, y(t), x.end, y(t))
         + text("tick", _LEFT - 6, y(t) + 4, f"×{t:g}")
         for t in ticks
     )
@@ -76,16 +97,19 @@ def _lines(drawn: Sequence[Line], x: Scale, y: Scale) -> Iterator[str]:
 
 def _moment(moment: int, what: str, x: Scale) -> Iterator[str]:
     yield line("moment", x(moment), _TOP - 6, x(moment), _HEIGHT - _BOTTOM)
-    side = "left" if x(moment) > (_LEFT + _WIDTH - _RIGHT) / 2 else "right"
+    side = "left" if x(moment) > (x.start + x.end) / 2 else "right"
     offset = -6 if side == "left" else 6
     yield text(f"moment-name {side}", x(moment) + offset, _TOP - 10, what)
 
 
-def _names(names: Sequence[tuple[str, float]], y: Scale) -> Iterator[str]:
+def _names(names: Sequence[tuple[str, float]], x: Scale, y: Scale, shape: Shape) -> Iterator[str]:
     """Names at the height of their lines, pushed apart where they would lie over each other."""
     lowest = float(_TOP)
     for name, gain in sorted(names, key=lambda n: -n[1]):
-        height = max(min(y(min(max(gain, y.low), y.high)), _HEIGHT - _BOTTOM), lowest)
+        above = 18 if shape.names_inside else 0
+        height = max(min(y(min(max(gain, y.low), y.high)) - above, _HEIGHT - _BOTTOM), lowest)
         lowest = height + _BETWEEN_NAMES
         kind = "group steady" if abs(gain - 1) < 0.05 else "group"
-        yield text(kind, _WIDTH - _RIGHT + 8, height + 4, f"{factor(gain)} {name}"[:34])
+        side = " inside" if shape.names_inside else ""
+        place = x.end - 2 if shape.names_inside else x.end + 8
+        yield text(kind + side, place, height + 4, f"{factor(gain)} {name}"[:34])

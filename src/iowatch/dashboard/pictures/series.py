@@ -70,8 +70,12 @@ def _words(series: Series, n: int, newest: float, held: Sequence[Level]) -> str:
 def _highest(series: Series, samples: SeriesSamples) -> float:
     """What the axis has to reach; a peak far above the data would press them to the ground and is only told."""
     highest = float(samples.max.max())
-    near = (series.limits.peak, series.limits.published and series.limits.published.value)
+    near = (series.limits.peak, _printed(series))
     return max([highest, *(v for v in near if v is not None and v <= 1.5 * highest)])
+
+
+def _printed(series: Series) -> float | None:
+    return None if series.limits.published is None else series.limits.published.value
 
 
 def _limits(series: Series, y: Scale) -> Iterator[str]:
@@ -80,11 +84,12 @@ def _limits(series: Series, y: Scale) -> Iterator[str]:
         low, high = (min(v, y.high) if v is not None else v for v in (reference.lower, reference.upper))
         top, bottom = y(y.high if high is None else high), y(0.0 if low is None else low)
         if low is not None or high is not None:
-            yield f'<rect class="band" x="{_LEFT}" y="{top:.1f}" width="{_WIDTH - _RIGHT - _LEFT}" height="{bottom - top:.1f}"/>'
+            width = _WIDTH - _RIGHT - _LEFT
+            yield f'<rect class="band" x="{_LEFT}" y="{top:.1f}" width="{width}" height="{bottom - top:.1f}"/>'
         if reference.value <= y.high:
             yield line("reference", _LEFT, y(reference.value), _WIDTH - _RIGHT, y(reference.value))
     for kind, value in (
-        ("published", series.limits.published and series.limits.published.value),
+        ("published", _printed(series)),
         ("peak", series.limits.peak),
     ):
         if value is not None and value <= y.high:

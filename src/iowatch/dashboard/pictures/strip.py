@@ -24,7 +24,8 @@ def strip_picture(gains: Sequence[float | None]) -> Markup:
     kinds = [kind_of(gain) for gain in gains]
     counted = {name: sum(kind[0] == name for kind in kinds) for name in "bw"}
     missing = kinds.count("none")
-    label = f"{len(kinds)} nights: {counted['w']} below, {counted['b']} above the accepted level, {missing} without data"
+    told = f"{counted['w']} below, {counted['b']} above the accepted level, {missing} without data"
+    label = f"{len(kinds)} nights: {told}"
     return picture(len(kinds) * _CELL, _HEIGHT, label, _cells(kinds), "strip")
 
 

@@ -1,0 +1,207 @@
+"""What the pages say, without a browser: Franklin's story, hostile names, links, machine-readable files."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+from xml.etree import ElementTree
+
+import pytest
+from tests.dashboard import hostile
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+class Page(HTMLParser):
+    """Links, ids, elements and text of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.scripts: list[dict[str, str | None]] = []
+        self.handlers: list[str] = []
+        self.words: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.links += [value for name, value in attrs if name in ("href", "src") and value]
+        self.handlers += [name for name in found if name.startswith("on") or name == "style"]
+        if found.get("id"):
+            self.ids.add(str(found["id"]))
+        if tag == "script":
+            self.scripts.append(found)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def pages(site: Path) -> list[Page]:
+    """All pages of a site but PyDarshan's reports, which are not ours."""
+    return [Page(path) for path in sorted(site.rglob("*.html")) if "darshan" not in path.parts]
+
+
+@pytest.fixture(params=["franklin_site", "hostile_site"])
+def site(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.getfixturevalue(request.param)
+    return found
+
+
+def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
+    known = {page.path.resolve(): page for page in pages(site)}
+    for page in known.values():
+        for link in page.links:
+            assert not re.match(r"[a-z]+:", link, re.IGNORECASE), f"{page.path}: {link}"
+            name, fragment = urldefrag(link)
+            target = (page.path.parent / unquote(name)).resolve() if name else page.path.resolve()
+            assert target.is_file(), f"{page.path}: {link}"
+            assert target.is_relative_to(site.resolve())
+            if fragment and target in known:
+                assert fragment in known[target].ids, f"{page.path}: {link}"
+
+
+def test_no_page_has_inline_code_or_style(site: Path) -> None:
+    for page in pages(site):
+        assert page.handlers == [], page.path
+        assert all(s.get("src") or s.get("type") == "application/json" for s in page.scripts), page.path
+        assert "style-src 'self'; script-src 'self'" in page.path.read_text(encoding="utf-8")
+
+
+def test_data_in_pages_is_json(site: Path) -> None:
+    found = list((site / "series").glob("*.html"))
+    assert found
+    for path in found:
+        text = path.read_text(encoding="utf-8")
+        data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+        assert data is not None
+        assert json.loads(data[1])["unit"] in ("MiB/s", "s")
+
+
+def test_the_morning_page_tells_franklins_story(franklin_site: Path) -> None:
+    """Seed 003: date, size, common factor, what stayed the same, what happened that day."""
+    text = " ".join(" ".join(Page(franklin_site / "index.html").words).split())
+    for words in (
+        "17 Mar 2009",
+        "MPI-IO shared file",
+        "unaligned reads",
+        "×51",
+        "POSIX file per process unchanged",
+    ):
+        assert words in text
+    assert "maintenance" in text
+    assert "reconstructed from published figures" in text
+    assert len((franklin_site / "index.html").read_bytes()) < 300_000
+    assert "plotly" not in (franklin_site / "index.html").read_text()
+
+
+def test_the_finding_page_has_what_a_reviewer_needs(franklin_site: Path) -> None:
+    text = " ".join(" ".join(Page(franklin_site / "finding/franklin-20090317-up.html").words).split())
+    for words in (
+        "precision 86 %",
+        "asynchronous journal commit",
+        "2.1UP01",
+        "Stayed the same",
+        "iowatch review accept",
+    ):
+        assert words in text
+    assert text.count("Mar 2009") >= 7  # the small multiples share their axis
+    assert "made for a demonstration" in text
+
+
+def test_the_series_page_has_every_sample(franklin_site: Path, franklin_history: Path) -> None:
+    import base64
+
+    import numpy as np
+
+    from iowatch.store import History
+
+    with History.open(str(franklin_history)) as history:
+        for row in history.series():
+            text = (franklin_site / f"series/{row.id}.html").read_text(encoding="utf-8")
+            data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+            stored = np.concatenate([values for _, _, values in history.samples(row.id)])
+            shown = np.frombuffer(base64.b64decode(data["samples"]), "<f4")
+            np.testing.assert_allclose(shown, stored, rtol=1e-6)
+
+
+def test_coverage_counts_what_is_absent(franklin_site: Path, franklin_history: Path) -> None:
+    from iowatch.store import History
+
+    with History.open(str(franklin_history)) as history:
+        newest = history.sessions("franklin", limit=1)[0]
+        expected, received = history.expected(newest.uuid), set(history.received(newest.uuid))
+    got = sum(item in received for item in expected)
+    words = " ".join(" ".join(Page(franklin_site / "coverage/franklin.html").words).split())
+    assert f"2009-04-30 22:00 franklin ok {len(expected)} {got} 0" in words
+
+
+def test_published_curves_are_drawn(franklin_site: Path) -> None:
+    """Tables 1 to 20 of seed 000 have measurements; 15 of them over writers, all drawn (docs/references.md)."""
+    text = (franklin_site / "scaling.html").read_text()
+    for table in range(1, 21):
+        assert f'id="t-000-{table}"' in text, table
+
+
+def test_findings_json_and_the_feed_agree(franklin_site: Path) -> None:
+    document = json.loads((franklin_site / "findings.json").read_text())
+    feed = ElementTree.parse(franklin_site / "feed.xml").getroot()  # noqa: S314 - our own file
+    entries = feed.findall(f"{ATOM}entry")
+    assert [f["id"] for f in document["findings"]] == ["franklin-20090317-up"]
+    assert len(entries) == 1
+    link = entries[0].find(f"{ATOM}link")
+    assert link is not None
+    assert link.get("href") == document["findings"][0]["page"]
+    for name in ("id", "title", "updated"):
+        assert feed.findtext(f"{ATOM}{name}")
+        assert entries[0].findtext(f"{ATOM}{name}")
+
+
+def test_hostile_names_stay_text(hostile_site: Path) -> None:
+    for page in pages(hostile_site):
+        text = page.path.read_text(encoding="utf-8")
+        assert "<script>window" not in text, page.path
+        assert "<img src=x" not in text, page.path
+        assert "<svg onload" not in text, page.path
+    assert hostile.SCRIPT in "".join(Page(hostile_site / "index.html").words)
+    ElementTree.parse(hostile_site / "feed.xml")  # noqa: S314 - our own file
+
+
+def test_hostile_names_lead_nowhere_outside(hostile_site: Path) -> None:
+    inside = hostile_site.resolve().parent.parent
+    assert not Path("/tmp/hostile-escape").exists()  # noqa: S108
+    assert {path.name for path in inside.iterdir()} <= {
+        "history.db",
+        "history.db-shm",
+        "history.db-wal",
+        "site",
+        ".site.versions",
+        "var",
+        "output.txt",
+    }
+    for path in hostile_site.rglob("*"):
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", path.name)
+
+
+def test_an_empty_history_has_a_site(tmp_path: Path) -> None:
+    from iowatch.dashboard.build import build
+    from iowatch.store import History
+
+    with History.open(str(tmp_path / "empty.db")) as history:
+        build(history, tmp_path / "site")
+    assert "No results yet" in (tmp_path / "site/index.html").read_text()
+    assert json.loads((tmp_path / "site/findings.json").read_text())["findings"] == []
+
+
+def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, tmp_path: Path) -> None:
+    from iowatch.dashboard.build import build
+    from iowatch.store import History
+
+    with History.open(str(franklin_history)) as history:
+        build(history, tmp_path / "site", "America/Los_Angeles")
+    # 30 April 2009, 22:00 UTC is 15:00 in Oakland (daylight saving time).
+    assert 'title="2009-04-30T22:00:00Z (UTC)">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()

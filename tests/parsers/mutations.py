@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import random
 import re
+import string
 from collections.abc import Callable
 
 Mutation = Callable[[bytes, bytes, random.Random], bytes]
 
 _NUMBER = re.compile(rb"(?<![\d.])\d+(?:\.\d+)?")
+_ALPHANUMERIC = (string.ascii_letters + string.digits).encode()
 _DIGIT = re.compile(rb"\d")
 _WARNINGS = (
     b"[n1:1234] [[INVALID],0] btl warning: hfi_userinit: assign_context command failed\n",
@@ -140,7 +142,8 @@ def warn_between(data: bytes, _other: bytes, rng: random.Random) -> bytes:
 
 def noise(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(data) + 1)
-    junk = rng.randbytes(rng.choice((1, 3, 40, 5000))).translate(None, b"0123456789")
+    # A single letter or digit among options or numbers is another option or number, not noise.
+    junk = rng.randbytes(rng.choice((1, 3, 40, 5000))).translate(None, _ALPHANUMERIC)
     return data[:at] + junk + data[at + rng.choice((0, len(junk))) :]
 
 

@@ -82,6 +82,9 @@ class SummaryReader:
             return
         if self.damaged:
             draft.cut(f"{self.damaged} damaged or doubled rows")
+        if not 0 < int(self.sizes[0][1]) <= int(self.sizes[0][0]):
+            draft.cut("ranks and nodes contradict each other")
+            return
         draft.version = self.heads[0][0]
         case = self._case()
         if evidence.ranks is not None and evidence.ranks != case["ranks"]:

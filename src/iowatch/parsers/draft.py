@@ -15,7 +15,7 @@ from iowatch.parsers.trouble import Sign, Trouble, exit_meaning, signs_of
 _MOST_REASONS = 4
 # A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
 MOST_ROWS = 50_000
-_MOST_RANKS = 1 << 24
+MOST_RANKS = 1 << 24
 # A metric whose value may honestly be below what the tool resolves ("0.000 s"); it is left out, without blame.
 _MAY_VANISH = frozenset(name for name, row in METRICS.items() if row.unit == "s")
 
@@ -92,7 +92,7 @@ class Draft:
         """
         row = METRICS[metric]
         values = list(samples)
-        if not 0 < int(case.get("ranks") or 1) <= _MOST_RANKS:
+        if not 0 < int(case.get("ranks") or 1) <= MOST_RANKS:
             self.fail(f"{case['ranks']} ranks cannot be")
             return
         good = tuple(v for v in values if math.isfinite(v) and 0 < v <= row.ceiling)

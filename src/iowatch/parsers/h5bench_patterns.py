@@ -93,7 +93,7 @@ class PatternsReader:
         block = self._blocks[-1]
         if text.startswith("==="):
             _read_rule(block, text)
-        elif block.inside:
+        elif block.inside and not text.startswith("Stride parameters: "):
             _read_value(block, text)
         elif (pattern := _PATTERN.fullmatch(text)) is not None:
             block.patterns.add(pattern[1])

@@ -7,6 +7,7 @@ import re
 
 from iowatch.errors import InputError
 from iowatch.model import Scalar
+from iowatch.parsers.draft import MOST_RANKS
 from iowatch.parsers.ior_run import ROW_BLOCK, ROW_TRANSFER, CommandLine, Test, half_unit
 from iowatch.units import GIB, KIB, MIB, TIB, parse_size
 
@@ -67,6 +68,8 @@ def case_of(test: Test, command: CommandLine) -> Case | None:
     words = _words(test, command)
     if words is None or nodes is None or human(total) != options.get("aggregate filesize"):
         return None
+    if nodes * per_node > MOST_RANKS:
+        return None
     if "N" not in command.letters and not nodes * per_node / 2 < tasks < nodes * per_node * 2:
         return None
     numbers: Case = {"ranks": tasks, "nodes": nodes, "segments": segments, "transfer_bytes": transfer}
@@ -115,7 +118,7 @@ def _words(test: Test, command: CommandLine) -> Case | None:
     known = api in _KNOWN_APIS or api == command.letters.get("a", "").upper()
     tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
     stonewall = whole(options.get("stonewallingTime"))
-    asked = command.scripted or (stonewall is not None) == (command.letters.get("D", "0") != "0")
+    asked = command.scripted or (stonewall or 0) == (whole(command.letters.get("D", "")) or 0)
     if not asked or ("stonewallingTime" in options and stonewall is None):
         return None
     if not command.scripted and not _as_asked(options, command, api):

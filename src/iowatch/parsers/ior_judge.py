@@ -113,11 +113,11 @@ def _row_agrees(test: Test, key: tuple[str, int], case: Case) -> bool:
     transfers = moved / int(case["transfer_bytes"] or 1)
     if not _product_fits(row.bandwidth, half.bandwidth, row.time, half.time, moved / MIB):
         return False
-    if row.rate is None or half.rate is None:
-        return True
     parts = (row.open_time - half.open_time, row.close_time - half.close_time)
     if max(*parts, row.transfer_time - half.transfer_time) > row.time + half.time:
         return False
+    if row.rate is None or half.rate is None:
+        return True
     highest = (row.rate + half.rate) * int(case["transfer_bytes"] or 0) / MIB
     if row.bandwidth - half.bandwidth > highest * (1 + _SLACK):
         return False

@@ -12,7 +12,8 @@ from iowatch.runner.fair import FairRun, run_fair
 from iowatch.sides import Options, Outcome, compare_sides, parse_spec
 from iowatch.store import History
 
-_PAIRS = 10
+# Where nothing is said: an answer that excludes differences of some 10 %, or an hour.
+_HALF_WIDTH = 0.10
 _BUDGET_MIN = 60.0
 
 
@@ -81,8 +82,8 @@ def _compared(history: History, finished: FairRun) -> Outcome:
 
 
 def _until(pairs: int | None, half_width: float | None, minutes: float | None) -> Until:
-    if pairs is None and half_width is None and minutes is None:
-        pairs = _PAIRS
-    if half_width is not None and pairs is None and minutes is None:
+    if pairs is None and half_width is None:
+        half_width = _HALF_WIDTH
+    if pairs is None and minutes is None:
         minutes = _BUDGET_MIN
     return Until(pairs, half_width, None if minutes is None else minutes * 60)

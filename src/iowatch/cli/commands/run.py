@@ -27,13 +27,15 @@ from iowatch.cli.options import PERCENT
     metavar="STACK STACK",
     help="Let two stacks take turns and compare them (docs/comparison.md).",
 )
-@click.option("--pairs", type=click.IntRange(min=1), help="With --ab: end after so many pairs [default: 10].")
+@click.option("--pairs", type=click.IntRange(min=1), help="With --ab: end after so many pairs.")
 @click.option(
-    "--until-ci", type=PERCENT, help="With --ab: end when every interval is within this of its ratio."
+    "--until-ci",
+    type=PERCENT,
+    help="With --ab: end when every interval is within this of its ratio [default: 10%].",
 )
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES",
-    help="With --ab: end in this time [default with --until-ci: 60].",
+    help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="With --ab: only its cases.")
 @click.option("--seed", type=int, help="With --ab: of the order of turns [default: random].")

@@ -32,7 +32,7 @@ def _table(model: type[Base]) -> Table:
     return table
 
 
-def _id_of(connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]) -> int:
+def id_of(connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]) -> int:
     """The row with this natural key, made if absent; another process may make it at the same moment."""
     table = _table(model)
     find = select(table.c.id).where(*(table.c[name] == value for name, value in key.items()))
@@ -50,12 +50,12 @@ def _id_of(connection: Connection, model: type[Base], key: Mapping[str, Any], re
 
 def system_id(connection: Connection, name: str) -> int:
     """Row of the system, made if absent."""
-    return _id_of(connection, SystemTable, {"name": name}, {})
+    return id_of(connection, SystemTable, {"name": name}, {})
 
 
 def stack_id(connection: Connection, stack: StackRecord) -> int:
     """Row of exactly this stack.json, made if absent."""
-    return _id_of(
+    return id_of(
         connection, StackTable, {"digest": stack.digest}, {"name": stack.name, "document": dict(stack.document)}
     )
 
@@ -63,14 +63,14 @@ def stack_id(connection: Connection, stack: StackRecord) -> int:
 def case_id(connection: Connection, case: Case) -> int:
     """Row of the case, made if absent."""
     parameters = {k: v for k, v in case.parameters.items() if v is not None}
-    return _id_of(
+    return id_of(
         connection, CaseTable, {"key": case.key}, {"benchmark": case.benchmark, "parameters": parameters}
     )
 
 
 def begin_session(connection: Connection, session: SessionRecord, expected: Iterable[ExpectedResult]) -> None:
     """Insert the session unless it is there; then what it expects."""
-    row = _id_of(
+    row = id_of(
         connection,
         SessionTable,
         {"uuid": session.uuid},
@@ -85,7 +85,7 @@ def begin_session(connection: Connection, session: SessionRecord, expected: Iter
     )
     for item in expected:
         key = {name: getattr(item, name) for name in ("run_name", "partition", "stack", "operation", "metric")}
-        _id_of(connection, ExpectedTable, {"session_id": row, **key}, {})
+        id_of(connection, ExpectedTable, {"session_id": row, **key}, {})
 
 
 def session_row(connection: Connection, uuid: str) -> tuple[int, int]:
@@ -150,7 +150,7 @@ def _run_values(connection: Connection, session: int, run: RunRecord) -> dict[st
 
 
 def _record_result(connection: Connection, system: int, run: RunRecord, run_id: int, result: Result) -> None:
-    series = _id_of(
+    series = id_of(
         connection,
         SeriesTable,
         {

@@ -1,4 +1,4 @@
-"""`iowatch history`: sessions and series."""
+"""`iowatch history`: sessions and series; care of the history."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 
 import click
 
-from iowatch.cli import options
+from iowatch.cli import care, options
 
 
-@click.group(epilog="Example: iowatch history list --system local", short_help="Sessions and series; export.")
+@click.group(
+    epilog="Example: iowatch history list --system local", short_help="Sessions and series; export; care."
+)
 def command() -> None:
-    """What is in the history."""
+    """What is in the history, and care of it over the years."""
+
+
+for _command in care.COMMANDS:
+    command.add_command(_command)
 
 
 def _when(seconds: int | None) -> str | None:

@@ -1,0 +1,361 @@
+"""Care of the history, in SQLite and PostgreSQL: copies are the same history, damage is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result as Done
+
+from iowatch import artefacts
+from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.model import Output, Result
+from iowatch.store import ExpectedResult, FindingRow, History, RunRecord, SessionRecord, StackRecord, care
+from iowatch.store.copy import Copied, copy
+from iowatch.store.records import Artefact
+
+KINDS = ["sqlite", "postgresql"]
+
+
+def run(number: int, status: str = "ok", samples: tuple[float, ...] = (1.0, 3.0, 2.0)) -> RunRecord:
+    case = {"api": ("POSIX", "MPIIO")[number % 2], "ranks": 4}
+    results = (
+        Result("write", "bandwidth", "MiB/s", samples, case),
+        Result("read", "bandwidth", "MiB/s", samples, case),
+    )
+    output = Output("ior", "4", status, None if status == "ok" else "cut", results)  # type: ignore[arg-type]
+    stack = StackRecord("gnu", {"mpi": f"4.1.{number % 3}"})
+    log = Artefact("darshan", "log", f"{number:064x}", 10)
+    return RunRecord(
+        f"r{number}", "compute", stack, f"fp{number}", 1000 + number // 4, output, artefacts=(log,)
+    )
+
+
+def fill(history: History, nights: int = 3, system: str = "local") -> None:
+    """Nights of four runs, one of them failed; the last night goes on."""
+    for night in range(nights):
+        uuid = f"{system}-{night}"
+        expected = [ExpectedResult(f"r{n}", "compute", "gnu", "write", "bandwidth") for n in range(4)]
+        history.begin_session(SessionRecord(uuid, system, "smoke", "run", 1000 + night), expected)
+        numbers = range(4 * night, 4 * night + 4)
+        history.record_runs(uuid, [run(n, "failed" if n % 4 == 3 else "ok") for n in numbers])
+        if night < nights - 1:
+            history.end_session(uuid, "failed", 2000 + night)
+
+
+def content(history: History) -> dict[str, Any]:
+    """Everything in a history without the numbers of rows, which differ between stores."""
+    sessions = history.sessions()
+    found: dict[str, Any] = {}
+    for row in sessions:
+        runs = [
+            (
+                one.name, one.stack, dict(one.stack_document), one.status, one.reason, one.started_at,
+                dict(one.facts),
+                [(s.case.canonical, s.metric, samples) for s, samples in history.run_results(one.id)],
+                history.artefacts(one.id),
+            )
+            for one in history.runs(row.uuid)
+        ]  # fmt: skip
+        key = (row.uuid, row.system, row.suite, row.origin, row.status, row.started_at, row.ended_at)
+        found[row.uuid] = key, history.expected(row.uuid), runs
+    return found
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, tmp_path: Path, var: Path) -> Callable[[str], str]:
+    """A new empty database of a kind; of PostgreSQL one a test."""
+
+    def make(kind: str) -> str:
+        if kind == "postgresql":
+            return str(request.getfixturevalue("postgresql_url"))
+        return str(tmp_path / f"{os.urandom(4).hex()}.db")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("sqlite", "sqlite"), ("sqlite", "postgresql"), ("postgresql", "sqlite")]
+)
+def test_a_copy_is_the_same_history_and_twice_is_once(
+    places: Callable[[str], str], left: str, right: str
+) -> None:
+    with History.open(places(left)) as source, History.open(places(right)) as target:
+        fill(source)
+        # The target's own numbers are in the way of the source's.
+        target.begin_session(SessionRecord("other", "other", "smoke", "run", 5))
+        target.record_runs("other", [run(77)])
+        assert copy(source, target) == Copied(sessions=3, runs=12, results=18, findings=0)
+        assert copy(source, target) == Copied(sessions=3, runs=0, results=0, findings=0)
+        there = content(target)
+        del there["other"]
+        assert there == content(source)
+        assert care.check(target).faults == ()
+
+
+def test_a_copy_goes_on_where_the_source_went_on(places: Callable[[str], str]) -> None:
+    with History.open(places("sqlite")) as source, History.open(places("sqlite")) as target:
+        fill(source)
+        copy(source, target)
+        source.record_runs("local-2", [run(50)])
+        source.end_session("local-2", "ok", 3000)
+        assert copy(source, target).runs == 1
+        assert content(target) == content(source)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_stores_merge_the_same_in_any_order(places: Callable[[str], str], seed: int) -> None:
+    draw = random.Random(seed)
+    runs = [(draw.randrange(2), number, draw.uniform(0.001, 1e9)) for number in draw.sample(range(9), 6)]
+    with History.open(places("sqlite")) as one, History.open(places("sqlite")) as two:
+        for history in (one, two):
+            history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000))
+        for side, number, value in runs:
+            (one, two)[side].record_runs("s", [run(number, samples=(value, value / 2))])
+        copy(one, two)
+        copy(two, one)
+        assert {r.name for r in one.runs("s")} == {f"r{number}" for _, number, _ in runs}
+
+        def by_name(history: History) -> dict[str, Any]:
+            return {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("s")}
+
+        assert by_name(one) == by_name(two)
+
+
+def finding(history: History, updated_at: int = 10) -> FindingRow:
+    """As much of a finding as a copy looks at."""
+    (first, *_, last) = history.runs("local-1")
+    series = history.series()[0].id
+    members = [{"series_id": series, "run_before": first.id, "run_after": last.id, "name": "x"}]
+    return FindingRow("local-1", "local", 5, updated_at, "open", {"members": members, "line": "half"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_findings_point_to_the_same_runs_and_series(places: Callable[[str], str], kind: str) -> None:
+    with History.open(places("sqlite")) as source, History.open(places(kind)) as target:
+        fill(source)
+        source.save_findings([finding(source)])
+        fill(target, system="another")  # takes the fingerprints and the numbers
+        with pytest.raises(UsageError):
+            copy(source, source)
+        assert copy(source, target).findings == 1
+        assert copy(source, target).findings == 0
+        (there,) = target.findings("local")
+        (here,) = source.findings("local")
+        for end in ("run_before", "run_after"):
+            names = [
+                history.run(row.document["members"][0][end]).name
+                for history, row in ((source, here), (target, there))
+            ]
+            assert names[0] == names[1]
+        source.save_findings([finding(source, updated_at=20)])
+        assert copy(source, target).findings == 1
+        assert target.findings("local")[0].updated_at == 20
+
+
+def test_one_system_can_be_copied_alone(places: Callable[[str], str]) -> None:
+    with History.open(places("sqlite")) as source, History.open(places("sqlite")) as target:
+        fill(source)
+        source.begin_session(SessionRecord("x", "other", "smoke", "run", 1))
+        copy(source, target, "other")
+        assert target.systems() == ["other"]
+        with pytest.raises(UsageError, match="no system"):
+            copy(source, target, "nowhere")
+
+
+# Check
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sound_history_has_no_fault(places: Callable[[str], str], kind: str) -> None:
+    with History.open(places(kind)) as history:
+        fill(history)
+        found = care.check(history)
+    assert (found.sessions, found.runs, found.results, found.faults) == (3, 12, 18, ())
+    assert found.size_bytes > 0
+    # A session of 1970 that goes on; logs that the test never kept.
+    assert "local-2 never ended" in found.notes[0]
+    assert "12 files" in found.notes[1]
+
+
+DAMAGE = {
+    "UPDATE result SET n = 7 WHERE id = 1": "1 results without all their samples",
+    "UPDATE result SET max = 0 WHERE id = 2": "1 results whose summaries are out of order",
+    "UPDATE result SET max = 99 WHERE id = 3": "result 3: its summary is not that of its samples",
+    "UPDATE result SET time = 1 WHERE id = 4": "1 results at another time than their run",
+    "INSERT INTO system (id, name) VALUES (99, 'x')": "",
+    "UPDATE series SET system_id = 99 WHERE id = (SELECT series_id FROM result LIMIT 1)": "of another system",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_of_rows_is_told(places: Callable[[str], str], kind: str) -> None:
+    with History.open(places(kind)) as history:
+        fill(history)
+        with history.writing() as connection:
+            for statement in DAMAGE:
+                connection.exec_driver_sql(statement)
+        faults = "\n".join(care.check(history).faults)
+    for told in DAMAGE.values():
+        assert told in faults
+
+
+def test_damage_of_the_file_is_told(places: Callable[[str], str], cli: Callable[..., Done]) -> None:
+    place = places("sqlite")
+    with History.open(place) as history:
+        fill(history, nights=40)
+    data = bytearray(Path(place).read_bytes())
+    page = 4096
+    for start in range(20 * page, len(data) - page, 3 * page):
+        data[start : start + 200] = b"\xa5" * 200
+    Path(place).write_bytes(data)
+    done = cli("history", "check", "--db", place)
+    assert done.exit_code in (1, 3)
+    assert "fault" in done.output or "malformed" in done.output
+    with pytest.raises(InputError):
+        care.judge_backup(Path(place))
+
+
+# Backup and restore
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_backup_restored_is_the_same_history(places: Callable[[str], str], kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "backup" / "one.db"
+    file.parent.mkdir()
+    place = places(kind)
+    with History.open(place) as history:
+        fill(history)
+        before = content(history)
+        assert care.backup(history, file) == file.stat().st_size
+        with pytest.raises(UsageError, match="exists"):
+            care.backup(history, file)
+    assert list(file.parent.iterdir()) == [file]
+    fresh = places("sqlite")
+    assert care.restore(file, fresh) is None
+    with History.open(fresh) as history:
+        assert content(history) == before
+
+
+def test_a_backup_is_restored_into_postgresql(places: Callable[[str], str], tmp_path: Path) -> None:
+    with History.open(places("sqlite")) as history:
+        fill(history)
+        before = content(history)
+        care.backup(history, tmp_path / "b.db")
+    place = places("postgresql")
+    care.restore(tmp_path / "b.db", place)
+    with History.open(place) as history:
+        assert content(history) == before
+    with pytest.raises(UsageError, match="not empty"):
+        care.restore(tmp_path / "b.db", place, replace=True)
+
+
+def test_restoring_keeps_what_was_there(places: Callable[[str], str], tmp_path: Path) -> None:
+    place = places("sqlite")
+    with History.open(place) as history:
+        fill(history)
+        care.backup(history, tmp_path / "b.db")
+        saved = content(history)
+        history.record_runs("local-2", [run(60)])
+        later = content(history)
+    with pytest.raises(UsageError, match="not empty"):
+        care.restore(tmp_path / "b.db", place)
+    kept = care.restore(tmp_path / "b.db", place, replace=True)
+    assert kept is not None
+    for where, expected in ((place, saved), (str(kept), later)):
+        with History.open(where) as history:
+            assert content(history) == expected
+
+
+def test_a_backup_while_somebody_writes_is_whole(places: Callable[[str], str], tmp_path: Path) -> None:
+    with History.open(places("sqlite")) as history:
+        fill(history)
+        with history.writing() as connection:
+            connection.exec_driver_sql("DELETE FROM expected")
+            care.backup(history, tmp_path / "b.db")
+    with History.open(str(tmp_path / "b.db")) as copied:
+        assert len(copied.expected("local-0")) == 4
+
+
+@pytest.mark.parametrize("text", [b"", b"SQLite format 3\0 and no more", b"hello" * 1000])
+def test_what_is_no_backup_is_refused(places: Callable[[str], str], tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "b.db"
+    file.write_bytes(text)
+    place = places("sqlite")
+    with pytest.raises(InputError, match=r"b\.db"):
+        care.restore(file, place)
+    with pytest.raises(InputError, match="no such file"):
+        care.restore(tmp_path / "none", place)
+
+
+def test_a_database_of_another_program_is_no_backup(tmp_path: Path) -> None:
+    file = tmp_path / "b.db"
+    made = sqlite3.connect(file)
+    made.execute("CREATE TABLE songs (name)")
+    made.close()
+    with pytest.raises(InputError, match="another program"):
+        care.judge_backup(file)
+
+
+def test_an_unwritable_backup_is_told_and_leaves_nothing(places: Callable[[str], str], tmp_path: Path) -> None:
+    with History.open(places("sqlite")) as history, pytest.raises(MachineError, match="cannot write"):
+        care.backup(history, tmp_path / "absent" / "b.db")
+
+
+# Vacuum and pruning
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vacuum_loses_nothing(places: Callable[[str], str], kind: str) -> None:
+    with History.open(places(kind)) as history:
+        fill(history, nights=20)
+        with history.writing() as connection:
+            connection.exec_driver_sql("DELETE FROM session WHERE started_at > 1004")
+        before = content(history)
+        first, last = care.vacuum(history)
+        assert content(history) == before
+        if kind == "sqlite":
+            assert last < first
+
+
+def test_the_evidence_of_findings_stays(var: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
+    digests = []
+    for number in range(3):
+        file = tmp_path / "log"
+        file.write_text(f"log {number}")
+        digest, _ = artefacts.keep(file)
+        digests.append(digest)
+        os.utime(artefacts.path_of(digest), (time.time() - 100 * 86400,) * 2)
+    with History.open() as history:
+        fill(history)
+        numbers = [one.id for one in history.runs("local-1")]
+        with history.writing() as connection:
+            for run_id, digest in zip((numbers[0], numbers[1]), digests, strict=False):
+                connection.exec_driver_sql(f"UPDATE artefact SET sha256 = '{digest}' WHERE run_id = {run_id}")
+        history.save_findings([finding(history)])  # its first run is numbers[0]
+    assert cli("history", "prune").exit_code == 2
+    rehearsed = json.loads(cli("history", "prune", "--days", 30, "--dry-run", "--json").stdout)
+    assert set(rehearsed["removed"]) == {digests[1], digests[2]}
+    assert cli("history", "prune", "--days", 30).exit_code == 0
+    assert [artefacts.path_of(digest).exists() for digest in digests] == [True, False, False]
+
+
+def test_the_commands_say_what_they_did(cli: Callable[..., Done], var: Path, tmp_path: Path) -> None:
+    with History.open() as history:
+        fill(history)
+    file, other = tmp_path / "b.db", tmp_path / "other.db"
+    assert "no fault" in cli("history", "check").stdout
+    assert cli("history", "backup", file).exit_code == 0
+    assert cli("history", "restore", file, "--replace").exit_code == 0
+    assert json.loads(cli("history", "copy", file, other, "--json").stdout)["runs"] == 12
+    assert "12 runs" not in cli("history", "copy", file, other).output
+    assert cli("history", "vacuum").exit_code == 0
+    missing = cli("history", "copy", tmp_path / "none.db", other)
+    assert (missing.exit_code, (tmp_path / "none.db").exists()) == (2, False)

@@ -1,4 +1,4 @@
-"""Figures of the dashboard: build, rebuild without news, one new night, size of the first page, a browser's zoom.
+"""Figures of the dashboard: build, rebuild without news, one new night, size of the first page, zoom.
 
     python bench/dashboard.py                              12 systems x 200 series x 365 nights, 5 samples each
     python bench/dashboard.py --systems 2 --nights 30      smaller
@@ -50,11 +50,19 @@ def cases(number: int) -> list[Case]:
     found = [
         Case(
             "ior",
-            {"operation": operation, "api": api, "file": "per-process" if api == "POSIX" else "shared",
-             "transfer_bytes": transfer, "stripe_count": stripes, "ranks": 24 * nodes, "nodes": nodes, "segments": segments},
+            {
+                "operation": operation,
+                "api": api,
+                "file": "per-process" if api == "POSIX" else "shared",
+                "transfer_bytes": transfer,
+                "stripe_count": stripes,
+                "ranks": 24 * nodes,
+                "nodes": nodes,
+                "segments": segments,
+            },
         )
         for segments, api, transfer, stripes, nodes, operation in axes
-    ]  # fmt: skip
+    ]
     return found[:number]
 
 
@@ -73,9 +81,17 @@ class Synthesis:
             for number in self.system_ids:
                 connection.execute(
                     insert(SeriesTable),
-                    [{"system_id": number, "partition": "compute", "stack": STACK.name, "case_id": key, "metric": "bandwidth"}
-                     for key in self.keys],
-                )  # fmt: skip
+                    [
+                        {
+                            "system_id": number,
+                            "partition": "compute",
+                            "stack": STACK.name,
+                            "case_id": key,
+                            "metric": "bandwidth",
+                        }
+                        for key in self.keys
+                    ],
+                )
             rows = connection.execute(select(SeriesTable.id, SeriesTable.system_id, SeriesTable.case_id))
             self.series = {(system, case): number for number, system, case in rows}
 
@@ -89,27 +105,56 @@ class Synthesis:
         begin = START + night * DAY_S
         made = connection.execute(
             insert(SessionTable).values(
-                uuid=f"{name}-{night:05d}", system_id=system, suite="nightly", origin="run", status="ok",
-                started_at=begin, ended_at=begin + 3600, attributes={},
+                uuid=f"{name}-{night:05d}",
+                system_id=system,
+                suite="nightly",
+                origin="run",
+                status="ok",
+                started_at=begin,
+                ended_at=begin + 3600,
+                attributes={},
             )
-        )  # fmt: skip
+        )
         session = made.inserted_primary_key[0]
         runs = range(len(self.cases) // 2)
         connection.execute(
             insert(RunTable),
-            [{"session_id": session, "stack_id": self.stack, "fingerprint": f"{name}-{night}-{run}", "name": f"ior:{run}",
-              "partition": "compute", "tool": "ior", "version": "4.0.0", "status": "ok", "reason": None,
-              "started_at": begin + 30 * run, "wall_s": 20.0, "facts": {"nodes": ["n1", "n2"]}} for run in runs],
-        )  # fmt: skip
+            [
+                {
+                    "session_id": session,
+                    "stack_id": self.stack,
+                    "fingerprint": f"{name}-{night}-{run}",
+                    "name": f"ior:{run}",
+                    "partition": "compute",
+                    "tool": "ior",
+                    "version": "4.0.0",
+                    "status": "ok",
+                    "reason": None,
+                    "started_at": begin + 30 * run,
+                    "wall_s": 20.0,
+                    "facts": {"nodes": ["n1", "n2"]},
+                }
+                for run in runs
+            ],
+        )
         first = connection.execute(
             select(RunTable.id).where(RunTable.session_id == session).order_by(RunTable.id)
         ).scalar()
         connection.execute(insert(ResultTable), self._results(system, night, begin, int(first or 0)))
         connection.execute(
             insert(ExpectedTable),
-            [{"session_id": session, "run_name": f"ior:{position // 2}", "partition": "compute", "stack": STACK.name,
-              "operation": case.parameters["operation"], "metric": "bandwidth"} for position, case in enumerate(self.cases)],
-        )  # fmt: skip
+            [
+                {
+                    "session_id": session,
+                    "run_name": f"ior:{position // 2}",
+                    "partition": "compute",
+                    "stack": STACK.name,
+                    "operation": case.parameters["operation"],
+                    "metric": "bandwidth",
+                }
+                for position, case in enumerate(self.cases)
+            ],
+        )
 
     def _results(self, system: int, night: int, begin: int, first_run: int) -> list[dict[str, object]]:
         number = len(self.cases)
@@ -119,11 +164,19 @@ class Synthesis:
         noise = self.random.normal(0, 0.04, (number, self.samples)) + self.random.normal(0, 0.05, (number, 1))
         values = 1000 * level[:, None] * np.exp(noise)
         return [
-            {"run_id": first_run + position // 2, "series_id": self.series[system, self.keys[position]],
-             "time": begin + 30 * (position // 2), "n": self.samples, "max": float(v.max()), "median": float(np.median(v)),
-             "min": float(v.min()), "mean": float(v.mean()), "samples": pack(v)}
+            {
+                "run_id": first_run + position // 2,
+                "series_id": self.series[system, self.keys[position]],
+                "time": begin + 30 * (position // 2),
+                "n": self.samples,
+                "max": float(v.max()),
+                "median": float(np.median(v)),
+                "min": float(v.min()),
+                "mean": float(v.mean()),
+                "samples": pack(v),
+            }
             for position, v in enumerate(values)
-        ]  # fmt: skip
+        ]
 
 
 def build(database: Path, site: Path) -> dict[str, object]:
@@ -137,9 +190,37 @@ def build(database: Path, site: Path) -> dict[str, object]:
         "'peak_mib':round((own.ru_maxrss+kids.ru_maxrss)/1024),'written':made.written,'kept':made.kept}))"
     )
     command = [sys.executable, "-c", program, str(database), str(site)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, object] = json.loads(done.stdout)
     return found
+
+
+ZOOM = """
+const done = arguments[0], plot = document.getElementById('plot'), day = 86400e3, found = [];
+const first = plot.layout.xaxis.range.map((v) => +new Date(v))[0];
+(async () => {
+  for (const nights of [3000, 1500, 700, 300, 100, 30, 1500, 3000]) {
+    const begin = performance.now();
+    await Plotly.relayout(plot, {'xaxis.range[0]': first + 300 * day, 'xaxis.range[1]': first + (300 + nights) * day});
+    await new Promise((ready) => requestAnimationFrame(() => requestAnimationFrame(ready)));
+    found.push([nights, Math.round(performance.now() - begin)]);
+  }
+  done(found);
+})();
+"""
+
+
+def zoom(site: Path) -> None:
+    """Milliseconds from a zoom to the second frame after it, for several widths of the window (nights)."""
+    from tests.dashboard.browser import Browser
+
+    with Browser() as browser:
+        browser.resize(1280, 900)
+        browser.open(site / "series" / "1.html")
+        browser.wait("return document.documentElement.dataset.drawn === 'yes'")
+        found = browser.driver.execute_async_script(ZOOM)
+    print("zoom: (nights in view, ms)", *found)
+    print("series page ", (site / "series" / "1.html").stat().st_size, "bytes")
 
 
 def main() -> None:
@@ -147,7 +228,10 @@ def main() -> None:
     for name, value in (("systems", 12), ("series", 200), ("nights", 365), ("samples", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
+    parser.add_argument("--zoom", action="store_true", help="3,650 nights x 10 samples in Chromium.")
     chosen = parser.parse_args()
+    if chosen.zoom:
+        chosen.systems, chosen.series, chosen.nights, chosen.samples = 1, 2, 3650, 10
     with tempfile.TemporaryDirectory() as temporary:
         place = chosen.keep or Path(temporary)
         measure(place, chosen)
@@ -169,6 +253,9 @@ def measure(place: Path, chosen: argparse.Namespace) -> None:
         flush=True,
     )
     print("first build ", build(database, site), flush=True)
+    if chosen.zoom:
+        zoom(site)
+        return
     print("no news     ", build(database, site), flush=True)
     with History.open(str(database)) as history:
         synthesis.history = history

@@ -28,7 +28,7 @@ def script() -> Path:
 def style_ids() -> tuple[str, ...]:
     """Ids of style elements that the script adds when it is loaded, unless an element of that id is there.
 
-    Our Content-Security-Policy forbids such styles (they are for maps); placeholders keep the script from trying.
+    Our Content-Security-Policy forbids such styles (they are for maps); placeholders keep it from trying.
     """
     text = script().read_text(encoding="utf-8")
     return tuple(dict.fromkeys(re.findall(r'getElementById\("([0-9a-f]{64})"\)', text)))

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.drawing import DAY_S
 from iowatch.dashboard.levels import nightly
-from iowatch.dashboard.pictures import Line, fan_picture, member_picture
+from iowatch.dashboard.pictures import NARROW, Line, fan_picture, member_picture
 from iowatch.findings import Finding, Member
 from iowatch.findings.wording import day
 from iowatch.store import History, bulk
@@ -70,9 +70,10 @@ def fan(finding: Finding, machine: Machine, samples: Samples) -> Markup:
     if told.control is not None:
         names.append((told.control.label, told.control.ratio))
     cause = f", {finding.causes[0].event}" if finding.causes else ""
-    return fan_picture(
-        lines, finding.first_after, names, f"{day(finding.first_after)}{cause}"[:70], finding.line
-    )
+    what = f"{day(finding.first_after)}{cause}"
+    wide = fan_picture(lines, finding.first_after, names, what[:70], finding.line)
+    narrow = fan_picture(lines, finding.first_after, names, what[:28], finding.line, NARROW)
+    return wide + narrow
 
 
 def _line(series: Series, samples: SeriesSamples, member: Member | None, moment: int) -> Line | None:

@@ -19,17 +19,27 @@ def command() -> None:
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Where [default: site/ in var/].")
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of the pages (IANA name).")
+@click.option(
+    "--nights",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Newest nights of each system with a page of their runs; those that findings rest on have one anyway.",
+)
 @options.database
 @options.as_json
-def build(output: Path | None, zone: str, db: str | None, as_json: bool) -> None:
-    """Build the site beside the old one and switch at once."""
+def build(output: Path | None, zone: str, nights: int, db: str | None, as_json: bool) -> None:
+    """Build the site beside the old one and switch at once.
+
+    Only pages with news are made anew.
+    """
     from iowatch import paths
     from iowatch.cli.output import page, print_json
     from iowatch.dashboard.build import build as build_site
     from iowatch.store import History
 
     with History.open(db) as history:
-        built = build_site(history, output or paths.var() / "site", zone)
+        built = build_site(history, output or paths.var() / "site", zone, nights)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:

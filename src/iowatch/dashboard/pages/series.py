@@ -67,6 +67,7 @@ class _Pages:
     ) -> None:
         self.site, self.machine, self.sessions, self.shown = site, machine, sessions, shown
         self.session_of: RunSessions | None = None
+        self.told = {n: [s.uuid[:80], page_of(s) if n in shown else None] for n, s in sessions.items()}
 
     def write(self, chosen: Sequence[Series]) -> None:
         """Write the pages of some series."""
@@ -121,8 +122,7 @@ class _Pages:
         self, series: Series, samples: SeriesSamples, sessions: NDArray[np.int64], marks: Sequence[Mark]
     ) -> dict[str, Any]:
         """What the browser draws. Arrays are base64 of little-endian numbers: ten years stay small."""
-        used = list(dict.fromkeys(sessions.tolist()))
-        position = {number: i for i, number in enumerate(used)}
+        used, position = np.unique(sessions, return_inverse=True)
         limits = series.limits
         return {
             "unit": series.metric.unit,
@@ -134,11 +134,8 @@ class _Pages:
             "count": _packed(samples.count, "<u2"),
             "samples": _packed(samples.samples, "<f4"),
             "run": _packed(samples.run_id, "<u4"),
-            "session": _packed(np.array([position[n] for n in sessions.tolist()]), "<u4"),
-            "sessions": [
-                [self.sessions[n].uuid[:80], page_of(self.sessions[n]) if n in self.shown else None]
-                for n in used
-            ],
+            "session": _packed(position, "<u4"),
+            "sessions": [self.told[n] for n in used.tolist()],
             "levels": [[one.first, one.last, one.value] for one in levels(series, samples)],
             "marks": [[mark.time, mark.kind, numbers] for mark, numbers in grouped(marks)],
             "reference": limits.reference

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Collective and independent MPI-IO writes of one file, as Darshan counts them, for each interface and number of ranks.
+"""Collective and independent MPI-IO writes of one file, as Darshan counts them, by interface and ranks.
 
 `darshan-parser` is looked for on PATH; --darshan names libdarshan.so. Only benchio's own processes load it.
 """
@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import re
 import shutil
@@ -40,7 +39,7 @@ def counts(arguments: argparse.Namespace, parser: str, ranks: int, options: tupl
             f"LD_PRELOAD={arguments.darshan}",
             f"DARSHAN_LOGDIR={logs}",
             f"DARSHAN_LOGPATH={logs}",
-            os.path.abspath(arguments.benchio),
+            str(pathlib.Path(arguments.benchio).resolve()),
             "--repeat",
             "1",
             "--local",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Does the cost of benchio itself stay flat as the work grows? Set-up time and memory against bytes and segments.
+"""Does the cost of benchio itself stay flat as the work grows? Set-up and memory by bytes and segments.
 
-Set-up is the time from the start of the program (after MPI_Init) to the start of the first repetition, less what the first
-filling of the local array takes for block3d. Memory beyond is the peak resident set less local array and transfer buffer.
+Set-up is the time from the start of the program (after MPI_Init) to the start of the first repetition; memory
+beyond is the peak resident set less local array and transfer buffer.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Speed of benchio beside its peers on this machine: same data, pattern and sync policy, launches in turn.
 
-A pair compares the best of --best-of repetitions of each side: on a machine that others use, too, a single repetition says
-more about them than about the programs (1 is right for a quiet one; 3 is all that one launch of the original offers).
-Peers are looked for on PATH: `ior`, `benchio-original` (the Fortran benchio) and `raw` (bench/raw.c, built by
-`cmake --build BUILD --target raw`). What is absent is said. Each cell is a row: the median over all pairs of
-(benchio / peer) and its 95 % interval from order statistics, which assumes nothing about the distribution.
+A pair compares the best of --best-of repetitions of each side: on a machine that others use, too, a single
+repetition says more about them than about the programs (1 is right for a quiet one; 3 is all that one launch of
+the original offers). Peers are looked for on PATH: `ior`, `benchio-original` (the Fortran benchio) and `raw`
+(bench/raw.c, built by `cmake --build BUILD --target raw`). What is absent is said. A row is the median
+over all pairs of (benchio / peer) and its 95 % interval from order statistics, which assumes no distribution.
 
     PATH=$PATH:/where/the/peers/are bench/peers.py --benchio BUILD/benchio --dir /dev/shm --dir /var/tmp
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import pathlib
 import re
 import shutil
@@ -94,7 +93,7 @@ def raw(program: str, setting: Setting, repetitions: int, transfer: int, block: 
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
-    """95 % interval of the median: the order statistics k and n + 1 - k with P(Binomial(n, 1/2) < k) <= 2.5 %."""
+    """95 % interval of the median: order statistics k and n + 1 - k with P(Binomial(n, 1/2) < k) <= 2.5 %."""
     n, total, k = len(ratios), 0.0, 0
     while total + math.comb(n, k) / 2**n <= 0.025:
         total += math.comb(n, k) / 2**n
@@ -115,7 +114,7 @@ def compare(ours, theirs, pairs: int, of: int) -> tuple[list[float], float, floa
         first, second = (ours, theirs) if order % 2 == 0 else (theirs, ours)
         a, b = best(first(), of), best(second(), of)
         mine, peer = (a, b) if order % 2 == 0 else (b, a)
-        ratios += [m / p for m, p in zip(mine, peer)]
+        ratios += [m / p for m, p in zip(mine, peer, strict=True)]
         left += mine
         right += peer
         order += 1
@@ -133,7 +132,7 @@ def report(words: str, result: tuple[list[float], float, float]) -> None:
 
 
 def cells(arguments: argparse.Namespace, peers: dict[str, str | None]):
-    """(words of the row, our launch, the peer's launch, repetitions a pair) of every cell that can be run here."""
+    """(words of the row, our launch, the peer's, repetitions a pair) of every cell that can be run here."""
     of, n = arguments.best_of, 2 * arguments.best_of
     transfer, block, size = MIB, arguments.block * MIB, (arguments.edge,) * 3
     stream = (
@@ -147,7 +146,7 @@ def cells(arguments: argparse.Namespace, peers: dict[str, str | None]):
         "independent",
     )
     box = ("--local", "x".join(map(str, size)))
-    mine = os.path.abspath(arguments.benchio)
+    mine = str(pathlib.Path(arguments.benchio).resolve())
     for directory in map(pathlib.Path, arguments.dir):
         for ranks in arguments.ranks:
             for api in arguments.api:

@@ -1,4 +1,4 @@
-"""The contract of the command line: what is refused, exit codes, the record, --help, --version, --keep and --existing."""
+"""The contract of the command line: what is refused, exit codes, the record, --help, --version, --existing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What breaks must end the whole run soon, with a message that says who, what and where, and leave no false trace."""
+"""What breaks must end the whole run soon, with a message that says who, what and where, and no false trace."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Faults(unittest.TestCase):
         self.check_failed_record("bytes are needed")
 
     def test_disk_full_while_running(self) -> None:
-        for api in launch.apis():
+        for api in [api for api in launch.apis() if FULL or api in ("posix", "mpiio", "hdf5")]:
             for access in ("collective", "independent") if FULL else ("collective",):
                 with self.subTest(api=api, access=access), launch.small_tmpfs("size=12m") as directory:
                     self.disk_full(api, access, directory)
@@ -92,7 +92,7 @@ class Faults(unittest.TestCase):
         """Another program fills the file system while benchio repeats itself."""
         process = launch.start(3, *self.options(api, directory), *ENDLESS, "--access", access)
         self.assertTrue(launch.wait_for(lambda: list(directory.glob("benchio-*/data.*"))), "never started")
-        with open(directory / "filler", "wb", buffering=0) as filler:
+        with (directory / "filler").open("wb", buffering=0) as filler:
             while process.poll() is None:  # benchio's own removals make room again
                 with contextlib.suppress(OSError):
                     filler.write(bytes(1 << 20))

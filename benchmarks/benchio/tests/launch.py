@@ -1,4 +1,4 @@
-"""What the tests of the program share: starting it under MPI, and a small file system that can be full or read-only."""
+"""What the tests of the program share: starting it under MPI, and a small file system that can be full."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ from iowatch.model import Scalar
 from iowatch.parsers.draft import MOST_ROWS, Draft, Evidence
 from iowatch.units import MIB
 
-HEAD = re.compile(r"benchio (\d+\.\d+\.\d+\S*): (\w+), ([a-z-]+), (\w+)(?:, (collective|independent))?")
+HEAD = re.compile(
+    r"benchio (\d+\.\d+\.\d+\S*): (\w+), (shared|per-process|per-node), (block3d|disjoint|interleaved)"
+    r"(?:, (collective|independent))?"
+)
 _SIZE = re.compile(
     r"(\d{1,8}) ranks on (\d{1,8}) nodes?, (\d{1,9}) files?, (\d+(?:\.\d+)?) MiB a repetition,"
     r" (\d+) transfers a rank"

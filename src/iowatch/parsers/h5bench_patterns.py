@@ -230,7 +230,8 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
 
 def _strided(block: _Block) -> bool:
     """Whether the configuration asks for strides; some programs print strides of 0 for anything else."""
-    if block.strided and "configuration: Stride size" not in block.values:
+    settings = {f"configuration: {name}" for name in ("Stride size", "Block size")}
+    if len(settings & block.values.keys()) != 2 * block.strided:
         block.contradicts = True
     return block.option("Stride size") not in ("", "0")
 

@@ -71,6 +71,8 @@ class CommandLine:
                 line.words[name] = value if equals or name in _FLAGS else next(tokens, "")
             else:
                 line._read_letters(token[1:], tokens)
+        # either a script describes the tests or the command line does
+        line.damaged |= line.scripted and bool({"t", "b", "o"} & line.letters.keys())
         return line
 
     def _read_letters(self, letters: str, rest: Iterator[str]) -> None:

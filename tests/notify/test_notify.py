@@ -317,3 +317,12 @@ def test_a_failed_channel_is_exit_code_1(
 def test_the_day_of_the_fixture() -> None:
     """The digest's test counts from this."""
     assert date(2025, 6, 2).weekday() == 0
+
+
+def test_the_file_in_the_documentation_is_valid(write: Callable[[str], Path]) -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    (example,) = text.split("```yaml\n")[1:]
+    write(example.split("```")[0])
+    read = notify.load("local")
+    assert read is not None
+    assert [channel.name for channel in read.channels] == ["chat", "monitoring", "admins", "tracker"]

@@ -42,7 +42,7 @@ def headline_series(history: History, system: str) -> list[SeriesRow]:
     chosen: dict[tuple[str, str, str], SeriesRow] = {}
     for row in history.series(SeriesFilter(system=system)):
         key = (row.partition, row.stack, row.case.key)
-        if row.metric in HEADLINES and row.n:
+        if row.metric in HEADLINES and row.n and not row.case.parameters.get("fair"):
             known = chosen.get(key)
             if known is None or HEADLINES.index(row.metric) < HEADLINES.index(known.metric):
                 chosen[key] = row

@@ -110,8 +110,9 @@
       if (busy) return;
       const all = change["xaxis.autorange"], from = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], to = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
       if (!all && from === undefined) return;
-      const seconds = (value) => Date.parse(typeof value === "string" ? `${value.replace(" ", "T")}${value.length > 10 ? "Z" : ""}` : value) / 1000;
+      const seconds = (value) => +new Date(typeof value === "string" ? `${value.replace(" ", "T")}${value.length > 10 ? "Z" : ""}` : value) / 1000;
       const range = all ? [first, last] : [seconds(from), seconds(to)];
+      if (!range.every(Number.isFinite)) return;
       history.replaceState(null, "", all ? location.pathname + location.search : `#from=${day(range[0])}&to=${day(range[1])}`);
       draw(range, options);
     });

@@ -62,7 +62,7 @@ class Browser:
         WebDriverWait(self.driver, 30, 0.05).until(done)
 
     def messages(self) -> list[str]:
-        """What pages wrote to the console as a warning or error since the last call, violations of the policy too."""
+        """What pages wrote to the console since the last call: warnings, errors, violations of the policy."""
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
 

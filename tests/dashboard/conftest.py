@@ -7,15 +7,15 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
-from tests.dashboard import hostile
-from tests.dashboard.browser import Browser, unusable
 
 from iowatch.dashboard.build import build
 from iowatch.demo import franklin
 from iowatch.demo.generator import nights
 from iowatch.findings import update
 from iowatch.store import History
+from tests.conftest import ROOT
+from tests.dashboard import hostile
+from tests.dashboard.browser import Browser, unusable
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""In a real browser: no console errors, filters, zoom, links into runs, colours, accessibility, no scripts from data."""
+"""In a real browser: no console errors, filters, zoom, links into runs, accessibility, no scripts from data."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ from importlib import resources, util
 from pathlib import Path
 
 import pytest
+
 from tests.dashboard.browser import Browser
 
 pytestmark = pytest.mark.browser
 
 MAIN = (
-    "index.html", "findings.html", "finding/franklin-20090317-up.html", "overview.html", "overview/franklin.html",
-    "coverage.html", "coverage/franklin.html", "comparisons.html", "scaling.html", "stacks.html", "series/1.html",
+    "index.html",
+    "findings.html",
+    "finding/franklin-20090317-up.html",
+    "overview.html",
+    "overview/franklin.html",
+    "coverage.html",
+    "coverage/franklin.html",
+    "comparisons.html",
+    "scaling.html",
+    "stacks.html",
+    "series/1.html",
     "session/demo-franklin-2009-2009-04-30.html",
-)  # fmt: skip
+)
 
 
 def rest(site: Path) -> list[str]:
@@ -90,9 +100,8 @@ def test_a_filter_stands_in_the_address(browser: Browser, franklin_site: Path) -
 def test_zoom_stands_in_the_address_and_comes_back(browser: Browser, franklin_site: Path) -> None:
     browser.open(franklin_site / "series/1.html", "#from=2009-03-01&to=2009-03-31")
     browser.wait("return document.documentElement.dataset.drawn === 'yes'")
-    first = browser.run(
-        "return document.getElementById('plot').layout.xaxis.range.map(v => new Date(v).toISOString().slice(0, 10))"
-    )
+    axis = "document.getElementById('plot').layout.xaxis.range"
+    first = browser.run(f"return {axis}.map(v => new Date(v).toISOString().slice(0, 10))")
     assert first == ["2009-03-01", "2009-04-01"]
     browser.run(
         "Plotly.relayout('plot', {'xaxis.range[0]': '2009-03-10 00:00', 'xaxis.range[1]': '2009-03-20 00:00'})"

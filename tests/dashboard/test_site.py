@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
 
 from iowatch.dashboard.build import build
 from iowatch.dashboard.site import LEDGER, building, slug
 from iowatch.errors import UsageError
 from iowatch.store import History
+from tests.conftest import ROOT
 
 
 def test_a_page_made_from_the_same_is_the_same_file(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_an_error_leaves_the_old_site(tmp_path: Path) -> None:
     site = tmp_path / "site"
     with building(site) as writer:
         writer.write("index.html", "old")
-    with pytest.raises(RuntimeError), building(site) as writer:
-        writer.write("index.html", "new")
-        raise RuntimeError
+    broken = {"index.html": "new", "../outside.html": "new"}
+    with pytest.raises(UsageError), building(site) as writer:
+        [writer.write(name, content) for name, content in broken.items()]
     assert (site / "index.html").read_text() == "old"
 
 

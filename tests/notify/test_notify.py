@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
 import pytest
@@ -203,6 +205,55 @@ def test_a_failing_channel_does_not_stop_the_next(history: History) -> None:
         ("issues", 0, "disk full"),
         ("second", 1, None),
     ]
+
+
+class Killed(BaseException):
+    """As if the process had ended there."""
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_a_kill_while_sending_loses_nothing(history: History, delivered: bool) -> None:
+    """Three notices wait; the process ends at the second, before or after the server took it."""
+    post, both = Post(), settings(digest="monday", silence_hours=26)
+    weeks = [datetime(2025, 6, 2, tzinfo=UTC) + timedelta(days=7 * n) for n in range(2)]
+    post.refuses = True
+    for week in weeks:
+        notify.tell(history, "local", both, week, post)
+    assert len(outbox.read("local").waiting["issues"]) == 3
+    post.refuses = False
+
+    def send(channel: Any, notice: Notice) -> None:
+        if len(post.sent) == 1:
+            if delivered:
+                post(channel, notice)
+            raise Killed
+        post(channel, notice)
+
+    with pytest.raises(Killed):
+        notify.tell(history, "local", both, weeks[1], send)
+    notify.tell(history, "local", both, weeks[1], post)
+    keys = [notice.key for notice in post.sent]
+    assert len(set(keys)) == 3
+    assert len(keys) == (4 if delivered else 3)
+
+
+def test_two_at_once_tell_once(history: History) -> None:
+    post = Post()
+
+    def slowly(channel: Any, notice: Notice) -> None:
+        sleep(0.05)
+        post(channel, notice)
+
+    def tell() -> None:
+        with History.open() as own:
+            notify.tell(own, "local", settings(), datetime(2025, 6, 2, tzinfo=UTC), slowly)
+
+    threads = [Thread(target=tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [notice.key for notice in post.sent] == ["silence never"]
 
 
 # Settings

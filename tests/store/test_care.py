@@ -18,7 +18,7 @@ from iowatch import artefacts
 from iowatch.errors import InputError, MachineError, UsageError
 from iowatch.model import Output, Result
 from iowatch.store import ExpectedResult, FindingRow, History, RunRecord, SessionRecord, StackRecord, care
-from iowatch.store.copy import Copied, copy
+from iowatch.store.copy import Copied, _Copy, copy
 from iowatch.store.records import Artefact
 
 KINDS = ["sqlite", "postgresql"]
@@ -107,6 +107,29 @@ def test_a_copy_goes_on_where_the_source_went_on(places: Callable[[str], str]) -
         source.record_runs("local-2", [run(50)])
         source.end_session("local-2", "ok", 3000)
         assert copy(source, target).runs == 1
+        assert content(target) == content(source)
+
+
+def test_a_copy_that_was_cut_off_is_repeated(
+    places: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy ends in the middle of its second session, when its runs are written and its results are not."""
+    with History.open(places("sqlite")) as source, History.open(places("sqlite")) as target:
+        fill(source)
+        whole, calls = _Copy._hanging, []
+
+        def hanging(self: _Copy, *rest: Any) -> int:
+            calls.append(rest)
+            if len(calls) == 4:
+                raise KeyboardInterrupt
+            return whole(self, *rest)
+
+        monkeypatch.setattr(_Copy, "_hanging", hanging)
+        with pytest.raises(KeyboardInterrupt):
+            copy(source, target)
+        assert [len(target.runs(row.uuid)) for row in target.sessions()] == [4]
+        monkeypatch.undo()
+        assert copy(source, target).runs == 8
         assert content(target) == content(source)
 
 

@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from history_of import nightly, record
 
 from iowatch.errors import InputError, UsageError
 from iowatch.store import History, SeriesFilter
 from iowatch.store.export import export
 from iowatch.store.exported import read_exported
 from iowatch.store.results import ResultFilter, ResultRow
+from tests.compare.history_of import nightly, record
 
 HOSTILE = 'a"b\\c\nd,<script>'
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from history_of import DAY_S, START, nightly, record
 
 from iowatch import events
 from iowatch.errors import UsageError
@@ -17,6 +16,7 @@ from iowatch.sides.spec import parse_period
 from iowatch.store import History
 from iowatch.store.export import export
 from iowatch.store.results import ResultFilter
+from tests.compare.history_of import DAY_S, START, nightly, record
 
 Cli = Callable[..., Result]
 

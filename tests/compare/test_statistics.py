@@ -7,7 +7,6 @@ from math import comb, exp, log
 import numpy as np
 import pytest
 from scipy import stats
-from simulation import NOISE, make_pairs
 
 from iowatch.compare import Comparison, Measured, Pair, Printed, Settings, compare
 from iowatch.compare.bootstrap import draw_counts, drawn_medians
@@ -16,6 +15,7 @@ from iowatch.compare.ranks import benjamini_hochberg, rank_sum, signed_rank, stu
 from iowatch.compare.records import percent
 from iowatch.errors import UsageError
 from iowatch.model import Case
+from tests.compare.simulation import NOISE, make_pairs
 
 CASE = Case("ior", {"operation": "write", "ranks": 4})
 DRAWS = Settings(resamples=400)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from series import stepped, times
 
 from iowatch.cli.commands.detect import command
 from iowatch.errors import InputError
+from tests.detect.series import stepped, times
 
 CHANGE = {"index", "time", "direction", "ratio", "before", "after", "confidence"}
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from series import DAY, FAMILIES, START, Floats, stepped, times
 
 from iowatch.detect import Detection, detect, detect_many
 from iowatch.errors import InputError
+from tests.detect.series import DAY, FAMILIES, START, Floats, stepped, times
 
 YEAR = 365
 

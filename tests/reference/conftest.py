@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "reference" / "published"
 

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 
 import pytest
-from seed_text import ABSENT, SEEDS, TABLES, flat, printed, seed
 
 from iowatch.reference import published
+from tests.reference.seed_text import ABSENT, SEEDS, TABLES, flat, printed, seed
 
 pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason=ABSENT)
 

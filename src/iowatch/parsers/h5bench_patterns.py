@@ -16,16 +16,17 @@ from iowatch.parsers.h5bench_numbers import YES, Measured, amount, human, second
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
 _RATE = re.compile(r"results: (A?SYNC) (?:Raw|Observed) (write|read|modify) rate")
 _STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d{1,9}) \.\.\.")
-_PATTERN = re.compile(r"data_write_([a-z_]+?)(?:_MD_array)?: Finished writing time step")
-_AVAILABLE = re.compile(r"(Total particles in the file|Number of particles available per rank): (\d+)")
-_STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d{1,9}), BLOCK_CNT = (\d{1,9})")
-_CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
+# function that wrote (all versions from 1.3 to 1.6) -> memory and file pattern
 _PATTERNS = {
-    "contig_contig": "contiguous",
+    "contig_contig_MD_array": "contiguous",
     "contig_to_interleaved": "contiguous-interleaved",
     "interleaved_to_contig": "interleaved-contiguous",
     "interleaved_to_interleaved": "interleaved",
 }
+_PATTERN = re.compile(rf"data_write_({'|'.join(_PATTERNS)}): Finished writing time step")
+_AVAILABLE = re.compile(r"(Total particles in the file|Number of particles available per rank): (\d+)")
+_STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d{1,9}), BLOCK_CNT = (\d{1,9})")
+_CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
 _WRITE_TIMES = {
     "open_time": "H5Fcreate() time",
     "sync_time": "H5Fflush() time",
@@ -251,7 +252,7 @@ def _pattern(block: _Block) -> str | None:
     if block.stride is not None:
         return "strided"
     name = next(iter(block.patterns), None)
-    return _PATTERNS.get(name, name.replace("_", "-")) if name is not None else None
+    return None if name is None else _PATTERNS[name]
 
 
 def _total_bytes(block: _Block, word: str, share: int, particles: int) -> int | None:

@@ -115,7 +115,7 @@ def _words(test: Test, command: CommandLine) -> Case | None:
     if test.old and kind is None and not command.scripted:
         kind = "collective" if "c" in command.letters else "independent"
     collective = _TYPES.get(kind) if kind is not None else None
-    known = api in _KNOWN_APIS or api == command.letters.get("a", "").upper()
+    known = api in _KNOWN_APIS or (api != "" and api == command.letters.get("a", "").upper())
     tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
     stonewall = whole(options.get("stonewallingTime"))
     asked = command.scripted or (stonewall or 0) == (whole(command.letters.get("D", "")) or 0)

@@ -59,6 +59,7 @@ def test_gitlab_file_has_what_gitlab_asks_for() -> None:
     assert job["stage"] in document["stages"]
     assert all(isinstance(line, str) for line in job["script"])
     assert job["allow_failure"] == {"exit_codes": [1]}
+    assert f"--junit {job['artifacts']['reports']['junit']}" in job["script"][0]
 
 
 def test_github_file_has_what_github_asks_for() -> None:

@@ -1,5 +1,5 @@
-/* The raw limit for one process: nothing but open, pwrite of one buffer, fsync, close. Prints bytes per second, one
- * repetition a line. Usage: raw FILE TRANSFER_BYTES TRANSFERS REPETITIONS SYNC(0|1) */
+/* The raw limit for one process: nothing but open, pwrite of one buffer, fsync, close. Prints bytes per
+ * second, one repetition a line. Usage: raw FILE TRANSFER_BYTES TRANSFERS REPETITIONS SYNC(0|1) */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,2 +1,4 @@
 #include <mpi.h>
-int main(int argc, char **argv) { return MPI_Init(&argc, &argv); }
+int main(int argc, char **argv) {
+    return MPI_Init(&argc, &argv);
+}

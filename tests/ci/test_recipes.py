@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+
 from tests.conftest import ROOT
 
 RECIPES = ROOT / "ci" / "recipes"

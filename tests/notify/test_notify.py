@@ -11,8 +11,6 @@ from time import sleep
 from typing import Any
 
 import pytest
-from tests.conftest import ROOT
-from tests.findings.conftest import STEP, Watch, morning, root, slower_mpiio, watch
 
 from iowatch import notify
 from iowatch.errors import InputError, MachineError
@@ -20,6 +18,8 @@ from iowatch.findings import update
 from iowatch.notify import Notice, Settings, outbox
 from iowatch.notify.send import UndeliveredError
 from iowatch.store import History, SessionRecord
+from tests.conftest import ROOT
+from tests.findings.conftest import STEP, Watch, morning, root, slower_mpiio, watch
 
 __all__ = ["root", "watch"]
 

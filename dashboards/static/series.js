@@ -11,7 +11,7 @@
   const samples = new Float32Array(bytes(data.samples)), run = new Uint32Array(bytes(data.run)), session = new Uint32Array(bytes(data.session));
   const start = new Uint32Array(time.length + 1);
   count.forEach((n, i) => { start[i + 1] = start[i] + n; });
-  const MOST_DOTS = 1500, MOST_BARS = 700;
+  const MOST_DOTS = 1000, MOST_BARS = 450;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");

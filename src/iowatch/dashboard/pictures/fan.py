@@ -13,7 +13,7 @@ from iowatch.findings.wording import factor
 
 _HEIGHT = 300
 _LEFT, _TOP, _BOTTOM = 52, 30, 30
-_MOST_LINES = 40
+_MOST_LINES = 24
 _BETWEEN_NAMES = 16
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 

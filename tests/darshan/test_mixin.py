@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import ROOT
 
 MakeScript = Callable[..., list[str]]

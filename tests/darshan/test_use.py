@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tests.conftest import SHARED
 
 from iowatch.darshan import Reader, Trace, read_trace
 from iowatch.darshan.activity import merge
@@ -15,6 +14,7 @@ from iowatch.darshan.privacy import hide, hide_log
 from iowatch.darshan.results import bandwidth_ratio, overhead, results, with_overhead, with_trace
 from iowatch.errors import InputError
 from iowatch.model import Output, Result
+from tests.conftest import SHARED
 
 MakeLog = Callable[..., Path]
 KEY = b"a key of the tests"

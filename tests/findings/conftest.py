@@ -9,12 +9,12 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
 
 from iowatch.demo.generator import Level, Story, nights
 from iowatch.findings import Finding, update
 from iowatch.model import Scalar
 from iowatch.store import History, StackRecord, ingest
+from tests.conftest import ROOT
 
 FIRST = date(2025, 1, 1)
 STEP = date(2025, 2, 10)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+
 from tests.findings.conftest import Watch, slower_mpiio
 
 END = date(2025, 4, 1)

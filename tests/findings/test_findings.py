@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
 from iowatch import findings
 from iowatch.detect import Detection, detect_many
 from iowatch.errors import UsageError
 from iowatch.findings import detection, from_json, load, update
 from iowatch.store import History
+from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
 END = date(2025, 4, 1)
 

@@ -6,12 +6,12 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
 from iowatch import events, findings, review
 from iowatch.errors import InputError
 from iowatch.findings import update
 from iowatch.store import History
+from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
 END = date(2025, 4, 1)
 NAME = "planted-20250210-down"

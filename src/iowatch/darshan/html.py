@@ -15,7 +15,7 @@ from typing import Any
 import darshan.cli
 import matplotlib as mpl
 from darshan.cli.summary import ReportData
-from mako.template import Template  # type: ignore[import-untyped]
+from mako.template import Template
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" '

@@ -57,7 +57,7 @@ class _Block:
 
     def add_step(self, number: int) -> None:
         """Time steps come in order, each once."""
-        self.contradicts |= number != self.steps
+        self.contradicts |= number != self.steps or self.inside == "results"
         self.steps += 1
 
     def result(self, name: str) -> str:
@@ -193,7 +193,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     metadata = YES.get(block.option("Collective metadata operations"))
     if (
         block.contradicts
-        or _strided(block) != (block.stride is not None)
+        or not _strides_fit(block)
         or not (ranks and particles and steps)
         or collective is None
         or metadata is None
@@ -229,12 +229,12 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     }
 
 
-def _strided(block: _Block) -> bool:
-    """Whether the configuration asks for strides; some programs print strides of 0 for anything else."""
-    settings = {f"configuration: {name}" for name in ("Stride size", "Block size")}
-    if len(settings & block.values.keys()) != 2 * block.strided:
-        block.contradicts = True
-    return block.option("Stride size") not in ("", "0")
+def _strides_fit(block: _Block) -> bool:
+    """Strides are named in three places; some programs print strides of 0 for anything else."""
+    sizes = [block.option("Stride size"), block.option("Block size")]
+    if block.strided != all(sizes) or block.strided != any(sizes):
+        return False
+    return (block.stride is not None) == (sizes[0] not in ("", "0"))
 
 
 def _ranks_fit(block: _Block, word: str, ranks: int) -> bool:

@@ -26,7 +26,7 @@ lint: setup ## style, types, security of code and dependencies
 	.venv/bin/ruff check src tests reframe_tests bench
 	.venv/bin/ruff format --check src tests reframe_tests bench
 	.venv/bin/mypy
-	.venv/bin/bandit -q -r src -c pyproject.toml
+	.venv/bin/bandit -q -ll -r src -c pyproject.toml
 	.venv/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
 
 .PHONY: bench

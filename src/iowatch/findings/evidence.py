@@ -43,7 +43,8 @@ _TOLD = ("version", "variants", "compiler", "target", "hash")
 
 
 def _parts(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {part["name"]: {key: part.get(key) for key in _TOLD} for part in document["parts"]}
+    parts = [part for part in document.get("parts", ()) if isinstance(part, Mapping) and "name" in part]
+    return {str(part["name"]): {key: part.get(key) for key in _TOLD} for part in parts}
 
 
 def _told(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, str]:
@@ -75,13 +76,19 @@ def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str
         name: of the case, for people.
         before, after: facts of the runs; nothing is said where one of them has no trace.
     """
-    old, new = (run.get("darshan", {}).get("counts", {}) for run in (before, after))
+    old, new = (_counts(run) for run in (before, after))
     differing = sorted(
         (counter for counter in old.keys() & new.keys() if _factor(old[counter], new[counter]) > _SAME_COUNT),
         key=lambda counter: (-_factor(old[counter], new[counter]), counter),
     )
     for counter in differing[:_MOST_COUNTERS]:
         yield Difference(f"Darshan, {name}", counter, f"{old[counter]:g}", f"{new[counter]:g}")
+
+
+def _counts(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    darshan = facts.get("darshan")
+    counts = darshan.get("counts") if isinstance(darshan, Mapping) else None
+    return counts if isinstance(counts, Mapping) else {}
 
 
 def _factor(one: float, other: float) -> float:

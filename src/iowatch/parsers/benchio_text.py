@@ -107,7 +107,7 @@ def _old_blocks(draft: Draft, table: Table) -> list[Block]:
     """2018: repetitions with their minimum and average; the last file may be cut off in a run that was."""
     deletes = any(block.deleted for block in table.blocks)
     directories = {block.path.rpartition("/")[0] for block in table.blocks}
-    known = len(directories) == 1 or directories <= set(STRIPINGS)
+    known = len(directories) == 1 or (directories <= set(STRIPINGS) and (deletes or _in_order(table.blocks)))
     good = []
     for block in table.blocks:
         where = f"of '{readable(block.path)}'"
@@ -129,6 +129,12 @@ def _old_blocks(draft: Draft, table: Table) -> list[Block]:
     if not table.blocks:
         draft.cut("no file was written")
     return good
+
+
+def _in_order(blocks: list[Block]) -> bool:
+    """2018's file per process writes one file a striping, in this order, and deletes none."""
+    places = [STRIPINGS.index(block.path.rpartition("/")[0]) for block in blocks]
+    return places == sorted(set(places))
 
 
 def _averages_fit(block: Block) -> bool:

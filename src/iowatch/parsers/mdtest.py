@@ -90,6 +90,7 @@ class _Run:
     items: list[tuple[int, int, str]] = field(default_factory=list)
     options: dict[str, str] | None = None
     tables: list[_Table] = field(default_factory=list)
+    commands: int = 0
     ends: int = 0
     damaged: int = 0
 
@@ -112,7 +113,9 @@ def _read(draft: Draft, run: _Run, line: str) -> None:
     elif (items := _ITEMS.fullmatch(line)) is not None:
         run.items.append((int(items[1]), int(items[2]), items[3]))
     elif (command := _COMMAND.fullmatch(line)) is not None:
-        run.options = _options(command[1])
+        options = _options(command[1])
+        run.commands += options != run.options
+        run.options = options
     elif (table := _TABLE.fullmatch(line)) is not None:
         run.tables.append(_Table(table[1], table[2], int(table[3])))
     elif _END.fullmatch(line):
@@ -197,7 +200,7 @@ def _judge(draft: Draft, run: _Run, evidence: Evidence) -> None:
 
 
 def _case(draft: Draft, run: _Run) -> dict[str, Scalar | None] | None:
-    if not run.launches or len(run.items) != 1 or run.options is None:
+    if not run.launches or len(run.items) != 1 or run.options is None or run.commands > 1:
         return None
     version, ranks, nodes = run.launches[0]
     tasks, items, _ = run.items[0]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from iowatch.detect import Detection, detect, detect_many
+from iowatch.detect import Detection, Settings, detect, detect_many
 from iowatch.errors import InputError
 from tests.detect.series import DAY, FAMILIES, START, Floats, stepped, times
 
@@ -35,6 +35,19 @@ def test_short_histories_are_judged_with_restraint(family: str) -> None:
     series = [(times(n), np.exp(FAMILIES[family](rng, n))) for n in lengths]
     alarms = sum(len(answer.changes) for answer in detect_many(series))
     assert alarms / (sum(lengths) / YEAR) <= 0.3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_change_is_as_credible_as_asked(family: str) -> None:
+    """Also after its date has been chosen, which moves nights from one level to the other."""
+    rng, found = np.random.default_rng(19), []
+    for ratio in np.repeat([0.85, 0.9, 1.1, 1.15], 40):
+        logs = FAMILIES[family](rng, 60)
+        logs[30:] += np.log(ratio)
+        found.append((times(60), np.exp(logs)))
+    confidences = [change.confidence for answer in detect_many(found) for change in answer.changes]
+    assert confidences
+    assert min(confidences) >= Settings().min_confidence
 
 
 @pytest.mark.parametrize("ratio", [0.02, 0.5, 0.8, 1.25, 2.0, 50.0])

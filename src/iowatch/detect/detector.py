@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 from iowatch.detect.noise import Floats, Noise
 from iowatch.detect.records import Detection
 from iowatch.detect.report import report
-from iowatch.detect.rules import date, settle, take_drift
+from iowatch.detect.rules import date, drop_doubtful_steps, settle, take_drift
 from iowatch.detect.segment import Path, penalty, segment_many
 from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
 from iowatch.errors import InputError
 
-VERSION = "levels-4"
+VERSION = "levels-5"
 """Changes whenever the same series may give another answer: a key for remembered answers."""
 
 
@@ -102,7 +102,16 @@ def _judge(x: _Input, path: Path, noise: Noise, settings: Settings) -> Detection
     price = penalty(len(x.logs), settings)
     stretches, spells = settle(series, series.stretches(path), price)
     stretches, drifts = take_drift(series, stretches, price)
-    return report(x.times, x.skipped, series, _redate(series, stretches), spells, drifts)
+    return report(x.times, x.skipped, series, _dated(series, stretches), spells, drifts)
+
+
+def _dated(series: Series, stretches: list[Stretch]) -> list[Stretch]:
+    """Levels with dated borders; a date moves nights, so steps that are no longer credible are merged."""
+    while True:
+        dated = _redate(series, stretches)
+        stretches = drop_doubtful_steps(series, dated)
+        if len(stretches) == len(dated):
+            return dated
 
 
 def _redate(series: Series, stretches: list[Stretch]) -> list[Stretch]:

@@ -37,8 +37,10 @@ def nightly(series: Series, samples: SeriesSamples) -> NDArray[np.float64]:
     return samples.min if series.metric.direction == "lower" else samples.max
 
 
-def gain(series: Series, value: float, level: float) -> float:
-    """value against level as performance: above 1 is better, also for times."""
+def gain(series: Series, value: float, level: float) -> float | None:
+    """value against level as performance: above 1 is better, also for times; None where one is 0 (counts)."""
+    if not value or not level:
+        return None
     return level / value if series.metric.direction == "lower" else value / level
 
 

@@ -145,5 +145,7 @@ def _cells(
     for time, value in zip(times, values, strict=True):
         night = NIGHTS - 1 + (time - newest + _SLACK_S) // DAY_S
         if 0 <= night < NIGHTS and normal is not None:
-            cells[night] = gain(series, value, normal.value)
+            share = gain(series, value, normal.value)
+            if share is not None:
+                cells[night] = share
     return cells

@@ -21,6 +21,8 @@ from iowatch.metrics import METRICS
         ("independent_count", 7.0, 0.0, None),
     ],
 )
-def test_gain_is_performance_or_nothing(metric: str, value: float, level: float, expected: float | None) -> None:
+def test_gain_is_performance_or_nothing(
+    metric: str, value: float, level: float, expected: float | None
+) -> None:
     series: Any = SimpleNamespace(metric=METRICS[metric])
     assert gain(series, value, level) == expected

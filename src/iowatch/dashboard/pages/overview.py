@@ -145,7 +145,5 @@ def _cells(
     for time, value in zip(times, values, strict=True):
         night = NIGHTS - 1 + (time - newest + _SLACK_S) // DAY_S
         if 0 <= night < NIGHTS and normal is not None:
-            share = gain(series, value, normal.value)
-            if share is not None:
-                cells[night] = share
+            cells[night] = gain(series, value, normal.value)
     return cells

@@ -11,6 +11,8 @@
 struct state {
     hid_t file, set, space, transfer;
     hsize_t extent; /* of the first dimension, where it is unlimited */
+    hid_t memory;   /* the memory of the latest transfer; most have the same shape */
+    uint64_t memory_count[3];
 };
 
 static void version(char *text, size_t n) {
@@ -102,6 +104,7 @@ static void open_set(struct file *f) {
 
 static void open_file(struct file *f) {
     struct state *s = f->state = allocate(f->context, sizeof *s, "HDF5 state");
+    s->memory = H5I_INVALID_HID;
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     hid_t list = access_properties(f);
     s->file = f->writing ? H5Fcreate(f->path, H5F_ACC_TRUNC, H5P_DEFAULT, list)
@@ -134,6 +137,12 @@ static void extend(struct file *f, const struct slab *slab) {
 }
 
 static hid_t select_memory(struct file *f, const struct slab *slab) {
+    struct state *s = f->state;
+    if (s->memory >= 0 && memcmp(s->memory_count, slab->count, sizeof s->memory_count) == 0)
+        return s->memory;
+    if (s->memory >= 0)
+        H5Sclose(s->memory);
+    memcpy(s->memory_count, slab->count, sizeof s->memory_count);
     hsize_t dims[3], start[3], count[3];
     for (int d = 0; d < slab->ndims; d++) {
         dims[d] = slab->memory_dims[d] > 0 ? slab->memory_dims[d] : 1;
@@ -146,7 +155,7 @@ static hid_t select_memory(struct file *f, const struct slab *slab) {
                     : slab->ndims == 3  ? H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL)
                                         : 0;
     CHECK_HDF5(f, "H5Sselect_hyperslab", status >= 0);
-    return space;
+    return s->memory = space;
 }
 
 /* Independent writes of a box with halos would be one call of MPI-IO a row, even where rows are contiguous in
@@ -186,7 +195,6 @@ static void transfer(struct file *f, const struct slab *slab) {
         CHECK_HDF5(f, "H5Dread", H5Dread(s->set, type, memory, s->space, s->transfer, copy.memory) >= 0);
     if (!f->writing && packs)
         slab_unpack(slab, 0, slab->elements, f->buffer);
-    H5Sclose(memory);
 }
 
 static void sync_file(struct file *f) {
@@ -196,6 +204,8 @@ static void sync_file(struct file *f) {
 
 static void close_file(struct file *f) {
     struct state *s = f->state;
+    if (s->memory >= 0)
+        H5Sclose(s->memory);
     CHECK_HDF5(f, "H5Dclose", H5Pclose(s->transfer) >= 0 && H5Sclose(s->space) >= 0 && H5Dclose(s->set) >= 0);
     CHECK_HDF5(f, "H5Fclose", H5Fclose(s->file) >= 0);
     free(s);

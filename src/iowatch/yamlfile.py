@@ -60,11 +60,12 @@ def read_document(path: Path) -> Any:
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
-def validated(path: Path, document: Any, model: type[Model], known: str) -> Model:
+def validated(path: Path, document: Any, model: type[Model], known: str, *, quote: bool = True) -> Model:
     """The document as a record; every fault is told with file, line and field.
 
     Args:
         known: where the fields are documented, for the hint.
+        quote: repeat what was found; not where it may be a secret in the wrong place.
 
     Raises:
         InputError: against the schema.
@@ -72,22 +73,23 @@ def validated(path: Path, document: Any, model: type[Model], known: str) -> Mode
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise InputError("\n".join(_faults(path, document, error)), hint=known) from error
+        told = InputError("\n".join(_faults(path, document, error, quote)), hint=known)
+        raise told from (error if quote else None)
 
 
-def _faults(path: Path, document: Any, error: ValidationError) -> list[str]:
+def _faults(path: Path, document: Any, error: ValidationError, quote: bool) -> list[str]:
     lines = []
     for fault in error.errors(include_url=False):
-        name = ".".join(str(key) for key in fault["loc"])
+        name = ".".join(str(key) for key in fault["loc"]) or "file"
         unknown = fault["type"] == "extra_forbidden"
-        found = "" if unknown or fault["type"] == "missing" else f" (found {fault['input']!r})"
+        found = f" (found {fault['input']!r})" if quote and not unknown and fault["type"] != "missing" else ""
         message = "unknown field" if unknown else fault["msg"]
         lines.append(f"{path}:{_line(document, fault['loc'])}: field '{name}': {message}{found}")
     return lines
 
 
 def _line(document: Any, location: Sequence[int | str]) -> int:
-    """Line (from 1) of the deepest part of `location` that the document has."""
+    """Line (from 1) of the deepest part of `location` that the document has; a union's tag is no part of it."""
     line = 0
     for key in location:
         try:
@@ -95,7 +97,7 @@ def _line(document: Any, location: Sequence[int | str]) -> int:
             line = marks.item(key)[0] if isinstance(document, CommentedSeq) else marks.key(key)[0]
             document = document[key]
         except (AttributeError, KeyError, IndexError, TypeError):
-            break
+            continue
     return int(line) + 1
 
 

@@ -81,8 +81,8 @@ def test_scratch_is_expanded(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.delenv("WHERE_ELSE", raising=False)
     with pytest.raises(UsageError, match="names a variable that is not set"):
         system.scratch_directory()
-    monkeypatch.setenv("WHERE_ELSE", "/work/me")
-    assert system.scratch_directory() == Path("/work/me/io")
+    monkeypatch.setenv("WHERE_ELSE", "/lustre/me")
+    assert system.scratch_directory() == Path("/lustre/me/io")
 
 
 def test_every_machine_of_the_seeds_is_described_and_retired() -> None:

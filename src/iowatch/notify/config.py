@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, StringConstraints, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, StringConstraints, model_validator
 
-from iowatch.errors import InputError
 from iowatch.notify.notice import Kind
 from iowatch.notify.secret import Secret
 from iowatch.systems.load import directory
-from iowatch.yamlfile import Closed, read_document
+from iowatch.yamlfile import Closed, read_document, validated
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 # Blanks and line ends would let one address become several, or a header of its own.
@@ -101,31 +98,4 @@ def load(system: str) -> Settings | None:
     document = read_document(path)
     if document is None and not path.exists():
         return None
-    try:
-        return Settings.model_validate(document)
-    except ValidationError as error:
-        hint = "docs/operations.md lists the fields."
-        raise InputError("\n".join(_faults(path, document, error)), hint=hint) from None
-
-
-def _faults(path: Path, document: Any, error: ValidationError) -> list[str]:
-    """One line a fault. What was found is not repeated: it may be a secret in the wrong place."""
-    lines = []
-    for fault in error.errors(include_url=False, include_input=False):
-        field = ".".join(str(key) for key in fault["loc"]) or "channels"
-        message = "unknown field" if fault["type"] == "extra_forbidden" else fault["msg"]
-        lines.append(f"{path}:{_line(document, fault['loc'])}: field '{field}': {message}")
-    return lines
-
-
-def _line(document: Any, location: Sequence[int | str]) -> int:
-    """Line (from 1) of the deepest part of `location` that the document has (a channel's kind is none)."""
-    line = 0
-    for key in location:
-        try:
-            marks = document.lc
-            line = marks.item(key)[0] if isinstance(document, list) else marks.key(key)[0]
-            document = document[key]
-        except (AttributeError, KeyError, IndexError, TypeError):
-            continue
-    return int(line) + 1
+    return validated(path, document, Settings, "docs/operations.md lists the fields.", quote=False)

@@ -201,7 +201,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
         return None
     shape_fits = (
         len(dims) <= 3
-        and math.prod(dims) == particles
+        and (math.prod(dims) == particles or _partial_fits(block, word, ranks * steps, particles, dims))
         and block.option("Number of dimensions") == str(len(dims))
     )
     if not shape_fits or block.steps != steps or not _ranks_fit(block, word, ranks):
@@ -227,6 +227,17 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
         "compressed": block.compressing or None,
         "total_bytes": total,
     }
+
+
+def _partial_fits(block: _Block, word: str, times: int, particles: int, dims: list[int]) -> bool:
+    """A read of the first part of each rank's share (TO_READ_NUM_PARTICLES): the printed size says so exactly."""
+    whole_share = math.prod(dims)
+    printed = block.result("Total read size").rstrip()
+    return (
+        word == "read"
+        and particles < whole_share == block.available.get("N")
+        and human(times * _PARTICLE_BYTES * particles) == printed
+    )
 
 
 def _strides_fit(block: _Block) -> bool:

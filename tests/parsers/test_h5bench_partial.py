@@ -6,7 +6,7 @@ from pathlib import Path
 
 from iowatch import parsers
 
-OUTPUT = (Path(__file__).parent / "data" / "h5bench_partial_read.out").read_text()
+OUTPUT = (Path(__file__).parent / "data" / "h5bench-1.6-partial-read.txt").read_text()
 
 
 def test_a_partial_read_is_a_result_of_what_was_read() -> None:

@@ -230,7 +230,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
 
 
 def _partial_fits(block: _Block, word: str, times: int, particles: int, dims: list[int]) -> bool:
-    """A read of the first part of each rank's share (TO_READ_NUM_PARTICLES): the printed size says so exactly."""
+    """A read of the first part of each rank's share (TO_READ_NUM_PARTICLES): the size printed fits exactly."""
     whole_share = math.prod(dims)
     printed = block.result("Total read size").rstrip()
     return (

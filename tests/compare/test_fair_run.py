@@ -29,7 +29,6 @@ class FakeReframe:
         self.case = ""
         self.turns: list[str] = []
         self.lost: set[str] = set()
-        self.rng = np.random.default_rng(1)
 
     def follow(
         self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]
@@ -46,7 +45,9 @@ class FakeReframe:
         pair, side = turn.split(":")
         facts = {"pair": int(pair), "side": side}
         level = 1000 * (1.3 if stack == "new" else 1.0)
-        samples = tuple(level * np.exp(0.02 * self.rng.standard_normal(5)))
+        # Seeded by the turn: the order of the turns is drawn anew in each session, the samples must not be.
+        noise = np.random.default_rng([int(pair), side == "left"]).standard_normal(5)
+        samples = tuple(level * np.exp(0.02 * noise))
         output = Output(
             "ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),)
         )

@@ -21,6 +21,7 @@ from iowatch.units import utc_now
 
 _SESSION = "session.json"
 _INGESTED = "ingested"
+_ENDED = "ended"
 
 
 def runs_directory() -> Path:
@@ -98,23 +99,38 @@ def _traced(directory: Path, case: spool.SpooledCase, reader: Reader | None) -> 
 def end(history: History, place: Path, status: SessionStatus) -> None:
     """Close the session; what is in the history and in artefacts no longer needs the spool."""
     history.end_session(place.name, status, int(utc_now().timestamp()))
+    _clear(place)
+
+
+def _clear(place: Path) -> None:
+    """Remove what has been taken in; the mark spares later runs to look at the session again."""
     for directory in spool.finished(place):
         if (directory / _INGESTED).exists():
             shutil.rmtree(directory, ignore_errors=True)
+    (place / _ENDED).touch()
 
 
 def recover(history: History, system: str) -> list[str]:
-    """Take in what killed sessions of this system left, and close them as incomplete; returns their UUIDs."""
+    """Take in what killed sessions of this system left, and close them as incomplete; returns their UUIDs.
+
+    A kill may also fall between the end of a session and the removal of its spool, and a job of a killed run may
+    end after its session was closed: such cases are taken in and removed, too.
+    """
     recovered = []
     for path in sorted(runs_directory().glob(f"*/{_SESSION}")):
+        place = path.parent
+        if (place / _ENDED).exists() and not spool.finished(place):
+            continue
         record, expected = _read(path)
         if record.system != system:
             continue
         history.begin_session(record, expected)
+        ingest(history, place)
         if history.session(record.uuid).status == "running":
-            ingest(history, path.parent)
-            end(history, path.parent, "incomplete")
+            end(history, place, "incomplete")
             recovered.append(record.uuid)
+        else:
+            _clear(place)
     return recovered
 
 

@@ -1,0 +1,89 @@
+"""The whole campaign of faults: `python -m tests.faults.campaign [--kills 200] [--seed 1] [--only NAME …]`.
+
+Kills are shared evenly between the kinds of work. Prints a table; exit code 1 where anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from tests import postgresql
+from tests.faults.kills import FirstBuild, Ingest, Migration, Run, Site, Tally, Work, campaign
+
+Maker = Callable[[Random], Work]
+
+
+def kinds(socket: Path | None) -> dict[str, Maker]:
+    """Every kind of work by its name; those of PostgreSQL where a server is given."""
+    from iowatch.stacks import discover
+
+    stacks = [found.name for found in discover("local") if found.status == "installed"]
+    made: dict[str, Maker] = {"ingest": Ingest, "site": Site, "migration": Migration}
+    if stacks:
+        made |= {"run": lambda draw: Run(draw, stacks[-1]), "build": lambda draw: FirstBuild(draw, stacks[-1])}
+    if socket is not None:
+        made["ingest-postgresql"] = lambda draw: Ingest(draw, postgresql.create_database(socket, "ingest"))
+        made["migration-postgresql"] = lambda draw: Migration(
+            draw, postgresql.create_database(socket, "migration")
+        )
+    return made
+
+
+@contextmanager
+def own_var() -> Iterator[None]:
+    """A `var/` for one kind of work."""
+    with tempfile.TemporaryDirectory(prefix="iowatch-faults-") as place:
+        os.environ["IOWATCH_VAR"] = place
+        os.environ.pop("IOWATCH_DB", None)
+        yield
+
+
+@contextmanager
+def _server() -> Iterator[Path | None]:
+    if (why := postgresql.usable()) is not None:
+        print(f"PostgreSQL is left out: {why}", file=sys.stderr)
+        yield None
+        return
+    with postgresql.server() as socket:
+        yield socket
+
+
+def main() -> int:
+    """Run what was asked for; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="*", help="ingest, site, migration, run, build, …-postgresql")
+    chosen = parser.parse_args()
+    with _server() as socket:
+        made = {n: maker for n, maker in kinds(socket).items() if not chosen.only or n in chosen.only}
+        tallies = []
+        for position, (name, maker) in enumerate(made.items()):
+            share = (chosen.kills + position) // len(made)
+            tallies.append(_one(name, maker, share, chosen.seed))
+    return 1 if any(tally.faults for tally in tallies) else 0
+
+
+def _one(name: str, maker: Maker, kills: int, seed: int) -> Tally:
+    begun = time.monotonic()
+    with own_var():
+        tally = campaign(maker(Random(f"{seed} {name}")), kills)
+    tally.name = name
+    took = time.monotonic() - begun
+    told = f"{tally.kills} kills, {tally.late} came too late, {len(tally.faults)} faults"
+    print(f"{name:<22}{tally.undisturbed_s:7.2f} s undisturbed   {told}   ({took:.0f} s)", flush=True)
+    for fault in tally.faults[:20]:
+        print(f"    {fault}", flush=True)
+    return tally
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,263 @@
+"""Kill -9 at random moments: work is begun, killed, done again; then nothing may be lost, twice or half."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from iowatch import paths
+from iowatch.dashboard.build import build
+from iowatch.dashboard.site import LEDGER
+from iowatch.runner import session
+from iowatch.store import History
+from iowatch.store.engine import migrate, open_engine
+from tests.conftest import ROOT
+from tests.faults import material
+from tests.faults.processes import survivors
+
+IOWATCH = ROOT / ".venv" / "bin" / "iowatch"
+
+
+@dataclass
+class Tally:
+    """What became of the kills of one kind of work.
+
+    Attributes:
+        undisturbed_s: how long the work takes when it is let alone; kills are drawn evenly from this time.
+        kills: those that hit; late: those that found it ended.
+        faults: what was wrong afterwards, in words.
+    """
+
+    name: str
+    undisturbed_s: float = 0.0
+    kills: int = 0
+    late: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+class Work:
+    """Something that is killed."""
+
+    name = ""
+
+    def __init__(self, draw: Random) -> None:
+        self.draw = draw
+
+    def prepare(self) -> None:
+        """Make something to do; nothing by default."""
+
+    def begin(self) -> int:
+        """Start a process that does it; its number."""
+        raise NotImplementedError
+
+    def after(self) -> list[str]:
+        """Look at what is left, do the work again to its end, look again: what is wrong."""
+        raise NotImplementedError
+
+
+def campaign(work: Work, kills: int) -> Tally:
+    """Do the work twice, then kill it at `kills` moments drawn from the time that it took the second time."""
+    tally = Tally(work.name)
+    for _ in range(2):
+        work.prepare()
+        begun = time.monotonic()
+        if _status(work.begin()) not in (0, 1):
+            tally.faults.append("it fails even when it is let alone")
+        tally.undisturbed_s = time.monotonic() - begun
+        tally.faults += work.after()
+    while tally.kills < kills and tally.late < 3 * kills:
+        work.prepare()
+        victim = work.begin()
+        time.sleep(work.draw.uniform(0, tally.undisturbed_s))
+        os.kill(victim, signal.SIGKILL)
+        hit = _status(victim) == -signal.SIGKILL
+        tally.kills += hit
+        tally.late += not hit
+        tally.faults += work.after()
+    return tally
+
+
+def _status(process: int) -> int:
+    """Exit code of a child, negative for the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Do something in a fork: everything is imported already, so that kills meet the work itself."""
+    number = os.fork()
+    if number == 0:
+        code = 3
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return number
+
+
+class Ingest(Work):
+    """A killed night is taken in: spool to history, case by case."""
+
+    name = "ingest"
+    cases = 12
+
+    def __init__(self, draw: Random, place: str | None = None) -> None:
+        super().__init__(draw)
+        self.place, self.nights = place, 0
+        self.finished: dict[tuple[str, str, str], object] = {}
+
+    def prepare(self) -> None:
+        self.nights += 1
+        with History.open(self.place) as history:
+            material.spooled_night(history, self.draw, self.cases, 1_700_000_000 + 86400 * self.nights)
+        self.finished |= material.finished_cases()
+
+    def _recover(self) -> None:
+        with History.open(self.place) as history:
+            session.recover(history, material.SYSTEM)
+
+    def begin(self) -> int:
+        return forked(self._recover)
+
+    def after(self) -> list[str]:
+        self._recover()
+        with History.open(self.place) as history:
+            found = material.losses(self.finished, history)
+            found += [f"session {s.uuid} is still open" for s in history.sessions() if s.status == "running"]
+        found += [f"{key} is still in the spool" for key in material.finished_cases()]
+        return found + material.broken_artefacts()
+
+
+class Site(Work):
+    """The dashboard is built after a new night: readers see the old site or the new one, never half of one."""
+
+    name = "dashboard build"
+
+    def __init__(self, draw: Random) -> None:
+        super().__init__(draw)
+        self.site, self.nights = paths.var() / "site", 10
+        with History.open() as history:
+            material.recorded_nights(history, draw, range(self.nights))
+
+    def prepare(self) -> None:
+        with History.open() as history:
+            material.recorded_nights(history, self.draw, range(self.nights, self.nights + 1))
+        self.nights += 1
+
+    def _build(self) -> None:
+        with History.open() as history:
+            build(history, self.site)
+
+    def begin(self) -> int:
+        return forked(self._build)
+
+    def after(self) -> list[str]:
+        found = self._whole("after the kill")
+        self._build()
+        found += self._whole("after the next build")
+        versions = [p for p in self.site.with_name(".site.versions").iterdir() if p.is_dir()]
+        kept = {p.resolve() for p in versions} - {self.site.resolve()}
+        if len(kept) > 1:
+            found.append(f"{len(kept)} old versions were left")
+        if f"night-{self.nights - 1:05d}" not in self._sessions():
+            found.append("the newest night is not in the site")
+        return found
+
+    def _sessions(self) -> str:
+        return " ".join(path.name for path in (self.site / "session").glob("*"))
+
+    def _whole(self, when: str) -> list[str]:
+        if not self.site.exists():
+            return []  # the very first build was killed
+        ledger = json.loads((self.site / LEDGER).read_text())
+        missing = [name for name in ledger["digests"] if not (self.site / name).is_file()]
+        pages = [p for p in self.site.rglob("*.html") if not p.read_text().rstrip().endswith("</html>")]
+        return [f"{when}: {name} is missing" for name in missing] + [f"{when}: {p} is cut off" for p in pages]
+
+
+class Migration(Work):
+    """The schema is brought to the newest version, with data: it is the old one or the new one."""
+
+    name = "migration"
+
+    def __init__(self, draw: Random, place: str | None = None) -> None:
+        super().__init__(draw)
+        self.place = place
+        with History.open(place) as history:
+            material.recorded_nights(history, draw, range(20))
+            self.content = material.content(history)
+
+    def prepare(self) -> None:
+        engine = open_engine(self.place)
+        migrate(engine, OLDEST)
+        engine.dispose()
+
+    def begin(self) -> int:
+        return forked(lambda: History.open(self.place).close())
+
+    def after(self) -> list[str]:
+        with History.open(self.place) as history:
+            return [] if material.content(history) == self.content else ["the history has other contents"]
+
+
+OLDEST = "0001"
+
+
+class Program(Work):
+    """A program with its own `var/`, killed as the kernel kills it when memory is short: this process only."""
+
+    words: tuple[str, ...] = ()
+
+    def begin(self) -> int:
+        with Path(os.devnull).open("wb") as nowhere:
+            told = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), n) for n in (1, 2)]
+            return os.posix_spawn(self.words[0], self.words, self.environment(), file_actions=told)
+
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, "IOWATCH_VAR": str(paths.var())}
+
+
+class Run(Program):
+    """`iowatch run` of a suite of three cases."""
+
+    name = "run"
+
+    def __init__(self, draw: Random, stack: str) -> None:
+        super().__init__(draw)
+        self.words = (str(IOWATCH), "run", "--suite", "tiny", "--stack", stack)
+        self.finished: dict[tuple[str, str, str], object] = {}
+        self.longest_survival_s = 0.0
+
+    def after(self) -> list[str]:
+        self.finished |= material.finished_cases()
+        with History.open() as history:
+            self.finished |= dict(material.kept_cases(history))
+            before = {s.uuid for s in history.sessions()}
+        # The next run begins at once, however much of the killed one still goes on.
+        found = [] if (code := _status(self.begin())) in (0, 1) else [f"the next run ends with {code}"]
+        with History.open() as history:
+            found += material.losses(self.finished, history)
+            sessions = history.sessions()
+        found += [f"session {s.uuid} is still open" for s in sessions if s.status == "running"]
+        new = [s for s in sessions if s.uuid not in before and s.status == "ok"]
+        if len(new) != 1:
+            found.append(f"the next run is {[s.status for s in sessions if s.uuid not in before]}")
+        found += [f"{p} is left in scratch" for p in (paths.var() / "scratch").glob("iowatch-*")]
+        found += [f"process {n} goes on" for n in survivors(paths.var())]
+        return found + material.broken_artefacts()
+
+
+class FirstBuild(Run):
+    """The same where benchio has to be built first: a half built program must not be run."""
+
+    name = "benchio build"
+
+    def prepare(self) -> None:
+        shutil.rmtree(paths.var() / "build", ignore_errors=True)

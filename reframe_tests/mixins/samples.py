@@ -16,6 +16,7 @@ from iowatch import parsers, spool
 from iowatch.merge import merge
 from iowatch.metrics import METRICS
 from iowatch.model import Output, Result
+from iowatch.systems.jobs import fate
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
 _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
@@ -96,7 +97,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         """The output of one start of the program; its own result file is preferred to the standard output."""
         stage = Path(self.stagedir)
         if not (stage / _rc(start)).is_file():
-            return Output(self.benchmark, None, "failed", _never_started(stage), ())
+            return Output(self.benchmark, None, "failed", self._never_ended(stage), ())
         stdout = stage / (str(self.stdout) if start == 0 else _stdout(start))
         stderr = stage / (str(self.stderr) if start == 0 else _stderr(start))
         candidates = [stage / _result(start, name) for name in self.case.tool.results]
@@ -105,6 +106,12 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         return parsers.parse_file(
             self.benchmark, source, stderr=stderr, rc=None if rc is None else int(rc), ranks=self.case.ranks
         )
+
+    def _never_ended(self, stage: Path) -> str:
+        """Why a start of the program left no exit code: what its job said, and what the scheduler says."""
+        asked = fate(self.current_partition.scheduler.registered_name, self.job.jobid)
+        told = "; ".join(words for words in (_last_words(stage), asked) if words)
+        return "the program was not started or did not end" + (f": {told}" if told else "")
 
     def _spool(self, session: Path) -> None:
         stage = Path(self.stagedir)
@@ -158,14 +165,13 @@ def _rc(start: int) -> str:
     return f"start-{start}.rc"
 
 
-def _never_started(stage: Path) -> str:
-    """Why a start of the program did not end: what its preparation or the job said last."""
+def _last_words(stage: Path) -> str:
+    """The first line that the preparation or else the job wrote as an error."""
     lines: list[str] = []
     for name in ("prepare.err", "prepare.out", "rfm_job.err"):
         if (stage / name).is_file():
             lines += (stage / name).read_text(errors="replace").splitlines()
-    lines = [line.strip() for line in lines if any(character.isalnum() for character in line)]
-    return f"the program was not started or did not end{': ' + lines[0] if lines else ''}"
+    return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
 
 
 def _best(result: Result) -> float:

@@ -47,6 +47,12 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         self.num_tasks_per_node = -(-self.case.ranks // self.case.nodes)
         self.program = self.program or self.case.tool.program(self.case.options)
 
+    @run_after("setup")
+    def limit_wait(self) -> None:
+        """The partition's extra `queue_minutes`: longest wait, so that the night can end."""
+        minutes = self.current_partition.extras.get("queue_minutes")
+        self.max_pending_time = self.max_pending_time or (f"{minutes}m" if minutes else None)
+
     @run_before("run")
     def compose_command(self) -> None:
         """Executable, arguments and input files; needs the scratch directory and the program's place."""

@@ -39,7 +39,10 @@ def _partition(settings):
         "max_jobs": 1,  # bandwidth is measured alone
         "time_limit": settings["time_limit"],
         "processor": {"num_cpus": settings["cores"]},
-        "extras": {"scratch": str(_system.scratch_directory())},
+        "extras": {
+            "scratch": str(_system.scratch_directory()),
+            "queue_minutes": _system.limits.queue_minutes,
+        },
     }
 
 

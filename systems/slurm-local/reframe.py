@@ -3,6 +3,7 @@
 from iowatch import paths
 from iowatch.stacks.reframe import environments
 from iowatch.systems import load
+from iowatch.systems.options import access
 
 _system = load("slurm-local")
 _environments = environments(_system.name)
@@ -23,11 +24,16 @@ site_configuration = {
                     # Polls with squeue: this cluster keeps no accounts, which ReFrame's `slurm` would ask for.
                     "scheduler": "squeue",
                     "launcher": "mpirun",
-                    "access": ["--partition=node"],
+                    "access": access("slurm", "node", []),
                     "max_jobs": 1,  # bandwidth is measured alone
+                    # The cluster claims more cores than there are: ranks that wait must let others go on.
+                    "env_vars": [["OMPI_MCA_mpi_yield_when_idle", "1"]],
                     "environs": [environment["name"] for environment in _environments],
                     "processor": {"num_cpus": _system.limits.ranks_per_node},
-                    "extras": {"scratch": str(_system.scratch_directory())},
+                    "extras": {
+                        "scratch": str(_system.scratch_directory()),
+                        "queue_minutes": _system.limits.queue_minutes,
+                    },
                 }
             ],
         }

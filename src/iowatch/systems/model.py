@@ -149,6 +149,7 @@ class Limits(Facts):
         free_bytes: what has to stay free on the scratch file system.
         files: most files that one case may create.
         minutes: longest job.
+        queue_minutes: longest wait of a case in the queue; then its job is cancelled and the case has failed.
     """
 
     nodes: PositiveInt | None = None
@@ -158,6 +159,7 @@ class Limits(Facts):
     free_bytes: Size | None = None
     files: PositiveInt | None = None
     minutes: PositiveInt | None = None
+    queue_minutes: PositiveInt | None = None
 
 
 class System(Facts):

@@ -40,7 +40,7 @@ static void run(struct context *c, const struct placement *placement, struct gua
     struct results results;
     scratch_make(c);
     if (c->rank == 0 && !c->options->keep && !c->options->existing)
-        guard_watch(guard, c->directory);
+        guard_directory(guard, c->directory);
     measure(c, placement, &results);
     MPI_Barrier(c->world);
     if (c->rank == 0) {
@@ -101,6 +101,8 @@ int main(int argc, char **argv) {
         return impossible(&c, reason);
     if (c.rank == 0)
         record_prepare(&c);
+    if (c.rank == 0 && options.json != NULL)
+        guard_record(&guard, options.json);
     run(&c, &placement, &guard);
     placement_free(&placement);
     options_free(&options);

@@ -1,5 +1,6 @@
 /* The JSON record (schema/record.schema.json): rank 0 writes it whole at the end, or a rank that fails writes
- * one with status `failed`. It appears by rename(), so that half a record never has its name. */
+ * one with status `failed`. It appears by rename() of a draft RECORD.<rank>.tmp, so that half a record never
+ * has its name. */
 #ifndef BENCHIO_RECORD_H
 #define BENCHIO_RECORD_H
 

@@ -40,22 +40,53 @@ static void close_all_but(int kept) {
     closedir(open_files);
 }
 
-/* Read what the parent says until it dies: `+path\0` sets the directory, `-` ends the watch. */
-static void guard_main(int pipe) {
-    char path[PATH_MAX + 1] = "", byte;
-    size_t length = 0;
-    bool setting = false;
-    while (read(pipe, &byte, 1) == 1) {
-        if (!setting && byte == '-')
-            _exit(0);
-        if (!setting)
-            setting = byte == '+', length = 0;
-        else if (length < PATH_MAX)
-            path[length++] = byte, setting = byte != '\0';
+/* Remove what ranks that died while they wrote the record RECORD left: RECORD.<rank>.tmp. */
+static void remove_drafts(const char *record) {
+    const char *slash = strrchr(record, '/'), *name = slash != NULL ? slash + 1 : record;
+    char place[PATH_MAX + 1];
+    snprintf(place, sizeof place, "%.*s", slash != NULL ? (int)(name - record) : 1,
+             slash != NULL ? record : ".");
+    DIR *directory = opendir(place);
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        size_t n = strlen(name);
+        if (strncmp(entry->d_name, name, n) != 0 || entry->d_name[n] != '.')
+            continue;
+        const char *rank = entry->d_name + n + 1;
+        size_t digits = strspn(rank, "0123456789");
+        if (digits > 0 && strcmp(rank + digits, ".tmp") == 0)
+            unlinkat(dirfd(directory), entry->d_name, 0);
     }
+    closedir(directory);
+}
+
+/* What the parent said before it died: `+directory\0`, `=record\0`. Returns false where it ended the watch by
+ * `-`. */
+static bool listen(int pipe, char directory[PATH_MAX + 1], char record[PATH_MAX + 1]) {
+    char byte, *path = NULL;
+    size_t length = 0;
+    while (read(pipe, &byte, 1) == 1) {
+        if (path == NULL && byte == '-')
+            return false;
+        if (path == NULL)
+            path = byte == '+' ? directory : record, length = 0;
+        else if (length < PATH_MAX)
+            path[length++] = byte, path = byte == '\0' ? NULL : path;
+    }
+    return true;
+}
+
+static void guard_main(int pipe) {
+    char directory[PATH_MAX + 1] = "", record[PATH_MAX + 1] = "";
+    if (!listen(pipe, directory, record))
+        _exit(0);
     const struct timespec pause = {0, 50 * 1000 * 1000};
-    for (int i = 0; path[0] != '\0' && !remove_directory(path) && i < 200; i++)
-        nanosleep(&pause, NULL); /* ranks that still die may still create files */
+    nanosleep(&pause, NULL); /* ranks that still die may still create files */
+    for (int i = 0; directory[0] != '\0' && !remove_directory(directory) && i < 200; i++)
+        nanosleep(&pause, NULL);
+    if (record[0] != '\0')
+        remove_drafts(record);
     _exit(0);
 }
 
@@ -85,9 +116,14 @@ static void say(const struct guard *guard, const char *text, size_t n) {
                 strerror(errno));
 }
 
-void guard_watch(const struct guard *guard, const char *directory) {
+void guard_directory(const struct guard *guard, const char *directory) {
     say(guard, "+", 1);
     say(guard, directory, strlen(directory) + 1);
+}
+
+void guard_record(const struct guard *guard, const char *record) {
+    say(guard, "=", 1);
+    say(guard, record, strlen(record) + 1);
 }
 
 void guard_stop(struct guard *guard) {

@@ -4,9 +4,9 @@
 
 #include "context.h"
 
-/* A child process that outlives a killed run and removes the directory. It is started before MPI_Init,
- * because afterwards fork() is not safe everywhere; it holds nothing but one end of a pipe, and needs no
- * signal handler. */
+/* A child process that outlives a killed run and removes the directory, and drafts of the record. It is
+ * started before MPI_Init, because afterwards fork() is not safe everywhere; it holds nothing but one end of
+ * a pipe, and needs no signal handler. */
 struct guard {
     int pipe; /* -1: none */
     int pid;
@@ -14,7 +14,9 @@ struct guard {
 
 struct guard guard_start(void);
 /* The directory to remove when this process dies. */
-void guard_watch(const struct guard *guard, const char *directory);
+void guard_directory(const struct guard *guard, const char *directory);
+/* The record whose drafts (record.h) to remove then. */
+void guard_record(const struct guard *guard, const char *record);
 /* The guard goes away without removing anything. */
 void guard_stop(struct guard *guard);
 

@@ -63,6 +63,37 @@ def test_netcdf_of_another_mpi_is_not_ours(tool: Tool, tmp_path_factory: pytest.
     assert part.version == "4.9.3"
 
 
+OLD = "--has-pnetcdf-> no\n  --prefix    -> {prefix}\n  --version   -> netCDF {version}"
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "found"),
+    [
+        ("4.3.3.1", "Parallel Support:\tyes", True),
+        ("4.4.0", "NC-4 Parallel Support:\tyes", True),
+        ("4.4.0", "NC-4 Parallel Support:\tno", False),
+        ("4.4.0", None, False),
+    ],
+)
+def test_netcdf_whose_config_tells_neither_parallel_nor_libdir(
+    tool: Tool,
+    tmp_path_factory: pytest.TempPathFactory,
+    version: str,
+    settings: str | None,
+    found: bool,
+) -> None:
+    """What nc-config and libnetcdf.settings of netCDF 4.3.3.1 and 4.4.0 print."""
+    prefix = tmp_path_factory.mktemp("netcdf")
+    (prefix / "lib").mkdir()
+    (prefix / "lib" / "libnetcdf.so").write_text("")
+    if settings:
+        (prefix / "lib" / "libnetcdf.settings").write_text(f"# Features\n{settings}\nMMap Support:\tno\n")
+    tool("nc-config", f"cat <<'END'\n  {OLD.format(prefix=prefix, version=version)}\nEND")
+    tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
+    part = probe.netcdf(Flavour("openmpi"))
+    assert (part and part.version) == (version if found else None)
+
+
 def test_nothing_installed_means_no_stack(tool: Tool) -> None:
     from iowatch.stacks.system import system_stacks
 

@@ -131,15 +131,26 @@ def hdf5(flavour: Flavour) -> Part | None:
     return Part("hdf5", version, variants, prefix=prefix, files=(h5pcc, *([shared] if shared else [])))
 
 
+def _parallel_by_settings(libdir: str) -> str:
+    """Whether netCDF-4 is parallel, as `libnetcdf.settings` says it; `nc-config` does not before 4.7."""
+    try:
+        settings = Path(libdir, "libnetcdf.settings").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "false"
+    return _yes_no(settings, {"mpi": "Parallel Support"}).get("mpi", "false")
+
+
 def _netcdf_by_config(flavour: Flavour) -> Part | None:
     config = flavour.tool("nc-config") or shutil.which("nc-config")
     answer = ask(config, "--all") if config else ""
+    version, prefix = _find(r"--version\s*->\s*netCDF (\S+)", answer), _find(r"--prefix\s*->\s*(\S+)", answer)
+    libdir = _find(r"--libdir\s*->\s*(\S+)", answer) or f"{prefix}/lib"  # not told before 4.4.1.1
     variants = _yes_no(answer, {"mpi": "--has-parallel4", "parallel-netcdf": "--has-pnetcdf"})
-    version = _find(r"--version\s*->\s*netCDF (\S+)", answer)
-    shared = library(_find(r"--libdir\s*->\s*(\S+)", answer) or "", "netcdf")
-    if version is None or variants.get("mpi") != "true" or shared is None or linked_mpi(shared) != flavour.mpi:
+    variants.setdefault("mpi", _parallel_by_settings(libdir))
+    shared = library(libdir, "netcdf")
+    if version is None or variants["mpi"] != "true" or shared is None or linked_mpi(shared) != flavour.mpi:
         return None
-    return Part("netcdf-c", version, variants, prefix=_find(r"--prefix\s*->\s*(\S+)", answer), files=(shared,))
+    return Part("netcdf-c", version, variants, prefix=prefix, files=(shared,))
 
 
 def _netcdf_by_pkgconfig(flavour: Flavour) -> Part | None:

@@ -11,6 +11,8 @@
   const samples = new Float32Array(bytes(data.samples)), run = new Uint32Array(bytes(data.run)), session = new Uint32Array(bytes(data.session));
   const start = new Uint32Array(time.length + 1);
   count.forEach((n, i) => { start[i + 1] = start[i] + n; });
+  const DASHES = { level: "solid", drift: "longdash", suspected: "dot" };
+  const away = [...time.keys()].filter((i) => data.away.some(([a, b]) => a <= time[i] && time[i] <= b));
   const MOST_DOTS = 1000, MOST_BARS = 450;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -55,21 +57,26 @@
         marker: { size: 4, color: colour("--sample") }, line: { width: 1.5, color: colour("--sample") }, hoverinfo: seen.dots ? "y" : "skip" },
       { x: seen.line.x, y: seen.line.y, text: seen.line.text, customdata: seen.line.night, name: "headline", type: "scatter", mode: seen.line.x.length > 250 ? "lines" : "lines+markers",
         line: { width: 1.5, color: colour("--headline") }, marker: { size: 5, color: colour("--headline") }, hovertemplate: `<b>${value}</b><br>%{text}<extra></extra>` },
-      { x: data.levels.flatMap(([a, b]) => [stamp(a), stamp(b), null]), y: data.levels.flatMap((level) => [level[2], level[2], null]), name: "level",
-        type: "scatter", mode: "lines", line: { width: 3, color: colour("--level") }, hoverinfo: "skip" },
+      ...["level", "drift", "suspected"].map((kind) => {
+        const held = data.levels.filter((one) => one[4] === kind);
+        return { x: held.flatMap(([a, b]) => [stamp(a), stamp(b), null]), y: held.flatMap(([, , low, high]) => [low, high, null]), name: kind,
+          type: "scatter", mode: "lines", line: { width: 3, color: colour("--level"), dash: DASHES[kind] }, hoverinfo: "skip" };
+      }),
+      { x: away.map((i) => stamp(time[i])), y: away.map((i) => headline[i]), customdata: away, name: "away and back", type: "scatter", mode: "markers",
+        marker: { symbol: "circle-open", size: 11, line: { width: 2 }, color: colour("--level") }, hoverinfo: "skip" },
     ];
   }
 
-  const highest = samples.reduce((a, b) => Math.max(a, b), 0);
+  const near = Object.entries(data.limits), top = 1.08 * data.top;
   function shapes() {
     const found = [], across = { xref: "paper", x0: 0, x1: 1 };
     if (data.reference) {
       const [low, value, high] = data.reference;
-      if (low !== null || high !== null) found.push({ ...across, type: "rect", y0: low ?? 0, y1: high ?? highest * 1.2, fillcolor: colour("--band"), line: { width: 0 }, layer: "below" });
+      if (low !== null || high !== null) found.push({ ...across, type: "rect", y0: low ?? 0, y1: high ?? top, fillcolor: colour("--band"), line: { width: 0 }, layer: "below" });
       found.push({ ...across, type: "line", y0: value, y1: value, line: { color: colour("--reference"), dash: "dash", width: 1 } });
     }
-    for (const name of ["published", "peak"]) {
-      if (data[name] && data[name] <= 1.5 * highest) found.push({ ...across, type: "line", y0: data[name], y1: data[name], line: { color: colour(`--${name}`), dash: "dot", width: 1.5 }, label: { text: `${name} ${format(data[name])}`, textposition: "end", font: { color: colour(`--${name}`), size: 11 } } });
+    for (const [name, value] of near) {
+      found.push({ ...across, type: "line", y0: value, y1: value, line: { color: colour(`--${name}`), dash: "dot", width: 1.5 }, label: { text: `${name} ${format(value)}`, textposition: "end", font: { color: colour(`--${name}`), size: 11 } } });
     }
     data.marks.forEach(([at, kind, numbers]) => found.push({ type: "line", x0: stamp(at), x1: stamp(at), yref: "paper", y0: 0, y1: 1, line: { color: colour(`--${kind}`), dash: "dash", width: 1 }, label: { text: numbers, textposition: "end", textangle: 0, font: { color: colour(`--${kind}`), size: 12 } } }));
     return found;
@@ -85,7 +92,7 @@
     const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") };
     return {
       xaxis: { ...axis, type: "date", range: [stamp(from), stamp(to)], title: { text: "UTC" } },
-      yaxis: { ...axis, range: [0, highest * 1.08], title: { text: `${data.label} (${data.unit})` } },
+      yaxis: { ...axis, range: [0, top], title: { text: `${data.label} (${data.unit})` } },
       paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 },
       margin: { t: 24, r: 12, l: 70, b: 44 }, showlegend: false, hovermode: "closest", dragmode: "zoom", shapes: shapes(), uirevision: "kept",
     };

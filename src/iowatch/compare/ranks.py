@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from iowatch.compare.records import Floats
 
@@ -31,6 +31,8 @@ def rank_sum(left: Floats, right: Floats) -> Floats:
         left: shape (pairs, nights on the left), one value a night.
         right: shape (pairs, nights on the right).
     """
+    from scipy import stats  # takes half a second to load, which who only looks need not wait for
+
     both = np.sort(np.concatenate([left, right], axis=1), axis=1)
     exact = ~np.any(both[:, 1:] == both[:, :-1], axis=1) & (max(left.shape[1], right.shape[1]) <= _EXACT_UP_TO)
     found = np.ones(len(left))
@@ -46,6 +48,8 @@ def signed_rank(differences: Floats) -> Floats:
     Args:
         differences: log ratios, shape (pairs, nights).
     """
+    from scipy import stats
+
     sizes = np.sort(np.abs(differences), axis=1)
     ties = np.any(sizes[:, 1:] == sizes[:, :-1], axis=1) | (sizes[:, 0] == 0)
     nights = differences.shape[1]

@@ -104,6 +104,16 @@ def polyline(kind: str, points: Iterable[tuple[float, float]]) -> str:
     return f'<polyline class="{kind}" points="{" ".join([f"{x:.1f},{y:.1f}" for x, y in points])}"/>'
 
 
+def repeated(form: str, *columns: NDArray[Any]) -> str:
+    """`form` once a point, with a coordinate (one decimal, not below 0) in the place of each `@`; shapes (n,).
+
+    Whole numbers in one go take a third of the time of `f"{x:.1f}"` for each.
+    """
+    tenths = np.rint(np.maximum(np.column_stack(columns), 0.0) * 10).astype(np.int64)
+    parts = np.stack(np.divmod(tenths, 10), axis=-1)
+    return form.replace("@", "%d.%d") * len(tenths) % tuple(parts.ravel().tolist())
+
+
 def value_axis(y: Scale, left: float, right: float, ticks: Sequence[float], unit: str) -> str:
     """Grid lines with their values, and the unit at the top."""
     parts = [

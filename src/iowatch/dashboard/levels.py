@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.dashboard.catalogue import Series
+from iowatch.findings.wording import factor
 from iowatch.store.bulk import SeriesSamples
+from iowatch.units import format_number
 
 _TYPICAL_NIGHTS = 60
 _DISPUTED = ("open", "suspected", "acknowledged")
@@ -17,11 +20,28 @@ _DISPUTED = ("open", "suspected", "acknowledged")
 
 @dataclass(frozen=True)
 class Level:
-    """A level with the time in which it held (epoch seconds)."""
+    """A level with the time in which it held (epoch seconds).
+
+    Attributes:
+        value, end: at its first and last night; they differ where the series drifts.
+        kind: `level`, `drift`, or `suspected`: the newest nights look so, but are too few to say.
+    """
 
     first: int
     last: int
     value: float
+    end: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Away:
+    """Nights away from a level that came back to it; `ratio` is theirs to that level."""
+
+    first: int
+    last: int
+    ratio: float
+    nights: int
 
 
 @dataclass(frozen=True)
@@ -45,17 +65,67 @@ def gain(series: Series, value: float, level: float) -> float | None:
 
 
 def levels(series: Series, samples: SeriesSamples) -> list[Level]:
-    """The levels that detection found, in order of time; none before it has said anything."""
+    """Levels, drifts and what is suspected, as detection found them; none before it has said anything."""
     if series.detection is None:
         return []
-    steps = [step for step in series.detection.document["steps"] if not step["suspected"]]
-    first, last = int(samples.time[0]), int(samples.time[-1])
-    if not steps:
-        return [Level(first, last, float(np.median(nightly(series, samples))))]
-    begins = [first, *(int(step["first_after"]) for step in steps)]
-    ends = [*(int(step["last_before"]) for step in steps), last]
-    values = [steps[0]["before"], *(step["after"] for step in steps)]
-    return [Level(a, b, float(v)) for a, b, v in zip(begins, ends, values, strict=True)]
+    said = series.detection.document
+    drifts = [_drift(series, samples, one) for one in said.get("drifts", ())]
+    # A slope describes its nights better than the levels that lie within it.
+    found = [
+        Level(one["first"], one["last"], one["value"], one["value"], "level")
+        for one in said.get("levels", ())
+        if not any(drift.first <= one["first"] and one["last"] <= drift.last for drift in drifts)
+    ]
+    last = int(samples.time[-1])
+    suspected = [
+        Level(step["first_after"], last, step["after"], step["after"], "suspected")
+        for step in said["steps"]
+        if step["suspected"]
+    ]
+    return sorted([*found, *drifts, *suspected], key=lambda level: level.first)
+
+
+def _drift(series: Series, samples: SeriesSamples, said: Mapping[str, Any]) -> Level:
+    """The slope through the middle of its nights, even in its logarithm."""
+    inside = (samples.time >= said["first"]) & (samples.time <= said["last"])
+    middle = float(np.median(nightly(series, samples)[inside])) if inside.any() else 0.0
+    half = float(said["ratio"]) ** 0.5
+    return Level(said["first"], said["last"], middle / half, middle * half, "drift")
+
+
+def transients(series: Series) -> list[Away]:
+    """Nights away from the level and back, in order of time."""
+    said = {} if series.detection is None else series.detection.document
+    return [Away(**one) for one in said.get("transients", ())]
+
+
+@dataclass(frozen=True)
+class Said:
+    """One thing that detection says of a series, in words; `last` is None where it lasts."""
+
+    first: int
+    last: int | None
+    kind: str
+    text: str
+
+
+def said(series: Series) -> list[Said] | None:
+    """Everything that detection says, the newest first; None where it has not looked."""
+    if series.detection is None:
+        return None
+    document, unit = series.detection.document, series.metric.unit
+    found = []
+    for step in document["steps"]:
+        told = f"{format_number(step['before'])} to {format_number(step['after'])} {unit}"
+        kind = "suspected" if step["suspected"] else "change"
+        sure = "" if step["suspected"] else f", confidence {step['confidence']:.3f}"
+        found.append(Said(step["first_after"], None, kind, f"{told} ({factor(step['ratio'])}{sure})"))
+    for one in transients(series):
+        nights = f"{one.nights} night{'' if one.nights == 1 else 's'}"
+        found.append(Said(one.first, one.last, "transient", f"{nights} at {factor(one.ratio)}, and back"))
+    for drift in document.get("drifts", ()):
+        found.append(Said(drift["first"], drift["last"], "drift", f"slowly to {factor(drift['ratio'])}"))
+    return sorted(found, key=lambda one: -one.first)
 
 
 def accepted(series: Series, values: Sequence[float]) -> Accepted | None:

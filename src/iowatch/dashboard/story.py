@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,14 @@ def page_of(finding: Finding) -> str:
 
 def basis_of(finding: Finding, machine: Machine) -> list[Any]:
     """What everything that is told of a finding follows from; nights long after it do not count."""
-    document = finding.to_json()
-    for passing in ("updated_at", "news", "untold"):
-        document.pop(passing)
     end = finding.first_after + _AROUND_S
     extents = [(s.row.id, repr(s.stamp) if s.stamp.last <= end else None) for s in _concerned(finding, machine)]
-    return [document, extents]
+    return [lasting(finding), extents]
+
+
+def lasting(finding: Finding) -> str:
+    """A finding in one text, without what changes with every night that looks at it."""
+    return repr(replace(finding, updated_at=0, news=(), untold=()))
 
 
 def _concerned(finding: Finding, machine: Machine) -> list[Series]:

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.detect import VERSION, Detection, detect_many
+from iowatch.detect import VERSION, Detection, Drift, Level, Transient, detect_many
 from iowatch.metrics import METRICS
 from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow
 
 # Of several metrics of one run the first of these that the case has: the others follow from it.
 HEADLINES = ("bandwidth", "rate", "time")
 _CHUNK = 200
+# Of what is remembered of a series; another number makes every memory stale.
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def steps(
 
 
 def _state(row: SeriesRow, level_starts: Mapping[int, int]) -> tuple[int, int, str]:
-    return row.n, row.last or 0, f"{VERSION} since {level_starts.get(row.id, 0)}"
+    return row.n, row.last or 0, f"{VERSION}/{_FORMAT} since {level_starts.get(row.id, 0)}"
 
 
 def _detect(
@@ -91,12 +93,28 @@ def _detect(
         since=[level_starts.get(row.id) for row in rows],
     )
     found = {row.id: _steps(detection) for row, detection in zip(rows, said, strict=True)}
-    memory = []
-    for row in rows:
-        document: dict[str, Any] = {"steps": [asdict(step) for step in found[row.id]]}
-        memory.append(DetectionRow(row.id, *_state(row, level_starts), document))
+    memory = [
+        DetectionRow(row.id, *_state(row, level_starts), _document(found[row.id], detection))
+        for row, detection in zip(rows, said, strict=True)
+    ]
     history.save_detections(memory)
     return found
+
+
+def _document(steps: Sequence[Step], detection: Detection) -> dict[str, Any]:
+    """What is remembered: the steps, and what pages draw besides; times in epoch seconds."""
+
+    def span(one: Level | Transient | Drift) -> dict[str, int]:
+        return {"first": int(one.time), "last": int(one.last_time)}
+
+    return {
+        "steps": [asdict(step) for step in steps],
+        "levels": [{**span(one), "value": float(one.value)} for one in detection.levels],
+        "transients": [
+            {**span(one), "ratio": float(one.ratio), "nights": int(one.nights)} for one in detection.transients
+        ],
+        "drifts": [{**span(one), "ratio": float(one.ratio)} for one in detection.drifts],
+    }
 
 
 def _steps(detection: Detection) -> tuple[Step, ...]:

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from iowatch.findings.detection import Step
 from iowatch.findings.records import Direction
@@ -129,5 +129,5 @@ def credible(group: Group, series: int) -> bool:
     """
     if not all(m.change.suspected for m in group.moved):
         return True
-    by_chance = float(binom.sf(len(group.moved) - 1, series, _SUSPECTED_SHARE))
+    by_chance = float(bdtrc(len(group.moved) - 1, series, _SUSPECTED_SHARE))
     return by_chance < _CHANCE

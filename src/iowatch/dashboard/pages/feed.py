@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,15 +22,16 @@ def publish(site: Site) -> None:
     found = sorted(
         (f for m in site.catalogue.machines for f in m.findings), key=lambda f: (-f.first_after, f.id)
     )
-    documents = [_document(finding) for finding in found]
-    digest = site.digest(documents)
-    site.writer.make(
-        "findings.json", digest, lambda: json.dumps({"format": 1, "findings": documents}, indent=1)
-    )
+    digest = site.digest([story.lasting(finding) for finding in found])
+    site.writer.make("findings.json", digest, lambda: _document(found))
     site.writer.make("feed.xml", digest, lambda: _feed(site, found[:_MOST_ENTRIES]))
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+def _document(found: Sequence[Finding]) -> str:
+    return json.dumps({"format": 1, "findings": [_entry(finding) for finding in found]}, indent=1)
+
+
+def _entry(finding: Finding) -> dict[str, Any]:
     document = finding.to_json()
     # These change with every night; what reads the file wants to see only what is new.
     for passing in ("updated_at", "news", "untold"):

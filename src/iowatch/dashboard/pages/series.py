@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.levels import accepted, gain, levels, nightly
+from iowatch.dashboard.levels import accepted, gain, levels, nightly, said, transients
 from iowatch.dashboard.nights import page_of, shown_sessions
 from iowatch.dashboard.parallel import in_parallel
-from iowatch.dashboard.pictures import Mark, grouped, series_picture
+from iowatch.dashboard.pictures import Mark, axis_top, drawn_limits, grouped, series_picture
 from iowatch.events import Event
 from iowatch.store import SessionRow, bulk
 from iowatch.store.bulk import RunSessions, SeriesSamples
@@ -23,6 +23,8 @@ from iowatch.units import format_number
 
 _ROWS = 14
 _SAMPLES = 20
+# What pictures show of that which detection says, besides levels.
+_KEYS = {"transient": "away and back", "drift": "drift", "suspected": "suspected"}
 
 
 def publish(site: Site) -> None:
@@ -94,6 +96,9 @@ class _Pages:
             "accepted": normal,
             "gain": gain(series, newest, normal.value) if normal else None,
             "marks": marks,
+            "said": said(series),
+            "keys": _KEYS,
+            "drawn": drawn_limits(series, samples),
             "picture": series_picture(series, samples, marks),
             "rows": list(self._rows(samples, of_runs)),
             "plot": self._plot(series, samples, of_runs, marks),
@@ -136,12 +141,13 @@ class _Pages:
             "run": _packed(samples.run_id, "<u4"),
             "session": _packed(position, "<u4"),
             "sessions": [self.told[n] for n in used.tolist()],
-            "levels": [[one.first, one.last, one.value] for one in levels(series, samples)],
+            "levels": [[one.first, one.last, one.value, one.end, one.kind] for one in levels(series, samples)],
+            "away": [[one.first, one.last] for one in transients(series)],
             "marks": [[mark.time, mark.kind, numbers] for mark, numbers in grouped(marks)],
             "reference": limits.reference
             and [limits.reference.lower, limits.reference.value, limits.reference.upper],
-            "published": limits.published and limits.published.value,
-            "peak": limits.peak,
+            "limits": drawn_limits(series, samples),
+            "top": axis_top(series, samples),
         }
 
 

@@ -3,7 +3,7 @@
 from iowatch.dashboard.pictures.curves import Curve, curves_picture
 from iowatch.dashboard.pictures.fan import NARROW, Line, fan_picture
 from iowatch.dashboard.pictures.member import member_picture
-from iowatch.dashboard.pictures.series import Mark, grouped, series_picture
+from iowatch.dashboard.pictures.series import Mark, axis_top, drawn_limits, grouped, series_picture
 from iowatch.dashboard.pictures.strip import strip_picture
 
 __all__ = [
@@ -11,7 +11,9 @@ __all__ = [
     "Curve",
     "Line",
     "Mark",
+    "axis_top",
     "curves_picture",
+    "drawn_limits",
     "fan_picture",
     "grouped",
     "member_picture",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +16,13 @@ from iowatch.dashboard.drawing import (
     line,
     nice_top,
     picture,
-    polyline,
+    repeated,
     text,
     time_axis,
     value_axis,
     value_ticks,
 )
-from iowatch.dashboard.levels import Level, levels, nightly
+from iowatch.dashboard.levels import Level, levels, nightly, transients
 from iowatch.store.bulk import SeriesSamples
 from iowatch.units import format_number
 
@@ -44,17 +44,17 @@ def series_picture(series: Series, samples: SeriesSamples, marks: Sequence[Mark]
     """Samples as bars from lowest to highest a night, the headline as a line; the value axis starts at zero."""
     values = nightly(series, samples)
     x = Scale(float(samples.time[0]), float(samples.time[-1]), _LEFT, _WIDTH - _RIGHT)
-    y = Scale(0.0, nice_top(_highest(series, samples)), _HEIGHT - _BOTTOM, _TOP)
+    near = drawn_limits(series, samples)
+    y = Scale(0.0, nice_top(axis_top(series, samples)), _HEIGHT - _BOTTOM, _TOP)
     held = levels(series, samples)
     parts = [
         value_axis(y, _LEFT, _WIDTH - _RIGHT, value_ticks(y.high), series.metric.unit),
         time_axis(x, _HEIGHT - _BOTTOM),
-        *_limits(series, y),
+        *_limits(series, near, y),
         _spread(samples, x, y),
-        polyline(
-            "headline", [(x(t), y(v)) for t, v in zip(samples.time.tolist(), values.tolist(), strict=True)]
-        ),
-        *(line("level", x(one.first), y(one.value), x(one.last), y(one.value)) for one in held),
+        _headline(samples, values, x, y),
+        *(line(one.kind, x(one.first), y(one.value), x(one.last), y(one.end)) for one in held),
+        *_away(series, samples, x, y),
         *_marks(marks, x),
     ]
     return picture(_WIDTH, _HEIGHT, _words(series, len(samples.time), float(values[-1]), held), parts)
@@ -62,23 +62,36 @@ def series_picture(series: Series, samples: SeriesSamples, marks: Sequence[Mark]
 
 def _words(series: Series, n: int, newest: float, held: Sequence[Level]) -> str:
     unit = series.metric.unit
-    told = ", then ".join(format_number(one.value) for one in held)
-    levels_told = f"; levels {told} {unit}" if held else ""
+    told = ", then ".join(format_number(one.value) for one in held if one.kind == "level")
+    levels_told = f"; levels {told} {unit}" if told else ""
     return f"{series.metric.label} of {n} nights, newest {format_number(newest)} {unit}{levels_told}"
 
 
-def _highest(series: Series, samples: SeriesSamples) -> float:
-    """What the axis has to reach; a peak far above the data would press them to the ground and is only told."""
-    highest = float(samples.max.max())
-    near = (series.limits.peak, _printed(series))
-    return max([highest, *(v for v in near if v is not None and v <= 1.5 * highest)])
+def _away(series: Series, samples: SeriesSamples, x: Scale, y: Scale) -> Iterator[str]:
+    """A ring around each night of a transient."""
+    values = nightly(series, samples)
+    for one in transients(series):
+        inside = (samples.time >= one.first) & (samples.time <= one.last)
+        for time, value in zip(samples.time[inside].tolist(), values[inside].tolist(), strict=True):
+            yield f'<circle class="away" cx="{x(time):.1f}" cy="{y(value):.1f}" r="4"/>'
 
 
-def _printed(series: Series) -> float | None:
-    return None if series.limits.published is None else series.limits.published.value
+def drawn_limits(series: Series, samples: SeriesSamples) -> dict[str, float]:
+    """Published figure and peak, as far as drawn: far above the data they would press it to the ground."""
+    limits = series.limits
+    known = {"published": limits.published.value if limits.published else None, "peak": limits.peak}
+    most = 1.5 * float(samples.max.max())
+    return {name: value for name, value in known.items() if value is not None and value <= most}
 
 
-def _limits(series: Series, y: Scale) -> Iterator[str]:
+def axis_top(series: Series, samples: SeriesSamples) -> float:
+    """What the value axis has to reach: samples, the reference however far it is, and limits that are near."""
+    reference = series.limits.reference
+    accepted = [reference.value] if reference is not None else []
+    return max([float(samples.max.max()), *accepted, *drawn_limits(series, samples).values()])
+
+
+def _limits(series: Series, near: Mapping[str, float], y: Scale) -> Iterator[str]:
     reference = series.limits.reference
     if reference is not None:
         low, high = (min(v, y.high) if v is not None else v for v in (reference.lower, reference.upper))
@@ -86,15 +99,10 @@ def _limits(series: Series, y: Scale) -> Iterator[str]:
         if low is not None or high is not None:
             width = _WIDTH - _RIGHT - _LEFT
             yield f'<rect class="band" x="{_LEFT}" y="{top:.1f}" width="{width}" height="{bottom - top:.1f}"/>'
-        if reference.value <= y.high:
-            yield line("reference", _LEFT, y(reference.value), _WIDTH - _RIGHT, y(reference.value))
-    for kind, value in (
-        ("published", _printed(series)),
-        ("peak", series.limits.peak),
-    ):
-        if value is not None and value <= y.high:
-            yield line(kind, _LEFT, y(value), _WIDTH - _RIGHT, y(value))
-            yield text(f"{kind}-name", _WIDTH - _RIGHT, y(value) - 4, f"{kind} {format_number(value)}")
+        yield line("reference", _LEFT, y(reference.value), _WIDTH - _RIGHT, y(reference.value))
+    for kind, value in near.items():
+        yield line(kind, _LEFT, y(value), _WIDTH - _RIGHT, y(value))
+        yield text(f"{kind}-name", _WIDTH - _RIGHT, y(value) - 4, f"{kind} {format_number(value)}")
 
 
 def _spread(samples: SeriesSamples, x: Scale, y: Scale) -> str:
@@ -102,17 +110,13 @@ def _spread(samples: SeriesSamples, x: Scale, y: Scale) -> str:
     starts = np.arange(0, len(samples.time), max(1, -(-len(samples.time) // _MOST_BARS)))
     low, high = np.minimum.reduceat(samples.min, starts), np.maximum.reduceat(samples.max, starts)
     tops, bottoms = y.array(high), y.array(low)
-    rows = zip(
-        x.array(samples.time[starts]).tolist(),
-        bottoms.tolist(),
-        np.minimum(tops, bottoms - 2).tolist(),
-        strict=True,
-    )
-    return f'<path class="sample" d="{"".join([f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in rows])}"/>'
+    drawn = repeated("M@ @V@", x.array(samples.time[starts]), bottoms, np.minimum(tops, bottoms - 2))
+    return f'<path class="sample" d="{drawn}"/>'
 
 
 def _headline(samples: SeriesSamples, values: NDArray[np.float64], x: Scale, y: Scale) -> str:
-    return polyline("headline", zip(x.array(samples.time).tolist(), y.array(values).tolist(), strict=True))
+    points = repeated(" @,@", x.array(samples.time), y.array(values))
+    return f'<polyline class="headline" points="{points[1:]}"/>'
 
 
 def grouped(marks: Sequence[Mark]) -> list[tuple[Mark, str]]:

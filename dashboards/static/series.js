@@ -109,7 +109,8 @@
     busy = false;
     tell();
   }
-  const options = { responsive: true, displaylogo: false, modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]] };
+  // On a phone the buttons would lie over the marks; two fingers zoom there.
+  const options = { responsive: true, displaylogo: false, displayModeBar: place.clientWidth < 600 ? false : "hover", modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]] };
   place.classList.add("drawn");
   document.getElementById("drawn").hidden = true;
   draw(wanted(), options).then(() => {

@@ -14,7 +14,7 @@ from iowatch.demo.generator import nights
 from iowatch.findings import update
 from iowatch.store import History
 from tests.conftest import ROOT
-from tests.dashboard import hostile
+from tests.dashboard import hostile, shapes
 from tests.dashboard.browser import Browser, unusable
 
 
@@ -52,6 +52,14 @@ def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("IOWATCH_VAR", str(place / "var"))
         hostile.fill(place / "history.db")
         return _built(place / "history.db", place / "site")
+
+
+@pytest.fixture(scope="session")
+def shapes_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of series with a reference, a transient, a drift, a suspicion."""
+    place = tmp_path_factory.mktemp("shapes")
+    shapes.fill(place / "history.db")
+    return _built(place / "history.db", place / "site")
 
 
 @pytest.fixture(scope="session")

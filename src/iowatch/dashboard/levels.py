@@ -70,19 +70,30 @@ def levels(series: Series, samples: SeriesSamples) -> list[Level]:
         return []
     said = series.detection.document
     drifts = [_drift(series, samples, one) for one in said.get("drifts", ())]
-    # A slope describes its nights better than the levels that lie within it.
-    found = [
-        Level(one["first"], one["last"], one["value"], one["value"], "level")
-        for one in said.get("levels", ())
-        if not any(drift.first <= one["first"] and one["last"] <= drift.last for drift in drifts)
-    ]
     last = int(samples.time[-1])
     suspected = [
         Level(step["first_after"], last, step["after"], step["after"], "suspected")
-        for step in said["steps"]
+        for step in _steps(said)
         if step["suspected"]
     ]
+    starts = {one.first for one in suspected}
+    found = [
+        Level(one["first"], one["last"], one["value"], one["value"], "level")
+        for one in said.get("levels", ())
+        if one["first"] not in starts and not _within(one["first"], said, one["last"])
+    ]
     return sorted([*found, *drifts, *suspected], key=lambda level: level.first)
+
+
+def _steps(said: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The steps, without suspicions within a drift: its slope describes those nights better."""
+    return [s for s in said["steps"] if not (s["suspected"] and _within(s["first_after"], said))]
+
+
+def _within(first: int, said: Mapping[str, Any], last: int | None = None) -> bool:
+    """Whether a drift covers the time from `first` to `last`."""
+    end = first if last is None else last
+    return any(drift["first"] <= first and end <= drift["last"] for drift in said.get("drifts", ()))
 
 
 def _drift(series: Series, samples: SeriesSamples, said: Mapping[str, Any]) -> Level:
@@ -115,7 +126,7 @@ def said(series: Series) -> list[Said] | None:
         return None
     document, unit = series.detection.document, series.metric.unit
     found = []
-    for step in document["steps"]:
+    for step in _steps(document):
         told = f"{format_number(step['before'])} to {format_number(step['after'])} {unit}"
         kind = "suspected" if step["suspected"] else "change"
         sure = "" if step["suspected"] else f", confidence {step['confidence']:.3f}"

@@ -23,8 +23,8 @@ from iowatch.units import format_number
 
 _ROWS = 14
 _SAMPLES = 20
-# What pictures show of that which detection says, besides levels.
-_KEYS = {"transient": "away and back", "drift": "drift", "suspected": "suspected"}
+# What pictures show of that which detection says.
+_KEYS = {"level": "level", "transient": "away and back", "drift": "drift", "suspected": "suspected"}
 
 
 def publish(site: Site) -> None:
@@ -98,6 +98,8 @@ class _Pages:
             "marks": marks,
             "said": said(series),
             "keys": _KEYS,
+            "shown": {level.kind for level in levels(series, samples)}
+            | ({"transient"} if transients(series) else set()),
             "drawn": drawn_limits(series, samples),
             "picture": series_picture(series, samples, marks),
             "rows": list(self._rows(samples, of_runs)),

@@ -1,0 +1,90 @@
+"""The page of a series: what it is held against, and everything that detection says of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iowatch.store import History
+from tests.dashboard import shapes
+
+
+@pytest.fixture(scope="module")
+def pages(shapes_site: Path) -> dict[str, str]:
+    """The text of each series' page by its shape."""
+    found = {}
+    with History.open(str(shapes_site.parent / "history.db")) as history:
+        for row in history.series():
+            shape = str(row.case.parameters.get("mode", "reference"))
+            found[shape] = (shapes_site / f"series/{row.id}.html").read_text(encoding="utf-8")
+    return found
+
+
+def plotted(page: str) -> dict[str, Any]:
+    """What the browser draws from."""
+    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    document: dict[str, Any] = json.loads(found[1])
+    return document
+
+
+def picture(page: str) -> str:
+    """The drawn picture, for readers without JavaScript."""
+    found = re.search(r'<div id="drawn">(.*?)</div>', page, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_reference_and_published_figure_are_drawn_and_told(pages: dict[str, str]) -> None:
+    """4944 with bounds of -53.1 %: reference/bandwidth/archer.yaml; 4944: seed 000, table 2."""
+    page = pages["reference"]
+    lower, value, upper = plotted(page)["reference"]
+    assert (round(lower), value, upper) == (round(4944 * (1 - 0.531351)), 4944, None)
+    assert plotted(page)["limits"] == {"published": 4944}
+    for kind in ("band", "reference", "published"):
+        assert f'class="{kind}"' in picture(page), kind
+    assert '<a href="../scaling.html#t-000-2">000/2</a>' in page
+    assert "reference of 2017" in page
+
+
+def test_a_reference_that_the_data_fell_away_from_is_still_in_the_picture(pages: dict[str, str]) -> None:
+    assert plotted(pages["reference"])["top"] >= 4944
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_the_picture_shows_what_detection_says(pages: dict[str, str], shape: str) -> None:
+    page, data = pages[shape], plotted(pages[shape])
+    kinds = [level[4] for level in data["levels"]]
+    night = lambda n: shapes.START + n * shapes.DAY_S  # noqa: E731
+    if shape == "transient":
+        ((first, last),) = data["away"]
+        assert abs(first - night(shapes.AWAY.start)) < shapes.DAY_S
+        assert abs(last - night(shapes.AWAY.stop - 1)) < shapes.DAY_S
+        assert picture(page).count('class="away"') == len(shapes.AWAY)
+        assert "6 nights at ×0.5" in page
+    else:
+        assert data["away"] == []
+        assert 'class="away"' not in page
+    assert kinds == {"drift": ["drift"], "suspected": ["level", "suspected"]}.get(shape, ["level"])
+    for kind in kinds:
+        assert f'<line class="{kind}"' in picture(page)
+    assert ("no change, nothing suspected" in page) is (shape == "reference")
+
+
+def test_a_drift_is_drawn_through_its_nights(pages: dict[str, str]) -> None:
+    """From 4944 to half of it over the whole series, put in by `shapes.values`."""
+    ((first, last, begin, end, _),) = plotted(pages["drift"])["levels"]
+    assert last - first > 0.9 * shapes.NIGHTS * shapes.DAY_S
+    assert begin == pytest.approx(4944, rel=0.06)
+    assert end == pytest.approx(4944 / 2, rel=0.06)
+
+
+def test_a_suspicion_starts_at_its_first_night(pages: dict[str, str]) -> None:
+    _, (first, _, value, _, kind) = plotted(pages["suspected"])["levels"]
+    assert kind == "suspected"
+    assert abs(first - (shapes.START + (shapes.NIGHTS - 2) * shapes.DAY_S)) < shapes.DAY_S
+    assert value == pytest.approx(0.4 * 4944, rel=0.06)

@@ -28,9 +28,9 @@ sys.path[0] = str(ROOT)
 from iowatch.findings import update  # noqa: E402
 from iowatch.model import Case  # noqa: E402
 from iowatch.store import History, StackRecord  # noqa: E402
-from iowatch.store.ingest import case_id, stack_id, system_id  # noqa: E402
+from iowatch.store.ingest import case_id, expect, stack_id, system_id  # noqa: E402
 from iowatch.store.packing import pack  # noqa: E402
-from iowatch.store.schema import ExpectedTable, ResultTable, RunTable, SeriesTable, SessionTable  # noqa: E402
+from iowatch.store.schema import ResultTable, RunTable, SeriesTable, SessionTable  # noqa: E402
 
 DAY_S = 86400
 START = 1_735_689_600 + 2 * 3600
@@ -141,20 +141,11 @@ class Synthesis:
             select(RunTable.id).where(RunTable.session_id == session).order_by(RunTable.id)
         ).scalar()
         connection.execute(insert(ResultTable), self._results(system, night, begin, int(first or 0)))
-        connection.execute(
-            insert(ExpectedTable),
-            [
-                {
-                    "session_id": session,
-                    "run_name": f"ior:{position // 2}",
-                    "partition": "compute",
-                    "stack": STACK.name,
-                    "operation": case.parameters["operation"],
-                    "metric": "bandwidth",
-                }
-                for position, case in enumerate(self.cases)
-            ],
-        )
+        expected = [
+            [f"ior:{position // 2}", "compute", STACK.name, str(case.parameters["operation"]), "bandwidth"]
+            for position, case in enumerate(self.cases)
+        ]
+        expect(connection, session, expected)
 
     def _results(self, system: int, night: int, begin: int, first_run: int) -> list[dict[str, object]]:
         number = len(self.cases)

@@ -1,4 +1,4 @@
-"""What the faults fall on: finished cases in the spool, a history of some nights, and what has to be found after."""
+"""What the faults fall on: finished cases in the spool, a history of some nights; what has to be left."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result as Done
+from sqlalchemy import update
 
 from iowatch import artefacts
 from iowatch.errors import InputError, MachineError, UsageError
@@ -20,6 +21,7 @@ from iowatch.model import Output, Result
 from iowatch.store import ExpectedResult, FindingRow, History, RunRecord, SessionRecord, StackRecord, care
 from iowatch.store.copy import Copied, _Copy, copy
 from iowatch.store.records import Artefact
+from iowatch.store.schema import ArtefactTable
 
 KINDS = ["sqlite", "postgresql"]
 
@@ -209,10 +211,10 @@ def test_a_sound_history_has_no_fault(places: Callable[[str], str], kind: str) -
 
 
 DAMAGE = {
-    "UPDATE result SET n = 7 WHERE id = 1": "1 results without all their samples",
-    "UPDATE result SET max = 0 WHERE id = 2": "1 results whose summaries are out of order",
-    "UPDATE result SET max = 99 WHERE id = 3": "result 3: its summary is not that of its samples",
-    "UPDATE result SET time = 1 WHERE id = 4": "1 results at another time than their run",
+    "UPDATE result SET n = 7 WHERE run_id = 1 AND series_id = 1": "1 results without all their samples",
+    "UPDATE result SET max = 0 WHERE run_id = 1 AND series_id = 2": "whose summaries are out of order",
+    "UPDATE result SET max = 99 WHERE run_id = 2 AND series_id = 3": "result of run 2 in series 3: its summary",
+    "UPDATE result SET time = 1 WHERE run_id = 2 AND series_id = 4": "1 results at another time than their run",
     "INSERT INTO system (id, name) VALUES (99, 'x')": "",
     "UPDATE series SET system_id = 99 WHERE id = (SELECT series_id FROM result LIMIT 1)": "of another system",
 }
@@ -361,7 +363,8 @@ def test_the_evidence_of_findings_stays(var: Path, tmp_path: Path, cli: Callable
         numbers = [one.id for one in history.runs("local-1")]
         with history.writing() as connection:
             for run_id, digest in zip((numbers[0], numbers[1]), digests, strict=False):
-                connection.exec_driver_sql(f"UPDATE artefact SET sha256 = '{digest}' WHERE run_id = {run_id}")
+                of_run = ArtefactTable.run_id == run_id
+                connection.execute(update(ArtefactTable).where(of_run).values(sha256=digest))
         history.save_findings([finding(history)])  # its first run is numbers[0]
     assert cli("history", "prune").exit_code == 2
     rehearsed = json.loads(cli("history", "prune", "--days", 30, "--dry-run", "--json").stdout)

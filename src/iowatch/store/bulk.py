@@ -220,7 +220,7 @@ def session_expectations(
         ).all()
         unknown = {number for _, number in sets} - set(items)
         of_sets = select(ExpectedSetTable.id, ExpectedSetTable.items).where(ExpectedSetTable.id.in_(unknown))
-        items |= {number: found for number, found in connection.execute(of_sets)}
+        items |= {row[0]: row[1] for row in connection.execute(of_sets)}
         for session, number in sorted((row[0], row[1]) for row in sets):
             for name, partition, stack, operation, metric in items[number]:
                 yield session, name, partition, stack, operation, metric

@@ -53,7 +53,7 @@ def check(history: History) -> Checked:
             size_bytes=size_bytes(connection),
             sessions=_count(connection, select(func.count(SessionTable.id))),
             runs=_count(connection, select(func.count(RunTable.id))),
-            results=_count(connection, select(func.count(ResultTable.id))),
+            results=_count(connection, select(func.count()).select_from(ResultTable)),
             faults=tuple(faults),
             notes=tuple(_notes(connection)),
         )
@@ -90,14 +90,14 @@ def _rows(connection: Connection) -> Iterator[str]:
     disordered = not_((table.min <= table.median) & (table.median <= table.max) & (table.min <= table.mean))
     length = func.length(table.samples) != _SAMPLE_BYTES * table.n
     strangers = (
-        select(func.count(table.id))
+        select(func.count(table.run_id))
         .join(RunTable, RunTable.id == table.run_id)
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .join(SeriesTable, SeriesTable.id == table.series_id)
     )
     searches = {
-        "results without all their samples": select(func.count(table.id)).where(or_(length, table.n < 1)),
-        "results whose summaries are out of order": select(func.count(table.id)).where(disordered),
+        "results without all their samples": select(func.count(table.run_id)).where(or_(length, table.n < 1)),
+        "results whose summaries are out of order": select(func.count(table.run_id)).where(disordered),
         "results in a series of another system": strangers.where(
             SeriesTable.system_id != SessionTable.system_id
         ),
@@ -107,10 +107,12 @@ def _rows(connection: Connection) -> Iterator[str]:
         number = _count(connection, statement)
         if number:
             yield f"{number} {what}"
-    newest = select(table.id, table.samples, table.n, table.max, table.median, table.min, table.mean)
-    for number, blob, *summary in connection.execute(newest.order_by(table.id.desc()).limit(_NEWEST)):
+    newest = select(
+        table.run_id, table.series_id, table.samples, table.n, table.max, table.median, table.min, table.mean
+    )
+    for run, series, blob, *summary in connection.execute(newest.order_by(table.run_id.desc()).limit(_NEWEST)):
         if not _agrees(blob, summary):
-            yield f"result {number}: its summary is not that of its samples"
+            yield f"result of run {run} in series {series}: its summary is not that of its samples"
 
 
 def _agrees(blob: bytes, stored: list[float]) -> bool:

@@ -10,11 +10,12 @@ from sqlalchemy import Connection, Table, insert, select, update
 
 from iowatch.errors import UsageError
 from iowatch.store.history import History
-from iowatch.store.ingest import id_of
+from iowatch.store.ingest import expect, id_of
 from iowatch.store.schema import (
     ArtefactTable,
     Base,
     CaseTable,
+    ExpectedSetTable,
     ExpectedTable,
     FindingTable,
     ResultTable,
@@ -106,13 +107,9 @@ class _Copy:
         return here
 
     def _expected(self, left: Connection, right: Connection, number: int, here: int) -> None:
-        def plain(row: Mapping[str, Any]) -> dict[str, Any]:
-            return {k: v for k, v in row.items() if k not in ("id", "session_id")}
-
-        mine = ExpectedTable.session_id
-        present = [plain(row) for row in _rows(right, ExpectedTable, mine, [here])]
-        missing = [plain(row) for row in _rows(left, ExpectedTable, mine, [number])]
-        _insert(right, ExpectedTable, [{**row, "session_id": here} for row in missing if row not in present])
+        for row in _rows(left, ExpectedTable, ExpectedTable.session_id, [number]):
+            for found in _rows(left, ExpectedSetTable, ExpectedSetTable.id, [row["set_id"]]):
+                expect(right, here, found["items"])
 
     def _runs(self, left: Connection, right: Connection, number: int, here: int) -> None:
         rows = {row["fingerprint"]: row for row in _rows(left, RunTable, RunTable.session_id, [number])}
@@ -136,7 +133,6 @@ class _Copy:
         """Copy rows that hang on runs; returns how many."""
         rows = list(_rows(left, model, column, run_of))
         for row in rows:
-            del row["id"]
             row["run_id"] = run_of[row["run_id"]]
             if "series_id" in row:
                 row["series_id"] = self._moved(left, right, SeriesTable, row["series_id"])

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError
 from iowatch import paths
 from iowatch.errors import InputError, IowatchError, MachineError, UsageError
 
-HEAD = "0001"
+HEAD = "0002"
 _BUSY_TIMEOUT_S = 60
 _NETWORK_FILE_SYSTEMS = {
     "nfs",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from sqlalchemy import Connection, Table, insert, select, update
@@ -16,6 +19,7 @@ from iowatch.store.schema import (
     ArtefactTable,
     Base,
     CaseTable,
+    ExpectedSetTable,
     ExpectedTable,
     ResultTable,
     RunTable,
@@ -83,9 +87,30 @@ def begin_session(connection: Connection, session: SessionRecord, expected: Iter
             "attributes": dict(session.attributes),
         },
     )
-    for item in expected:
-        key = {name: getattr(item, name) for name in ("run_name", "partition", "stack", "operation", "metric")}
-        id_of(connection, ExpectedTable, {"session_id": row, **key}, {})
+    expect(connection, row, [list(astuple(item)) for item in expected])
+
+
+def expect(connection: Connection, session: int, items: Sequence[list[str]]) -> None:
+    """Add to what a session expects; `items` as in `ExpectedSetTable`, those known already are no news."""
+    known = connection.execute(
+        select(ExpectedSetTable.items)
+        .join(ExpectedTable, ExpectedTable.set_id == ExpectedSetTable.id)
+        .where(ExpectedTable.session_id == session)
+    ).scalar()
+    have = {tuple(item) for item in known or ()}
+    wanted = [
+        *(known or ()),
+        *(item for item in map(list, dict.fromkeys(map(tuple, items))) if tuple(item) not in have),
+    ]
+    if len(wanted) == len(have):
+        return
+    digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
+    chosen = id_of(connection, ExpectedSetTable, {"digest": digest}, {"items": wanted})
+    table = _table(ExpectedTable)
+    if known is None:
+        connection.execute(insert(table).values(session_id=session, set_id=chosen))
+    else:
+        connection.execute(update(table).where(table.c.session_id == session).values(set_id=chosen))
 
 
 def session_row(connection: Connection, uuid: str) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from iowatch.store.records import (
 from iowatch.store.schema import (
     ArtefactTable,
     CaseTable,
+    ExpectedSetTable,
     ExpectedTable,
     ResultTable,
     RunTable,
@@ -87,14 +88,13 @@ def session(connection: Connection, uuid: str) -> SessionRow:
 
 def expected(connection: Connection, uuid: str) -> list[ExpectedResult]:
     """Expected set of a session."""
-    table = ExpectedTable
     statement = (
-        select(table.run_name, table.partition, table.stack, table.operation, table.metric)
-        .join(SessionTable, SessionTable.id == table.session_id)
+        select(ExpectedSetTable.items)
+        .join(ExpectedTable, ExpectedTable.set_id == ExpectedSetTable.id)
+        .join(SessionTable, SessionTable.id == ExpectedTable.session_id)
         .where(SessionTable.uuid == uuid)
-        .order_by(table.id)
     )
-    return [ExpectedResult(*row) for row in connection.execute(statement)]
+    return [ExpectedResult(*item) for item in connection.execute(statement).scalar() or ()]
 
 
 def received(connection: Connection, uuid: str) -> list[ExpectedResult]:
@@ -106,7 +106,7 @@ def received(connection: Connection, uuid: str) -> list[ExpectedResult]:
         .join(CaseTable, CaseTable.id == SeriesTable.case_id)
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .where(SessionTable.uuid == uuid)
-        .order_by(ResultTable.id)
+        .order_by(ResultTable.run_id, ResultTable.series_id)
     )
     return [
         ExpectedResult(name, partition, stack, str(parameters.get("operation", "")), metric)
@@ -168,7 +168,7 @@ def artefacts(connection: Connection, run_id: int) -> list[Artefact]:
     """Files of a run."""
     table = ArtefactTable
     statement = select(table.kind, table.name, table.sha256, table.size_bytes).where(table.run_id == run_id)
-    return [Artefact(*row) for row in connection.execute(statement.order_by(table.id))]
+    return [Artefact(*row) for row in connection.execute(statement.order_by(table.kind, table.name))]
 
 
 def _series() -> Select[Any]:
@@ -181,7 +181,7 @@ def _series() -> Select[Any]:
             CaseTable.benchmark,
             CaseTable.parameters,
             SeriesTable.metric,
-            func.count(ResultTable.id),
+            func.count(ResultTable.time),
             func.min(ResultTable.time),
             func.max(ResultTable.time),
         )
@@ -237,7 +237,9 @@ def points(connection: Connection, series_ids: Sequence[int], since: int | None)
     for start in range(0, len(series_ids), _CHUNK):
         chunk = list(series_ids[start : start + _CHUNK])
         statement = (
-            select(*columns).where(table.series_id.in_(chunk)).order_by(table.series_id, table.time, table.id)
+            select(*columns)
+            .where(table.series_id.in_(chunk))
+            .order_by(table.series_id, table.time, table.run_id)
         )
         if since is not None:
             statement = statement.where(table.time >= since)
@@ -268,17 +270,17 @@ def samples(connection: Connection, series_id: int) -> list[tuple[int, int, tupl
     statement = (
         select(table.time, table.run_id, table.samples)
         .where(table.series_id == series_id)
-        .order_by(table.time, table.id)
+        .order_by(table.time, table.run_id)
     )
     return [(time, run_id, unpack(blob)) for time, run_id, blob in connection.execute(statement)]
 
 
 def run_results(connection: Connection, run_id: int) -> list[tuple[SeriesRow, tuple[float, ...]]]:
-    """Results of a run in the order stored."""
+    """Results of a run in the order in which their series were first seen."""
     found = connection.execute(
         select(ResultTable.series_id, ResultTable.samples)
         .where(ResultTable.run_id == run_id)
-        .order_by(ResultTable.id)
+        .order_by(ResultTable.series_id)
     ).all()
     rows = connection.execute(_series().where(SeriesTable.id.in_([number for number, _ in found])))
     by_id = {row[0]: _series_row(row) for row in rows}

@@ -79,7 +79,7 @@ def _of_series(
         .join(RunTable, RunTable.id == table.run_id)
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .where(table.series_id.in_(numbers))
-        .order_by(table.series_id, table.time, table.id)
+        .order_by(table.series_id, table.time, table.run_id)
     )
     if chosen.session is not None:
         statement = statement.where(SessionTable.uuid == chosen.session)

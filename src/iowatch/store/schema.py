@@ -1,22 +1,50 @@
 """Tables of the history, as SQLAlchemy models. Times are epoch seconds UTC; samples are packed float64.
 
     system ─< session ─< run ─< result >─ series >─ case_definition
-                  └─< expected      run >─ stack,  run ─< artefact
+                  └─ expected >─ expected_set      run >─ stack,  run ─< artefact
 
 A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of it. Samples are
 one BLOB of little-endian float64 a result: ten samples cost 80 bytes, where ten rows would cost about 600.
+What decides the size is written small (docs/scale.md): nights that expect the same share one expected set,
+digests are bytes, and only those indices exist that a query uses.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import JSON, Double
 
+from iowatch.store.packing import pack_digest, unpack_digest
+
 # SQLite numbers rows by itself only for INTEGER keys.
 _Id = BigInteger().with_variant(Integer, "sqlite")
+
+
+class Digest(TypeDecorator[str]):
+    """Text that is nearly always a SHA-256 in hexadecimal, as bytes: half the size in row and index."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
+        return None if value is None else pack_digest(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:
+        return None if value is None else unpack_digest(value)
 
 
 class Base(DeclarativeBase):
@@ -54,18 +82,21 @@ class SessionTable(Base):
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
+class ExpectedSetTable(Base):
+    """What sessions set out to measure: `items` are [run name, partition, stack, operation, metric]."""
+
+    __tablename__ = "expected_set"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    digest: Mapped[str] = mapped_column(Digest, unique=True)
+    items: Mapped[list[list[str]]] = mapped_column(JSON)
+
+
 class ExpectedTable(Base):
-    """What a session set out to measure, written before it starts."""
+    """Which set a session expects, written before it starts."""
 
     __tablename__ = "expected"
-    __table_args__ = (UniqueConstraint("session_id", "run_name", "partition", "stack", "operation", "metric"),)
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"))
-    run_name: Mapped[str] = mapped_column(Text)
-    partition: Mapped[str] = mapped_column(String(200))
-    stack: Mapped[str] = mapped_column(String(200))
-    operation: Mapped[str] = mapped_column(String(100))
-    metric: Mapped[str] = mapped_column(String(100))
+    session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"), primary_key=True)
+    set_id: Mapped[int] = mapped_column(ForeignKey("expected_set.id"))
 
 
 class CaseTable(Base):
@@ -94,29 +125,26 @@ class RunTable(Base):
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
     session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"), index=True)
     stack_id: Mapped[int] = mapped_column(ForeignKey("stack.id"))
-    fingerprint: Mapped[str] = mapped_column(String(64), unique=True)
+    fingerprint: Mapped[str] = mapped_column(Digest, unique=True)
     name: Mapped[str] = mapped_column(Text)
     partition: Mapped[str] = mapped_column(String(200))
     tool: Mapped[str] = mapped_column(String(100))
     version: Mapped[str | None] = mapped_column(String(200))
     status: Mapped[str] = mapped_column(String(20))
     reason: Mapped[str | None] = mapped_column(Text)
-    started_at: Mapped[int] = mapped_column(BigInteger, index=True)
+    started_at: Mapped[int] = mapped_column(BigInteger)
     wall_s: Mapped[float | None] = mapped_column(Double)
     facts: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
 class ResultTable(Base):
     __tablename__ = "result"
-    __table_args__ = (
-        UniqueConstraint("run_id", "series_id"),
-        Index("ix_result_series_time", "series_id", "time"),
-    )
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
-    series_id: Mapped[int] = mapped_column(ForeignKey("series.id"))
-    time: Mapped[int] = mapped_column(BigInteger)
+    # SQLite: rows lie in the order of the key, so that the key costs no index of its own.
+    __table_args__ = (Index("ix_result_series_time", "series_id", "time"), {"sqlite_with_rowid": False})
+    run_id: Mapped[int] = mapped_column(_Id, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    series_id: Mapped[int] = mapped_column(ForeignKey("series.id"), primary_key=True)
     n: Mapped[int] = mapped_column(Integer)
+    time: Mapped[int] = mapped_column(BigInteger)
     max: Mapped[float] = mapped_column(Double)
     median: Mapped[float] = mapped_column(Double)
     min: Mapped[float] = mapped_column(Double)
@@ -128,12 +156,11 @@ class ArtefactTable(Base):
     """A file that a run left, kept content-addressed under `var/artefacts/`."""
 
     __tablename__ = "artefact"
-    __table_args__ = (UniqueConstraint("run_id", "kind", "name"),)
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
-    kind: Mapped[str] = mapped_column(String(50))
-    name: Mapped[str] = mapped_column(Text)
-    sha256: Mapped[str] = mapped_column(String(64), index=True)
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    run_id: Mapped[int] = mapped_column(_Id, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(50), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    sha256: Mapped[str] = mapped_column(Digest)
     size_bytes: Mapped[int] = mapped_column(BigInteger)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iowatch.store import History
+from iowatch.units import format_number
 from tests.dashboard import shapes
 
 
@@ -55,11 +58,15 @@ def test_a_reference_that_the_data_fell_away_from_is_still_in_the_picture(pages:
     assert plotted(pages["reference"])["top"] >= 4944
 
 
+def night(number: int) -> int:
+    """When a night begins, epoch seconds."""
+    return shapes.START + number * shapes.DAY_S
+
+
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_the_picture_shows_what_detection_says(pages: dict[str, str], shape: str) -> None:
     page, data = pages[shape], plotted(pages[shape])
     kinds = [level[4] for level in data["levels"]]
-    night = lambda n: shapes.START + n * shapes.DAY_S  # noqa: E731
     if shape == "transient":
         ((first, last),) = data["away"]
         assert abs(first - night(shapes.AWAY.start)) < shapes.DAY_S
@@ -86,5 +93,24 @@ def test_a_drift_is_drawn_through_its_nights(pages: dict[str, str]) -> None:
 def test_a_suspicion_starts_at_its_first_night(pages: dict[str, str]) -> None:
     _, (first, _, value, _, kind) = plotted(pages["suspected"])["levels"]
     assert kind == "suspected"
-    assert abs(first - (shapes.START + (shapes.NIGHTS - 2) * shapes.DAY_S)) < shapes.DAY_S
+    assert abs(first - night(shapes.NIGHTS - 2)) < shapes.DAY_S
     assert value == pytest.approx(0.4 * 4944, rel=0.06)
+
+
+def test_every_sample_leads_to_its_run_however_old(shapes_site: Path, pages: dict[str, str]) -> None:
+    """120 nights, of which the newest 30 have long pages."""
+    data = plotted(pages["drift"])
+    runs = np.frombuffer(base64.b64decode(data["run"]), "<u4")
+    sessions = np.frombuffer(base64.b64decode(data["session"]), "<u4")
+    assert len(runs) == shapes.NIGHTS
+    for run, session in zip(runs.tolist(), sessions.tolist(), strict=True):
+        page = (shapes_site / data["sessions"][session][1]).read_text(encoding="utf-8")
+        assert f'id="run-{run}"' in page
+
+
+def test_a_short_page_of_an_old_night_has_its_headlines(shapes_site: Path) -> None:
+    page = (shapes_site / "session/archer-003.html").read_text(encoding="utf-8")
+    for shape in shapes.SHAPES:
+        assert f"{format_number(float(shapes.values(shape)[3]))} MiB/s" in page
+    assert "iowatch history show --json archer-003" in page
+    assert "Older than" not in (shapes_site / "session/archer-119.html").read_text(encoding="utf-8")

@@ -28,8 +28,8 @@ def build(history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS
     """Write the site to `place`; times are shown in `zone`.
 
     Args:
-        nights: how many of the newest sessions of each system have a page of their runs; those that findings
-            rest on have one in any case.
+        nights: how many of the newest sessions of each system have a long page of their runs, with outputs and
+            Darshan's reports; those that findings rest on have one in any case, all others a short one.
 
     Raises:
         UsageError: `place` is something else than a dashboard; no such time zone.

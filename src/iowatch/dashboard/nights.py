@@ -42,7 +42,7 @@ def page_of(session: SessionRow) -> str:
 
 
 def shown_sessions(machine: Machine, nights: int) -> list[SessionRow]:
-    """Sessions that have a page: the newest, and those on both sides of what findings found."""
+    """Sessions that have a long page: the newest, and those on both sides of what findings found."""
     runs = {f.last_before for f in machine.findings} | {f.first_after for f in machine.findings}
     evidence = {s.id for s in machine.sessions if any(_holds(s, moment) for moment in runs)}
     return [s for position, s in enumerate(machine.sessions) if position < nights or s.id in evidence]
@@ -55,9 +55,12 @@ def _holds(session: SessionRow, moment: int) -> bool:
 
 def night(history: History, session: SessionRow) -> Night:
     """One session with its runs and what did not come."""
+    return judged(history, session, history.runs(session.uuid), set(history.received(session.uuid)))
+
+
+def judged(history: History, session: SessionRow, runs: Sequence[RunRow], came: set[ExpectedResult]) -> Night:
+    """The same from runs and received results that are known already."""
     expected = history.expected(session.uuid)
-    came = set(history.received(session.uuid))
-    runs = history.runs(session.uuid)
     return Night(
         session=session,
         runs=runs,

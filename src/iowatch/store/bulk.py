@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from iowatch.model import Case
 from iowatch.store.packing import unpack
-from iowatch.store.records import Artefact, SeriesRow, SessionRow
+from iowatch.store.records import Artefact, RunRow, SeriesRow, SessionRow
 from iowatch.store.schema import (
     ArtefactTable,
     CaseTable,
@@ -190,6 +190,34 @@ def session_results(connection: Connection, session_id: int) -> dict[int, list[t
     for run, number, blob in connection.execute(statement):
         found.setdefault(run, []).append((number, unpack(blob)))
     return found
+
+
+def session_runs(connection: Connection, session_id: int) -> list[RunRow]:
+    """Runs of a session by start, without facts and contents of stacks: those cost most to read."""
+    table = RunTable
+    nothing: dict[str, Any] = {}
+    statement = (
+        select(
+            table.id,
+            SessionTable.uuid,
+            SystemTable.name,
+            table.name,
+            table.partition,
+            StackTable.name,
+            table.tool,
+            table.version,
+            table.status,
+            table.reason,
+            table.started_at,
+            table.wall_s,
+        )
+        .join(SessionTable, SessionTable.id == table.session_id)
+        .join(SystemTable, SystemTable.id == SessionTable.system_id)
+        .join(StackTable, StackTable.id == table.stack_id)
+        .where(table.session_id == session_id)
+        .order_by(table.started_at, table.id)
+    )
+    return [RunRow(*row[:6], nothing, *row[6:], nothing) for row in connection.execute(statement)]
 
 
 def session_artefacts(connection: Connection, session_id: int) -> dict[int, list[Artefact]]:

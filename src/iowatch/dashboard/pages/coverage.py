@@ -15,7 +15,6 @@ from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.drawing import picture
 from iowatch.dashboard.nights import page_of as session_page
-from iowatch.dashboard.nights import shown_sessions
 from iowatch.dashboard.site import slug
 from iowatch.store import SessionRow, bulk
 
@@ -92,7 +91,6 @@ def _nights(site: Site, machine: Machine) -> Nights:
 
 def _values(site: Site, machine: Machine, read: Callable[[Machine], Nights]) -> dict[str, Any]:
     nights = read(machine)
-    shown = {s.id for s in shown_sessions(machine, site.nights)}
     rows = [_run(name, by_session, nights.sessions) for name, by_session in sorted(nights.counts.items())]
     return {
         "machine": machine,
@@ -100,7 +98,7 @@ def _values(site: Site, machine: Machine, read: Callable[[Machine], Nights]) -> 
         "nights": [
             {
                 "session": session,
-                "page": session_page(session) if session.id in shown else None,
+                "page": session_page(session),
                 "expected": nights.totals.get(session.id, (0, 0))[0],
                 "received": nights.totals.get(session.id, (0, 0))[1],
                 "failed": nights.failed.get(session.id, 0),

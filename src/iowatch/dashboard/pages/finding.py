@@ -9,7 +9,7 @@ from typing import Any
 from iowatch.dashboard import story
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.nights import page_of, shown_sessions
+from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.traces import before_after
 from iowatch.findings import Finding
 from iowatch.findings import text as finding_text
@@ -23,8 +23,8 @@ def publish(site: Site) -> None:
     for machine in site.catalogue.machines:
         for finding in machine.findings:
             decisions = [d.model_dump(mode="json") for d in machine.decisions if d.finding == finding.id]
-            shown = [s.uuid for s in _sessions(finding, machine)]
-            basis = [story.basis_of(finding, machine), decisions, shown]
+            sessions = [s.uuid for s in _sessions(finding, machine)]
+            basis = [story.basis_of(finding, machine), decisions, sessions]
             site.page(story.page_of(finding), "finding.html", basis, partial(_values, site, machine, finding))
     every = [finding for machine in site.catalogue.machines for finding in machine.findings]
     every.sort(key=lambda finding: -finding.first_after)
@@ -44,7 +44,6 @@ def _values(site: Site, machine: Machine, finding: Finding) -> dict[str, Any]:
     samples = story.around(site.history, finding, machine)
     strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MOST_RUNS]
     after = [site.history.run(m.run_after) for m in strongest if m.run_after is not None]
-    shown = {s.id for s in shown_sessions(machine, site.nights)}
     return {
         "machine": machine,
         "finding": finding,
@@ -55,14 +54,14 @@ def _values(site: Site, machine: Machine, finding: Finding) -> dict[str, Any]:
         "darshan": _traces(site, finding, strongest),
         "repeat": story.repeat(finding, machine, after),
         "ticket": "\n".join(finding_text.page(finding)),
-        "runs": _run_links(site, machine, finding, shown),
-        "sessions": [(s, page_of(s)) for s in _sessions(finding, machine) if s.id in shown],
+        "runs": _run_links(site, machine, finding),
+        "sessions": [(s, page_of(s)) for s in _sessions(finding, machine)],
     }
 
 
-def _run_links(site: Site, machine: Machine, finding: Finding, shown: set[int]) -> dict[int, str]:
-    """Path of each evidence run that has a place in a session's page."""
-    pages = {s.uuid: page_of(s) for s in machine.sessions if s.id in shown}
+def _run_links(site: Site, machine: Machine, finding: Finding) -> dict[int, str]:
+    """Path of each evidence run in its session's page."""
+    pages = {s.uuid: page_of(s) for s in machine.sessions}
     wanted = {n for m in finding.members[:200] for n in (m.run_before, m.run_after) if n is not None}
     runs: list[RunRow] = [site.history.run(number) for number in sorted(wanted)]
     return {run.id: f"{pages[run.session_uuid]}#run-{run.id}" for run in runs if run.session_uuid in pages}

@@ -9,7 +9,7 @@ from typing import Any
 from iowatch.dashboard import story
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.nights import Night, night, page_of, shown_sessions
+from iowatch.dashboard.nights import Night, night, page_of
 from iowatch.findings import Finding
 
 # The page stays small whatever happens: a picture of the weightiest finding of some systems, else a line each.
@@ -69,11 +69,10 @@ def _values(
 def _system(site: Site, machine: Machine, pictures: Mapping[str, Any]) -> dict[str, Any]:
     latest: Night | None = night(site.history, machine.sessions[0]) if machine.sessions else None
     found = _open(machine)
-    linked = bool(machine.sessions) and machine.sessions[0] in shown_sessions(machine, site.nights)
     return {
         "machine": machine,
         "night": latest,
-        "session_page": page_of(machine.sessions[0]) if linked else None,
+        "session_page": page_of(machine.sessions[0]) if machine.sessions else None,
         "findings": found[:_MOST_LINES],
         "more": max(0, len(found) - _MOST_LINES),
         "settled": sum(f.state not in _OPEN for f in machine.findings),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.levels import accepted, gain, levels, nightly, said, transients
-from iowatch.dashboard.nights import page_of, shown_sessions
+from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.parallel import in_parallel
 from iowatch.dashboard.pictures import Mark, axis_top, drawn_limits, grouped, series_picture
 from iowatch.events import Event
@@ -41,15 +41,11 @@ def publish(site: Site) -> None:
 
 def _stale(site: Site, machine: Machine) -> list[tuple[_Pages, Series]]:
     """Series of a system whose pages have to be made anew."""
-    shown = shown_sessions(machine, site.nights)
-    oldest = min((session.started_at for session in shown), default=0)
     events = [event.model_dump(mode="json") for event in machine.events]
-    pages = _Pages(site, machine, {s.id: s for s in machine.sessions}, {s.id for s in shown})
+    pages = _Pages(site, machine, {s.id: s for s in machine.sessions})
     found = []
     for one in machine.series:
-        # Links into sessions that have no page any more must go, unless the series is older than all of them.
-        reach = oldest if one.stamp.last >= oldest else None
-        basis = [one.basis, events, reach, machine.name]
+        basis = [one.basis, events, machine.name]
         if not site.writer.fresh(one.page, site.digest(basis)):
             found.append((pages, one))
     return found
@@ -64,12 +60,10 @@ def _write(items: Sequence[tuple[_Pages, Series]]) -> None:
 class _Pages:
     """Pages of the series of one system."""
 
-    def __init__(
-        self, site: Site, machine: Machine, sessions: Mapping[int, SessionRow], shown: set[int]
-    ) -> None:
-        self.site, self.machine, self.sessions, self.shown = site, machine, sessions, shown
+    def __init__(self, site: Site, machine: Machine, sessions: Mapping[int, SessionRow]) -> None:
+        self.site, self.machine, self.sessions = site, machine, sessions
         self.session_of: RunSessions | None = None
-        self.told = {n: [s.uuid[:80], page_of(s) if n in shown else None] for n, s in sessions.items()}
+        self.told = {n: [s.uuid[:80], page_of(s)] for n, s in sessions.items()}
 
     def write(self, chosen: Sequence[Series]) -> None:
         """Write the pages of some series."""
@@ -106,9 +100,6 @@ class _Pages:
             "plot": self._plot(series, samples, of_runs, marks),
         }
 
-    def _link(self, session: int, run: int) -> str | None:
-        return f"{page_of(self.sessions[session])}#run-{run}" if session in self.shown else None
-
     def _rows(self, samples: SeriesSamples, sessions: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         """The newest nights, newest first."""
         ends = np.cumsum(samples.count)
@@ -120,9 +111,8 @@ class _Pages:
                 "median": float(samples.median[i]),
                 "min": float(samples.min[i]),
                 "samples": _numbers(samples.samples[ends[i] - samples.count[i] : ends[i]]),
-                "link": self._link(session, run),
+                "link": f"{page_of(self.sessions[session])}#run-{run}",
                 "run": run,
-                "session": self.sessions[session].uuid,
             }
 
     def _plot(

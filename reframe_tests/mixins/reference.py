@@ -31,7 +31,7 @@ class ReferenceMixin(rfm.RegressionTestPlugin):
             self.known_references,
             type(self).__name__,
             self.current_partition.fullname,
-            self.current_environ.name,
+            self.stack_name(),
             self._common_parameters(),
             self.perf_variables,
             self.case.reference,

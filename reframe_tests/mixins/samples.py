@@ -63,7 +63,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         starts = range(self.case.tool.runs(self.case.options))
         merged = merge([self._parse(start) for start in starts])
         # Runs of a fair comparison are many a night: series of their own, which no nightly change is read from.
-        fair = {"fair": True} if spool.turn_facts() else {}
+        fair = {"fair": True} if "pair" in spool.turn_facts() else {}
         added = {**self.case.tool.case(self.case.options), **fair}
         results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)
         self.output_record = replace(merged, results=results)
@@ -121,7 +121,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             name=spool.name_in_turn(f"{self.benchmark}:{self.case.name}", turn),
             benchmark=self.benchmark,
             partition=self.current_partition.name,
-            stack_name=self.current_environ.name,
+            stack_name=self.stack_name(),
             stack=self.stack_document(),
             started_at=int(started or time.time()),
             wall_s=None if started is None or ended is None else ended - started,
@@ -130,7 +130,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "command": shlex.join([self.program, *tool.arguments(options, str(self.scratch_directory))]),
                 "reframe_test": self.unique_name,
                 "exit_code": _number(stage / _rc(0)),
-                "nodes": list(self.job.nodelist or []),
+                # Slurm's `squeue` never saw a job that ended between two looks; ReFrame then asks for "None".
+                "nodes": [node for node in self.job.nodelist or [] if node != "None"],
                 **turn,
             },
         )

@@ -10,7 +10,11 @@ import reframe as rfm
 
 
 class StackMixin(rfm.RegressionTestPlugin):
-    """`stack_document()` gives the stack.json of the environment that a run used."""
+    """`stack_name()` and `stack_document()` (stack.json) of the environment that a run used."""
+
+    def stack_name(self) -> str:
+        """The stack's name; the environment's may differ, because ReFrame takes no dots."""
+        return str(self.current_environ.extras.get("stack", self.current_environ.name))
 
     def stack_document(self) -> dict[str, Any]:
         """Content of the environment's stack.json; empty where it has none."""

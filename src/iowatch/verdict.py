@@ -168,9 +168,10 @@ def _absent(
 
 
 def _why(finished: Finished, stack: str, run: str) -> str:
-    """What ReFrame said of a run that never arrived; a failed build concerns every run of its stack."""
+    """What ReFrame said of a run that never arrived; a failed build concerns every run of its stack, and the
+    failure of ReFrame itself every run."""
     case = run.partition(":")[2]
-    told = [f for f in finished.failures if f.stack == stack]
+    told = [f for f in finished.failures if f.stack in (stack, "")]
     own = [f for f in told if case in f.test] or told
     return f" ({own[0].phase}: {own[0].reason})" if own else ""
 

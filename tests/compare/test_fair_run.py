@@ -23,16 +23,21 @@ FEATURES = frozenset({"mpi", "hdf5", "netcdf4", "pnetcdf", "ior", "mdtest", "h5b
 
 
 class FakeReframe:
-    """Leaves one case of `ior` a turn, 30 % faster on `new`; loses the turns in `lost`."""
+    """Leaves one case of `ior` a turn, 30 % faster on `new`; loses the turns in `lost`; `refuses` to start."""
 
     def __init__(self) -> None:
         self.case = ""
         self.turns: list[str] = []
         self.lost: set[str] = set()
+        self.refuses = False
 
     def follow(
         self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]
     ) -> int:
+        if self.refuses:
+            (place / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\n")
+            return 1
+        (place / "report.json").write_text("{}")
         turn = environment["IOWATCH_TURN"]
         self.turns.append(turn)
         stack = next(found[1] for word in words if (found := re.fullmatch(r"\^(old|new)\$", word)))
@@ -116,6 +121,14 @@ def test_nothing_measured_is_told_as_such(reframe_: FakeReframe, cli: Cli) -> No
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
     assert result.exit_code == 3
     assert "measured no case on both sides" in result.stderr
+
+
+def test_a_reframe_that_does_not_start_ends_it_at_once(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.refuses = True
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
+    assert result.exit_code == 3
+    assert "ERROR: failed to load configuration: why" in result.stderr
+    assert reframe_.turns == []
 
 
 @pytest.mark.parametrize(

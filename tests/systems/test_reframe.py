@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from reframe.core.config import load_config
 
-from iowatch.errors import MachineError
+from iowatch.errors import InputError, MachineError
 from iowatch.stacks import reframe as environments_module
 from iowatch.stacks.model import Stack
 from iowatch.systems import load, names
@@ -42,8 +43,6 @@ def test_loads(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in names() if load(name).retired])
 def test_retired_machines_are_never_recognised_by_host_name(name: str, var: Path) -> None:
-    import re
-
     site = configuration(ROOT / "systems" / name / "reframe.py")
     assert not any(re.match(pattern, "vm") for pattern in site.get("systems/0/hostnames"))
 
@@ -56,6 +55,23 @@ def test_environment_sources_the_stack(var: Path) -> None:
     assert environment["features"] == ["mpi", "hdf5", "openmpi"]
     assert environment["extras"]["stack_json"] == str(script.parent / "stack.json")
     assert script.is_file()
+
+
+def test_every_committed_stack_has_a_name_that_reframe_takes() -> None:
+    """ReFrame's schema: `^[a-zA-Z_](?:[a-zA-Z0-9_-])*$`; `netcdf-4.4.0` has dots."""
+    stacks = {path.parent.name for path in ROOT.glob("systems/*/stacks/*/spack.yaml")}
+    assert "netcdf-4.4.0" in stacks
+    names_ = {environments_module.environment_name(stack) for stack in stacks}
+    assert len(names_) == len(stacks)
+    assert all(re.fullmatch(r"[a-zA-Z_](?:[a-zA-Z0-9_-])*", name) for name in names_)
+    assert environments_module.environment_name("4.4") == "_4_4"
+
+
+def test_two_stacks_of_one_name_in_reframe_are_refused(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks = [Stack(name, "local", "system", "installed", ()) for name in ("a.1", "a_1")]
+    monkeypatch.setattr(environments_module, "discover", lambda system: stacks)
+    with pytest.raises(InputError, match=r"'a\.1' and 'a_1'"):
+        environments_module.environments("local")
 
 
 def test_no_stack_is_an_error_and_not_an_empty_run(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from iowatch import __version__, paths, scratch, spool, suites
 from iowatch.compare.fair import Schedule, SideName, Turn, Until
 from iowatch.darshan import Reader
-from iowatch.errors import UsageError
+from iowatch.errors import MachineError, UsageError
 from iowatch.metrics import METRICS
 from iowatch.runner import lock, reframe, session
 from iowatch.runner.plan import Plan, PlannedRun, make_plan
@@ -177,6 +177,9 @@ class _Runner:
 
         started = time.monotonic()
         reframe.follow(reframe.command(self.site, plan, self.suite, place), place, environment, take_in)
+        reason = reframe.broken(place)
+        if reason:  # so will every other turn
+            raise MachineError(reason)
         seconds = time.monotonic() - started
         shutil.rmtree(aside, ignore_errors=True)
         self.pairs = max(self.pairs, turn.pair)

@@ -84,7 +84,7 @@ def make_plan(
         limits: what one case may use on the system; a case beyond them is not available.
 
     Raises:
-        UsageError: a stack is not known on this system, no case can run at all, or the byte budget is exceeded.
+        UsageError: a stack is not known on this system, or no case can run at all.
     """
     for stack in stacks:
         if stack not in site.features:
@@ -94,7 +94,7 @@ def make_plan(
     runs: list[PlannedRun] = []
     unavailable: list[Unavailable] = []
     for partition in site.partitions:
-        for stack in partition.environments:
+        for stack in partition.stacks:
             if stacks and stack not in stacks:
                 continue
             for case in cases:
@@ -109,12 +109,15 @@ def make_plan(
             f"no case of this suite can run on '{site.system}': missing {', '.join(lacking) or 'stacks'}",
             hint="`iowatch doctor` tells how to add it.",
         )
-    plan = Plan(tuple(runs), tuple(unavailable))
-    _refuse_beyond_budget(site, plan, limits)
-    return plan
+    return Plan(tuple(runs), tuple(unavailable))
 
 
-def _refuse_beyond_budget(site: Site, plan: Plan, limits: Limits | None) -> None:
+def refuse_beyond_budget(site: Site, plan: Plan, limits: Limits | None) -> None:
+    """See that the session does not write and read more than the system's `limits.total_bytes`.
+
+    Raises:
+        UsageError: it does.
+    """
     budget = limits.total_bytes if limits else None
     if budget is not None and plan.volume_bytes > budget:
         raise UsageError(

@@ -23,6 +23,7 @@ from iowatch.runner.site import Site
 _POLL_S = 0.1
 _GRACE_S = 20
 _PR_SET_PDEATHSIG = 1
+_LOG, _REPORT = "reframe.log", "report.json"
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def command(site: Site, plan: Plan, suite: str, place: Path) -> list[str]:
         *("-C", str(site.configuration), "--system", site.system),
         *paths_of_checks,
         *("-t", f"^{suite}$"),
-        *[word for stack in stacks for word in ("-p", f"^{stack}$")],
+        *[word for stack in stacks for word in ("-p", f"^{site.environment(stack)}$")],
         *("--exec-policy", "serial", "--nocolor"),
-        *("--prefix", str(place / "reframe"), "--report-file", str(place / "report.json")),
+        *("--prefix", str(place / "reframe"), "--report-file", str(place / _REPORT)),
         "-r",
     ]
 
@@ -62,8 +63,8 @@ def follow(words: list[str], place: Path, environment: dict[str, str], each_poll
     Raises:
         MachineError: ReFrame cannot be started.
     """
-    log = place / "reframe.log"
-    with log.open("wb") as stream:
+    (place / _REPORT).unlink(missing_ok=True)  # of an earlier turn
+    with (place / _LOG).open("wb") as stream:
         try:
             process = subprocess.Popen(
                 words,
@@ -111,17 +112,32 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def failures(place: Path) -> list[Failure]:
-    """Failed tests of ReFrame's report; empty where it wrote none."""
+def broken(place: Path) -> str | None:
+    """Why ReFrame ended without a report (a bad configuration, …), from its log; None where it wrote one."""
+    if (place / _REPORT).exists():
+        return None
     try:
-        report = json.loads((place / "report.json").read_text(encoding="utf-8"))
+        lines = (place / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    said = next((line for line in reversed(lines) if line.startswith("ERROR")), "it says nothing")
+    return f"ReFrame ended without a report: {said} ({place / _LOG})"
+
+
+def failures(place: Path, site: Site) -> list[Failure]:
+    """Failed tests of ReFrame's report; where it wrote none, ReFrame itself."""
+    reason = broken(place)
+    if reason:
+        return [Failure("ReFrame", "", "start", reason)]
+    try:
+        report = json.loads((place / _REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     cases = [case for run in report.get("runs", []) for case in run.get("testcases", [])]
     return [
         Failure(
             test=str(case.get("display_name") or case.get("name")),
-            stack=str(case.get("environ")),
+            stack=site.stack(str(case.get("environ"))),
             phase=str(case.get("fail_phase")),
             reason=" ".join(str(case.get("fail_reason") or "").split()),
         )

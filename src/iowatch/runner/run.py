@@ -146,7 +146,7 @@ def _execute(
         uuid=record.uuid,
         status=status,
         unavailable=plan.unavailable,
-        failures=tuple(reframe.failures(place)),
+        failures=tuple(reframe.failures(place, site)),
         recovered=tuple(recovered),
         wall_s=time.monotonic() - started,
         benchmark_s=progress.benchmark_s,

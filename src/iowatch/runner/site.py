@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import runpy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,36 @@ from iowatch.errors import InputError, IowatchError
 
 @dataclass(frozen=True)
 class Partition:
-    """A ReFrame partition: name, scheduler, names of environments, directory for scratch files (or None)."""
+    """A ReFrame partition: name, scheduler, names of its stacks, directory for scratch files (or None)."""
 
     name: str
     scheduler: str
-    environments: tuple[str, ...]
+    stacks: tuple[str, ...]
     scratch: Path | None
 
 
 @dataclass(frozen=True)
 class Site:
-    """A system as its ReFrame configuration describes it; `features` maps environments to what they offer."""
+    """A system as its ReFrame configuration describes it.
+
+    Attributes:
+        features: what each stack offers.
+        environments: ReFrame's names of the stacks whose names it does not take.
+    """
 
     system: str
     configuration: Path
     partitions: tuple[Partition, ...]
     features: dict[str, frozenset[str]]
+    environments: dict[str, str] = field(default_factory=dict)
+
+    def environment(self, stack: str) -> str:
+        """ReFrame's name of a stack."""
+        return self.environments.get(stack, stack)
+
+    def stack(self, environment: str) -> str:
+        """The stack that has this name in ReFrame."""
+        return next((s for s, name in self.environments.items() if name == environment), environment)
 
 
 def load_site(system: str) -> Site:
@@ -42,11 +56,13 @@ def load_site(system: str) -> Site:
     try:
         configuration: dict[str, Any] = runpy.run_path(str(path))["site_configuration"]
         described = next(s for s in configuration["systems"] if s["name"] == system)
+        stacks = {e["name"]: e.get("extras", {}).get("stack", e["name"]) for e in configuration["environments"]}
         return Site(
             system,
             path,
-            tuple(_partition(entry) for entry in described["partitions"]),
-            {e["name"]: frozenset(e.get("features", ())) for e in configuration["environments"]},
+            tuple(_partition(entry, stacks) for entry in described["partitions"]),
+            {stacks[e["name"]]: frozenset(e.get("features", ())) for e in configuration["environments"]},
+            {stack: name for name, stack in stacks.items() if stack != name},
         )
     except IowatchError:
         raise
@@ -56,8 +72,7 @@ def load_site(system: str) -> Site:
         raise InputError(f"{path} is not a proper ReFrame configuration: {error!r}") from error
 
 
-def _partition(entry: dict[str, Any]) -> Partition:
+def _partition(entry: dict[str, Any], stacks: dict[str, str]) -> Partition:
     scratch = entry.get("extras", {}).get("scratch")
-    return Partition(
-        entry["name"], entry["scheduler"], tuple(entry["environs"]), Path(scratch) if scratch else None
-    )
+    offered = tuple(stacks.get(name, name) for name in entry["environs"])
+    return Partition(entry["name"], entry["scheduler"], offered, Path(scratch) if scratch else None)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
-from iowatch.errors import MachineError
+from iowatch.errors import InputError, MachineError
 from iowatch.stacks.activate import materialise
 from iowatch.stacks.discover import discover
 from iowatch.stacks.model import Stack
+
+
+def environment_name(stack: str) -> str:
+    """ReFrame's name of a stack: it takes letters, digits, `-` and `_` only, and no digit first."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", stack)
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
 
 
 def environment(stack: Stack) -> dict[str, Any]:
@@ -19,7 +26,7 @@ def environment(stack: Stack) -> dict[str, Any]:
     """
     directory = materialise(stack)
     return {
-        "name": stack.name,
+        "name": environment_name(stack.name),
         "cc": "mpicc",
         "cxx": "mpicxx",
         "ftn": "mpifort",
@@ -39,6 +46,7 @@ def environments(system: str) -> list[dict[str, Any]]:
 
     Raises:
         MachineError: there is none.
+        InputError: two of them would have the same name in ReFrame (`a.1` and `a_1`).
     """
     usable = [stack for stack in discover(system) if stack.status == "installed"]
     if not usable:
@@ -46,4 +54,12 @@ def environments(system: str) -> list[dict[str, Any]]:
             f"system '{system}' has no usable stack",
             hint="`iowatch doctor` tells what is missing and how to add it.",
         )
+    named: dict[str, str] = {}
+    for stack in usable:
+        other = named.setdefault(environment_name(stack.name), stack.name)
+        if other != stack.name:
+            raise InputError(
+                f"the stacks '{other}' and '{stack.name}' of '{system}' have the same name in ReFrame",
+                hint="Rename one of them: ReFrame knows letters, digits, - and _ only.",
+            )
     return [environment(stack) for stack in usable]

@@ -1,0 +1,59 @@
+"""ReFrame's names of stacks, and what is told of a ReFrame that could not work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from iowatch import paths
+from iowatch.runner import reframe
+from iowatch.runner.plan import make_plan
+from iowatch.runner.site import Site, load_site
+from iowatch.suites import SuiteCase
+
+CONFIGURATION = """
+site_configuration = {
+    "systems": [
+        {"name": "here", "partitions": [{"name": "work", "scheduler": "local", "environs": ["n_4_4_0"]}]}
+    ],
+    "environments": [{"name": "n_4_4_0", "features": ["mpi"], "extras": {"stack": "n-4.4.0"}}],
+}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    place = tmp_path / "systems" / "here"
+    place.mkdir(parents=True)
+    (place / "reframe.py").write_text(CONFIGURATION)
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    return load_site("here")
+
+
+def test_stacks_keep_their_names_whatever_reframe_calls_them(site: Site, tmp_path: Path) -> None:
+    options = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 2, "repeat": 2}
+    plan = make_plan(site, [SuiteCase("smoke", "benchio", "api=posix", options, "optional", 60)])
+    assert [run.stack for run in plan.runs] == ["n-4.4.0"]
+    words = reframe.command(site, plan, "smoke", tmp_path)
+    assert words[words.index("-p") + 1] == "^n_4_4_0$"
+
+
+def test_failures_name_the_stack(site: Site, tmp_path: Path) -> None:
+    case = {
+        "result": "fail",
+        "name": "t",
+        "environ": "n_4_4_0",
+        "fail_phase": "run",
+        "fail_reason": "no\n time",
+    }
+    (tmp_path / "report.json").write_text(json.dumps({"runs": [{"testcases": [case]}]}))
+    assert reframe.failures(tmp_path, site) == [reframe.Failure("t", "n-4.4.0", "run", "no time")]
+
+
+def test_without_a_report_reframe_itself_failed(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\nsaved\n")
+    (failure,) = reframe.failures(tmp_path, site)
+    assert (failure.test, failure.stack) == ("ReFrame", "")
+    assert "ERROR: failed to load configuration: why" in failure.reason

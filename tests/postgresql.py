@@ -7,7 +7,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,49 +41,48 @@ def usable() -> str | None:
 
 
 @contextmanager
-def server() -> Iterator[Path]:
-    """Start a server; gives the directory of its socket."""
+def server(directory: Path | None = None, settings: Sequence[str] = ()) -> Iterator[Path]:
+    """Start a server; gives the directory of its socket.
+
+    Args:
+        directory: keeps the data there beyond the end; the default is a temporary one.
+        settings: options of the server, such as `-c`, `shared_buffers=512MB`.
+    """
     place = programs()
     assert place is not None
     # Short: a socket's path has at most 107 characters.
     base = Path(tempfile.mkdtemp(prefix="iowpg"))
     base.chmod(0o777)
-    data = base / "data"
+    data = (directory or base).absolute() / "data"
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o777)  # the server is another user where this is root
 
     def call(*words: str) -> None:
         subprocess.run(_as_user([str(place / words[0]), *words[1:]]), check=True, capture_output=True, cwd=base)
 
     try:
-        call(
-            "initdb",
-            "-D",
-            str(data),
-            "-A",
-            "trust",
-            "-U",
-            "iowatch",
-            "--no-sync",
-            "-E",
-            "UTF8",
-            "--locale=C.UTF-8",
-        )
-        options = f"-c listen_addresses='' -c unix_socket_directories={base} -c fsync=off"
-        call("pg_ctl", "-D", str(data), "-o", options, "-l", str(base / "log"), "-w", "start")
+        if not data.exists():
+            encoding = ("-E", "UTF8", "--locale=C.UTF-8")
+            call("initdb", "-D", str(data), "-A", "trust", "-U", "iowatch", "--no-sync", *encoding)
+        # A server that is thrown away need not survive a power failure.
+        safety = () if directory else ("-c", "fsync=off")
+        options = ["-c", "listen_addresses=''", "-c", f"unix_socket_directories={base}", *safety, *settings]
+        call("pg_ctl", "-D", str(data), "-o", " ".join(options), "-l", str(base / "log"), "-w", "start")
         yield base
     finally:
-        subprocess.run(
-            _as_user([str(place / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop"]),
-            check=False,
-            capture_output=True,
-            cwd=base,
-        )
+        mode = "fast" if directory else "immediate"
+        stop = [str(place / "pg_ctl"), "-D", str(data), "-m", mode, "stop"]
+        subprocess.run(_as_user(stop), check=False, capture_output=True, cwd=base)
         shutil.rmtree(base, ignore_errors=True)
 
 
 def create_database(socket: Path, name: str) -> str:
-    """A new database on the server; returns its URL."""
+    """The URL of a database on the server, made if it is not there."""
     import psycopg
 
     with psycopg.connect(host=str(socket), user="iowatch", dbname="postgres", autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
+        known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
+        if known is None:
+            connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
     return f"postgresql+psycopg://iowatch@/{name}?host={socket}"

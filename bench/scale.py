@@ -1,0 +1,323 @@
+# ruff: noqa: S608 -- names of tables and columns are constants of this file
+"""Ten years of a site: size of the history, and how long a night, detection and the dashboard take.
+
+    python bench/scale.py                                    SQLite, a tenth of the nights
+    python bench/scale.py --postgresql --nights 3650         all of it in a PostgreSQL server of its own
+    python bench/scale.py --postgresql --nights 3650 --keep DIR --skip-fill     measure again what DIR has
+
+12 systems x 200 cases (write and read of 100 runs) x nights x 10 samples, names, facts and kept files as a
+real night leaves them; files of runs are listed for the newest 400 nights, as `history prune --days 400` leaves
+it. Aims (issue of operations, docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two
+cores, <= 40 bytes a sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import insert, select, text
+
+ROOT = Path(__file__).resolve().parents[1]
+# In the place of bench/, where this very file would pass for another module.
+sys.path[0] = str(ROOT)
+
+from bench.dashboard import build, cases  # noqa: E402
+from tests import postgresql  # noqa: E402
+
+from iowatch.findings import update  # noqa: E402
+from iowatch.model import Output, Result  # noqa: E402
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord, care  # noqa: E402
+from iowatch.store.ingest import case_id, expect, stack_id, system_id  # noqa: E402
+from iowatch.store.packing import pack, pack_digest  # noqa: E402
+from iowatch.store.records import Artefact  # noqa: E402
+from iowatch.store.schema import SeriesTable  # noqa: E402
+
+DAY_S = 86400
+START = 1_451_606_400 + 2 * 3600
+SYSTEMS, RUNS, SAMPLES, KEPT_NIGHTS = 12, 100, 10, 400
+STACK = StackRecord("openmpi-hdf5", {"parts": [{"name": "openmpi", "version": "4.1.4"}]})
+CASES = cases(2 * RUNS)
+COLUMNS = {
+    "session": "id uuid system_id suite origin status started_at ended_at attributes",
+    "expected": "session_id set_id",
+    "run": "id session_id stack_id fingerprint name partition tool version status reason started_at wall_s "
+    "facts",
+    "result": "run_id series_id n time max median min mean samples",
+    "artefact": "run_id kind name sha256 size_bytes",
+}
+
+
+def digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def run_name(run: int) -> str:
+    p = CASES[2 * run].parameters
+    axes = f"transfer={p['transfer_bytes']},nodes={p['nodes']},stripes={p['stripe_count']}"
+    return f"ior:op=both,api={p['api']},{axes}"
+
+
+def facts(system: str, night: int, run: int) -> dict[str, Any]:
+    nodes = [f"{system}-{(night * 7 + run + n) % 500:04d}" for n in range(4)]
+    return {"nodes": nodes, "command": f"ior -a MPIIO -o iowatch-{night}-{run} -t 1m -b 1g -i 10"}
+
+
+def kept_files(system: str, night: int, run: int) -> list[Artefact]:
+    names = (("stdout", "ior.out"), ("stderr", "ior.err"), ("darshan", f"iowatch_ior_{night}_{run}.darshan"))
+    return [Artefact(kind, name, digest(system, night, run, kind), 20_000) for kind, name in names]
+
+
+class Ground:
+    """Systems, cases, series: what every night refers to."""
+
+    def __init__(self, history: History) -> None:
+        self.names = [f"machine{number:02d}" for number in range(SYSTEMS)]
+        with history.writing() as connection:
+            self.stack = stack_id(connection, STACK)
+            keys = [case_id(connection, case) for case in CASES]
+            self.systems = [system_id(connection, name) for name in self.names]
+            known = select(SeriesTable.system_id, SeriesTable.case_id, SeriesTable.id)
+            if connection.execute(known).first() is None:
+                common = {"partition": "compute", "stack": STACK.name, "metric": "bandwidth"}
+                rows = [{"system_id": s, "case_id": key, **common} for s in self.systems for key in keys]
+                connection.execute(insert(SeriesTable), rows)
+            series = {(row[0], row[1]): row[2] for row in connection.execute(known)}
+        self.series = [[series[s, key] for key in keys] for s in self.systems]
+
+
+def levels(night: int, system: int) -> np.ndarray:
+    """Level of each case, shape (cases,): a system has a step of some cases every 200 to 311 nights."""
+    steps = night // (200 + 10 * system) + np.arange(len(CASES)) % 3
+    return 1000.0 * np.where(steps % 2, 1.3, 1.0)
+
+
+def values(night: int, system: int) -> np.ndarray:
+    """Bandwidths of a night, shape (cases, samples)."""
+    stream = np.random.default_rng((night, system))
+    noise = stream.normal(0, 0.04, (len(CASES), SAMPLES)) + stream.normal(0, 0.05, (len(CASES), 1))
+    return np.asarray(levels(night, system)[:, None] * np.exp(noise))
+
+
+class Filler:
+    """Writes nights in bulk with all indices in place, as they would have grown."""
+
+    def __init__(self, history: History, ground: Ground, nights: int) -> None:
+        self.history, self.ground, self.nights = history, ground, nights
+        self.session = self.run = 0
+
+    def start(self) -> None:
+        """One session, to get the expected set that all share."""
+        items = [
+            [run_name(i // 2), "compute", STACK.name, str(case.parameters["operation"]), "bandwidth"]
+            for i, case in enumerate(CASES)
+        ]
+        self.history.begin_session(SessionRecord("first", self.ground.names[0], "nightly", "run", START))
+        with self.history.writing() as connection:
+            expect(connection, 1, items)
+        self.history.end_session("first", "ok", START)
+        self.session = 1
+
+    def night(self, night: int) -> None:
+        rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in COLUMNS}
+        for position in range(SYSTEMS):
+            self._system(rows, position, night)
+        with self.history.writing() as connection:
+            raw: Any = connection.connection.driver_connection
+            for name, found in rows.items():
+                columns = COLUMNS[name].split()
+                if connection.dialect.name == "postgresql":
+                    with (
+                        raw.cursor() as cursor,
+                        cursor.copy(f"COPY {name} ({', '.join(columns)}) FROM STDIN") as copy,
+                    ):
+                        for row in found:
+                            copy.write_row(row)
+                else:
+                    marks = ", ".join("?" * len(columns))
+                    raw.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks})", found)
+
+    def _system(self, rows: dict[str, list[tuple[Any, ...]]], position: int, night: int) -> None:
+        name, begin = self.ground.names[position], START + (night + 1) * DAY_S
+        self.session += 1
+        rows["session"].append(
+            (self.session, f"{name}-{night}", self.ground.systems[position], "nightly", "run", "ok", begin,
+             begin + 3600, '{"host": "login1", "iowatch": "0.1.0", "scratch": "/lustre/iowatch"}')
+        )  # fmt: skip
+        rows["expected"].append((self.session, 1))
+        found = values(night, position)
+        for run in range(RUNS):
+            self.run += 1
+            time_s = begin + 30 * run
+            identity = pack_digest(digest(name, night, run))
+            rows["run"].append(
+                (self.run, self.session, self.ground.stack, identity, run_name(run), "compute",
+                 "ior", "4.0.0", "ok", None, time_s, 20.0, json.dumps(facts(name, night, run)))
+            )  # fmt: skip
+            for case in (2 * run, 2 * run + 1):
+                v = found[case]
+                summary = (float(v.max()), float(np.median(v)), float(v.min()), float(v.mean()))
+                row = (self.run, self.ground.series[position][case], SAMPLES, time_s, *summary, pack(v))
+                rows["result"].append(row)
+            if night >= self.nights - KEPT_NIGHTS:
+                rows["artefact"] += [
+                    (self.run, a.kind, a.name, pack_digest(a.sha256), a.size_bytes)
+                    for a in kept_files(name, night, run)
+                ]
+
+    def finish(self) -> None:
+        """PostgreSQL's counters must know the numbers that were given."""
+        with self.history.writing() as connection:
+            if connection.dialect.name == "postgresql":
+                for name in ("session", "run"):
+                    sequence = f"pg_get_serial_sequence('{name}', 'id')"
+                    connection.execute(text(f"SELECT setval({sequence}, (SELECT max(id) FROM {name}))"))
+
+
+def ingest(history: History, ground: Ground, position: int, night: int) -> None:
+    """One night of one system by the door that `iowatch run` uses: a transaction a run."""
+    name, begin = ground.names[position], START + (night + 1) * DAY_S
+    uuid = f"{name}-{night}-ingest"
+    expected = [
+        ExpectedResult(run_name(i // 2), "compute", STACK.name, str(c.parameters["operation"]), "bandwidth")
+        for i, c in enumerate(CASES)
+    ]
+    history.begin_session(SessionRecord(uuid, name, "nightly", "run", begin), expected)
+    found = values(night, position)
+    for run in range(RUNS):
+        results = tuple(
+            Result(
+                str(CASES[i].parameters["operation"]), "bandwidth", "MiB/s", tuple(found[i].tolist()),
+                {k: v for k, v in CASES[i].parameters.items() if k != "operation"},
+            )
+            for i in (2 * run, 2 * run + 1)
+        )  # fmt: skip
+        record = RunRecord(
+            run_name(run), "compute", STACK, digest(uuid, run), begin + 30 * run,
+            Output("ior", "4.0.0", "ok", None, results), 20.0, facts(name, night, run),
+            tuple(kept_files(name, night, run)),
+        )  # fmt: skip
+        history.record_runs(uuid, [record])
+    history.end_session(uuid, "ok", begin + 3600)
+
+
+def timed(label: str, work: Callable[[], object]) -> float:
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    took = time.perf_counter() - wall
+    print(f"  {label:<46}{took:8.2f} s   ({time.process_time() - cpu:.2f} s of processor here)", flush=True)
+    return took
+
+
+def sizes(history: History) -> None:
+    """Bytes a sample, in all and of the largest tables with their indices."""
+    with history.reading() as connection:
+        total, samples = (
+            care.size_bytes(connection),
+            connection.execute(text("SELECT sum(n) FROM result")).scalar(),
+        )
+        listing = {
+            "postgresql": "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r' "
+            "AND relnamespace = 'public'::regnamespace ORDER BY 2 DESC LIMIT 5",
+            "sqlite": "SELECT m.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_master m ON m.name = d.name "
+            "GROUP BY 1 ORDER BY 2 DESC LIMIT 5",
+        }[connection.dialect.name]
+        tables = connection.execute(text(listing)).all()
+    told = ", ".join(f"{name} {size / samples:.1f}" for name, size in tables)
+    print(
+        f"  {samples:,} samples, {total / 2**30:.2f} GiB: {total / samples:.1f} bytes a sample ({told})",
+        flush=True,
+    )
+
+
+def measure(history: History, place: str, ground: Ground, site: Path, night: int) -> None:
+    """What a night costs with all that is there."""
+    sizes(history)
+    with_news = [night]
+
+    def every(work: Callable[[int], object]) -> Callable[[], object]:
+        return lambda: [work(position) for position in range(SYSTEMS)]
+
+    timed("first detection of 12 systems", every(lambda p: update(history, ground.names[p])))
+    first = build(place, site)
+    print(f"  {'first build of the site':<46}{first}", flush=True)
+    timed("ingest of a night, one system (100 runs)", lambda: ingest(history, ground, 0, with_news[0]))
+    timed("detection, one system", lambda: update(history, ground.names[0]))
+    timed(
+        "ingest of a night, the other 11",
+        lambda: [ingest(history, ground, p, night) for p in range(1, SYSTEMS)],
+    )
+    timed("detection, the other 11", lambda: [update(history, ground.names[p]) for p in range(1, SYSTEMS)])
+    print(f"  {'site update after that night':<46}{build(place, site)}", flush=True)
+    timed("detection without news, one system", lambda: update(history, ground.names[0]))
+    timed("sessions of a system", lambda: history.sessions(ground.names[0], 30))
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"  peak memory of this process {own:.0f} MiB", flush=True)
+
+
+@contextmanager
+def place_of(chosen: argparse.Namespace, directory: Path) -> Iterator[str]:
+    """Path or URL of the history."""
+    if not chosen.postgresql:
+        yield str(directory / "history.db")
+        return
+    settings = ("-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB")
+    with postgresql.server(chosen.keep and directory / "pg", settings) as socket:
+        yield postgresql.create_database(socket, "scale")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument("--postgresql", action="store_true", help="A server of its own instead of SQLite.")
+    parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
+    parser.add_argument("--skip-fill", action="store_true", help="Measure what --keep has.")
+    parser.add_argument(
+        "--at", type=int, nargs="*", default=[], help="Also tell the size after so many nights."
+    )
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = chosen.keep or Path(temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        with place_of(chosen, directory) as place, History.open(place) as history:
+            ground = Ground(history)
+            night = chosen.nights
+            if chosen.skip_fill:
+                night += len(history.sessions(ground.names[1])) - chosen.nights
+            else:
+                fill(history, ground, chosen)
+            measure(history, place, ground, directory / "site", night)
+
+
+def fill(history: History, ground: Ground, chosen: argparse.Namespace) -> None:
+    """Write all nights, telling sizes on the way."""
+    filler = Filler(history, ground, chosen.nights)
+    filler.start()
+    began = time.perf_counter()
+    for night in range(chosen.nights):
+        filler.night(night)
+        if night + 1 in chosen.at:
+            print(f"after {night + 1} nights:", flush=True)
+            sizes(history)
+    filler.finish()
+    if history.engine.dialect.name == "postgresql":
+        with history.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))  # autovacuum does it in the course of the years
+    else:
+        with history.writing() as connection:
+            connection.execute(text("ANALYZE"))
+    print(f"{chosen.nights} nights filled in {time.perf_counter() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,8 @@ from typing import Any
 from iowatch.findings import NEEDS_ACTION, Finding, update
 from iowatch.metrics import METRICS
 from iowatch.runner.run import Finished
-from iowatch.store import ExpectedResult, History, RunRow, SeriesFilter
+from iowatch.reference.counts import Printed, printed
+from iowatch.runner.run import ExpectedResult, History, RunRow, SeriesFilter
 
 NIGHTS_TO_JUDGE = 7  # detection says nothing of fewer (docs/detection.md)
 
@@ -29,13 +30,18 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """How one repetition moved its data, as Darshan counted it: collective and independent operations."""
+    """How one repetition moved its data, as Darshan counted it: collective and independent operations.
+
+    Attributes:
+        printed: what a paper prints for the like of it, in words, or None.
+    """
 
     stack: str
     run: str
     operation: str
     collective: int
     independent: int
+    printed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +135,16 @@ def _transfers(history: History, runs: Sequence[RunRow]) -> tuple[Transfers, ...
     found = []
     for run in runs:
         counts: dict[str, dict[str, int]] = {}
+        papers: dict[str, Printed | None] = {}
         for series, samples in history.run_results(run.id):
             if series.metric in ("collective_count", "independent_count"):
                 operation = str(series.case.parameters.get("operation", ""))
                 counts.setdefault(operation, {})[series.metric] = round(samples[-1])
+                papers[operation] = printed(series.case)
         for operation, count in counts.items():
             both = count.get("collective_count", 0), count.get("independent_count", 0)
-            found.append(Transfers(run.stack, run.name, operation, *both))
+            paper = papers[operation]
+            found.append(Transfers(run.stack, run.name, operation, *both, paper.text if paper else None))
     return tuple(found)
 
 

@@ -62,8 +62,10 @@ def _transfers(verdict: Verdict) -> Table:
         table.add_column(name, overflow="fold")
     table.add_column("collective", justify="right")
     table.add_column("independent", justify="right")
+    table.add_column("printed")
     for line in verdict.transfers:
-        table.add_row(line.stack, line.run, line.operation, str(line.collective), str(line.independent))
+        counts = (str(line.collective), str(line.independent), line.printed or "")
+        table.add_row(line.stack, line.run, line.operation, *counts)
     return table
 
 

@@ -1,0 +1,158 @@
+"""What Grafana asks: every query of the dashboard, as the read-only role, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from iowatch.cli.main import _run
+from iowatch.findings import update
+from iowatch.model import Output, Result
+from iowatch.store import History, RunRecord, SessionRecord
+from iowatch.store.views import NAMES
+from tests.conftest import ROOT
+from tests.faults.material import STACK, SYSTEM, expected
+
+FOLDER = ROOT / "dashboards" / "grafana"
+NIGHTS = 100
+# What the variables stand for; Grafana's own formats: `sqlstring` quotes, plain joins by commas.
+CHOSEN = {
+    "system": f"'{SYSTEM}'", "benchmark": "'ior'", "operation": "'write','read'", "metric": "'bandwidth'",
+    "series": "1,2",
+}  # fmt: skip
+
+
+def expanded(sql: str) -> str:
+    """A query as Grafana sends it."""
+    sql = re.sub(r"\$__unixEpochFilter\(([\w.]+)\)", r"\1 >= 1600000000 AND \1 <= 1900000000", sql)
+    return re.sub(r"\$\{(\w+)(?::sqlstring)?\}", lambda match: CHOSEN[match[1]], sql)
+
+
+def queries() -> dict[str, str]:
+    """Every query of the dashboard by where it stands."""
+    document = json.loads((FOLDER / "iowatch.json").read_text())
+    variables = document["templating"]["list"]
+    found = {f"variable {v['name']}": v["query"] for v in variables if v["type"] == "query"}
+    found |= {f"annotation {a['name']}": a["target"]["rawSql"] for a in document["annotations"]["list"]}
+    for panel in document["panels"]:
+        found |= {f"{panel['title']} {t['refId']}": t["rawSql"] for t in panel["targets"]}
+    return found
+
+
+def fill(history: History) -> None:
+    """Nights of four runs, write and read; all writes halve after three fifths of them."""
+    draw = Random(1)
+    for night in range(NIGHTS):
+        uuid, moment = f"night-{night}", 1_700_000_000 + night * 86400
+        history.begin_session(SessionRecord(uuid, SYSTEM, "nightly", "run", moment), expected(4))
+        level = {"write": 500.0 if night >= 0.6 * NIGHTS else 1000.0, "read": 2000.0}
+        runs = []
+        for ranks in (1, 2, 3, 4):
+            case = {"api": "POSIX", "file": "shared", "ranks": ranks}
+            results = tuple(
+                Result(name, "bandwidth", "MiB/s", tuple(value * draw.gauss(1, 0.02) for _ in range(10)), case)
+                for name, value in level.items()
+            )
+            output = Output("ior", "4.0.0", "ok", None, results)
+            runs.append(RunRecord(f"ior:{ranks}", "compute", STACK, f"{uuid}-{ranks}", moment + ranks, output))
+        history.record_runs(uuid, runs)
+        history.end_session(uuid, "ok", moment + 60)
+
+
+@pytest.fixture(scope="module")
+def server(postgresql_socket: Path) -> str:
+    """A history of some nights with a finding, and its read-only role."""
+    from tests import postgresql
+
+    url = postgresql.create_database(postgresql_socket, "grafana")
+    with History.open(url) as history:
+        fill(history)
+        assert update(history, SYSTEM)
+    words = [
+        "psql",
+        "-q",
+        "-h",
+        str(postgresql_socket),
+        "-U",
+        "iowatch",
+        "-d",
+        "grafana",
+        "-v",
+        "reader=watcher",
+    ]
+    for _ in range(2):  # a second time changes nothing
+        subprocess.run([*words, "-f", str(FOLDER / "reader.sql")], check=True)
+    return url
+
+
+@pytest.fixture
+def reader(server: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the read-only role."""
+    parts = urlsplit(server)
+    host = parse_qs(parts.query)["host"][0]
+    with psycopg.connect(host=host, user="watcher", dbname=parts.path.strip("/")) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("where", queries())
+def test_every_query_returns_rows_to_the_reader(reader: psycopg.Connection[Any], where: str) -> None:
+    rows = reader.execute(expanded(queries()[where]).encode()).fetchall()
+    assert rows
+    assert all(value is not None for value in rows[0])
+
+
+def test_the_numbers_are_those_of_the_history(reader: psycopg.Connection[Any], server: str) -> None:
+    with History.open(server) as history:
+        series = history.series()
+        points = history.points([series[0].id])[series[0].id]
+    statement = "SELECT epoch_s, max, median, min, mean, n FROM iowatch_results WHERE series_id = %s ORDER BY 1"
+    rows = reader.execute(statement, (series[0].id,)).fetchall()
+    wanted = zip(points.time, points.max, points.median, points.min, points.mean, points.count, strict=True)
+    assert rows == [tuple(value.item() for value in row) for row in wanted]
+    told = reader.execute("SELECT expected, runs, failed_runs FROM iowatch_sessions LIMIT 1").fetchone()
+    assert told == (8, 4, 0)
+
+
+def test_a_series_is_read_by_its_index(reader: psycopg.Connection[Any]) -> None:
+    """Ten years of 2,400 series: no panel may read them all. The planner is told that this costs much."""
+    reader.execute("SET enable_seqscan = off")
+    sql = expanded(queries()["Best sample of each night A"])
+    plan = "\n".join(row[0] for row in reader.execute(f"EXPLAIN {sql}".encode()))
+    assert re.search(r"ix_result_series_time.*\n.*Index Cond: .*series_id.*time", plan), plan
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM result", "UPDATE run SET name = 'x'", "CREATE TABLE x (a int)", "DROP VIEW iowatch_series"],
+)  # fmt: skip
+def test_the_reader_changes_nothing(reader: psycopg.Connection[Any], statement: str) -> None:
+    with pytest.raises(psycopg.Error):
+        reader.execute(statement.encode())
+    reader.rollback()
+    reader.execute("SET default_transaction_read_only = off")
+    reader.commit()
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        reader.execute(statement.encode())
+
+
+def test_the_site_is_built_by_the_reader(server: str, var: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = server.replace("//iowatch@", "//watcher@")
+    assert _run(["dashboard", "build", "--db", url]) == 0
+    assert SYSTEM in (var / "site" / "index.html").read_text()
+    assert _run(["findings", "list", "--db", url]) in (0, 1, 3)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_views_are_documented() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    for name in NAMES:
+        assert f"`{name}`" in text

@@ -19,6 +19,7 @@ LAYERS = [
         "tools",
         "suites",
         "spool",
+        "selection",
         "scratch",
         "artefacts",
         "merge",

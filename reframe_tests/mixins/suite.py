@@ -9,16 +9,20 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before, variable
 
-from iowatch import suites
+from iowatch import selection, suites
 from iowatch.suites import SuiteCase
 
 
 @cache
 def _cases(benchmark: str) -> dict[str, SuiteCase]:
-    """All cases by `<suite>/<case>`; `IOWATCH_SUITE` leaves only one suite, so that ReFrame makes no others."""
+    """Cases by `<suite>/<case>`; `IOWATCH_SUITE` and the selection leave few: ReFrame makes no others."""
     only = os.environ.get("IOWATCH_SUITE")
-    found = suites.of_benchmark(benchmark)
-    return {f"{case.suite}/{case.name}": case for case in found if only in (None, case.suite)}
+    found = [case for case in suites.of_benchmark(benchmark) if only in (None, case.suite)]
+    chosen = selection.chosen()
+    if chosen is not None:
+        names = {name for _, _, name in chosen}
+        found = [case for case in found if f"{benchmark}:{case.name}" in names]
+    return {f"{case.suite}/{case.name}": case for case in found}
 
 
 def entries(benchmark: str) -> list[str]:
@@ -46,6 +50,13 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         self.num_tasks = self.case.ranks
         self.num_tasks_per_node = -(-self.case.ranks // self.case.nodes)
         self.program = self.program or self.case.tool.program(self.case.options)
+
+    @run_after("setup")
+    def skip_others(self) -> None:
+        """A case may be chosen for one stack or partition and not for another."""
+        key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
+        chosen = selection.chosen()
+        self.skip_if(chosen is not None and key not in chosen, "not chosen for this session")
 
     @run_after("setup")
     def limit_wait(self) -> None:

@@ -22,6 +22,7 @@ from iowatch.errors import InputError
 from iowatch.model import Output, Result
 
 FORMAT = 1
+AGAIN = "again"
 _CASE = "case.json"
 
 
@@ -61,14 +62,18 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def turn_facts() -> dict[str, Any]:
-    """Pair and side of a fair run's turn, as the checks find it in `IOWATCH_TURN` (`7:left`); else nothing."""
+    """What is special about this execution of a case, as the checks find it in `IOWATCH_TURN`; else nothing.
+
+    `7:left` is the left turn of a fair run's seventh pair; `again` is the second execution in one night.
+    """
     pair, separator, side = os.environ.get("IOWATCH_TURN", "").partition(":")
-    return {"pair": int(pair), "side": side} if separator else {}
+    return {"pair": int(pair), "side": side} if separator else {"again": True} if pair == AGAIN else {}
 
 
 def name_in_turn(name: str, facts: Mapping[str, Any]) -> str:
-    """A run's name in a fair run, where every case runs once a turn: `ior:write#7left`."""
-    return f"{name}#{facts['pair']}{facts['side']}" if "pair" in facts else name
+    """A run's name where a case runs more than once in a session: `ior:write#7left`, `ior:write#again`."""
+    turn = f"#{facts['pair']}{facts['side']}" if "pair" in facts else f"#{AGAIN}" if AGAIN in facts else ""
+    return name + turn
 
 
 def directory_name(name: str, partition: str, stack: str) -> str:

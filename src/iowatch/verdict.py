@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from iowatch.findings import NEEDS_ACTION, Finding, update
 from iowatch.metrics import METRICS
-from iowatch.runner.run import Finished
 from iowatch.reference.counts import Printed, printed
-from iowatch.runner.run import ExpectedResult, History, RunRow, SeriesFilter
+from iowatch.runner.run import Finished
+from iowatch.store import ExpectedResult, History, RunRow, SeriesFilter
 
 NIGHTS_TO_JUDGE = 7  # detection says nothing of fewer (docs/detection.md)
 
@@ -61,6 +62,9 @@ class Verdict:
         nights: results in the longest series of the system, this session included.
         changes: one line an open finding; suspected: what the newest nights alone suggest.
         unavailable: what could not run here: stack, features missing, number of cases.
+        left_out: what the night had no room for, by stack and reason; it was not expected.
+        stopped: why the night was ended before all had run, or None.
+        repeated: how many runs were made once more, because their newest nights look different.
     """
 
     session: str
@@ -80,6 +84,9 @@ class Verdict:
     recovered: tuple[str, ...]
     wall_s: float
     benchmark_s: float
+    left_out: tuple[Trouble, ...] = ()
+    stopped: str | None = None
+    repeated: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -115,6 +122,9 @@ def judge(history: History, finished: Finished) -> Verdict:
         recovered=finished.recovered,
         wall_s=finished.wall_s,
         benchmark_s=finished.benchmark_s,
+        left_out=_left_out(finished),
+        stopped=finished.stopped,
+        repeated=finished.repeated,
     )
 
 
@@ -179,10 +189,21 @@ def _absent(
 def _why(finished: Finished, stack: str, run: str) -> str:
     """What ReFrame said of a run that never arrived; a failed build concerns every run of its stack, and the
     failure of ReFrame itself every run."""
-    case = run.partition(":")[2]
+    case = run.partition(":")[2].partition("#")[0]
     told = [f for f in finished.failures if f.stack in (stack, "")]
     own = [f for f in told if case in f.test] or told
-    return f" ({own[0].phase}: {own[0].reason})" if own else ""
+    if own:
+        return f" ({own[0].phase}: {own[0].reason})"
+    return f" ({finished.stopped})" if finished.stopped else ""
+
+
+def _left_out(finished: Finished) -> tuple[Trouble, ...]:
+    counts = Counter((item.run.stack, item.reason) for item in finished.left_out)
+    return tuple(Trouble(stack, _cases(count), reason) for (stack, reason), count in counts.items())
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'s' if count > 1 else ''}"
 
 
 def _unavailable(finished: Finished) -> tuple[Trouble, ...]:
@@ -190,6 +211,6 @@ def _unavailable(finished: Finished) -> tuple[Trouble, ...]:
     for item in finished.unavailable:
         groups[item.stack, item.missing] = groups.get((item.stack, item.missing), 0) + 1
     return tuple(
-        Trouble(stack, f"{count} case{'s' if count > 1 else ''}", f"this stack has no {', '.join(missing)}")
+        Trouble(stack, _cases(count), f"this stack has no {', '.join(missing)}")
         for (stack, missing), count in groups.items()
     )

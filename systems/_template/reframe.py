@@ -6,7 +6,7 @@ import iowatch.systems.flux  # noqa: F401 - registers the launcher flux-run
 from iowatch import paths
 from iowatch.stacks.reframe import environments
 from iowatch.systems import load
-from iowatch.systems.options import OPTIONS, access
+from iowatch.systems.options import BLOCKED, OPTIONS, access
 
 # settings: begin
 # slurm, pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or local for no scheduler.
@@ -36,6 +36,7 @@ def _partition(settings):
         "launcher": LAUNCHER or OPTIONS[SCHEDULER].launcher,
         "access": access(SCHEDULER, settings["queue"], ACCESS),
         "environs": [environment["name"] for environment in _environments],
+        "sched_options": {"slurm_job_cancel_reasons": BLOCKED},
         "max_jobs": 1,  # bandwidth is measured alone
         "time_limit": settings["time_limit"],
         "processor": {"num_cpus": settings["cores"]},

@@ -3,7 +3,7 @@
 from iowatch import paths
 from iowatch.stacks.reframe import environments
 from iowatch.systems import load
-from iowatch.systems.options import access
+from iowatch.systems.options import BLOCKED
 
 _system = load("slurm-local")
 _environments = environments(_system.name)
@@ -24,7 +24,12 @@ site_configuration = {
                     # Polls with squeue: this cluster keeps no accounts, which ReFrame's `slurm` would ask for.
                     "scheduler": "squeue",
                     "launcher": "mpirun",
-                    "access": access("slurm", "node", []),
+                    # Not --exclusive: there is room for several cases, and iowatch has to keep them apart.
+                    "access": ["--partition=node"],
+                    # With one node the last is plain, too; on a larger machine such a job may only wait.
+                    "sched_options": {
+                        "slurm_job_cancel_reasons": [*BLOCKED, "Nodes required for job are DOWN"],
+                    },
                     "max_jobs": 1,  # bandwidth is measured alone
                     # The cluster claims more cores than there are: ranks that wait must let others go on.
                     "env_vars": [["OMPI_MCA_mpi_yield_when_idle", "1"]],

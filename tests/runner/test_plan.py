@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.errors import UsageError
-from iowatch.runner.plan import make_plan
+from iowatch.runner.plan import make_plan, refuse_beyond_budget
 from iowatch.runner.site import Partition, Site
 from iowatch.suites import SuiteCase
 from iowatch.systems.model import Limits
@@ -52,7 +52,7 @@ def test_a_case_beyond_the_limits_is_not_available() -> None:
 
 def test_a_suite_beyond_the_byte_budget_is_refused() -> None:
     with pytest.raises(UsageError, match="byte budget"):
-        make_plan(SITE, [case("posix")], ["gnu"], Limits(total_bytes=1024))
+        refuse_beyond_budget(SITE, make_plan(SITE, [case("posix")], ["gnu"]), Limits(total_bytes=1024))
 
 
 def test_an_unknown_stack_is_told_with_the_known_ones() -> None:

@@ -1,6 +1,6 @@
 """Findings: changes of many series that belong to one event, from the history, with their states."""
 
-from iowatch.findings.access import accepted_levels, find, refreshed, unknown_decisions
+from iowatch.findings.access import accepted_levels, find, refreshed, suspected_series, unknown_decisions
 from iowatch.findings.night import load, update
 from iowatch.findings.records import NEEDS_ACTION, Difference, Finding, Member, Ruling, State, from_json
 
@@ -16,6 +16,7 @@ __all__ = [
     "from_json",
     "load",
     "refreshed",
+    "suspected_series",
     "unknown_decisions",
     "update",
 ]

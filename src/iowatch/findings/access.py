@@ -6,6 +6,7 @@ from datetime import date
 
 from iowatch import review
 from iowatch.errors import UsageError, near_miss
+from iowatch.findings.detection import headline_series
 from iowatch.findings.night import load, update
 from iowatch.findings.records import Finding
 from iowatch.findings.standing import origins
@@ -43,6 +44,15 @@ def refreshed(history: History, system: str | None = None) -> list[Finding]:
         raise UsageError(f"the history has no system '{system}'", hint=near_miss(system, known))
     chosen = known if system is None else [system]
     return [finding for name in chosen for finding in update(history, name, tell=False)]
+
+
+def suspected_series(history: History, system: str) -> frozenset[int]:
+    """Ids of the series whose newest nights look different and are too few to say, as of the last update."""
+    rows = headline_series(history, system)
+    known = history.detections([row.id for row in rows])
+    return frozenset(
+        number for number, row in known.items() if any(step["suspected"] for step in row.document["steps"])
+    )
 
 
 def unknown_decisions(history: History, system: str | None = None) -> list[str]:

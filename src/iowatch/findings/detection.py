@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.detect import VERSION, Detection, Drift, Level, Transient, detect_many
+from iowatch.findings.again import judged
 from iowatch.metrics import METRICS
 from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow
 
@@ -87,7 +88,7 @@ def _state(row: SeriesRow, level_starts: Mapping[int, int]) -> tuple[int, int, s
 def _detect(
     history: History, rows: Sequence[SeriesRow], level_starts: Mapping[int, int]
 ) -> dict[int, tuple[Step, ...]]:
-    points = history.points([row.id for row in rows])
+    points = judged(history, rows[0].system, history.points([row.id for row in rows]))
     said = detect_many(
         [(points[row.id].time, nightly(row, points[row.id])) for row in rows],
         since=[level_starts.get(row.id) for row in rows],

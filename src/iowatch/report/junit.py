@@ -20,7 +20,8 @@ def junit(history: History, verdict: Verdict) -> str:
     """The session of a verdict as one JUnit document.
 
     A run that was expected and is absent, or came without all of its results, is an error; one that failed is a
-    failure, also where it was not expected; cases that this machine cannot run are skipped. Every open finding
+    failure, also where it was not expected; cases that this machine cannot run, or the
+    night had no room for, are skipped. Every open finding
     is a failed case of a suite of its own, so that the document is red exactly when the verdict is.
     """
     runs = {(run.partition, run.stack, run.name): run for run in history.runs(verdict.session)}
@@ -30,7 +31,7 @@ def junit(history: History, verdict: Verdict) -> str:
     absent = {(trouble.stack, trouble.run): trouble.reason for trouble in verdict.absent}
     for key in [*expected, *(key for key, run in runs.items() if key not in expected and run.status != "ok")]:
         _case(suite, key, runs.get(key), absent)
-    for trouble in verdict.unavailable:
+    for trouble in (*verdict.left_out, *verdict.unavailable):
         case = Xml.SubElement(suite, "testcase", classname=_said(trouble.stack), name=_said(trouble.run))
         Xml.SubElement(case, "skipped", message=_said(trouble.reason))
     _count(suite, history.session(verdict.session).started_at, verdict.wall_s)

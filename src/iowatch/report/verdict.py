@@ -19,6 +19,7 @@ def render(verdict: Verdict, console: Console, site: str | None = None) -> None:
         console.print(_transfers(verdict))
     _troubles(console, "Failed", verdict.failed)
     _troubles(console, "Absent", verdict.absent)
+    _troubles(console, "Left for another night", verdict.left_out)
     console.print(changes(verdict), markup=False)
     _troubles(console, "Not available here", verdict.unavailable)
     if verdict.unavailable:
@@ -36,6 +37,8 @@ def answer(verdict: Verdict) -> str:
     parts = [f"{verdict.received} of {verdict.expected} expected results came"]
     parts += [f"{len(verdict.failed)} runs failed"] if verdict.failed else []
     parts += [f"{len(verdict.absent)} runs absent"] if verdict.absent else []
+    parts += [verdict.stopped] if verdict.stopped else []
+    parts += [f"{verdict.repeated} suspected runs made once more"] if verdict.repeated else []
     return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(parts)}."
 
 

@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iowatch import __version__, paths, scratch, spool, suites
+from iowatch import __version__, paths, scratch, selection, spool, suites
 from iowatch.compare.fair import Schedule, SideName, Turn, Until
 from iowatch.darshan import Reader
 from iowatch.errors import MachineError, UsageError
 from iowatch.metrics import METRICS
 from iowatch.runner import lock, reframe, session
-from iowatch.runner.plan import Plan, PlannedRun, make_plan
-from iowatch.runner.run import Say, environment_of, in_service, scratch_base
+from iowatch.runner.execution import Say, environment_of
+from iowatch.runner.night import key as key_of
+from iowatch.runner.plan import Plan, PlannedRun, make_plan, refuse_beyond_budget
+from iowatch.runner.run import in_service, scratch_base
 from iowatch.runner.site import Site, load_site
 from iowatch.store import ExpectedResult, History
 from iowatch.store.records import SessionStatus
@@ -86,12 +88,14 @@ def run_fair(
         for uuid in session.recover(history, system):
             say(f"took in what the killed session {uuid} had left")
         sides = _common(*(make_plan(site, cases, [stack], limits) for stack in stacks))
+        refuse_beyond_budget(site, sides.left, limits)
         base = scratch_base(site, scratch_directory)
-        scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
-        scratch.check(base, sides.left.file_bytes + (limits.free_bytes or 0), sides.left.inodes)
-        say(_opening(site, suite, stacks, sides, base))
-        schedule = Schedule(until, seed)
-        return _Runner(history, site, suite, stacks, sides, base, schedule, say).run()
+        with lock.hold(lock.of_file_system(base)):
+            scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
+            scratch.check(base, sides.left.file_bytes + (limits.free_bytes or 0), sides.left.inodes)
+            say(_opening(site, suite, stacks, sides, base))
+            schedule = Schedule(until, seed)
+            return _Runner(history, site, suite, stacks, sides, base, schedule, say).run()
 
 
 def _common(left: Plan, right: Plan) -> _Sides:
@@ -166,6 +170,7 @@ class _Runner:
         """One turn: run, take in case by case, tell the schedule."""
         plan = self.sides.plan(turn.side)
         environment = environment_of(place.name, place, self.base, self.suite)
+        environment |= selection.write(place, map(key_of, plan.runs))
         environment["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
         aside = place / "warm-up"
         if turn.warm_up:
@@ -181,14 +186,27 @@ class _Runner:
         if reason:  # so will every other turn
             raise MachineError(reason)
         seconds = time.monotonic() - started
+        if turn.warm_up and not spool.finished(aside):
+            self._refuse(turn, place)
         shutil.rmtree(aside, ignore_errors=True)
         self.pairs = max(self.pairs, turn.pair)
         samples = _samples(taken)
         self.schedule.record(turn, samples, seconds)
         self._tell(turn, seconds, samples)
 
+    def _refuse(self, turn: Turn, place: Path) -> None:
+        """Nothing came out of a whole turn: the others would only cost time."""
+        said = [failure.reason for failure in reframe.failures(place, self.site)]
+        raise MachineError(
+            f"the warm-up of {self._stack(turn)} measured nothing" + (f": {said[0]}" if said else ""),
+            hint=f"{place / 'reframe.log'} has all that ReFrame said.",
+        )
+
+    def _stack(self, turn: Turn) -> str:
+        return self.stacks[0] if turn.side == "left" else self.stacks[1]
+
     def _tell(self, turn: Turn, seconds: float, samples: dict[str, tuple[float, ...]]) -> None:
-        stack = self.stacks[0] if turn.side == "left" else self.stacks[1]
+        stack = self._stack(turn)
         if turn.warm_up:
             self.say(f"[warm-up] {stack}: {seconds:.0f} s, discarded")
             return

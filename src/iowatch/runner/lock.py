@@ -1,4 +1,4 @@
-"""One session at a time on a system: bandwidth is measured alone."""
+"""One session at a time on a system and on a file system: bandwidth is measured alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from iowatch import paths
 from iowatch.errors import MachineError
+
+
+def of_file_system(directory: Path) -> Path:
+    """The lock of the file system that a directory is, or will be, on: two systems may share it."""
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    return paths.var() / "lock" / f"device-{existing.stat().st_dev:x}.lock"
 
 
 @contextmanager

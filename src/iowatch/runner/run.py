@@ -1,29 +1,24 @@
-"""`iowatch run`: one suite on one system, from plan to closed session."""
+"""`iowatch run`: one suite on one system, from plan to verdict's material."""
 
 from __future__ import annotations
 
-import platform
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iowatch import __version__, paths, scratch, suites, systems
-from iowatch.darshan import Reader
+from iowatch import paths, scratch, suites, systems
 from iowatch.errors import UsageError
 from iowatch.runner import lock, reframe, session
-from iowatch.runner.plan import Plan, Unavailable, make_plan
+from iowatch.runner.execution import Execution, Say
+from iowatch.runner.night import Budget, LeftOut, Meter, budget, fit
+from iowatch.runner.past import known_runs
+from iowatch.runner.plan import Plan, Unavailable, make_plan, refuse_beyond_budget
 from iowatch.runner.site import Site, load_site
-from iowatch.spool import SpooledCase
 from iowatch.store import History
 from iowatch.store.records import SessionStatus
-from iowatch.systems.model import System
-from iowatch.units import format_size
-
-# Every so many sessions the first case also runs without Darshan, and the cost of tracing becomes a series.
-_OVERHEAD_EVERY = 7
-
-Say = Callable[[str], None]
+from iowatch.systems.model import Night, System
+from iowatch.units import format_size, utc_now
 
 
 @dataclass(frozen=True)
@@ -34,6 +29,9 @@ class Finished:
         recovered: UUIDs of killed sessions that were taken in first.
         failures: what ReFrame could not complete.
         wall_s: from start to end; benchmark_s: inside the benchmark processes.
+        left_out: runs that the night has no room for; they were not expected.
+        stopped: why the night was ended before all had run, or None.
+        repeated: how many runs were made once more, because their newest nights look different.
     """
 
     uuid: str
@@ -44,6 +42,9 @@ class Finished:
     wall_s: float
     benchmark_s: float
     runs: int
+    left_out: tuple[LeftOut, ...] = ()
+    stopped: str | None = None
+    repeated: int = 0
 
 
 def run_suite(
@@ -53,12 +54,17 @@ def run_suite(
     *,
     stacks: Sequence[str] = (),
     scratch_directory: Path | None = None,
+    night: Night | None = None,
     say: Say = lambda _text: None,
 ) -> Finished:
     """Run a suite and keep everything it measures.
 
+    Args:
+        night: budgets and blackouts to keep to from now on, and whether to repeat what is suspected; None runs
+            the whole suite once, whenever it is.
+
     Raises:
-        UsageError: unknown system, suite or stack; a retired system.
+        UsageError: unknown system, suite or stack; a retired system; a night that has room for nothing.
         MachineError: another run is going on; scratch cannot be used; ReFrame cannot be started.
     """
     started = time.monotonic()
@@ -69,15 +75,53 @@ def run_suite(
         recovered = session.recover(history, system)
         for uuid in recovered:
             say(f"took in what the killed session {uuid} had left")
-        plan = make_plan(site, cases, stacks, limits)
+        meter = Meter(budget(night, utc_now()) if night else Budget())
+        plan, left_out = _with_room(history, system, make_plan(site, cases, stacks, limits), meter.limit)
+        refuse_beyond_budget(site, plan, limits)
         base = scratch_base(site, scratch_directory)
-        scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
-        scratch.check(base, plan.file_bytes + (limits.free_bytes or 0), plan.inodes)
-        say(
-            f"{suite} on {system}: {len(plan.runs)} runs, {format_size(plan.volume_bytes)} written and read, "
-            f"scratch {base}"
+        with lock.hold(lock.of_file_system(base)):
+            scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
+            scratch.check(base, plan.file_bytes + (limits.free_bytes or 0), plan.inodes)
+            say(_opening(system, suite, plan, len(left_out), base))
+            again = night is not None and night.repeat_suspected
+            execution = Execution(history, site, suite, base, meter, again, say)
+            execution.run(plan)
+    return Finished(
+        uuid=execution.record.uuid,
+        status=execution.status,
+        unavailable=plan.unavailable,
+        failures=tuple(execution.failures),
+        recovered=tuple(recovered),
+        wall_s=time.monotonic() - started,
+        benchmark_s=execution.progress.benchmark_s,
+        runs=execution.progress.done,
+        left_out=left_out,
+        stopped=execution.stopped,
+        repeated=execution.repeated,
+    )
+
+
+def _with_room(history: History, system: str, plan: Plan, limit: Budget) -> tuple[Plan, tuple[LeftOut, ...]]:
+    """The plan without what tonight has no room for.
+
+    Raises:
+        UsageError: it has room for nothing.
+    """
+    runs, left_out = fit(plan.runs, known_runs(history, system), limit)
+    if not runs:
+        raise UsageError(
+            f"there is no room for any run: {left_out[0].reason}",
+            hint=f"Raise the budgets of `night` in systems/{system}/system.yaml, or start at another time.",
         )
-        return _execute(history, site, plan, suite, base, recovered, started, say)
+    return replace(plan, runs=runs), left_out
+
+
+def _opening(system: str, suite: str, plan: Plan, left_out: int, base: Path) -> str:
+    others = f" ({left_out} left for other nights)" if left_out else ""
+    return (
+        f"{suite} on {system}: {len(plan.runs)} runs{others}, {format_size(plan.volume_bytes)} written and "
+        f"read, scratch {base}"
+    )
 
 
 def in_service(system: str) -> System:
@@ -99,101 +143,3 @@ def scratch_base(site: Site, chosen: Path | None) -> Path:
     """The directory to write in: chosen, the system's, or `var/scratch`."""
     configured = next((p.scratch for p in site.partitions if p.scratch is not None), None)
     return (chosen or configured or paths.var() / "scratch").absolute()
-
-
-def _execute(
-    history: History,
-    site: Site,
-    plan: Plan,
-    suite: str,
-    base: Path,
-    recovered: list[str],
-    started: float,
-    say: Say,
-) -> Finished:
-    record = session.new_record(
-        site.system,
-        suite,
-        {
-            "host": platform.node(),
-            "iowatch": __version__,
-            "scratch": str(base),
-            "stacks": sorted(site.features),
-        },
-    )
-    place = session.begin(history, record, plan.expected())
-    progress = _Progress(len(plan.runs), say)
-
-    reader = Reader()
-
-    def take_in() -> None:
-        for case in session.ingest(history, place, reader):
-            progress.tell(case)
-
-    environment = environment_of(record.uuid, place, base, suite)
-    if len(history.sessions(site.system)) % _OVERHEAD_EVERY == 1:
-        environment["IOWATCH_OVERHEAD_CASE"] = plan.runs[0].name
-    status: SessionStatus = "incomplete"
-    try:
-        reframe.follow(reframe.command(site, plan, suite, place), place, environment, take_in)
-        status = _status(history, record.uuid)
-    finally:
-        take_in()
-        reader.close()
-        session.end(history, place, status)
-        scratch.sweep(base, [record.uuid])
-    return Finished(
-        uuid=record.uuid,
-        status=status,
-        unavailable=plan.unavailable,
-        failures=tuple(reframe.failures(place, site)),
-        recovered=tuple(recovered),
-        wall_s=time.monotonic() - started,
-        benchmark_s=progress.benchmark_s,
-        runs=progress.done,
-    )
-
-
-def environment_of(uuid: str, place: Path, base: Path, suite: str) -> dict[str, str]:
-    """What the checks are told: the session, the only suite to make, where to leave cases, where to write."""
-    return {
-        "IOWATCH_ROOT": str(paths.root()),
-        "IOWATCH_VAR": str(paths.var().absolute()),
-        "IOWATCH_SESSION": uuid,
-        "IOWATCH_SUITE": suite,
-        "IOWATCH_SESSION_DIR": str(place),
-        "IOWATCH_SCRATCH": str(base),
-    }
-
-
-def _status(history: History, uuid: str) -> SessionStatus:
-    """Not ok unless all that was expected came, and came whole."""
-    if set(history.expected(uuid)) - set(history.received(uuid)):
-        return "incomplete"
-    return "failed" if any(run.status != "ok" for run in history.runs(uuid)) else "ok"
-
-
-class _Progress:
-    """One line a finished case, with an estimate of what is left."""
-
-    def __init__(self, total: int, say: Say) -> None:
-        self.total, self.done, self.benchmark_s = total, 0, 0.0
-        self._say, self._started = say, time.monotonic()
-
-    def tell(self, case: SpooledCase) -> None:
-        """Count a case and say how it went."""
-        self.done += 1
-        self.benchmark_s += case.wall_s or 0.0
-        left = (time.monotonic() - self._started) / self.done * (self.total - self.done)
-        status = case.output.get("status")
-        how = _headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
-        self._say(f"[{self.done}/{self.total}, {left:.0f} s left] {case.stack_name} {case.name}: {how}")
-
-
-def _headline(case: SpooledCase) -> str:
-    words = [
-        f"{result['operation']} {max(result['samples']):.0f} {result['unit']}"
-        for result in case.output["results"]
-        if result["metric"] == "bandwidth"
-    ]
-    return ", ".join(words) or "ok"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -162,6 +163,57 @@ class Limits(Facts):
     queue_minutes: PositiveInt | None = None
 
 
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+class Blackout(Facts):
+    """A time in which nothing is measured, in UTC.
+
+    Attributes:
+        reason: for people: why the night did not take place, or ended early.
+        days: days of the week on which it begins; none is every day.
+        start, end: times of the day; an end that is not after the start is on the next day. 00:00 to 00:00, the
+            default, is the whole day.
+        since, until: first and last day on which it begins; None is without end.
+    """
+
+    reason: Text
+    days: tuple[Weekday, ...] = ()
+    start: time = time(0)
+    end: time = time(0)
+    since: date | None = None
+    until: date | None = None
+
+    @model_validator(mode="after")
+    def _days_are_in_order(self) -> Blackout:
+        if self.since and self.until and self.until < self.since:
+            raise ValueError(f"'until' {self.until} is before 'since' {self.since}")
+        if (self.start.tzinfo or self.end.tzinfo) is not None:
+            raise ValueError("times are UTC and have no zone: for example 22:30")
+        return self
+
+
+class Night(Facts):
+    """What `iowatch run --night` keeps to; absent means no limit.
+
+    Attributes:
+        minutes: longest night; what is not expected to fit is left for another night, and what still runs then
+            is ended.
+        node_hours: most nodes x hours in the benchmarks' jobs.
+        bytes: most bytes written and read.
+        jitter_minutes: the night begins up to so much later, each night at another minute.
+        blackouts: no night begins in one, and a night that goes on ends before the next.
+        repeat_suspected: run cases once more in the same night whose newest nights look different.
+    """
+
+    minutes: PositiveInt | None = None
+    node_hours: PositiveFloat | None = None
+    bytes: Size | None = None
+    jitter_minutes: PositiveInt | None = None
+    blackouts: tuple[Blackout, ...] = ()
+    repeat_suspected: bool = True
+
+
 class System(Facts):
     """A machine.
 
@@ -184,6 +236,7 @@ class System(Facts):
     file_systems: tuple[FileSystem, ...] = ()
     software: tuple[Software, ...] = ()
     limits: Limits = Limits()
+    night: Night = Night()
     notes: tuple[Text, ...] = ()
     sources: dict[Text, Text] = Field(default_factory=dict)
 

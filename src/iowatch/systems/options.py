@@ -31,6 +31,24 @@ OPTIONS = {
 }
 
 
+# Slurm's reasons of a waiting job that no waiting removes (squeue(1), "JOB REASON CODES"): ReFrame cancels the
+# job and tells the reason. A night that waits for a person would end in the morning with nothing.
+BLOCKED = [
+    "AccountNotAllowed",
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+    "JobHeldAdmin",
+    "JobHeldUser",
+    "NodeDown",
+    "PartitionDown",
+    "PartitionInactive",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "ReqNodeNotAvail",
+]
+
+
 def access(scheduler: str, queue: str | None, more: list[str]) -> list[str]:
     """ReFrame's `access` options of a partition.
 

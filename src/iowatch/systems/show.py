@@ -9,7 +9,7 @@ from rich.table import Table
 
 from iowatch.stacks.show import table
 from iowatch.systems.doctor import Report
-from iowatch.systems.model import FileSystem, Named, System
+from iowatch.systems.model import FileSystem, Named, Night, System
 from iowatch.systems.mounts import Mount
 from iowatch.units import format_number, format_size
 
@@ -120,6 +120,15 @@ def _peaks(system: System) -> Table:
     return rows
 
 
+def _night(night: Night) -> str:
+    """The night's policy in one line."""
+    plain = night.model_dump(exclude={"blackouts", "repeat_suspected"}, exclude_none=True)
+    words = [f"{name} {value}" for name, value in plain.items()]
+    words += [f"blackout '{blackout.reason}'" for blackout in night.blackouts]
+    words += [] if night.repeat_suspected else ["suspected cases are not repeated"]
+    return ", ".join(words)
+
+
 def render_system(system: System, console: Console) -> None:
     """Print everything that is known of a system."""
     console.print(f"{system.name}: {system.title}", markup=False)
@@ -132,6 +141,8 @@ def render_system(system: System, console: Console) -> None:
     if limits:
         listing = ", ".join(f"{name} {value}" for name, value in limits.items())
         console.print(f"Limits of the suites: {listing}", markup=False)
+    if system.night != Night():
+        console.print(f"Night: {_night(system.night)}", markup=False)
     for section in (_hardware(system), _storage(system), _peaks(system)):
         if section.row_count:
             console.print()

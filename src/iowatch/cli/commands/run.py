@@ -40,6 +40,11 @@ from iowatch.cli.options import PERCENT
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="With --ab: only its cases.")
 @click.option("--seed", type=int, help="With --ab: of the order of turns [default: random].")
 @click.option(
+    "--night", is_flag=True,
+    help="Keep to the system's night: jitter, blackouts, budgets; repeat what is suspected.",
+)  # fmt: skip
+@click.option("--no-jitter", is_flag=True, help="With --night: begin at once.")
+@click.option(
     "--junit", "junit_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Also write the verdict as JUnit XML.",
 )  # fmt: skip
@@ -60,6 +65,8 @@ def command(
     budget: float | None,
     benchmarks: tuple[str, ...],
     seed: int | None,
+    night: bool,
+    no_jitter: bool,
     junit_file: Path | None,
     markdown_file: Path | None,
     db: str | None,
@@ -67,6 +74,7 @@ def command(
 ) -> int:
     """Run a suite on a system with every stack that it finds.
 
+    With --night it does as the block `night` of the system's system.yaml says (docs/operations.md).
     Results are committed case by case as they end; then they are judged against what was expected, against
     references and against the history.
     """
@@ -75,22 +83,42 @@ def command(
             raise click.UsageError("--ab names both stacks: leave --stack out")
         if junit_file or markdown_file:
             raise click.UsageError("--junit and --markdown report a verdict; --ab gives a comparison")
+        if night:
+            raise click.UsageError("--night watches; --ab compares, and has its own --budget")
         from iowatch.cli.fair import run_and_compare
 
         end = (pairs, until_ci, budget)
         return run_and_compare(system, suite, ab, end, benchmarks, seed, scratch, db, as_json)
     if any(value is not None for value in (pairs, until_ci, budget, seed)) or benchmarks:
         raise click.UsageError("--pairs, --until-ci, --budget, --benchmark and --seed are for --ab")
+    if no_jitter and not night:
+        raise click.UsageError("--no-jitter is for --night")
     from iowatch.cli.output import messages, page, print_json
     from iowatch.report.files import write_whole
     from iowatch.report.junit import junit
     from iowatch.report.markdown import markdown
     from iowatch.report.verdict import render
-    from iowatch.runner.run import run_suite
+    from iowatch.runner.night import wait
+    from iowatch.runner.run import in_service, run_suite
     from iowatch.store import History
+    from iowatch.units import utc_now
     from iowatch.verdict import judge
 
     console = messages()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    policy = in_service(system).night if night else None
+    if policy is not None:
+        kept = policy.model_copy(update={"jitter_minutes": None}) if no_jitter else policy
+        closed = wait(kept, system, utc_now(), say)
+        if closed is not None:
+            if as_json:
+                print_json({"system": system, "suite": suite, "status": "none", "reason": closed, "exit_code": 0})
+            else:
+                say(closed)
+            return 0
     with History.open(db) as history:
         finished = run_suite(
             history,
@@ -98,7 +126,8 @@ def command(
             suite,
             stacks=stacks,
             scratch_directory=scratch,
-            say=lambda text: console.print(text, markup=False, soft_wrap=True),
+            night=policy,
+            say=say,
         )
         verdict = judge(history, finished)
         if junit_file:

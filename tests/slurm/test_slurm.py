@@ -1,0 +1,124 @@
+"""Nights on a real Slurm: a good one, one where everything goes wrong, one that is ended from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from iowatch.store import History, RunRow
+from tests.conftest import ROOT
+from tests.slurm.conftest import Cluster, wait_until
+
+pytestmark = pytest.mark.end_to_end
+
+IOWATCH = str(ROOT / ".venv" / "bin" / "iowatch")
+
+
+@pytest.fixture(scope="module")
+def stack() -> str:
+    """One is enough here: the one with the most features."""
+    from iowatch.stacks import discover
+
+    return next(found.name for found in discover("slurm-local") if found.status == "installed")
+
+
+def runs_of_last_session(cluster: Cluster) -> tuple[str, list[RunRow]]:
+    with History.open(str(cluster.var / "iowatch.db")) as history:
+        session = history.sessions("slurm-local")[0]
+        return session.status, sorted(history.runs(session.uuid), key=lambda run: run.started_at)
+
+
+def test_a_night_goes_through_slurm_one_case_after_the_other(cluster: Cluster, stack: str) -> None:
+    known = len(cluster.ended())
+    words = [str(ROOT / "ci" / "nightly"), "--system", "slurm-local", "--suite", "smoke", "--stack", stack]
+    done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "smoke on slurm-local: OK" in done.stdout
+    status, runs = runs_of_last_session(cluster)
+    assert status == "ok"
+    assert all(run.facts["nodes"] == [cluster.node] for run in runs)
+    wait_until(lambda: len(cluster.ended()) == known + len(runs), 10)
+    jobs = cluster.ended()[known:]
+    assert {job["JobState"] for job in jobs} == {"COMPLETED"}
+    # The node has room for four of them at once (16 processors, 4 ranks a case); times are in seconds.
+    assert len(jobs) >= 2
+    assert all(earlier["EndTime"] <= later["StartTime"] for earlier, later in pairwise(jobs))
+    # The benchmarks themselves, too; `started_at` is cut to the second.
+    assert all(a.started_at + (a.wall_s or 0) < b.started_at + 1 for a, b in pairwise(runs))
+
+
+@contextmanager
+def night(cluster: Cluster, stack: str) -> Iterator[subprocess.Popen[str]]:
+    """Three cases that take seconds, each with a limit of one minute: the shortest that Slurm knows."""
+    process = subprocess.Popen(
+        [IOWATCH, "run", "--system", "slurm-local", "--suite", "tiny", "--stack", stack, "--json"],
+        env=cluster.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        cluster.hang.unlink(missing_ok=True)
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def occupier(cluster: Cluster) -> Iterator[list[str]]:
+    """Numbers of jobs of others; they and a drained node are undone after the test."""
+    others: list[str] = []
+    yield others
+    for job in others:
+        subprocess.run(["scancel", job], env=cluster.environment, check=False)
+    cluster.ask("scontrol", "update", f"nodename={cluster.node}", "state=resume")
+
+
+def test_time_limit_cancelled_in_the_queue_and_drained_node_are_told(
+    cluster: Cluster, stack: str, occupier: list[str]
+) -> None:
+    cluster.hang.touch()
+    with night(cluster, stack) as process:
+        wait_until(lambda: cluster.jobs("RUNNING"), 90)
+        occupy = ("sbatch", "--parsable", "--exclusive", "--output=/dev/null", "--wrap", "sleep 600")
+        occupier.append(cluster.ask(*occupy))
+        # The first case hangs until Slurm ends it; the other job then has the node, the second case waits.
+        wait_until(lambda: cluster.jobs("PENDING"), 150)
+        cluster.hang.unlink()
+        (second,) = cluster.jobs("PENDING")
+        cluster.ask("scontrol", "update", f"nodename={cluster.node}", "state=drain", "reason=disk")
+        cluster.ask("scancel", *occupier, second)
+        stdout, stderr = process.communicate(timeout=60)
+    verdict = json.loads(stdout)
+    assert (process.returncode, verdict["status"], verdict["received"]) == (1, "incomplete", 0), stderr
+    told = {trouble["run"]: trouble["reason"] for trouble in verdict["failed"] + verdict["absent"]}
+    assert len(told) == 3
+    slow, cancelled, drained = told.values()
+    assert "state TIMEOUT, reason TimeLimit" in slow
+    assert f"job {second}: state CANCELLED" in cancelled
+    assert "ran 00:00:00" in cancelled
+    assert "job cancelled because it was blocked due to reason: " in drained
+    assert f"UnavailableNodes:{cluster.node}" in drained or "DRAINED" in drained
+    status, runs = runs_of_last_session(cluster)
+    assert status == "incomplete"
+    assert {run.status for run in runs} == {"failed"}
+
+
+def test_a_night_that_is_ended_leaves_no_job_in_slurm(cluster: Cluster, stack: str) -> None:
+    cluster.hang.touch()
+    with night(cluster, stack) as process:
+        wait_until(lambda: cluster.jobs("RUNNING"), 90)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 3
+        wait_until(lambda: not cluster.jobs("PENDING,RUNNING,COMPLETING"), 30)
+    assert runs_of_last_session(cluster)[0] == "incomplete"
+    assert cluster.ended()[-1]["JobState"] == "CANCELLED"

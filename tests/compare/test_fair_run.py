@@ -117,10 +117,18 @@ def test_lost_turns_are_absent_and_the_exit_code_says_so(
 
 
 def test_nothing_measured_is_told_as_such(reframe_: FakeReframe, cli: Cli) -> None:
-    reframe_.lost = {f"{pair}:{side}" for pair in range(4) for side in ("left", "right")}
+    reframe_.lost = {f"{pair}:{side}" for pair in range(1, 4) for side in ("left", "right")}
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
     assert result.exit_code == 3
     assert "measured no case on both sides" in result.stderr
+
+
+def test_a_warm_up_without_a_result_ends_it_at_once(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.lost = {"0:left", "0:right"}
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
+    assert result.exit_code == 3
+    assert re.search("the warm-up of (old|new) measured nothing", result.stderr)
+    assert len(reframe_.turns) == 1
 
 
 def test_a_reframe_that_does_not_start_ends_it_at_once(reframe_: FakeReframe, cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -52,6 +53,17 @@ def test_settings_arrive(var: Path, stack: Stack, shell: str) -> None:
     assert done.stdout.splitlines()[1].startswith(f"{script.parent / 'bin'}:/opt/first:")
     assert done.stdout.splitlines()[2] == "started -np 2"
     assert done.stderr == ""
+
+
+def test_modules_are_loaded_in_a_shell_that_is_no_login_shell(var: Path, stack: Stack, tmp_path: Path) -> None:
+    """As environment-modules and Lmod define `module`: in $MODULESHOME/init/sh."""
+    home = tmp_path / "modules"
+    (home / "init").mkdir(parents=True)
+    (home / "init" / "sh").write_text('module() { export LOADED="$*"; }\n')
+    script = materialise(replace(stack, kind="modules", modules=("netcdf/4.4.0",))) / "activate.sh"
+    words = ["env", "-i", f"MODULESHOME={home}", f"PATH={os.environ['PATH']}", "bash", "--norc", "-c"]
+    done = subprocess.run([*words, f". '{script}'; echo \"$LOADED\""], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("load netcdf/4.4.0\n", "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])

@@ -13,6 +13,21 @@ from pathlib import Path
 from iowatch import paths
 from iowatch.stacks.model import Stack
 
+# Jobs run in shells that are not login shells, but that is where sites define `module`.
+_MODULES = """\
+if ! command -v module >/dev/null 2>&1; then
+  for _iowatch_file in "${LMOD_PKG:-}/init/sh" "${MODULESHOME:-}/init/sh" /etc/profile.d/modules.sh \\
+    /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /usr/share/modules/init/sh \\
+    /usr/share/lmod/lmod/init/sh; do
+    if [ -r "$_iowatch_file" ]; then . "$_iowatch_file"; break; fi
+  done
+  unset _iowatch_file
+  if ! command -v module >/dev/null 2>&1; then
+    echo "iowatch: this stack is made of modules, and this shell has no command 'module': set MODULESHOME" >&2
+    exit 1
+  fi
+fi
+"""
 _CHECK = """\
 _iowatch_missing=
 for _iowatch_file in {files}; do
@@ -48,6 +63,7 @@ def script(stack: Stack, bin_directory: Path | None) -> str:
     """
     needed = sorted({path for part in stack.parts for path in part.files})
     lines = [f"# Stack {stack.name} of {stack.system}; written by iowatch, to be sourced."]
+    lines += [_MODULES.rstrip()] if stack.modules else []
     lines += [f"module load {shlex.quote(module)} || exit 1" for module in stack.modules]
     if needed:
         message = f"iowatch: stack '{stack.name}' is broken; missing:"

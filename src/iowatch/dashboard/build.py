@@ -13,6 +13,7 @@ from iowatch.dashboard.site import building
 from iowatch.store import History
 
 NIGHTS = 30
+REPORTS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,16 @@ class Built:
     kept: int
 
 
-def build(history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS) -> Built:
+def build(
+    history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS, reports: int = REPORTS
+) -> Built:
     """Write the site to `place`; times are shown in `zone`.
 
     Args:
         nights: how many of the newest sessions of each system have a long page of their runs, with outputs and
             Darshan's reports; those that findings rest on have one in any case, all others a short one.
+        reports: how many runs of each of the newest nights have Darshan's timeline and full report; they take
+            seconds each, once.
 
     Raises:
         UsageError: `place` is something else than a dashboard; no such time zone.
@@ -37,7 +42,15 @@ def build(history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS
     """
     templates = render.environment(zone)
     with building(place) as writer:
-        site = Site(history, collect(history), templates, writer, render.recipe((zone, nights)), nights)
+        site = Site(
+            history,
+            collect(history),
+            templates,
+            writer,
+            render.recipe((zone, nights, reports)),
+            nights,
+            reports,
+        )
         for source in [*render.static_files(), plotly.script()]:
             writer.copy(f"static/{source.name}", source)
         for publish in PAGES:

@@ -23,7 +23,8 @@ class Site:
 
     Attributes:
         recipe: digest of templates, styles, code and settings: with another one every page is made anew.
-        nights: how many of the newest nights of each system have pages of their sessions.
+        nights: how many of the newest nights of each system have long pages of their runs.
+        reports: how many runs of a night have Darshan's timeline and full report.
     """
 
     history: History
@@ -32,6 +33,7 @@ class Site:
     writer: Writer
     recipe: str
     nights: int
+    reports: int
 
     def digest(self, basis: Any) -> str:
         """Digest of what a page is made from: `basis` (anything that JSON can hold) and the recipe."""

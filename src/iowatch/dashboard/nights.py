@@ -43,9 +43,14 @@ def page_of(session: SessionRow) -> str:
 
 def shown_sessions(machine: Machine, nights: int) -> list[SessionRow]:
     """Sessions that have a long page: the newest, and those on both sides of what findings found."""
-    runs = {f.last_before for f in machine.findings} | {f.first_after for f in machine.findings}
-    evidence = {s.id for s in machine.sessions if any(_holds(s, moment) for moment in runs)}
+    evidence = evidence_sessions(machine)
     return [s for position, s in enumerate(machine.sessions) if position < nights or s.id in evidence]
+
+
+def evidence_sessions(machine: Machine) -> set[int]:
+    """Numbers of the sessions on both sides of what findings found."""
+    runs = {f.last_before for f in machine.findings} | {f.first_after for f in machine.findings}
+    return {s.id for s in machine.sessions if any(_holds(s, moment) for moment in runs)}
 
 
 def _holds(session: SessionRow, moment: int) -> bool:

@@ -53,23 +53,28 @@ def timeline(site: Site, name: str, logs: list[Path], reader: Reader) -> str | N
     return name
 
 
-def report(site: Site, log: Path, reader: Reader) -> dict[str, Any]:
-    """Summary, timeline and full report of one log; what fails is told instead."""
+def summary(log: Path, reader: Reader) -> dict[str, Any]:
+    """What one log says; that it cannot be read is told instead."""
     try:
         trace = read_trace(log, reader)
     except IowatchError as error:
         return {"fault": error.message}
+    return {
+        "fault": None,
+        "trace": trace,
+        "hints": hints(trace),
+        "counters": counters(trace, trace),
+        "timeline": None,
+        "report": None,
+    }
+
+
+def pictures(site: Site, log: Path, reader: Reader) -> dict[str, str | None]:
+    """Paths of the timeline and of PyDarshan's full report of a log that can be read; None for what fails."""
     full: str | None = f"darshan/{log.name[:40]}.html"
     if not site.writer.fresh(str(full), "report of its content"):
         try:
             write_report([log], site.writer.target(str(full)), reader)
         except IowatchError:
             full = None
-    return {
-        "fault": None,
-        "trace": trace,
-        "hints": hints(trace),
-        "counters": counters(trace, trace),
-        "timeline": timeline(site, f"darshan/{log.name[:40]}.svg", [log], reader),
-        "report": full,
-    }
+    return {"timeline": timeline(site, f"darshan/{log.name[:40]}.svg", [log], reader), "report": full}

@@ -24,11 +24,18 @@ def command() -> None:
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="Newest nights of each system with a page of their runs; those that findings rest on have one anyway.",
+    help="Newest nights of each system with all that their runs left; older ones have a list of their runs.",
+)
+@click.option(
+    "--reports",
+    type=click.IntRange(min=0),
+    default=24,
+    show_default=True,
+    help="Runs of a night with Darshan's timeline and full report; each takes seconds, once.",
 )
 @options.database
 @options.as_json
-def build(output: Path | None, zone: str, nights: int, db: str | None, as_json: bool) -> None:
+def build(output: Path | None, zone: str, nights: int, reports: int, db: str | None, as_json: bool) -> None:
     """Build the site beside the old one and switch at once.
 
     Only pages with news are made anew.
@@ -39,7 +46,7 @@ def build(output: Path | None, zone: str, nights: int, db: str | None, as_json: 
     from iowatch.store import History
 
     with History.open(db) as history:
-        built = build_site(history, output or paths.var() / "site", zone, nights)
+        built = build_site(history, output or paths.var() / "site", zone, nights, reports)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:

@@ -12,17 +12,19 @@ from iowatch import artefacts
 from iowatch.darshan import Reader
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.nights import night, page_of, shown_sessions
-from iowatch.dashboard.traces import report
+from iowatch.dashboard.nights import evidence_sessions, night, page_of, shown_sessions
+from iowatch.dashboard.traces import pictures, summary
 from iowatch.errors import InputError
 from iowatch.model import summarise
+from iowatch.reference.counts import printed
 from iowatch.store import RunRow, SessionRow, bulk
 from iowatch.store.records import Artefact
 from iowatch.units import format_number
 
 Results = Sequence[tuple[int, tuple[float, ...]]]
-# Full Darshan reports cost seconds each; a night has some hundred runs.
-_MOST_REPORTS = 24
+# Full Darshan reports cost seconds each, and a night has some hundred runs. A page keeps those that it was made
+# with; older nights come to be without only where a site is made from nothing.
+_REPORTED_NIGHTS = 7
 # Facts that have a place of their own on the page.
 _TOLD = ("darshan", "partial_results", "nodes", "command", "source", "label")
 
@@ -30,26 +32,46 @@ _TOLD = ("darshan", "partial_results", "nodes", "command", "source", "label")
 def publish(site: Site) -> None:
     """Write `session/<uuid>.html` for the newest sessions and for those that findings rest on."""
     for machine in site.catalogue.machines:
-        for row in shown_sessions(machine, site.nights):
+        evidence = evidence_sessions(machine)
+        for position, row in enumerate(shown_sessions(machine, site.nights)):
             basis = [row.uuid, row.status, row.ended_at, row.runs, row.attributes]
-            site.page(page_of(row), "session.html", basis, partial(_values, site, machine, row))
+            reports = site.reports if position < _REPORTED_NIGHTS or row.id in evidence else 0
+            site.page(page_of(row), "session.html", basis, partial(_values, site, machine, row, reports))
 
 
-def _values(site: Site, machine: Machine, row: SessionRow) -> dict[str, Any]:
+def _values(site: Site, machine: Machine, row: SessionRow, reports: int) -> dict[str, Any]:
     shown = night(site.history, row)
     with site.history.reading() as connection:
         kept = bulk.session_artefacts(connection, row.id)
         results = bulk.session_results(connection, row.id)
     traced = {run: log for run, files in kept.items() if (log := _log(files)) is not None}
-    runs = [_run(site, run, kept.get(run.id, []), results.get(run.id, [])) for run in shown.runs]
-    if traced:
-        # One reader for all: starting one takes longer than reading a log.
-        with Reader() as reader:
-            reports = {
-                number: report(site, log, reader) for number, log in list(traced.items())[:_MOST_REPORTS]
-            }
-        runs = [{**one, "darshan": reports.get(one["run"].id)} for one in runs]
-    return {"machine": machine, "night": shown, "runs": runs, "untold": max(0, len(traced) - _MOST_REPORTS)}
+    told = _traces(site, machine, traced, reports)
+    runs = [
+        {
+            **_run(site, run, kept.get(run.id, []), results.get(run.id, [])),
+            "darshan": told.get(run.id),
+            "log": traced[run.id].name if run.id in traced else None,
+        }
+        for run in shown.runs
+    ]
+    return {"machine": machine, "night": shown, "runs": runs}
+
+
+def _traces(
+    site: Site, machine: Machine, traced: Mapping[int, Path], reports: int
+) -> dict[int, dict[str, Any]]:
+    """What each log says; pictures and reports of so many, those that findings rest on first."""
+    if not traced:
+        return {}
+    members = [m for finding in machine.findings for m in finding.members]
+    evidence = {n for m in members for n in (m.run_before, m.run_after)}
+    # One reader for all: starting one takes longer than reading a log.
+    with Reader() as reader:
+        told = {number: summary(log, reader) for number, log in traced.items()}
+        readable = [number for number in traced if told[number]["fault"] is None]
+        for number in sorted(readable, key=lambda n: n not in evidence)[:reports]:
+            told[number] |= pictures(site, traced[number], reader)
+    return told
 
 
 def _log(files: Sequence[Artefact]) -> Path | None:
@@ -68,7 +90,7 @@ def _run(site: Site, run: RunRow, kept: Sequence[Artefact], results: Results) ->
         "results": told,
         "partial": _partial(run),
         "files": [(artefact, _output(site, artefact)) for artefact in kept],
-        "darshan": None,
+        "operations": _operations(told),
         "trace_fault": _trace_fault(run.facts.get("darshan")),
         "nodes": _words(run.facts.get("nodes")),
         "command": _words(run.facts.get("command")),
@@ -76,6 +98,25 @@ def _run(site: Site, run: RunRow, kept: Sequence[Artefact], results: Results) ->
         "parts": _parts(run.stack_document),
         "facts": _pretty({name: value for name, value in run.facts.items() if name not in _TOLD}),
     }
+
+
+def _operations(told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How one repetition moved its data, and what a paper prints for the like of it."""
+    counts: dict[str, dict[str, float]] = {}
+    papers = {}
+    for one in told:
+        row = one["series"].row
+        if row.metric in ("collective_count", "independent_count"):
+            operation = str(row.case.parameters.get("operation", ""))
+            counts.setdefault(operation, {})[row.metric] = one["samples"][-1]
+            papers[operation] = printed(row.case)
+    lines = []
+    for operation, both in counts.items():
+        collective, independent = (both.get(f"{kind}_count", 0) for kind in ("collective", "independent"))
+        ours = f"{operation}: {format_number(collective)} collective, {format_number(independent)} independent"
+        paper = papers[operation]
+        lines.append(f"{ours} ({paper.text})" if paper else ours)
+    return lines
 
 
 def _words(value: object) -> str:

@@ -1,0 +1,121 @@
+"""Darshan in the site: real logs on both sides of a change, on the page of the finding and of its nights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from iowatch import artefacts
+from iowatch.darshan import Reader
+from iowatch.darshan.results import with_trace
+from iowatch.dashboard.build import build
+from iowatch.findings import update
+from iowatch.model import Output, Result, Scalar
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store.records import Artefact
+
+DAY_S = 86400
+START = 1_760_000_000
+STEP = 8
+CASE: Mapping[str, Scalar] = {"api": "HDF5", "file": "shared", "collective": True, "ranks": 4, "nodes": 1}
+COMMAND = "mpirun -np 4 benchio --api hdf5 --repetitions 1"
+# 4 ranks write one file with MPI-IO and with HDF5 (captured/README.md): the fourth of 24 ranks' counts.
+BEFORE, AFTER = "benchio_mpiio_ompi_np4", "benchio_hdf5_ompi_np4"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
+    """Sixteen nights; from the ninth on half the bandwidth. The logs of the nights on both sides are real."""
+    folder = shared / "data" / "captured" / "darshan" / "3.5.0"
+    logs = [next(iter((folder / name).glob("*.darshan")), None) for name in (BEFORE, AFTER)]
+    if None in logs:
+        pytest.skip(f"needs the logs captured in {folder}")
+    place = tmp_path_factory.mktemp("traced")
+    with pytest.MonkeyPatch.context() as patch, History.open(str(place / "history.db")) as history:
+        patch.setenv("IOWATCH_VAR", str(place / "var"))
+        for night in range(16):
+            begin = START + night * DAY_S
+            session = SessionRecord(f"night-{night:02d}", "traced", "nightly", "run", begin, {})
+            history.begin_session(session, [])
+            history.record_runs(session.uuid, [_run(night, {STEP - 1: logs[0], STEP: logs[1]}.get(night))])
+            history.end_session(session.uuid, "ok", begin + 600)
+        update(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
+        build(history, place / "site", reports=1)
+    return place / "site"
+
+
+def _run(night: int, log: Path | None) -> RunRecord:
+    value = (1000.0 if night < STEP else 500.0) + night % 3
+    output = Output("benchio", "1.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), CASE),))
+    kept: tuple[Artefact, ...] = ()
+    facts: dict[str, object] = {"command": COMMAND, "nodes": ["n1"]}
+    if log is not None:
+        with Reader() as reader:
+            output = with_trace(output, [log], reader)
+        digest, size = artefacts.keep(log)
+        kept = (Artefact("darshan", "trace.darshan", digest, size),)
+    return RunRecord(
+        name="benchio:hdf5",
+        partition="default",
+        stack=StackRecord("openmpi-hdf5"),
+        fingerprint=f"run-{night}",
+        started_at=START + night * DAY_S + 60,
+        output=output,
+        facts=facts,
+        artefacts=kept,
+    )
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def counter(page: str, name: str) -> list[str]:
+    """The cells beside a counter."""
+    found = re.search(rf"<code>{name}</code></t[dh]>(.*?)</tr>", page)
+    assert found is not None, name
+    return re.findall(r'<td class="number">(.*?)</td>', found[1])
+
+
+@pytest.fixture(scope="module")
+def finding(site: Path) -> str:
+    """The page of the only finding."""
+    (page,) = (site / "finding").glob("*.html")
+    return text(page)
+
+
+def test_a_finding_shows_how_the_io_was_done_before_and_after(site: Path, finding: str) -> None:
+    """Counts as darshan-parser prints them for both logs (tests/darshan/parser_totals.json)."""
+    assert counter(finding, "MPIIO_COLL_WRITES") == ["4", "4"]
+    assert counter(finding, "MPIIO_INDEP_WRITES") == ["0", "7"]
+    (drawn,) = re.findall(r'src="../(darshan/[^"]+\.svg)"', finding)
+    assert ElementTree.parse(site / drawn).getroot().tag.endswith("svg")
+    assert "independent" in finding.partition("How the I/O was done")[2].partition("Review")[0]
+
+
+def test_a_finding_says_how_to_measure_again_and_what_to_write_into_a_ticket(finding: str) -> None:
+    assert "iowatch run --system traced --stack openmpi-hdf5 --suite nightly" in finding
+    assert COMMAND in finding
+    ticket = finding.partition('<pre id="ticket"')[2]
+    assert "traced" in ticket
+    assert "×0.5" in ticket
+
+
+def test_a_night_has_the_trace_of_its_runs(site: Path) -> None:
+    page = text(site / "session" / f"night-{STEP:02d}.html")
+    assert "write: 4 collective, 7 independent (seed 000 prints 24 and 6)" in page
+    assert counter(page, "MPIIO_INDEP_WRITES") == ["7"]
+    (report,) = re.findall(r'href="../(darshan/[^"]+\.html)"', page)
+    assert "Darshan" in text(site / report)
+    assert "script-src" in text(site / report)[:3000] or "default-src" in text(site / report)[:3000]
+    assert re.search(r'class="timeline"[^>]*src="../darshan/', page)
+    assert 'href="../output/' in page
+
+
+def test_a_run_of_an_untraced_night_has_no_darshan(site: Path) -> None:
+    assert "MPIIO_COLL_WRITES" not in text(site / "session" / "night-01.html")

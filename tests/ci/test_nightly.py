@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 
 FAKE = """#!/bin/sh
 printf '%s\\n' "$*" >> "$CALLS"
+echo "$1 answers"; echo "$1 complains" >&2
 case $1 in run) exit $RUN ;; dashboard) exit $DASHBOARD ;; notify) exit $NOTIFY ;; esac
 """
 
@@ -42,7 +43,7 @@ def test_it_runs_builds_and_tells(tmp_path: Path) -> None:
     code, calls = nightly(tmp_path, *words)
     assert code == 0
     assert calls == [
-        "run --suite nightly --system archer2 --db=var/x.db",
+        "run --night --suite nightly --system archer2 --db=var/x.db",
         "dashboard build",
         "notify --system local --system archer2 --db=var/x.db",  # of an option given twice the last counts
     ]
@@ -62,3 +63,36 @@ def test_a_site_that_cannot_be_built_is_told_and_people_are_told_all_the_same(
     code, calls = nightly(tmp_path, run=run, dashboard=3)
     assert code == expected
     assert calls[-1] == "notify --system local"
+
+
+def test_the_night_is_logged_and_its_streams_stay_apart(tmp_path: Path) -> None:
+    code, _ = nightly(tmp_path, "--json", run=1)
+    assert code == 1
+    assert nightly(tmp_path, run=0)[0] == 0
+    (log,) = (tmp_path / "var" / "log").glob("nightly-*.log")
+    lines = log.read_text().splitlines()
+    assert len([line for line in lines if line.endswith("begins: --json")]) == 1
+    assert [line[-1] for line in lines if " ends: exit code " in line] == ["1", "0"]
+    for line in ("run answers", "run complains", "notify answers", "notify complains"):
+        assert lines.count(line) == 2
+
+
+def test_what_is_for_programs_stays_on_stdout(tmp_path: Path) -> None:
+    nightly(tmp_path)
+    done = subprocess.run(
+        [str(tmp_path / "ci" / "nightly")],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "CALLS": str(tmp_path / "calls"),
+            "RUN": "0",
+            "DASHBOARD": "0",
+            "NOTIFY": "0",
+            "IOWATCH_VAR": "/proc/nowhere",  # no log can be made: the night takes place all the same
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout == "run answers\ndashboard answers\nnotify answers\n"
+    assert done.stderr.endswith("run complains\ndashboard complains\nnotify complains\n")

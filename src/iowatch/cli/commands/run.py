@@ -115,7 +115,7 @@ def command(
         closed = wait(kept, system, utc_now(), say)
         if closed is not None:
             if as_json:
-                print_json({"system": system, "suite": suite, "status": "none", "reason": closed, "exit_code": 0})
+                print_json({"system": system, "status": "none", "reason": closed, "exit_code": 0})
             else:
                 say(closed)
             return 0

@@ -48,7 +48,7 @@ def values(shape: str) -> NDArray[np.float64]:
     return np.asarray(4944 * factor * np.exp(noise))
 
 
-def fill(database: Path) -> None:
+def fill(database: Path | str) -> None:
     """Write it: a run a shape and night on the system `archer`."""
     series = {shape: values(shape) for shape in SHAPES}
     with History.open(str(database)) as history:

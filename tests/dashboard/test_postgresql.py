@@ -1,0 +1,61 @@
+"""A site from PostgreSQL is the site from SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from iowatch.dashboard.build import build
+from iowatch.dashboard.parallel import in_parallel
+from iowatch.store import History, bulk
+from tests import postgresql
+from tests.dashboard import shapes
+
+
+@pytest.fixture(scope="module")
+def url(postgresql_socket: Path) -> str:
+    """The history of `shapes` in PostgreSQL."""
+    made = postgresql.create_database(postgresql_socket, "dashboard")
+    shapes.fill(made)
+    return made
+
+
+def files(site: Path) -> dict[str, str]:
+    """The pages and feeds of a site by name."""
+    kinds = (".html", ".xml", ".json")
+    return {
+        path.relative_to(site).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(site.rglob("*"))
+        if path.suffix in kinds and path.name != "ledger.json"
+    }
+
+
+def test_the_site_of_a_postgresql_history_is_the_same(url: str, shapes_site: Path, tmp_path: Path) -> None:
+    with History.open(url) as history:
+        build(history, tmp_path / "site")
+        again = build(history, tmp_path / "site")
+    assert again.written == 0
+    ours, theirs = files(tmp_path / "site"), files(shapes_site)
+    assert len(ours) > shapes.NIGHTS
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+def test_two_processes_read_postgresql_at_once(url: str, tmp_path: Path) -> None:
+    """Forks must not talk through the connection that they were born with."""
+    with History.open(url) as history:
+        numbers = [row.id for row in history.series()]
+
+        def work(items: Sequence[int]) -> None:
+            for position, number in enumerate(items):
+                with history.reading() as connection:
+                    (found,) = bulk.samples_of(connection, [number])
+                (tmp_path / f"{number}-{position}").write_text(str(len(found.time)))
+
+        assert in_parallel(history, work, numbers * 60) in (0, 60 * len(numbers))
+        assert len(history.series()) == len(numbers)
+    told = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(told) == 60 * len(numbers)
+    assert set(told) == {str(shapes.NIGHTS)}

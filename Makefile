@@ -27,7 +27,7 @@ lint: setup ## style, types, security of code and dependencies
 	.venv/bin/ruff format --check src tests reframe_tests bench
 	.venv/bin/mypy
 	.venv/bin/bandit -q -ll -r src -c pyproject.toml
-	.venv/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
+	ci/audit
 
 .PHONY: bench
 bench: setup ## figures of speed, memory and detection quality (docs say what to expect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iowatch.findings.evidence import counter_differences, stack_differences
+from iowatch.findings.evidence import counter_differences, node_differences, stack_differences
 from iowatch.stacks import Part, Stack
 
 
@@ -53,3 +53,19 @@ def test_counters_that_differ_are_told_strongest_first() -> None:
 def test_a_run_without_a_trace_says_nothing() -> None:
     assert list(counter_differences("case", {}, facts(POSIX_WRITES=1))) == []
     assert list(counter_differences("case", {"darshan": {"status": "no trace"}}, facts(POSIX_WRITES=1))) == []
+
+
+def nights(*names: str) -> list[frozenset[str]]:
+    return [frozenset(one.split()) for one in names]
+
+
+def test_a_node_that_came_with_the_change_is_told() -> None:
+    before = nights("n1 n2", "n2 n3", "n2 n4")
+    after = nights("n9 n1", "n9 n3", "n9 n4", "")
+    found = [(d.what, d.before, d.after) for d in node_differences("case", before, after)]
+    assert found == [("always there", "n2", "n9")]
+
+
+def test_nodes_that_change_from_night_to_night_say_nothing() -> None:
+    assert list(node_differences("case", nights("n1", "n2", "n3"), nights("n4", "n5", "n6"))) == []
+    assert list(node_differences("case", nights("n1", "n1", "n1"), nights("n2", "n2"))) == []

@@ -55,7 +55,7 @@ def build(
         without_data=seen.without_data,
         moved_otherwise=seen.moved_otherwise,
         causes=causes,
-        differences=differences(history, seen.members),
+        differences=differences(history, seen.members, points),
         first_seen_at=0,
         updated_at=0,
         label=_label(history, seen),

@@ -1,4 +1,4 @@
-"""What differs between the runs on both sides of a change: parts of their stacks, Darshan's counters."""
+"""What differs between the runs on both sides of a change: parts of their stacks, Darshan's counters, nodes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from iowatch.findings.records import Difference, Member
-from iowatch.store import History
+from iowatch.store import History, SeriesPoints
 
 # Members of one event share stacks; a few of them show every difference.
 _MOST_PAIRS = 12
+# A scheduler gives other nodes every night: only what holds for several nights on both sides says something.
+_MOST_NODE_MEMBERS, _LEAST_NIGHTS, _MOST_NIGHTS, _MOST_NODES = 4, 3, 7, 8
 
 
-def differences(history: History, members: Sequence[Member]) -> tuple[Difference, ...]:
-    """Differences between the last run before and the first after, of the strongest members."""
+def differences(
+    history: History, members: Sequence[Member], points: Mapping[int, SeriesPoints]
+) -> tuple[Difference, ...]:
+    """Differences between the runs before and after, of the strongest members.
+
+    Args:
+        points: of each member's series, by its id, some nights on both sides of the change.
+    """
     found: dict[tuple[str, str], Difference] = {}
     strongest = sorted(members, key=lambda m: -max(m.gain, 1 / m.gain))
     for member in strongest[:_MOST_PAIRS]:
@@ -25,7 +33,46 @@ def differences(history: History, members: Sequence[Member]) -> tuple[Difference
             found.setdefault((one.where, one.what), one)
         for one in counter_differences(member.name, before.facts, after.facts):
             found.setdefault((one.where, one.what), one)
+    for member in strongest[:_MOST_NODE_MEMBERS]:
+        old, new = (_node_sets(history, ids) for ids in _runs_around(member, points[member.series_id]))
+        for one in node_differences(member.name, old, new):
+            found.setdefault((one.where, one.what), one)
     return tuple(found.values())
+
+
+def _runs_around(member: Member, points: SeriesPoints) -> tuple[list[int], list[int]]:
+    """The last runs before and the first after a member's change."""
+    before = points.run_id[points.time <= member.last_before][-_MOST_NIGHTS:]
+    after = points.run_id[points.time >= member.first_after][:_MOST_NIGHTS]
+    return [int(run) for run in before], [int(run) for run in after]
+
+
+def _node_sets(history: History, runs: Iterable[int]) -> list[frozenset[str]]:
+    return [frozenset(map(str, history.run(run).facts.get("nodes") or ())) for run in runs]
+
+
+def node_differences(
+    name: str, before: Sequence[frozenset[str]], after: Sequence[frozenset[str]]
+) -> Iterable[Difference]:
+    """Nodes that every run on one side had and none on the other; says nothing below three runs a side.
+
+    Args:
+        name: of the case, for people.
+        before, after: nodes of each run; runs that name none are left out.
+    """
+    old, new = [nodes for nodes in before if nodes], [nodes for nodes in after if nodes]
+    if min(len(old), len(new)) < _LEAST_NIGHTS:
+        return
+    left = frozenset.intersection(*old) - frozenset.union(*new)
+    joined = frozenset.intersection(*new) - frozenset.union(*old)
+    if left or joined:
+        yield Difference(f"nodes of {name}", "always there", _listed(left), _listed(joined))
+
+
+def _listed(nodes: frozenset[str]) -> str:
+    told = sorted(nodes)[:_MOST_NODES]
+    more = f" and {len(nodes) - len(told)} more" if len(nodes) > len(told) else ""
+    return " ".join(told) + more if told else "none"
 
 
 def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:

@@ -51,11 +51,13 @@ def backup(file: Path, db: str | None) -> None:
 @click.option("--replace", is_flag=True, help="SQLite: instead of what is there, which is kept beside it.")
 @options.database
 def restore(file: Path, replace: bool, db: str | None) -> None:
-    """Put the backup FILE into the history."""
+    """Put the backup FILE into the history. No run may go on meanwhile, and none can start."""
     from iowatch.cli.output import messages
+    from iowatch.runner.alone import alone
     from iowatch.store import care
 
-    kept = care.restore(file, db, replace)
+    with alone():
+        kept = care.restore(file, db, replace)
     told = f"; what was there is kept in {kept}" if kept else ""
     messages().print(f"restored from {file}{told}", markup=False, soft_wrap=True)
 

@@ -16,7 +16,7 @@ from iowatch.errors import InputError, IowatchError, MachineError, UsageError
 
 HEAD = "0002"
 _BUSY_TIMEOUT_S = 60
-_NETWORK_FILE_SYSTEMS = {
+NETWORK_FILE_SYSTEMS = {
     "nfs",
     "nfs4",
     "cifs",
@@ -119,7 +119,7 @@ def _refuse_foreign_file(path: Path) -> None:
 def _refuse_network_file_system(path: Path) -> None:
     """SQLite's locks do not hold on network file systems; a damaged history is worse than none."""
     kind = file_system_type(path.parent)
-    if kind in _NETWORK_FILE_SYSTEMS and not os.environ.get("IOWATCH_ALLOW_NETWORK_SQLITE"):
+    if kind in NETWORK_FILE_SYSTEMS and not os.environ.get("IOWATCH_ALLOW_NETWORK_SQLITE"):
         raise MachineError(
             f"{path} lies on a network file system ({kind}), where SQLite's locking is not reliable",
             hint="Use a local directory or PostgreSQL (IOWATCH_DB), or set IOWATCH_ALLOW_NETWORK_SQLITE=1.",

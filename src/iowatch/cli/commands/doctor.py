@@ -16,15 +16,21 @@ from iowatch.cli import options
 def command(system: str, as_json: bool) -> int:
     """Tell what this machine offers, what is missing, and the command that adds it.
 
-    Exit code 1 when something is missing without which no suite can run.
+    Also how much room var/ and the history take. Exit code 1 when something is missing without which no suite
+    can run.
     """
+    from dataclasses import asdict
+
     from iowatch.cli.output import page, print_json
+    from iowatch.report.usage import render_usage
+    from iowatch.store.usage import usage
     from iowatch.systems.doctor import examine
     from iowatch.systems.show import render_doctor
 
-    report = examine(system)
+    report, disk = examine(system), usage()
     if as_json:
-        print_json(report.to_json())
+        print_json({**report.to_json(), "disk": asdict(disk)})
     else:
         render_doctor(report, page())
+        render_usage(disk, page())
     return 0 if report.usable else 1

@@ -37,27 +37,31 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 @options.database
 @options.as_json
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
-    """One line an event; those that need nobody any more only with --all.
+    """One line an event; those that need nobody any more only with --all. Slow trends follow.
 
     Findings are brought up to date first; only series with new points cost anything. Exit code 1 when a finding
     is open.
     """
+    from dataclasses import asdict
+
     from iowatch.cli.output import messages, page, print_json
     from iowatch.findings import NEEDS_ACTION, refreshed, unknown_decisions
     from iowatch.findings.text import listing
+    from iowatch.findings.trends import listing as trend_lines
+    from iowatch.findings.trends import trends
     from iowatch.store import History
 
     with History.open(db) as history:
         found = refreshed(history, system)
         for trouble in unknown_decisions(history, system):
             messages().print(trouble, markup=False, soft_wrap=True)
+        slow = trends(history, [system] if system else history.systems())
     shown = [f for f in found if everything or f.state in ("open", "suspected", "acknowledged")]
     if as_json:
-        print_json({"findings": [f.to_json() for f in shown]})
+        print_json({"findings": [f.to_json() for f in shown], "trends": [asdict(trend) for trend in slow]})
     else:
-        for line in (
-            listing(shown) if shown else ["no findings" if not found else "nothing open (--all shows all)"]
-        ):
+        nothing = ["no findings" if not found else "nothing open (--all shows all)"]
+        for line in (*(listing(shown) if shown else nothing), *trend_lines(slow)):
             page().print(line, markup=False, soft_wrap=True)
     return 1 if any(f.state in NEEDS_ACTION for f in shown) else 0
 

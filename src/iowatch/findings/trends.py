@@ -1,0 +1,53 @@
+"""Slow trends that detection remembers: no step, hence no finding, but somebody should know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from iowatch.explain import names
+from iowatch.findings.detection import headline_series
+from iowatch.findings.grouping import log_gain
+from iowatch.findings.observe import parameters
+from iowatch.findings.wording import day, factor
+from iowatch.store import History
+
+# A trend that ended longer ago than this before its series did is past.
+_PAST_S = 14 * 86400
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A slope of one series that still goes on: epoch seconds; `gain` as performance from first to last night."""
+
+    system: str
+    series_id: int
+    name: str
+    first: int
+    last: int
+    gain: float
+
+
+def trends(history: History, systems: Sequence[str]) -> list[Trend]:
+    """Trends that reach to the newest nights, strongest first, as the last update of findings saw them."""
+    found: list[Trend] = []
+    for system in systems:
+        rows = headline_series(history, system)
+        called = dict(zip((row.id for row in rows), names([parameters(row) for row in rows]), strict=True))
+        remembered = history.detections([row.id for row in rows])
+        for row in rows:
+            said = remembered[row.id].document if row.id in remembered else {}
+            for drift in said.get("drifts", ()):
+                if drift["last"] >= (row.last or 0) - _PAST_S:
+                    gain = math.exp(log_gain(row, drift["ratio"]))
+                    found.append(Trend(system, row.id, called[row.id], drift["first"], drift["last"], gain))
+    return sorted(found, key=lambda t: -abs(math.log(t.gain)))
+
+
+def listing(found: Iterable[Trend]) -> Iterator[str]:
+    """A line a trend, with a heading; nothing where there is none."""
+    for position, trend in enumerate(found):
+        if position == 0:
+            yield "Slow trends, no step and no finding:"
+        yield f"  {trend.system}: {trend.name} {factor(trend.gain)} since {day(trend.first)}"

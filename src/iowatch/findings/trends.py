@@ -19,7 +19,7 @@ _PAST_S = 14 * 86400
 
 @dataclass(frozen=True)
 class Trend:
-    """A slope of one series that still goes on: epoch seconds; `gain` as performance from first to last night."""
+    """A slope of one series that goes on: epoch seconds; `gain` as performance, from first to last night."""
 
     system: str
     series_id: int

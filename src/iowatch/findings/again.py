@@ -7,34 +7,39 @@ The second was not chosen by its value; the first stays in the history and on th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iowatch.store import History, SeriesPoints
+
+# Attribute of a session: epoch seconds from which on its runs are repetitions.
+AGAIN_SINCE = "again_since"
 
 
 def judged(history: History, system: str, points: Mapping[int, SeriesPoints]) -> Mapping[int, SeriesPoints]:
     """The points without the first runs of what was run again in the same session."""
-    nights = sorted(
-        (row.started_at, row.ended_at if row.ended_at is not None else np.iinfo(np.int64).max)
+    nights = [
+        (row.started_at, row.attributes[AGAIN_SINCE], row.ended_at)
         for row in history.sessions(system)
-        if row.attributes.get("again")
-    )
-    if not nights:
-        return points
-    starts, ends = np.asarray(nights, dtype=np.int64).T
-    return {number: _last_of_each(one, starts, ends) for number, one in points.items()}
+        if AGAIN_SINCE in row.attributes and row.ended_at is not None
+    ]
+    return {number: _without(one, nights) for number, one in points.items()} if nights else points
 
 
-def _last_of_each(points: SeriesPoints, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> SeriesPoints:
-    """The last point of each night, and all points outside of nights; starts and ends of shape (nights,)."""
-    night = np.searchsorted(starts, points.time, side="right") - 1
-    night[points.time > ends[night]] = -1
-    keep = np.ones(len(night), dtype=bool)
-    keep[:-1] = (night[:-1] != night[1:]) | (night[:-1] < 0)
+def _without(points: SeriesPoints, nights: Sequence[tuple[int, int, int]]) -> SeriesPoints:
+    """The points without those that a later one of the same night stands for.
+
+    Args:
+        nights: start of the session, of its repetitions, and end, in epoch seconds.
+    """
+    times = np.asarray(nights, dtype=np.int64)
+    start, again = np.searchsorted(points.time, times[:, :2]).T
+    end = np.searchsorted(points.time, times[:, 2], side="right")
+    keep = np.ones(len(points.time), dtype=bool)
+    for first, second in zip(start[end > again], again[end > again], strict=True):
+        keep[first:second] = False
     if keep.all():
         return points
     arrays = {f.name: getattr(points, f.name)[keep] for f in fields(points) if f.name != "series_id"}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from iowatch import __version__, paths, scratch, selection, spool
 from iowatch.darshan import Reader
+from iowatch.findings import AGAIN_SINCE
 from iowatch.runner import reframe, session
 from iowatch.runner.night import Meter, NightOverError, fit, key
 from iowatch.runner.past import known_runs, suspected_runs
@@ -60,6 +61,7 @@ class Execution:
     repeated: int = 0
 
     def __post_init__(self) -> None:
+        self._learnt: dict[str, int] = {}
         self.record = self._record()
         self.progress = Progress(self.say)
 
@@ -76,7 +78,7 @@ class Execution:
                 self.say(over.message)
             finally:
                 self._take_in(place, reader)
-                session.end(self.history, place, self.status)
+                session.end(self.history, place, self.status, self._learnt)
                 scratch.sweep(self.base, [self.record.uuid])
 
     def _record(self) -> SessionRecord:
@@ -86,8 +88,7 @@ class Execution:
             "scratch": str(self.base),
             "stacks": sorted(self.site.features),
         }
-        # Tells the detection that of two runs of a case the second is the night's (iowatch.findings.again).
-        return session.new_record(self.site.system, self.suite, {**attributes, "again": self.again})
+        return session.new_record(self.site.system, self.suite, attributes)
 
     def _overhead(self, plan: Plan) -> dict[str, str]:
         if len(self.history.sessions(self.site.system)) % _OVERHEAD_EVERY == 1:
@@ -133,6 +134,8 @@ class Execution:
         ]
         self.history.begin_session(self.record, expected)
         self.repeated = len(runs)
+        # Tells the detection which of two runs of a case is the night's; no job starts within this second.
+        self._learnt[AGAIN_SINCE] = int(time.time()) + 1
         aside = place / spool.AGAIN
         aside.mkdir(exist_ok=True)
         self._start(again, place, aside, reader, {"IOWATCH_TURN": spool.AGAIN})

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -96,9 +96,15 @@ def _traced(directory: Path, case: spool.SpooledCase, reader: Reader | None) -> 
     return output
 
 
-def end(history: History, place: Path, status: SessionStatus) -> None:
-    """Close the session; what is in the history and in artefacts no longer needs the spool."""
-    history.end_session(place.name, status, int(utc_now().timestamp()))
+def end(
+    history: History, place: Path, status: SessionStatus, learnt: Mapping[str, object] | None = None
+) -> None:
+    """Close the session; what is in the history and in artefacts no longer needs the spool.
+
+    Args:
+        learnt: what joins the session's attributes.
+    """
+    history.end_session(place.name, status, int(utc_now().timestamp()), learnt)
     _clear(place)
 
 
@@ -113,8 +119,8 @@ def _clear(place: Path) -> None:
 def recover(history: History, system: str) -> list[str]:
     """Take in what killed sessions of this system left, and close them as incomplete; returns their UUIDs.
 
-    A kill may also fall between the end of a session and the removal of its spool, and a job of a killed run may
-    end after its session was closed: such cases are taken in and removed, too.
+    A kill may also fall between the end of a session and the removal of its spool, and a job of a killed run
+    may end after its session was closed: such cases are taken in and removed, too.
     """
     recovered = []
     for path in sorted(runs_directory().glob(f"*/{_SESSION}")):

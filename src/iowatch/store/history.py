@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine
@@ -102,10 +102,16 @@ class History:
         with self.writing() as connection:
             return sum(ingest.record_run(connection, session_uuid, run) for run in runs)
 
-    def end_session(self, session_uuid: str, status: SessionStatus, ended_at: int) -> None:
-        """Close a session with its outcome; `ended_at` in epoch seconds UTC."""
+    def end_session(
+        self,
+        session_uuid: str,
+        status: SessionStatus,
+        ended_at: int,
+        learnt: Mapping[str, object] | None = None,
+    ) -> None:
+        """Close a session with its outcome; `ended_at` in epoch seconds UTC; `learnt` joins its attributes."""
         with self.writing() as connection:
-            ingest.end_session(connection, session_uuid, status, ended_at)
+            ingest.end_session(connection, session_uuid, status, ended_at, learnt or {})
 
     def save_detections(self, rows: Iterable[DetectionRow]) -> None:
         """Remember what detection said of series, replacing what was remembered of them."""

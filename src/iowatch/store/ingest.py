@@ -127,12 +127,16 @@ def session_row(connection: Connection, uuid: str) -> tuple[int, int]:
     return int(found[0]), int(found[1])
 
 
-def end_session(connection: Connection, uuid: str, status: SessionStatus, ended_at: int) -> None:
-    """Set outcome and end of a session."""
+def end_session(
+    connection: Connection, uuid: str, status: SessionStatus, ended_at: int, learnt: Mapping[str, object]
+) -> None:
+    """Set outcome and end of a session; `learnt` joins its attributes."""
     row, _ = session_row(connection, uuid)
-    connection.execute(
-        update(_table(SessionTable)).where(SessionTable.id == row).values(status=status, ended_at=ended_at)
-    )
+    values: dict[str, Any] = {"status": status, "ended_at": ended_at}
+    if learnt:
+        known = select(SessionTable.attributes).where(SessionTable.id == row)
+        values["attributes"] = {**connection.execute(known).scalar_one(), **learnt}
+    connection.execute(update(_table(SessionTable)).where(SessionTable.id == row).values(**values))
 
 
 def record_run(connection: Connection, session_uuid: str, run: RunRecord) -> bool:

@@ -4,9 +4,9 @@
     python bench/dashboard.py --systems 2 --nights 30      smaller
     python bench/dashboard.py --zoom                       a series of 3,650 nights x 10 samples in Chromium
 
-Prints what it measured. Builds run in a process of their own: seconds are from its start to its end, Python's own
-start included; `cpu_s` is what it and its two workers used, `peak_mib` the sum of their peaks (shared memory counts
-thrice).
+Prints what it measured. Builds run in a process of their own: seconds are from its start to its end, the start
+of Python included; `cpu_s` is what it and its two workers used, `peak_mib` the sum of their peaks (shared memory
+counts thrice).
 """
 
 from __future__ import annotations
@@ -216,31 +216,40 @@ def opening(site: Path) -> None:
 
 
 ZOOM = """
-const done = arguments[0], plot = document.getElementById('plot'), day = 86400e3, found = [];
-const first = plot.layout.xaxis.range.map((v) => +new Date(v))[0];
+const [nights, done] = arguments, plot = document.getElementById('plot'), day = 86400e3;
+const from = +new Date(window.firstDay ??= plot.layout.xaxis.range[0]) + 300 * day, begin = performance.now();
 (async () => {
-  for (const nights of [3000, 1500, 700, 300, 100, 30, 1500, 3000]) {
-    const begin = performance.now();
-    const from = first + 300 * day;
-    await Plotly.relayout(plot, {'xaxis.range[0]': from, 'xaxis.range[1]': from + nights * day});
-    await new Promise((ready) => requestAnimationFrame(() => requestAnimationFrame(ready)));
-    found.push([nights, Math.round(performance.now() - begin)]);
-  }
-  done(found);
+  await Plotly.relayout(plot, {'xaxis.range[0]': from, 'xaxis.range[1]': from + nights * day});
+  await new Promise((ready) => requestAnimationFrame(() => requestAnimationFrame(ready)));
+  done(Math.round(performance.now() - begin));
 })();
 """
+WINDOWS = (3000, 1500, 700, 300, 100, 30, 1500, 3000)
 
 
 def zoom(site: Path) -> None:
-    """Milliseconds from a zoom to the second frame after it, for several widths of the window (nights)."""
+    """Milliseconds from a zoom to the second frame after it, for several windows (nights); and processor time.
+
+    The time of the page's thread says what a zoom takes however busy the machine is.
+    """
     from tests.dashboard.browser import Browser
 
     with Browser() as browser:
+
+        def busy_ms() -> float:
+            found = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+            return 1000 * float(next(m["value"] for m in found if m["name"] == "TaskDuration"))
+
         browser.resize(1280, 900)
+        browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
         browser.open(site / "series" / "1.html")
         browser.wait("return document.documentElement.dataset.drawn === 'yes'")
-        found = browser.driver.execute_async_script(ZOOM)
-    print("zoom: (nights in view, ms)", *found)
+        told = []
+        for nights in WINDOWS:
+            before = busy_ms()
+            wall = browser.driver.execute_async_script(ZOOM, nights)
+            told.append((nights, wall, round(busy_ms() - before)))
+    print("zoom: (nights in view, ms, ms of the page's thread)", *told)
     print("series page ", (site / "series" / "1.html").stat().st_size, "bytes")
 
 

@@ -13,7 +13,7 @@
   count.forEach((n, i) => { start[i + 1] = start[i] + n; });
   const DASHES = { level: "solid", drift: "longdash", suspected: "dot" };
   const away = [...time.keys()].filter((i) => data.away.some(([a, b]) => a <= time[i] && time[i] <= b));
-  const MOST_DOTS = 1000, MOST_BARS = 450;
+  const MOST_DOTS = 600, MOST_BARS = 300;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");
@@ -125,8 +125,9 @@
       draw(range, options);
     });
     place.on("plotly_click", ({ points: [point] }) => {
-      const link = point.customdata === undefined ? null : data.sessions[session[point.customdata]][1];
-      if (link) location.href = `../${link}#run-${run[point.customdata]}`;
+      if (point.customdata === undefined) return;
+      const [uuid, page] = data.sessions[session[point.customdata]];
+      location.href = `../${page ?? `session/${uuid}.html`}#run-${run[point.customdata]}`;
     });
     document.documentElement.dataset.drawn = "yes";
   });

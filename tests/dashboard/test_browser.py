@@ -24,6 +24,8 @@ MAIN = (
     "stacks.html",
     "series/1.html",
     "session/demo-franklin-2009-2009-04-30.html",
+    # An older night, whose page is short.
+    "session/demo-franklin-2009-2009-02-20.html",
 )
 
 

@@ -104,7 +104,8 @@ def test_every_sample_leads_to_its_run_however_old(shapes_site: Path, pages: dic
     sessions = np.frombuffer(base64.b64decode(data["session"]), "<u4")
     assert len(runs) == shapes.NIGHTS
     for run, session in zip(runs.tolist(), sessions.tolist(), strict=True):
-        page = (shapes_site / data["sessions"][session][1]).read_text(encoding="utf-8")
+        (uuid,) = data["sessions"][session]
+        page = (shapes_site / f"session/{uuid}.html").read_text(encoding="utf-8")
         assert f'id="run-{run}"' in page
 
 

@@ -50,6 +50,7 @@ def _values(site: Site, machine: Machine, row: SessionRow) -> dict[str, Any]:
         "machine": machine,
         "night": judged(site.history, row, runs, came),
         "rows": [(run, list(_headlines(told[run.id])), _files(kept.get(run.id, ()))) for run in runs],
+        "kept": bool(kept),
         "nights": site.nights,
     }
 

@@ -10,6 +10,7 @@ from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.limits import measurements, published_systems
 from iowatch.dashboard.pictures import Curve, curves_picture
+from iowatch.reference import published
 from iowatch.units import MIB
 
 # What a table may be drawn against, the first that has three values in it.
@@ -46,7 +47,17 @@ def _values(site: Site) -> dict[str, Any]:
         found = [_figure(system, rows, ours.get(system, [])) for _, rows in sorted(tables.items(), key=_order)]
         figures += [figure for figure in found if figure is not None]
     own = [figure for name, curves in ours.items() if (figure := _own_figure(name, curves)) is not None]
-    return {"figures": figures, "own": own}
+    return {"figures": figures, "own": own, "statements": list(_statements())}
+
+
+def _statements() -> Iterator[tuple[str, str]]:
+    """What seed 002 says of bandwidth over clients: it prints no table, its figures are images."""
+    table = published.load("002", "text")
+    names = [column.name for column in table.sidecar.columns]
+    for row in table.rows:
+        told = dict(zip(names, row, strict=True))
+        if "I/O Performance" in str(told["Section"]) and told["Unit"] in ("MiB/s", "GiB/s"):
+            yield str(told["Quantity"]), f"{told['Printed']}"
 
 
 def _order(item: tuple[str, Any]) -> tuple[str, int, str]:

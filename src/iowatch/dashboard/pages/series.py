@@ -63,7 +63,7 @@ class _Pages:
     def __init__(self, site: Site, machine: Machine, sessions: Mapping[int, SessionRow]) -> None:
         self.site, self.machine, self.sessions = site, machine, sessions
         self.session_of: RunSessions | None = None
-        self.told = {n: [s.uuid[:80], page_of(s)] for n, s in sessions.items()}
+        self.told = {n: _session(s) for n, s in sessions.items()}
 
     def write(self, chosen: Sequence[Series]) -> None:
         """Write the pages of some series."""
@@ -141,6 +141,12 @@ class _Pages:
             "limits": drawn_limits(series, samples),
             "top": axis_top(series, samples),
         }
+
+
+def _session(session: SessionRow) -> list[str]:
+    """Its UUID, and its page where the name of that does not follow from the UUID: ten years stay small."""
+    page, uuid = page_of(session), session.uuid[:80]
+    return [uuid] if page == f"session/{uuid}.html" else [uuid, page]
 
 
 def _numbers(values: NDArray[np.float64]) -> str:

@@ -107,9 +107,32 @@ def _post(url: str, document: dict[str, Any], token: str | None, timeout_s: floa
         error.close()
         raise UndeliveredError(f"the server answered {code}", code == 429 or code >= 500) from None
     except (OSError, http.client.HTTPException) as error:
+        if (distrusted := _distrusted(error)) is not None:
+            raise distrusted from None
         raise UndeliveredError(f"the server cannot be reached: {_named(error)}", True) from None
     except ValueError:
         raise UndeliveredError("its address or token is not well-formed", False) from None
+
+
+# Numbers of OpenSSL's X509_V_ERR_*; its own words may hold the name of the host, which may be secret.
+_DISTRUST = {
+    10: "it has expired",
+    18: "it is signed by itself",
+    19: "its authority is not known here",
+    20: "its authority is not known here",
+    62: "it is of another host",
+    64: "it is of another host",
+}
+
+
+def _distrusted(error: BaseException) -> UndeliveredError | None:
+    """What is wrong with a certificate, if that is the error; a repeat does not help."""
+    reason = getattr(error, "reason", error)
+    found = reason if isinstance(reason, ssl.SSLCertVerificationError) else error
+    if not isinstance(found, ssl.SSLCertVerificationError):
+        return None
+    why = _DISTRUST.get(found.verify_code, f"OpenSSL's reason {found.verify_code}")
+    return UndeliveredError(f"the server's certificate is not accepted: {why}", False)
 
 
 def _named(error: BaseException) -> str:
@@ -146,6 +169,8 @@ def _connect(channel: Mail, timeout_s: float) -> smtplib.SMTP:
 
 
 def _refused(error: Exception) -> UndeliveredError:
+    if (distrusted := _distrusted(error)) is not None:
+        return distrusted
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         codes = [int(code) for code, _ in error.recipients.values()]
         return UndeliveredError(

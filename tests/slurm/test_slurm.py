@@ -42,7 +42,8 @@ def test_a_night_goes_through_slurm_one_case_after_the_other(cluster: Cluster, s
     assert "smoke on slurm-local: OK" in done.stdout
     status, runs = runs_of_last_session(cluster)
     assert status == "ok"
-    assert all(run.facts["nodes"] == [cluster.node] for run in runs)
+    # Of a job that ended between two looks at the queue, ReFrame does not learn the nodes.
+    assert all(run.facts["nodes"] in ([], [cluster.node]) for run in runs)
     wait_until(lambda: len(cluster.ended()) == known + len(runs), 10)
     jobs = cluster.ended()[known:]
     assert {job["JobState"] for job in jobs} == {"COMPLETED"}

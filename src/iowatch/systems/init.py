@@ -197,6 +197,7 @@ def system_yaml(name: str, facts: Facts) -> str:
         f"  ranks_per_node: {max((p.cores or 0 for p in facts.partitions), default=0) or facts.cores}",
         "  free_bytes: 10g  # must stay free on scratch",
         "  minutes: 60  # longest job",
+        *(["  queue_minutes: 240  # longest wait in the queue"] if facts.scheduler != "local" else []),
         "nodes:",
         *_nodes(facts, day),
         "# interconnect: [{name: InfiniBand HDR, topology: fat tree, source: document and page}]",

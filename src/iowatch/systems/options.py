@@ -23,7 +23,8 @@ class Options:
 
 OPTIONS = {
     "slurm": Options("slurm", "srun", "--partition={}", ("--exclusive",)),
-    "pbs": Options("pbs", "mpirun", "-q {}", ("-l place=excl",)),
+    # Not ReFrame's `pbs`: it waits for ever for the output of a job that was deleted while it waited.
+    "pbs": Options("pbspro", "mpirun", "-q {}", ("-l place=excl",)),
     "lsf": Options("lsf", "mpirun", "-q {}", ("-x",)),
     # Inside an allocation: see iowatch.systems.flux.
     "flux": Options("local", "flux-run", "{}", ()),

@@ -8,14 +8,17 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import ArgumentError, DatabaseError
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError
 
 from iowatch import paths
 from iowatch.errors import InputError, IowatchError, MachineError, UsageError
+from iowatch.units import format_size
 
 HEAD = "0002"
 _BUSY_TIMEOUT_S = 60
+# A transaction needs some pages in the log, and the log its index.
+_NO_ROOM_BYTES = 2**18
 NETWORK_FILE_SYSTEMS = {
     "nfs",
     "nfs4",
@@ -46,7 +49,7 @@ def open_engine(place: str | None = None) -> Engine:
     """
     url = database_url(place)
     try:
-        engine = create_engine(url)
+        engine = create_engine(url, **_of_a_read_only_place(url))
     except (ArgumentError, ModuleNotFoundError) as error:
         raise UsageError(f"cannot use the database '{url}': {error}", hint=_URL_HINT) from error
     if engine.dialect.name == "sqlite":
@@ -65,11 +68,45 @@ def open_engine(place: str | None = None) -> Engine:
 _URL_HINT = "Expected a path or sqlite:///path or postgresql+psycopg://user@host/name."
 
 
+def _of_a_read_only_place(url: str) -> dict[str, Any]:
+    """How SQLite is told that a file cannot change: else it wants to write beside it even to read it.
+
+    Only where nothing waits in the log: what lies there would not be seen.
+    """
+    made = make_url(url)
+    path = Path(made.database or "")
+    log = path.with_name(f"{path.name}-wal")
+    if made.get_backend_name() != "sqlite" or not path.is_file() or not _is_read_only(path):
+        return {}
+    if log.exists() and log.stat().st_size:
+        return {}
+    address = f"{path.absolute().as_uri()}?immutable=1"
+    return {"creator": lambda: sqlite3.connect(address, uri=True, check_same_thread=False)}
+
+
+def _is_read_only(path: Path) -> bool:
+    return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+
+
+def told_reason(error: DBAPIError, engine: Engine) -> str:
+    """The driver's words, and what SQLite does not say: no room is left, or the file system is read-only."""
+    path = Path(engine.url.database or "")
+    if engine.dialect.name != "sqlite" or not path.parent.is_dir():
+        return str(error.orig)
+    room = os.statvfs(path.parent)
+    free = room.f_bavail * room.f_frsize
+    if room.f_flag & os.ST_RDONLY:
+        return f"{error.orig} (its file system is read-only)"
+    if free < _NO_ROOM_BYTES:
+        return f"{error.orig} (no space left there: {format_size(free)})"
+    return str(error.orig)
+
+
 def _told(error: DatabaseError, engine: Engine) -> MachineError:
     """A driver's error as one line that names the database."""
     place = engine.url.render_as_string(hide_password=True)
     return MachineError(
-        f"the history {place} cannot be used: {error.orig}",
+        f"the history {place} cannot be used: {told_reason(error, engine)}",
         hint="Check that it exists, is writable and has room; --db or IOWATCH_DB names another.",
     )
 

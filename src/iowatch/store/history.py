@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from iowatch.errors import MachineError
 from iowatch.store import findings, ingest, query, results
-from iowatch.store.engine import open_engine
+from iowatch.store.engine import open_engine, told_reason
 from iowatch.store.findings import DetectionRow, FindingRow
 from iowatch.store.records import (
     Artefact,
@@ -82,7 +82,7 @@ class History:
     def _told(self, error: DBAPIError) -> MachineError:
         place = self.engine.url.render_as_string(hide_password=True)
         return MachineError(
-            f"the history {place} refused: {error.orig}",
+            f"the history {place} refused: {told_reason(error, self.engine)}",
             hint="Nothing was half written; free space or permissions there, then repeat.",
         )
 

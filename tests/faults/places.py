@@ -1,0 +1,49 @@
+"""Places where writing fails: file systems that fill up, and such that become read-only (mounts: root only)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def _mount(*words: str) -> bool:
+    return subprocess.run(["mount", *words], check=False, capture_output=True).returncode == 0
+
+
+@contextmanager
+def small(place: Path, size: str = "32m") -> Iterator[Path | None]:
+    """A file system of its own at `place`; None where mounting is not allowed."""
+    place.mkdir(parents=True, exist_ok=True)
+    if not _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)):
+        yield None
+        return
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@contextmanager
+def full(place: Path, left_bytes: int) -> Iterator[None]:
+    """Only so much room is left in the file system for the time of the block."""
+    filler = place / "filler"
+    room = os.statvfs(place)
+    with filler.open("wb") as stream, suppress(OSError):
+        os.posix_fallocate(stream.fileno(), 0, max(1, room.f_bavail * room.f_frsize - left_bytes))
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+@contextmanager
+def read_only(place: Path) -> Iterator[None]:
+    """The mounted file system can only be read for the time of the block."""
+    assert _mount("-o", "remount,ro", str(place))
+    try:
+        yield
+    finally:
+        assert _mount("-o", "remount,rw", str(place))

@@ -217,7 +217,8 @@ def session_runs(connection: Connection, session_id: int) -> list[RunRow]:
         .where(table.session_id == session_id)
         .order_by(table.started_at, table.id)
     )
-    return [RunRow(*row[:6], nothing, *row[6:], nothing) for row in connection.execute(statement)]
+    rows: list[list[Any]] = [[*row[:6], nothing, *row[6:], nothing] for row in connection.execute(statement)]
+    return [RunRow(*row) for row in rows]
 
 
 def session_artefacts(connection: Connection, session_id: int) -> dict[int, list[Artefact]]:

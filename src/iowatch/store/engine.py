@@ -75,9 +75,9 @@ def _of_a_read_only_place(url: str) -> dict[str, Any]:
     """
     made = make_url(url)
     path = Path(made.database or "")
-    log = path.with_name(f"{path.name}-wal")
-    if made.get_backend_name() != "sqlite" or not path.is_file() or not _is_read_only(path):
+    if not url.startswith("sqlite") or not path.is_file() or not _is_read_only(path):
         return {}
+    log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size:
         return {}
     address = f"{path.absolute().as_uri()}?immutable=1"

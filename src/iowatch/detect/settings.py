@@ -28,8 +28,10 @@ class Settings:
         skew: left over right spread of good nights.
         prior_nights: how many nights of data the assumptions above weigh.
         settled_weights: of 1, ln evidence, ln(step / usual scatter), rank distance, ln n (60 at least),
-            share of nights in transients, shortness of the shorter level.
-        newest_weights: of 1, ln evidence, ln(step / usual scatter), for a newest level of few nights.
+            share of nights in transients, shortness of the shorter level, how far the step is undone.
+        newest_weights: of 1, ln evidence, ln(step / usual scatter), how far the step undoes the one before,
+            share of nights in transients; for a newest level of few nights.
+        return_nights: nights after which a step that is undone counts 1/e of one undone at once.
         min_confidence: least confidence of a reported step.
         floor: smallest spread believed; steps of quantised or constant values are judged against it.
         correlation, correlation_nights: lag-1 autocorrelation assumed, and the nights that it weighs.
@@ -58,8 +60,9 @@ class Settings:
     skew: float = 1.2
     prior_nights: float = 10.0
     floor: float = 0.006
-    settled_weights: tuple[float, ...] = (-0.95, 1.25, 0.40, 0.33, -0.47, -8.5, -0.87)
-    newest_weights: tuple[float, ...] = (-3.4, 1.53, 1.08)
+    settled_weights: tuple[float, ...] = (-0.95, 1.25, 0.40, 0.33, -0.47, -8.5, -0.87, -4.0)
+    newest_weights: tuple[float, ...] = (-3.1, 1.53, 1.08, -4.0, -4.0)
+    return_nights: float = 15.0
     min_confidence: float = 0.73
     correlation: float = 0.1
     correlation_nights: float = 20.0

@@ -37,14 +37,16 @@ def step_facts(series: Series, stretches: list[Stretch]) -> list[tuple[Facts, bo
     )
     few = series.settings.transient_nights
     found: list[tuple[Facts, bool]] = []
-    for before, after in pairwise(stretches):
+    undone = returns(stretches, series.settings.return_nights)
+    for (before, after), back in zip(pairwise(stretches), undone, strict=True):
         _, evidence = series.common(before, after)
         step = abs(after.level - before.level)
         newest = after is stretches[-1] and after.nights <= few
         if step < series.settings.min_effect or evidence <= 0:
             found.append(((), newest))
         elif newest:
-            found.append(((1.0, _log(evidence, 3, 80), _relative(step, scatter[: after.first])), True))
+            relative = _relative(step, scatter[: after.first])
+            found.append(((1.0, _log(evidence, 3, 80), relative, back, float(series.away.mean())), True))
         else:
             facts = (
                 1.0,
@@ -54,8 +56,29 @@ def step_facts(series: Series, stretches: list[Stretch]) -> list[tuple[Facts, bo
                 _log(len(series.logs), 60, math.inf),
                 float(series.away.mean()),
                 max(0.0, 1 - min(before.nights, after.nights) / few),
+                back,
             )
             found.append((facts, False))
+    return found
+
+
+def returns(stretches: list[Stretch], scale: float) -> list[float]:
+    """How far each step is undone by a neighbouring one, 0 to 1, less the longer the level between has lasted.
+
+    A level that comes back soon was left by a spell rather than for good, even where the spell is too long
+    or its return too rough to count as a transient.
+
+    Args:
+        scale: nights between the two steps that make it count 1/e.
+    """
+    steps = [after.level - before.level for before, after in pairwise(stretches)]
+    found = [0.0] * len(steps)
+    for i, (first, second) in enumerate(pairwise(steps)):
+        between = stretches[i + 1]
+        faded = math.exp(-(between.end - between.first) / scale)
+        for k, step in ((i, first), (i + 1, second)):
+            if step:
+                found[k] = max(found[k], (1 - abs(first + second) / abs(step)) * faded)
     return found
 
 

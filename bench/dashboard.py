@@ -5,8 +5,8 @@
     python bench/dashboard.py --zoom                       a series of 3,650 nights x 10 samples in Chromium
 
 Prints what it measured. Builds run in a process of their own: seconds are from its start to its end, the start
-of Python included; `cpu_s` is what it and its two workers used, `peak_mib` the sum of their peaks (shared memory
-counts thrice).
+of Python included; `cpu_s` is what it and its two workers used, `peak_mib` the sum of their peaks (what they
+share counts thrice).
 """
 
 from __future__ import annotations

@@ -48,11 +48,11 @@ def values(shape: str) -> NDArray[np.float64]:
     return np.asarray(4944 * factor * np.exp(noise))
 
 
-def fill(database: Path | str) -> None:
-    """Write it: a run a shape and night on the system `archer`."""
+def fill(database: Path | str, nights: int = NIGHTS) -> None:
+    """Write the first nights of it: a run a shape and night on the system `archer`."""
     series = {shape: values(shape) for shape in SHAPES}
     with History.open(str(database)) as history:
-        for night in range(NIGHTS):
+        for night in range(nights):
             begin = START + night * DAY_S
             session = SessionRecord(f"archer-{night:03d}", "archer", "nightly", "run", begin, {})
             history.begin_session(session, [])
@@ -64,7 +64,7 @@ def fill(database: Path | str) -> None:
                 ],
             )
             history.end_session(session.uuid, "ok", begin + 600)
-        update(history, "archer", datetime.fromtimestamp(START + NIGHTS * DAY_S, UTC))
+        update(history, "archer", datetime.fromtimestamp(START + nights * DAY_S, UTC))
 
 
 def _run(shape: str, value: float, night: int, begin: int) -> RunRecord:

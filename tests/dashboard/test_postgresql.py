@@ -13,13 +13,26 @@ from iowatch.store import History, bulk
 from tests import postgresql
 from tests.dashboard import shapes
 
+# More than have long pages.
+NIGHTS = 34
+
 
 @pytest.fixture(scope="module")
 def url(postgresql_socket: Path) -> str:
     """The history of `shapes` in PostgreSQL."""
     made = postgresql.create_database(postgresql_socket, "dashboard")
-    shapes.fill(made)
+    shapes.fill(made, NIGHTS)
     return made
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the same in SQLite."""
+    place = tmp_path_factory.mktemp("sqlite")
+    shapes.fill(place / "history.db", NIGHTS)
+    with History.open(str(place / "history.db")) as history:
+        build(history, place / "site")
+    return place / "site"
 
 
 def files(site: Path) -> dict[str, str]:
@@ -32,13 +45,13 @@ def files(site: Path) -> dict[str, str]:
     }
 
 
-def test_the_site_of_a_postgresql_history_is_the_same(url: str, shapes_site: Path, tmp_path: Path) -> None:
+def test_the_site_of_a_postgresql_history_is_the_same(url: str, site: Path, tmp_path: Path) -> None:
     with History.open(url) as history:
         build(history, tmp_path / "site")
         again = build(history, tmp_path / "site")
     assert again.written == 0
-    ours, theirs = files(tmp_path / "site"), files(shapes_site)
-    assert len(ours) > shapes.NIGHTS
+    ours, theirs = files(tmp_path / "site"), files(site)
+    assert len(ours) > NIGHTS
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if ours[name] != theirs[name]] == []
 
@@ -58,4 +71,4 @@ def test_two_processes_read_postgresql_at_once(url: str, tmp_path: Path) -> None
         assert len(history.series()) == len(numbers)
     told = [path.read_text() for path in tmp_path.iterdir()]
     assert len(told) == 60 * len(numbers)
-    assert set(told) == {str(shapes.NIGHTS)}
+    assert set(told) == {str(NIGHTS)}

@@ -38,6 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     place = tmp_path_factory.mktemp("traced")
     with pytest.MonkeyPatch.context() as patch, History.open(str(place / "history.db")) as history:
         patch.setenv("IOWATCH_VAR", str(place / "var"))
+        patch.setattr("iowatch.dashboard.traces.write_report", _report)
         for night in range(16):
             begin = START + night * DAY_S
             session = SessionRecord(f"night-{night:02d}", "traced", "nightly", "run", begin, {})
@@ -47,6 +48,11 @@ def site(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
         update(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
         build(history, place / "site", reports=1)
     return place / "site"
+
+
+def _report(logs: list[Path], target: Path, reader: Reader) -> None:
+    """In the place of PyDarshan's, which takes seconds; tests/darshan has the real one."""
+    target.write_text(f"report of {logs[0].name}", encoding="utf-8")
 
 
 def _run(night: int, log: Path | None) -> RunRecord:
@@ -111,8 +117,7 @@ def test_a_night_has_the_trace_of_its_runs(site: Path) -> None:
     assert "write: 4 collective, 7 independent (seed 000 prints 24 and 6)" in page
     assert counter(page, "MPIIO_INDEP_WRITES") == ["7"]
     (report,) = re.findall(r'href="../(darshan/[^"]+\.html)"', page)
-    assert "Darshan" in text(site / report)
-    assert "script-src" in text(site / report)[:3000] or "default-src" in text(site / report)[:3000]
+    assert text(site / report).startswith(f"report of {Path(report).stem}")
     assert re.search(r'class="timeline"[^>]*src="../darshan/', page)
     assert 'href="../output/' in page
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from iowatch import artefacts, paths, spool
-from iowatch.darshan import Reader
+from iowatch.darshan import Reader, keeping
 from iowatch.darshan.results import with_overhead, with_trace
 from iowatch.errors import InputError
 from iowatch.model import Output
@@ -31,6 +31,7 @@ def runs_directory() -> Path:
 
 def begin(history: History, record: SessionRecord, expected: Sequence[ExpectedResult]) -> Path:
     """Begin a session: first on disk, so that a kill at any moment leaves it recoverable; then in history."""
+    keeping.mode()  # a misspelt setting ends the night before it begins, not in its middle
     place = runs_directory() / record.uuid
     (place / "cases").mkdir(parents=True)
     document = {
@@ -68,9 +69,10 @@ def ingest(history: History, place: Path, reader: Reader | None = None) -> list[
 
 def _run_record(session: str, directory: Path, case: spool.SpooledCase, reader: Reader | None) -> RunRecord:
     kept = tuple(
-        Artefact(kind, name, *artefacts.keep(directory / name))
+        Artefact(kind, name, *content)
         for kind, names in case.files.items()
         for name in names
+        if (content := (keeping.keep if kind == "darshan" else artefacts.keep)(directory / name)) is not None
     )
     # The directory is named after case, partition and stack, so this is the same however often it is taken in.
     identity = hashlib.sha256(f"{session}\0{directory.name}".encode()).hexdigest()

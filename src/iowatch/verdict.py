@@ -187,14 +187,15 @@ def _absent(
 
 
 def _why(finished: Finished, stack: str, run: str) -> str:
-    """What ReFrame said of a run that never arrived; a failed build concerns every run of its stack, and the
-    failure of ReFrame itself every run."""
+    """What ReFrame said of a run that never arrived; a failed build concerns every run of its stack, the end of
+    the night and the failure of ReFrame itself every run."""
     case = run.partition(":")[2].partition("#")[0]
     told = [f for f in finished.failures if f.stack in (stack, "")]
-    own = [f for f in told if case in f.test] or told
-    if own:
-        return f" ({own[0].phase}: {own[0].reason})"
-    return f" ({finished.stopped})" if finished.stopped else ""
+    own = [f for f in told if case in f.test]
+    if finished.stopped and not own:
+        return f" ({finished.stopped})"
+    general = [f for f in told if "%entry=" not in f.test]  # the checks' own tests have a case
+    return f" ({(own or general)[0].phase}: {(own or general)[0].reason})" if own or general else ""
 
 
 def _left_out(finished: Finished) -> tuple[Trouble, ...]:

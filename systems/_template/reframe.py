@@ -9,13 +9,13 @@ from iowatch.systems import load
 from iowatch.systems.options import BLOCKED, OPTIONS, access
 
 # settings: begin
-# slurm, pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or local for no scheduler.
+# slurm, squeue (Slurm without accounts), pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or local for no scheduler.
 SCHEDULER = "local"
 # What starts MPI programs inside a job. None: srun with Slurm, flux run with Flux, mpirun with the others.
 LAUNCHER = None
 # Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.
 HOSTNAMES = [".*"]
-# lmod, tmod4, envmod, or nomod where there are no environment modules.
+# lmod, envmod, or nomod where there are no environment modules.
 MODULES_SYSTEM = "nomod"
 # More options of every job, for example ["--account=my-project"].
 ACCESS = []

@@ -128,3 +128,23 @@ def test_the_template_itself_is_valid(var: Path, tmp_path: Path) -> None:
     folder = tmp_path / "template"
     shutil.copytree(ROOT / "systems" / "_template", folder)
     assert read(folder / "system.yaml").limits.minutes == 60
+
+
+@pytest.mark.parametrize(("kind", "name"), [("none", "squeue"), ("slurmdbd", "slurm")])
+def test_slurm_without_accounts_is_asked_for_its_queue(
+    fake: Callable[[str, str], None], kind: str, name: str
+) -> None:
+    """ReFrame's `slurm` ends the whole session at its first `sacct` where there are no accounts."""
+    fake("sinfo", SINFO)
+    fake("scontrol", f'echo "AccountingStorageType   = accounting_storage/{kind}"')
+    found = machine.scheduler()
+    assert (found.name, found.launcher) == (name, "srun")
+    assert [partition.name for partition in machine.partitions(name)] == ["standard", "high mem"]
+
+
+def test_environment_modules_have_the_name_that_reframe_does_not_call_deprecated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LMOD_CMD", raising=False)
+    monkeypatch.setenv("MODULESHOME", "/usr/share/modules")
+    assert machine.module_system() == "envmod"

@@ -115,8 +115,8 @@ class Execution:
         environment = {**told, **selection.write(aside, planned), **extra}
         try:
             reframe.follow(reframe.command(self.site, plan, self.suite, aside), aside, environment, poll)
-            self.failures += reframe.failures(aside, self.site)
         finally:
+            self.failures += reframe.failures(aside, self.site)
             self._take_in(place, reader)
             self.status = self._judged()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,6 +125,14 @@ def broken(place: Path) -> str | None:
     return f"ReFrame ended without a report: {said} ({place / _LOG})"
 
 
+def _stopped(place: Path) -> list[str]:
+    """Why ReFrame gave up in the middle, with the words of the command that failed; empty where it did not."""
+    log = (place / _LOG).read_text(encoding="utf-8", errors="replace") if (place / _LOG).exists() else ""
+    found = re.search(r"^ERROR: (run session stopped: .*?)^Log file", log, re.MULTILINE | re.DOTALL)
+    words = re.sub(r"--- std(?:out|err) ---", "", found.group(1)) if found else ""
+    return [" ".join(words.split())] if found else []
+
+
 def failures(place: Path, site: Site) -> list[Failure]:
     """Failed tests of ReFrame's report; where it wrote none, ReFrame itself."""
     reason = broken(place)
@@ -133,8 +142,9 @@ def failures(place: Path, site: Site) -> list[Failure]:
         report = json.loads((place / _REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
+    stopped = [Failure("ReFrame", "", "run", words) for words in _stopped(place)]
     cases = [case for run in report.get("runs", []) for case in run.get("testcases", [])]
-    return [
+    return stopped + [
         Failure(
             test=str(case.get("display_name") or case.get("name")),
             stack=site.stack(str(case.get("environ"))),

@@ -227,7 +227,7 @@ def settings(facts: Facts) -> str:
         "LAUNCHER = None",
         "# Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.",
         f'HOSTNAMES = [r"^{pattern}$"]',
-        "# lmod, tmod4, envmod, or nomod where there are no environment modules.",
+        "# lmod, envmod, or nomod where there are no environment modules.",
         f'MODULES_SYSTEM = "{facts.module_system or "nomod"}"',
         '# More options of every job, for example ["--account=my-project"].',
         "ACCESS = []",

@@ -17,7 +17,7 @@ class Scheduler:
     """A batch system, in ReFrame's words.
 
     Attributes:
-        name: ReFrame's backend: `slurm`, `pbs`, `flux`, `lsf` or `local`.
+        name: a key of `iowatch.systems.options.OPTIONS`: `slurm`, `squeue`, `pbs`, `flux`, `lsf` or `local`.
         title: what it calls itself, with its version.
         launcher: ReFrame's launcher that goes with it.
     """
@@ -71,8 +71,14 @@ def scheduler() -> Scheduler:
     for name, command, launcher in _SCHEDULERS:
         answer = ask(*command)
         if answer is not None:
-            return Scheduler(name, _first_line(answer) or name, launcher)
+            chosen = "squeue" if name == "slurm" and _keeps_no_accounts() else name
+            return Scheduler(chosen, _first_line(answer) or name, launcher)
     return LOCAL
+
+
+def _keeps_no_accounts() -> bool:
+    """Whether Slurm has no accounts to ask: ReFrame's `slurm` ends at its first look, `squeue` does without."""
+    return bool(re.search(r"(?m)^AccountingStorageType\s*=.*/none", ask("scontrol", "show", "config") or ""))
 
 
 def _slurm_minutes(text: str) -> int | None:
@@ -111,6 +117,7 @@ def _lsf_partitions() -> list[Partition]:
 
 _PARTITIONS = {
     "slurm": _slurm_partitions,
+    "squeue": _slurm_partitions,
     "pbs": _pbs_partitions,
     "flux": _flux_partitions,
     "lsf": _lsf_partitions,
@@ -133,7 +140,7 @@ def module_system() -> str | None:
     if os.environ.get("LMOD_CMD"):
         return "lmod"
     if os.environ.get("MODULESHOME"):
-        return "tmod4"
+        return "envmod"  # what ReFrame calls environment modules of version 4 and later
     return None
 
 

@@ -23,6 +23,8 @@ class Options:
 
 OPTIONS = {
     "slurm": Options("slurm", "srun", "--partition={}", ("--exclusive",)),
+    # Slurm that keeps no accounts (AccountingStorageType=accounting_storage/none).
+    "squeue": Options("squeue", "srun", "--partition={}", ("--exclusive",)),
     # Not ReFrame's `pbs`: it waits for ever for the output of a job that was deleted while it waited.
     "pbs": Options("pbspro", "mpirun", "-q {}", ("-l place=excl",)),
     "lsf": Options("lsf", "mpirun", "-q {}", ("-x",)),

@@ -1,0 +1,57 @@
+"""Counts of operations beside those that the seed prints: as data, and in the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch.model import Case, Output, Result, Scalar
+from iowatch.reference.counts import printed
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.verdict import _transfers
+
+CASE: dict[str, Scalar] = {"operation": "write", "file": "shared", "collective": True, "ranks": 4}
+
+
+@pytest.mark.parametrize(("api", "independent"), [("MPIIO", 0), ("HDF5", 6), ("NETCDF4", 10)])
+def test_what_the_seed_prints(api: str, independent: int) -> None:
+    """Seed 000, section 6, "NetCDF Performance": 24 collective writes; 0, 6 and 10 independent ones."""
+    found = printed(Case("benchio", {**CASE, "api": api}))
+    assert found is not None
+    assert (found.collective, found.independent, found.where) == (24, independent, "000/text")
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "other"),
+    [
+        ("ior", {"api": "HDF5"}),
+        ("benchio", {"api": "PNETCDF"}),
+        ("benchio", {"api": "HDF5", "operation": "read"}),
+        ("benchio", {"api": "HDF5", "collective": False}),
+    ],
+)
+def test_nothing_is_printed_of_other_cases(benchmark: str, other: dict[str, Scalar]) -> None:
+    assert printed(Case(benchmark, {**CASE, **other})) is None
+
+
+def test_the_verdict_has_both(tmp_path: Path) -> None:
+    case = {name: value for name, value in CASE.items() if name != "operation"} | {"api": "HDF5"}
+    counts = tuple(
+        Result("write", metric, "1", (value,), case)
+        for metric, value in (("collective_count", 4.0), ("independent_count", 7.0))
+    )
+    with History.open(str(tmp_path / "history.db")) as history:
+        history.begin_session(SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {}), [])
+        run = RunRecord(
+            name="benchio:hdf5",
+            partition="default",
+            stack=StackRecord("one"),
+            fingerprint="one",
+            started_at=1_700_000_000,
+            output=Output("benchio", "1", "ok", None, counts),
+        )
+        history.record_runs("one", [run])
+        (found,) = _transfers(history, history.runs("one"))
+    assert (found.collective, found.independent) == (4, 7)
+    assert found.printed == "seed 000 prints 24 and 6"

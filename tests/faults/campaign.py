@@ -17,6 +17,7 @@ from random import Random
 
 from tests import postgresql
 from tests.faults.kills import FirstBuild, Ingest, Migration, Run, Site, Tally, Work, campaign
+from tests.faults.several import rivals, writers
 
 Maker = Callable[[Random], Work]
 
@@ -66,10 +67,36 @@ def main() -> int:
     with _server() as socket:
         made = {n: maker for n, maker in kinds(socket).items() if not chosen.only or n in chosen.only}
         tallies = []
+        if not chosen.only:
+            tallies += several(socket)
         for position, (name, maker) in enumerate(made.items()):
             share = (chosen.kills + position) // len(made)
             tallies.append(_one(name, maker, share, chosen.seed))
     return 1 if any(tally.faults for tally in tallies) else 0
+
+
+def several(socket: Path | None) -> list[Tally]:
+    """Many writers into SQLite and PostgreSQL; two nightlies at the same moment, ten times."""
+    from iowatch.stacks import discover
+
+    places: dict[str, str | None] = {"8 writers": None}
+    places |= {"8 writers, PostgreSQL": postgresql.create_database(socket, "writers")} if socket else {}
+    found = []
+    for name, place in places.items():
+        with own_var():
+            took, faults = writers(place)
+        print(f"{name:<22}{took:7.2f} s for 800 runs, each given twice   {len(faults)} faults", flush=True)
+        found.append(Tally(name, faults=faults))
+    stacks = [one.name for one in discover("local") if one.status == "installed"]
+    if stacks:
+        with own_var():
+            faults = [fault for _ in range(10) for fault in rivals(stacks[-1], Path(os.environ["IOWATCH_VAR"]))]
+        print(f"{'2 nightlies at once':<22}10 times   {len(faults)} faults", flush=True)
+        found.append(Tally("rivals", faults=faults))
+    for tally in found:
+        for fault in tally.faults[:20]:
+            print(f"    {fault}", flush=True)
+    return found
 
 
 def _one(name: str, maker: Maker, kills: int, seed: int) -> Tally:

@@ -16,6 +16,7 @@ from iowatch.units import format_time
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _HOUR_S = 3600
+_DAY_S = 86400
 # Enough to find the last session that ran anything, and a week of several suites a night.
 _SESSIONS = 200
 
@@ -89,8 +90,12 @@ def _link(settings: Settings, page_of_site: str) -> str | None:
 def _silence(
     sessions: Sequence[SessionRow], system: str, settings: Settings, now: datetime
 ) -> Iterator[Notice]:
-    """One notice a silence, however long it lasts; the digest repeats it. A session without runs is silence."""
-    last = next((row for row in sessions if row.runs or row.status == "running"), None)
+    """One notice a silence, however long it lasts; the digest repeats it. A session without runs is silence.
+
+    A session of a day that is still to come was run with a wrong clock: it must not hush the nights until then.
+    """
+    past = [row for row in sessions if row.started_at <= now.timestamp() + _DAY_S]
+    last = next((row for row in past if row.runs or row.status == "running"), None)
     heard = None if last is None else (last.ended_at or last.started_at)
     if heard is not None and now.timestamp() - heard <= settings.silence_hours * _HOUR_S:
         return

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from iowatch.store.engine import HEAD
 from iowatch.store.history import History
 from iowatch.store.packing import unpack
 from iowatch.store.schema import ArtefactTable, ResultTable, RunTable, SeriesTable, SessionTable
-from iowatch.units import format_size
+from iowatch.units import format_size, format_time
 
 _NEWEST = 10_000
 _LONG_S = 2 * 86400
@@ -131,6 +132,14 @@ def _notes(connection: Connection) -> Iterator[str]:
     )
     for uuid in connection.execute(unfinished).scalars():
         yield f"session {uuid} never ended; the next run on its system closes it"
+    table = SessionTable
+    ahead = select(table.uuid, table.started_at).where(table.started_at > time.time() + _LONG_S)
+    for uuid, moment in connection.execute(ahead):
+        began = format_time(datetime.fromtimestamp(moment, UTC))
+        yield f"session {uuid} lies in the future ({began}): the clock was wrong"
+    backwards = select(func.count(table.id)).where(table.ended_at < table.started_at)
+    if number := _count(connection, backwards):
+        yield f"{number} sessions ended before they began: the clock was set back meanwhile"
     kept = select(ArtefactTable.sha256, func.max(ArtefactTable.size_bytes)).group_by(ArtefactTable.sha256)
     gone = [size for digest, size in connection.execute(kept) if not artefacts.path_of(digest).exists()]
     if gone:

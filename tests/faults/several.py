@@ -1,0 +1,75 @@
+"""Several at once: nightlies that start together, and many that write into one history."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import time
+from pathlib import Path
+from random import Random
+
+from iowatch.store import History, RunRecord, SessionRecord
+from tests.faults import material
+from tests.faults.kills import IOWATCH
+
+WRITERS, RUNS = 8, 100
+
+
+def _write(place: str | None, number: int) -> None:
+    with History.open(place) as history:
+        uuid = f"writer-{number}"
+        begun = SessionRecord(uuid, f"system-{number % 4}", "nightly", "run", 1_700_000_000 + number)
+        history.begin_session(begun, material.expected(RUNS))
+        for run in range(RUNS):
+            output = material.output(Random(run), run + 1)
+            record = RunRecord(f"ior:{run}", "compute", material.STACK, f"{uuid}-{run}", 1_700_000_000, output)
+            # Given twice, it must be there once.
+            history.record_runs(uuid, [record])
+            history.record_runs(uuid, [record])
+        history.end_session(uuid, "ok", 1_700_000_100)
+
+
+def writers(place: str | None) -> tuple[float, list[str]]:
+    """Seconds that 8 processes took for 100 runs each, begun twice; what is wrong afterwards."""
+    made = [multiprocessing.get_context("fork").Process(target=_write, args=(place, n)) for n in range(WRITERS)]
+    begun = time.monotonic()
+    for one in made:
+        one.start()
+    for one in made:
+        one.join()
+    took = time.monotonic() - begun
+    faults = [f"writer {n} ended with {one.exitcode}" for n, one in enumerate(made) if one.exitcode]
+    with History.open(place) as history:
+        for row in history.sessions():
+            names = [run.name for run in history.runs(row.uuid)]
+            if sorted(names) != sorted(f"ior:{n}" for n in range(RUNS)):
+                faults.append(f"{row.uuid} has {len(names)} runs")
+            if len(history.received(row.uuid)) != 2 * RUNS or len(history.expected(row.uuid)) != 2 * RUNS:
+                faults.append(f"{row.uuid} has {len(history.received(row.uuid))} results")
+        if len(history.sessions()) != WRITERS:
+            faults.append(f"{len(history.sessions())} sessions")
+    return took, faults
+
+
+def rivals(stack: str, var: Path) -> list[str]:
+    """Two nightlies at the same moment: what is wrong with how one of them is refused."""
+    words = [str(IOWATCH), "run", "--suite", "tiny", "--stack", stack]
+    environment = {**os.environ, "IOWATCH_VAR": str(var)}
+    with History.open(str(var / "iowatch.db")) as history:
+        before = len(history.sessions())
+    both = [
+        subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [one.communicate()[1] for one in both]
+    codes = sorted(one.returncode for one in both)
+    faults = [] if codes == [0, 3] else [f"they ended with {codes}: {said}"]
+    refused = next((text for one, text in zip(both, said, strict=True) if one.returncode == 3), "")
+    winner = next((one.pid for one in both if one.returncode == 0), 0)
+    if f"process {winner}" not in refused or "Traceback" in "".join(said):
+        faults.append(f"the refused one says {refused!r}")
+    with History.open(str(var / "iowatch.db")) as history:
+        if len(history.sessions()) != before + 1:
+            faults.append(f"{len(history.sessions()) - before} sessions were begun")
+    return faults

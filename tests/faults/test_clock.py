@@ -1,0 +1,108 @@
+"""Clocks that were wrong: set back in the middle of a night, or a year ahead for one night."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from iowatch.dashboard.build import build
+from iowatch.findings import update
+from iowatch.notify.compose import compose
+from iowatch.notify.config import Settings
+from iowatch.runner import session
+from iowatch.store import History, care
+from iowatch.units import format_time, utc_now
+from tests.conftest import ROOT
+from tests.faults import material
+
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+SETTINGS = Settings.model_validate(
+    {"digest": "never", "channels": [{"name": "i", "kind": "issue", "directory": "issues"}]}
+)
+
+
+def silences(history: History, hours: int) -> list[str]:
+    """Titles of notices of silence so many hours from now."""
+    made = compose(history, material.SYSTEM, SETTINGS, {}, utc_now() + timedelta(hours=hours))
+    return [notice.title for notice in made.notices if notice.kind == "silence"]
+
+
+def night(history: History, draw: Random, begin: int) -> str:
+    """A night that was taken in whole; its UUID."""
+    place = material.spooled_night(history, draw, 3, begin)
+    session.ingest(history, place)
+    session.end(history, place, "ok")
+    return place.name
+
+
+def test_a_clock_set_back_in_the_middle_of_a_night(var: Path) -> None:
+    """It ends, by the clock, two days before it began; everything goes on."""
+    now = int(utc_now().timestamp())
+    with History.open() as history:
+        uuid = night(history, Random(1), now + 2 * 86400 - 60)
+        row = history.session(uuid)
+        assert (row.ended_at or 0) < row.started_at
+        assert row.runs == 3
+        update(history, material.SYSTEM)
+        assert build(history, var / "site").written
+        checked = care.check(history)
+        assert checked.faults == ()
+        assert any("set back" in note for note in checked.notes)
+
+
+def test_a_clock_that_was_ahead_does_not_hush_the_nights_after(var: Path) -> None:
+    now = int(utc_now().timestamp())
+    with History.open() as history:
+        draw = Random(2)
+        ahead = night(history, draw, now + 365 * 86400)
+        night(history, draw, now - 60)
+        assert silences(history, 1) == []
+        assert silences(history, 30) == [f"{material.SYSTEM}: nothing ran last night"]
+        assert any(ahead in note and "future" in note for note in care.check(history).notes)
+        update(history, material.SYSTEM)
+        assert build(history, var / "site").written
+
+
+def test_points_are_in_the_order_of_the_clock_whatever_came_first(var: Path) -> None:
+    now = int(utc_now().timestamp())
+    with History.open() as history:
+        draw = Random(3)
+        moments = [now - 86400 * n for n in (5, 4, 8, 3, 2)]  # in the third night the clock was wrong
+        for moment in moments:
+            night(history, draw, moment)
+        for series in history.series():
+            times = history.points([series.id])[series.id].time
+            assert list(times) == sorted(times)
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="needs libfaketime (Debian: apt-get install libfaketime)")
+@pytest.mark.parametrize("days", [-400, 400] if "IOWATCH_FAULT_KILLS" in os.environ else [-400])
+def test_commands_with_a_wrong_clock(var: Path, days: int) -> None:
+    """The commands themselves with another clock: they answer, and what is there stays."""
+    with History.open() as history:
+        night(history, Random(4), int(utc_now().timestamp()) - 3600)
+        before = material.content(history)
+    moment = format_time(utc_now() + timedelta(days=days)).replace("T", " ").rstrip("Z")
+    environment = {
+        **os.environ, "IOWATCH_VAR": str(var), "LD_PRELOAD": str(LIBRARIES[0]), "FAKETIME": f"@{moment}",
+        "TZ": "UTC", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+    for words in (
+        "history check",
+        "history list",
+        "detect --system local",
+        "dashboard build",
+        "history vacuum",
+    ):
+        done = subprocess.run(
+            [str(ROOT / ".venv" / "bin" / "iowatch"), *words.split()],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (words, done.stderr)
+    with History.open() as history:
+        assert material.content(history) == before

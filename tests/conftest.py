@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import settings
 
 from iowatch.store import History
 from tests import postgresql
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+
+# The same examples in every run, and no limit of time: a busy machine is no reason to fail.
+settings.register_profile("iowatch", deadline=None, derandomize=True)
+settings.load_profile("iowatch")
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@
     python bench/scale.py --postgresql --nights 3650 --keep DIR --skip-fill     measure again what DIR has
 
 12 systems x 200 cases (write and read of 100 runs) x nights x 10 samples, names, facts and kept files as a
-real night leaves them; files of runs are listed for the newest 400 nights, as `history prune --days 400` leaves
-it. Aims (issue of operations, docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two
+real night leaves them; files of runs are listed for the newest 400 nights, as `history prune --days 400 --forget`
+leaves it. Aims (issue of operations, docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two
 cores, <= 40 bytes a sample.
 """
 
@@ -45,9 +45,9 @@ from iowatch.store.schema import SeriesTable  # noqa: E402
 
 DAY_S = 86400
 START = 1_451_606_400 + 2 * 3600
-SYSTEMS, RUNS, SAMPLES, KEPT_NIGHTS = 12, 100, 10, 400
+SYSTEMS, SERIES, SAMPLES, KEPT_NIGHTS = 12, 200, 10, 400
 STACK = StackRecord("openmpi-hdf5", {"parts": [{"name": "openmpi", "version": "4.1.4"}]})
-CASES = cases(2 * RUNS)
+CASES = cases(SERIES)
 COLUMNS = {
     "session": "id uuid system_id suite origin status started_at ended_at attributes",
     "expected": "session_id set_id",
@@ -62,8 +62,8 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def run_name(run: int) -> str:
-    p = CASES[2 * run].parameters
+def run_name(run: int, per_run: int = 2) -> str:
+    p = CASES[per_run * run].parameters
     axes = f"transfer={p['transfer_bytes']},nodes={p['nodes']},stripes={p['stripe_count']}"
     return f"ior:op=both,api={p['api']},{axes}"
 
@@ -112,8 +112,8 @@ def values(night: int, system: int) -> np.ndarray:
 class Filler:
     """Writes nights in bulk with all indices in place, as they would have grown."""
 
-    def __init__(self, history: History, ground: Ground, nights: int) -> None:
-        self.history, self.ground, self.nights = history, ground, nights
+    def __init__(self, history: History, ground: Ground, nights: int, per_run: int) -> None:
+        self.history, self.ground, self.nights, self.per_run = history, ground, nights, per_run
         self.session = self.run = 0
 
     def start(self) -> None:
@@ -156,7 +156,7 @@ class Filler:
         )  # fmt: skip
         rows["expected"].append((self.session, 1))
         found = values(night, position)
-        for run in range(RUNS):
+        for run in range(SERIES // self.per_run):
             self.run += 1
             time_s = begin + 30 * run
             identity = pack_digest(digest(name, night, run))
@@ -164,7 +164,7 @@ class Filler:
                 (self.run, self.session, self.ground.stack, identity, run_name(run), "compute",
                  "ior", "4.0.0", "ok", None, time_s, 20.0, json.dumps(facts(name, night, run)))
             )  # fmt: skip
-            for case in (2 * run, 2 * run + 1):
+            for case in range(self.per_run * run, self.per_run * (run + 1)):
                 v = found[case]
                 summary = (float(v.max()), float(np.median(v)), float(v.min()), float(v.mean()))
                 row = (self.run, self.ground.series[position][case], SAMPLES, time_s, *summary, pack(v))
@@ -194,7 +194,7 @@ def ingest(history: History, ground: Ground, position: int, night: int) -> None:
     ]
     history.begin_session(SessionRecord(uuid, name, "nightly", "run", begin), expected)
     found = values(night, position)
-    for run in range(RUNS):
+    for run in range(SERIES // 2):
         results = tuple(
             Result(
                 str(CASES[i].parameters["operation"]), "bandwidth", "MiB/s", tuple(found[i].tolist()),
@@ -285,6 +285,9 @@ def main() -> None:
     parser.add_argument(
         "--at", type=int, nargs="*", default=[], help="Also tell the size after so many nights."
     )
+    parser.add_argument(
+        "--results", type=int, default=2, help="Results of a run; with others only sizes are told."
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         directory = chosen.keep or Path(temporary)
@@ -296,12 +299,15 @@ def main() -> None:
                 night += len(history.sessions(ground.names[1])) - chosen.nights
             else:
                 fill(history, ground, chosen)
-            measure(history, place, ground, directory / "site", night)
+            if chosen.results == 2:
+                measure(history, place, ground, directory / "site", night)
+            else:
+                sizes(history)
 
 
 def fill(history: History, ground: Ground, chosen: argparse.Namespace) -> None:
     """Write all nights, telling sizes on the way."""
-    filler = Filler(history, ground, chosen.nights)
+    filler = Filler(history, ground, chosen.nights, chosen.results)
     filler.start()
     began = time.perf_counter()
     for night in range(chosen.nights):

@@ -373,6 +373,17 @@ def test_the_evidence_of_findings_stays(var: Path, tmp_path: Path, cli: Callable
     assert [artefacts.path_of(digest).exists() for digest in digests] == [True, False, False]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_what_is_gone_is_forgotten(places: Callable[[str], str], kind: str) -> None:
+    with History.open(places(kind)) as history:
+        fill(history)
+        before = {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("local-1")}
+        assert care.forget(history, [f"{4:064x}", f"{5:064x}", f"{99:064x}"]) == 2
+        left = [len(history.artefacts(one.id)) for one in history.runs("local-1")]
+        assert left == [0, 0, 1, 1]
+        assert before == {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("local-1")}
+
+
 def test_the_commands_say_what_they_did(cli: Callable[..., Done], var: Path, tmp_path: Path) -> None:
     with History.open() as history:
         fill(history)

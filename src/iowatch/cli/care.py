@@ -104,10 +104,15 @@ def vacuum(db: str | None) -> None:
 @click.command("prune", epilog="Example: iowatch history prune --days 400 --size 50g --dry-run")
 @click.option("--days", type=click.FloatRange(min=0), help="Remove files that were kept longer ago.")
 @click.option("--size", help="Then the oldest, until the rest is within this size (50g, 1t).")
+@click.option(
+    "--forget", is_flag=True, help="Also forget their names and SHA-256, which keeps the history small."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @options.database
 @options.as_json
-def prune(days: float | None, size: str | None, dry_run: bool, db: str | None, as_json: bool) -> None:
+def prune(
+    days: float | None, size: str | None, forget: bool, dry_run: bool, db: str | None, as_json: bool
+) -> None:
     """Remove old outputs and Darshan logs from var/artefacts.
 
     Every result stays in the history, and so do the files on both sides of every finding.
@@ -126,6 +131,8 @@ def prune(days: float | None, size: str | None, dry_run: bool, db: str | None, a
             protected=care.protected(history),
             rehearse=dry_run,
         )
+        if forget and not dry_run:
+            care.forget(history, done.removed)
     if as_json:
         print_json(asdict(done))
         return

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, func, not_, or_, select, text
+from sqlalchemy import Connection, bindparam, delete, func, not_, or_, select, text
 from sqlalchemy.exc import DatabaseError
 
 from iowatch import artefacts
@@ -312,3 +312,16 @@ def protected(history: History) -> set[str]:
             chosen = ArtefactTable.run_id.in_(numbers[start : start + 500])
             found |= set(connection.execute(select(ArtefactTable.sha256).where(chosen)).scalars())
     return found
+
+
+def forget(history: History, digests: Collection[str]) -> int:
+    """Forget names and digests of files that are gone; returns how many. Runs and results stay as they are."""
+    gone = set(digests)
+    table = ArtefactTable
+    with history.writing() as connection:
+        known = connection.execute(select(table.run_id, table.kind, table.name, table.sha256))
+        keys = [{"run": row[0], "kind_of": row[1], "called": row[2]} for row in known if row[3] in gone]
+        if keys:
+            one = (table.run_id == bindparam("run")) & (table.kind == bindparam("kind_of"))
+            connection.execute(delete(table).where(one & (table.name == bindparam("called"))), keys)
+    return len(keys)

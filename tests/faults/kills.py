@@ -191,7 +191,7 @@ class Migration(Work):
         super().__init__(draw)
         self.place = place
         with History.open(place) as history:
-            material.recorded_nights(history, draw, range(20))
+            material.recorded_nights(history, draw, range(8))
             self.content = material.content(history)
 
     def prepare(self) -> None:

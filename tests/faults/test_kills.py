@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.kills import Ingest, Migration, Run, Site, campaign
 
-KILLS = int(os.environ.get("IOWATCH_FAULT_KILLS", "6"))
+KILLS = int(os.environ.get("IOWATCH_FAULT_KILLS", "3"))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -19,7 +20,7 @@ from tests.faults import material
 from tests.faults.kills import Ingest, Site
 from tests.faults.places import full, read_only, small
 
-LEVELS = int(os.environ.get("IOWATCH_FAULT_KILLS", "8"))
+LEVELS = int(os.environ.get("IOWATCH_FAULT_KILLS", "4"))
 IOWATCH = ROOT / ".venv" / "bin" / "iowatch"
 
 
@@ -86,38 +87,78 @@ def test_a_disk_that_can_only_be_read(disk: Path) -> None:
     assert work.after() == []
 
 
-@pytest.mark.end_to_end
-@pytest.mark.skipif(shutil.which("mpicc") is None, reason="needs an MPI compiler (mpicc)")
-@pytest.mark.skipif(
-    "IOWATCH_FAULT_KILLS" not in os.environ, reason="builds and runs benchmarks: IOWATCH_FAULT_KILLS"
-)
-@pytest.mark.parametrize("left", [0, 20_000, 200_000, 500_000, 1_000_000])
-@pytest.mark.parametrize("what", ["var", "database", "scratch"])
-def test_iowatch_run_on_a_full_disk(disk: Path, tmp_path: Path, what: str, left: int) -> None:
-    from iowatch.stacks import discover
+RUNS = [
+    pytest.mark.end_to_end,
+    pytest.mark.skipif(shutil.which("mpicc") is None, reason="needs an MPI compiler (mpicc)"),
+    pytest.mark.skipif(
+        "IOWATCH_FAULT_KILLS" not in os.environ, reason="runs benchmarks: set IOWATCH_FAULT_KILLS"
+    ),
+]
 
-    stack = next(found.name for found in discover("local") if found.status == "installed")
-    var = disk / "var" if what == "var" else tmp_path / "var"
-    environment = {**os.environ, "IOWATCH_VAR": str(var)}
-    if what == "database":
-        environment["IOWATCH_DB"] = str(disk / "history.db")
-    words = [str(IOWATCH), "run", "--suite", "tiny", "--stack", stack]
-    words += ["--scratch", str(disk / "scratch")] if what == "scratch" else []
 
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
+class Nightly:
+    """`iowatch run` of three cases, with places of one's own."""
 
-    assert run().returncode == 0
-    with full(disk, left):
-        short = run()
-    assert "Traceback" not in short.stderr
-    assert short.returncode in (0, 1, 3)
-    if short.returncode:
-        assert any(word in short.stdout + short.stderr for word in ("space", "free", "full")), short
-    assert run().returncode == 0
-    with History.open(environment.get("IOWATCH_DB") or str(var / "iowatch.db")) as history:
-        sessions = history.sessions()
-        assert [s.status for s in (sessions[0], sessions[-1])] == ["ok", "ok"]
-        assert "running" not in {s.status for s in sessions}
-        assert all(len({r.name for r in history.runs(s.uuid)}) == s.runs for s in sessions)
-    assert not list((disk / "scratch").glob("iowatch-*"))
+    def __init__(self, var: Path, scratch: Path, database: Path | None = None) -> None:
+        from iowatch.stacks import discover
+
+        stack = next(found.name for found in discover("local") if found.status == "installed")
+        self.words = [str(IOWATCH), "run", "--suite", "tiny", "--stack", stack, "--scratch", str(scratch)]
+        self.database, self.scratch = database or var / "iowatch.db", scratch
+        self.environment = {**os.environ, "IOWATCH_VAR": str(var), "IOWATCH_DB": str(self.database)}
+
+    def start(self) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self.words, env=self.environment, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self) -> tuple[int, str]:
+        """Exit code and all that was said."""
+        with self.start() as process:
+            said = "".join(process.communicate(timeout=300))
+        assert "Traceback" not in said
+        assert "internal error" not in said
+        return process.returncode, said
+
+    def judge(self) -> None:
+        """After a run that went well: every session is closed, nothing is twice, scratch is swept."""
+        with History.open(str(self.database)) as history:
+            sessions = history.sessions()
+            assert [s.status for s in (sessions[0], sessions[-1])] == ["ok", "ok"]
+            assert "running" not in {s.status for s in sessions}
+            assert all(len({r.name for r in history.runs(s.uuid)}) == s.runs for s in sessions)
+        assert not list(self.scratch.glob("iowatch-*"))
+
+
+class TestRuns:
+    """`iowatch run` itself."""
+
+    pytestmark = RUNS
+
+    @pytest.mark.parametrize("left", [0, 20_000, 200_000, 500_000, 1_000_000])
+    @pytest.mark.parametrize("what", ["var", "database"])
+    def test_the_history_or_var_fills_up(self, disk: Path, tmp_path: Path, what: str, left: int) -> None:
+        var = disk / "var" if what == "var" else tmp_path / "var"
+        database = disk / "history.db" if what == "database" else None
+        nightly = Nightly(var, tmp_path / "scratch", database)
+        assert nightly.run()[0] == 0
+        with full(disk, left):
+            code, said = nightly.run()
+        assert code == 0 or any(word in said for word in ("space", "free", "full")), said
+        assert nightly.run()[0] == 0
+        nightly.judge()
+
+    def test_scratch_fills_up_while_a_benchmark_writes(self, tmp_path: Path) -> None:
+        nightly = Nightly(tmp_path / "var", tmp_path / "disk" / "scratch")
+        with small(tmp_path / "disk", "2400m") as place:  # the local system keeps 2 GiB free
+            if place is None:
+                pytest.skip("needs the right to mount a tmpfs (root)")
+            assert nightly.run()[0] == 0
+            process = nightly.start()
+            while process.poll() is None and not list(nightly.scratch.glob("iowatch-*/*")):
+                time.sleep(0.005)
+            with full(place, 0):
+                said = "".join(process.communicate(timeout=300))
+            assert process.returncode == 1, said
+            assert "space" in said
+            assert nightly.run()[0] == 0
+            nightly.judge()

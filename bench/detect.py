@@ -97,7 +97,8 @@ def print_scores() -> None:
     print("method                             prec  rec   F1   det.  FA/y  outl. temp drift online FA/y")
     print(f"{'iowatch':34} " + " ".join(row))
     print(OTHERS)
-    print(f"online: never found {on['never']:.1%}, median delay over all {on['delay_median']} nights")
+    print(f"online: never found {on['never_snr2']:.1%} at SNR >= 2, {on['never']:.1%} of all")
+    print(f"online: median delay over all {on['delay_median']} nights")
 
 
 def timing(series: int, nights: int) -> None:

@@ -160,6 +160,21 @@ def test_a_spell_that_passes_is_a_transient() -> None:
     assert spell.ratio == pytest.approx(0.6, rel=0.1)
 
 
+def test_a_spell_beside_a_step_does_not_draw_its_date() -> None:
+    """Ten good nights, then at once the step down at night 60: the date is not inside the spell."""
+    values = stepped(110, 60, 0.75, seed=20)
+    values[50:60] *= 1.12
+    (change,) = detect(times(110), values).changes
+    assert abs(change.index - 60) <= 1
+
+
+def test_a_repair_after_three_weeks_is_told() -> None:
+    """A step that is undone is doubted more, but not when it is as clear as the one of Edison's scratch3."""
+    logs = FAMILIES["gaussian"](np.random.default_rng(21), 120)
+    logs[50:70] += np.log(0.7)
+    assert [abs(a - b) <= 1 for a, b in zip(indices(detect(times(120), np.exp(logs))), [50, 70], strict=True)]
+
+
 @pytest.mark.parametrize("total", [0.6, 1.7])
 def test_a_slow_trend_is_drift(total: float) -> None:
     logs = FAMILIES["gaussian"](np.random.default_rng(15), 200) + np.log(total) * np.arange(200) / 200

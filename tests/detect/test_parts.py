@@ -10,7 +10,8 @@ from scipy.stats import mannwhitneyu, norm
 from iowatch.detect.noise import Noise, densities, first_guess, fit
 from iowatch.detect.segment import along, segment_many
 from iowatch.detect.settings import Settings
-from iowatch.detect.trust import rank_distance
+from iowatch.detect.stretch import Stretch
+from iowatch.detect.trust import rank_distance, returns
 
 SETTINGS = Settings()
 NOISE = Noise(left=0.08, right=0.05, enter=0.05, leave=0.5, bad_left=0.8, thinning=1.0)
@@ -61,3 +62,23 @@ def test_a_path_starts_at_the_first_night_and_goes_up() -> None:
 
 def test_the_first_guess_of_a_constant_series_is_the_floor() -> None:
     assert first_guess(np.zeros(20), SETTINGS).spread == pytest.approx(SETTINGS.floor)
+
+
+def levels(*nights_and_levels: tuple[int, float]) -> list[Stretch]:
+    ends = np.cumsum([nights for nights, _ in nights_and_levels])
+    return [
+        Stretch(int(end) - nights, int(end), level, 0.0, np.full(nights, level))
+        for end, (nights, level) in zip(ends, nights_and_levels, strict=True)
+    ]
+
+
+def test_steps_that_are_soon_undone_count_as_undone() -> None:
+    """Down by 0.5 and up by 0.4 after 15 nights: 80 % and 75 % of them are undone, faded to 1/e."""
+    back = returns(levels((50, 1.0), (15, 0.5), (50, 0.9)), 15)
+    assert back == pytest.approx([0.8 / np.e, 0.75 / np.e])
+
+
+@pytest.mark.parametrize("last", [0.0, -0.5, 3.0])
+def test_steps_that_nothing_undoes_are_not_undone(last: float) -> None:
+    """On the same way, or far past where it came from."""
+    assert returns(levels((50, 1.0), (5, 0.5), (50, last)), 15)[0] == 0

@@ -17,7 +17,7 @@ from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
 from iowatch.errors import InputError
 
-VERSION = "levels-6"
+VERSION = "levels-7"
 """Changes whenever the same series may give another answer: a key for remembered answers."""
 
 

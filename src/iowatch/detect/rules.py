@@ -230,13 +230,14 @@ def fit_slope(series: Series, nights: Floats, logs: Floats, rounds: int = 12) ->
 def date(series: Series, before: Stretch, after: Stretch) -> int:
     """The first night of the new level: the likeliest of those whose neighbourhood most probably holds it.
 
-    Nights of transients count here, too: without them all nights of a spell next to the step would be equally
+    Nights of transients count a little: without them all nights of a spell next to the step would be equally
     likely, and the date would be drawn into the spell.
     """
     nights = slice(before.first, after.end)
     logs = series.logs[nights]
     gain = surprise(logs - before.level, series.noise, series.settings)
     gain -= surprise(logs - after.level, series.noise, series.settings)
+    gain[series.away[nights]] *= series.settings.dating_away
     score = -np.cumsum(gain)[:-1]
     chance = np.exp(score - score.max())
     half = series.settings.dating_nights

@@ -21,6 +21,7 @@ class Settings:
         return_share: how near it must come back, as a share of the departure.
         dating_nights: a date is judged by the chance that the step is within so many nights of it.
         dating_slack: dates whose chance is within this share of the best count as equally good.
+        dating_away: what a night of a transient weighs in dating; its nights hang together.
         freedom: degrees of freedom of the t distribution of good nights.
         bad_spread: width of bad nights in units of the spread of good nights.
         bad_left: share of bad nights below the level.
@@ -52,6 +53,7 @@ class Settings:
     return_share: float = 0.25
     dating_nights: int = 5
     dating_slack: float = 0.01
+    dating_away: float = 0.2
     freedom: float = 4.0
     bad_spread: float = 5.0
     bad_left: float = 0.8
@@ -60,7 +62,7 @@ class Settings:
     skew: float = 1.2
     prior_nights: float = 10.0
     floor: float = 0.006
-    settled_weights: tuple[float, ...] = (-0.95, 1.25, 0.40, 0.33, -0.47, -8.5, -0.87, -4.0)
+    settled_weights: tuple[float, ...] = (-0.95, 1.25, 0.40, 0.33, -0.47, -8.5, -0.87, -2.0)
     newest_weights: tuple[float, ...] = (-3.1, 1.53, 1.08, -4.0, -4.0)
     return_nights: float = 15.0
     min_confidence: float = 0.73

@@ -6,8 +6,9 @@ Steps, outliers and spells of known place are put on two kinds of noise: the res
 ../shared/data/changes, put together anew from random blocks, and six families of made-up noise (tests/detect).
 Every step that the detector considers becomes one row: its facts, and whether it is true (within 5 nights).
 Prints the weights of this fit beside those in use (which also saw the nightly prefixes of online_shown.json;
-the scores of both are alike; a step that is soon undone weighs less in use than here, because on a real system
-people repair what broke, and steps of simulated series are undone by chance only), and the scores of the detector on fresh series of each kind.
+the scores of both are alike), and the scores of the detector on fresh series of each kind. A step that is soon
+undone weighs less in use than in this fit: on a real system people repair what broke, whereas steps of
+simulated series are undone by chance only.
 """
 
 from __future__ import annotations

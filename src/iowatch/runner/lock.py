@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,13 +35,21 @@ def hold(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            stream.seek(0)
-            holder = stream.read().strip() or "unknown"
             raise MachineError(
-                f"another run is going on (process {holder}, lock {path})",
+                f"another run is going on (process {_holder(path)}, lock {path})",
                 hint="Bandwidth is measured alone: wait for it to end.",
             ) from None
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
         yield
+
+
+def _holder(path: Path) -> str:
+    """Number of the process that holds the lock; it has the lock a moment before its number is in the file."""
+    for _ in range(20):
+        number = path.read_text(encoding="utf-8").strip()
+        if number and Path("/proc", number).exists():
+            return number
+        time.sleep(0.05)
+    return number or "unknown"

@@ -74,8 +74,9 @@ class Execution:
                 if self.again:
                     self._repeat(plan, place, reader)
             except NightOverError as over:
-                self.stopped = over.message
-                self.say(over.message)
+                if self.status == "incomplete":  # all may have come just before the end
+                    self.stopped = over.message
+                    self.say(over.message)
             finally:
                 self._take_in(place, reader)
                 session.end(self.history, place, self.status, self._learnt)

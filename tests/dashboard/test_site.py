@@ -127,4 +127,28 @@ def test_a_killed_build_leaves_the_old_site(franklin_history: Path, tmp_path: Pa
         assert {path: path.read_bytes() for path in site.rglob("*.html")} == before
         assert set((tmp_path / ".site.versions").iterdir()) > versions
         build(history, site)
-    assert len([p for p in (tmp_path / ".site.versions").iterdir() if p.is_dir()]) == 2
+    assert len([p for p in (tmp_path / ".site.versions").iterdir() if p.is_dir()]) == 1
+
+
+def test_a_site_without_news_is_left_as_it_is(franklin_history: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    with History.open(str(franklin_history)) as history:
+        build(history, site)
+        before = site.resolve()
+        build(history, site)
+        assert site.resolve() == before
+        (site / "index.html").unlink()
+        again = build(history, site)
+        assert site.resolve() != before
+    assert (site / "index.html").is_file()
+    assert again.written == 1
+    assert not before.exists() or len(list((tmp_path / ".site.versions").iterdir())) <= 4
+
+
+def test_a_page_that_is_no_longer_made_is_news(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    for names in (("a.html", "b.html"), ("a.html",)):
+        with building(site) as writer:
+            for name in names:
+                writer.make(name, "same", lambda: "text")
+    assert sorted(path.name for path in site.iterdir()) == ["a.html", LEDGER]

@@ -58,6 +58,8 @@ class Writer:
     written: int = 0
     kept: int = 0
     _page: str | None = None
+    # Files to take over, as long as nothing is new: a site without news needs none of their links.
+    _waiting: dict[str, None] | None = field(default_factory=dict)
 
     def fresh(self, name: str, digest: str) -> bool:
         """Whether the previous site has the file made from the same; it and its parts are then taken over.
@@ -91,11 +93,13 @@ class Writer:
             UsageError: `name` would leave the site.
         """
         data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+        self.settle()
         self._target(name).write_bytes(data)
         self.written += 1
 
     def target(self, name: str) -> Path:
         """Where another program shall write a file of the site; counts it as written."""
+        self.settle()
         self.written += 1
         return self._target(name)
 
@@ -103,11 +107,26 @@ class Writer:
         """Put a copy of a file into the site; the same size and time of change are the same file."""
         facts = source.stat()
         if not self.fresh(name, f"copy {facts.st_size} {facts.st_mtime_ns}"):
+            self.settle()
             target = self._target(name)
             # Never through a link into the previous site.
             target.unlink(missing_ok=True)
             shutil.copyfile(source, target)
             self.written += 1
+
+    def settle(self) -> None:
+        """Link what was taken over so far, and from now on at once: something is new.
+
+        To be called before other processes write: what they link is not known here.
+        """
+        waiting, self._waiting = self._waiting, None
+        for name in waiting or ():
+            self._link_now(name)
+
+    @property
+    def news(self) -> bool:
+        """Whether this site differs from the previous one."""
+        return self._waiting is None or self.ledger.digests.keys() != self.known.digests.keys()
 
     def _note(self, name: str, digest: str) -> None:
         self.ledger.digests[name] = digest
@@ -115,6 +134,16 @@ class Writer:
             self.ledger.parts.setdefault(self._page, []).append(name)
 
     def _link(self, name: str) -> bool:
+        if self._waiting is None:
+            return self._link_now(name, count=True)
+        assert self.previous is not None
+        if not (self.previous / name).is_file():
+            return False
+        self.kept += name not in self._waiting
+        self._waiting[name] = None
+        return True
+
+    def _link_now(self, name: str, count: bool = False) -> bool:
         assert self.previous is not None
         try:
             os.link(self.previous / name, self._target(name))
@@ -122,7 +151,7 @@ class Writer:
             return True
         except FileNotFoundError:
             return False
-        self.kept += 1
+        self.kept += count
         return True
 
     def _target(self, name: str) -> Path:
@@ -172,6 +201,10 @@ def _one_build(site: Path, versions: Path) -> Iterator[Writer]:
     place.mkdir()
     writer = Writer(place.absolute(), previous, _ledger(previous))
     yield writer
+    if previous is not None and not writer.news:
+        shutil.rmtree(place)
+        return
+    writer.settle()
     (place / LEDGER).write_text(json.dumps(asdict(writer.ledger)), encoding="utf-8")
     link = versions / "link"
     link.unlink(missing_ok=True)

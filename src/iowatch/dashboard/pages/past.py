@@ -31,6 +31,8 @@ def publish(site: Site) -> None:
         for machine, row in items:
             site.writer.write(page_of(row), site.render(page_of(row), "past.html", _values(site, machine, row)))
 
+    if stale:
+        site.writer.settle()
     elsewhere = in_parallel(site.history, write, stale)
     site.writer.written += elsewhere
 

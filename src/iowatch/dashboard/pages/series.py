@@ -35,6 +35,7 @@ def publish(site: Site) -> None:
             sessions = bulk.run_sessions(connection)
         for pages, _ in stale:
             pages.session_of = sessions
+        site.writer.settle()
     elsewhere = in_parallel(site.history, _write, stale)
     site.writer.written += elsewhere
 

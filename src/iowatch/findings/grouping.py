@@ -81,6 +81,8 @@ def _gather(direction: Direction, left: Sequence[Moved]) -> Group:
         if _distance(candidate, night) <= _NEIGHBOURHOOD_S:
             nearest.setdefault(candidate.row.id, candidate)
     near = _alike(list(nearest.values()))
+    if all(_distance(m, night) > 0 for m in near):  # the night was that of suspicions which are left out
+        night = _strongest_night(near)
     last_before = max(m.change.last_before for m in near if _distance(m, night) == 0)
     return Group(direction, tuple(sorted(near, key=lambda m: m.change.first_after)), last_before, night)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -31,8 +31,16 @@ def full(place: Path, left_bytes: int) -> Iterator[None]:
     """Only so much room is left in the file system for the time of the block."""
     filler = place / "filler"
     room = os.statvfs(place)
-    with filler.open("wb") as stream, suppress(OSError):
-        os.posix_fallocate(stream.fileno(), 0, max(1, room.f_bavail * room.f_frsize - left_bytes))
+    wanted, end = max(1, room.f_bavail * room.f_frsize - left_bytes), 0
+    step = wanted
+    with filler.open("wb") as stream:
+        # Others may write meanwhile: what cannot be had at once is taken in smaller pieces.
+        while end < wanted and step >= 4096:
+            try:
+                os.posix_fallocate(stream.fileno(), end, min(step, wanted - end))
+                end += min(step, wanted - end)
+            except OSError:
+                step //= 2
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from iowatch import findings
 from iowatch.detect import Detection, detect_many
 from iowatch.errors import UsageError
 from iowatch.findings import detection, from_json, load, update
+from iowatch.findings.standing import resolve
 from iowatch.store import History
 from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
@@ -186,3 +187,18 @@ def test_a_spell_that_passes_leaves_nothing_open(watch: Watch) -> None:
         found = watch(told, day, day)
     assert [f.state for f in found if f.state != "resolved"] == []
     assert all(f.resolution for f in found)
+
+
+def test_a_resolved_finding_comes_back_only_after_a_week(watch: Watch) -> None:
+    """Detection that cannot make up its mind must not tell people something every other morning."""
+    (finding,) = watch(slower_mpiio(), END, None)
+    week, now = 7 * 86_400, finding.first_after + 60 * 86_400
+    (missing,) = resolve([], [finding], {}, now)
+    (gone,) = resolve([], [missing], {}, now + week)
+    assert (missing.resolution, gone.resolution) == (None, "dissolved: later nights did not confirm it")
+    (seen,) = resolve([finding], [gone], {}, now + week + 1)
+    (still,) = resolve([finding], [seen], {}, now + 2 * week)
+    (back,) = resolve([finding], [still], {}, now + 2 * week + 1)
+    assert [f.resolution is None for f in (seen, still, back)] == [False, False, True]
+    (again,) = resolve([], [seen], {}, now + week + 2)
+    assert again.seen_since is None

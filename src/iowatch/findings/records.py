@@ -90,6 +90,7 @@ class Finding:
         told_members: how many members people were told of.
         anchor: `first_after` when it was first seen; its date may settle near it, but not wander off.
         missed_since: newest run when detection first did not see it any more.
+        seen_since: newest run when detection first saw it again after it was resolved.
         resolution: why it is resolved, if it is.
         basis: digest of what it follows from; an old finding with the same basis is not worked out again.
         label: what the sessions say of their origin ("reconstructed from published figures"), or None.
@@ -118,6 +119,7 @@ class Finding:
     told_members: int = 0
     anchor: int = 0
     missed_since: int | None = None
+    seen_since: int | None = None
     resolution: str | None = None
     ruling: Ruling | None = None
     notes: tuple[Ruling, ...] = ()

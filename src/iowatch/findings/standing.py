@@ -16,7 +16,8 @@ from iowatch.review import Decision
 _DISSOLVED = "dissolved: later nights did not confirm it"
 # A level is back where less than this part of the change (of its logarithm) is left; going beyond is back, too.
 _LEFT_OVER = 0.4
-# An open finding is given up when detection has not seen it for so long: one odd night must not blink.
+# An open finding is given up when detection has not seen it for so long, and one that was resolved comes back
+# when it has been seen for so long: one odd night must not blink.
 _PATIENCE_S = 7 * 86400
 
 
@@ -42,7 +43,8 @@ def resolve(
         level_starts: accepted levels, as `origins` gives them.
         newest: time of the newest run, epoch seconds.
     """
-    settled = {f.id: replace(f, resolution=None, missed_since=None) for f in found}
+    before = {finding.id: finding for finding in known}
+    settled = {f.id: _seen(f, before.get(f.id), newest) for f in found}
     for finding in known:
         if finding.id not in settled:
             settled[finding.id] = _gone(finding, level_starts, newest)
@@ -56,6 +58,17 @@ def resolve(
             recovered = f"recovery of {earlier.id}"
             settled[later.id] = replace(settled[later.id], resolution=recovered)
     return list(settled.values())
+
+
+def _seen(finding: Finding, before: Finding | None, newest: int) -> Finding:
+    """A finding that the history shows; one that was resolved stays so until it has been back for a while."""
+    fresh = replace(finding, resolution=None, missed_since=None, seen_since=None)
+    if before is None or before.resolution is None or before.state == "suspected":
+        return fresh
+    since = before.seen_since or newest
+    if newest - since >= _PATIENCE_S or len(finding.members) >= 2 * len(before.members):
+        return fresh
+    return replace(fresh, resolution=before.resolution, seen_since=since)
 
 
 def _is_mostly(later: Finding, earlier: Finding) -> bool:
@@ -74,7 +87,10 @@ def _gone(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Fin
     since = finding.missed_since or newest
     patient = finding.state != "suspected" and newest - since < _PATIENCE_S
     return replace(
-        finding, missed_since=since, resolution=finding.resolution or (None if patient else _DISSOLVED)
+        finding,
+        missed_since=since,
+        seen_since=None,
+        resolution=finding.resolution or (None if patient else _DISSOLVED),
     )
 
 

@@ -113,12 +113,14 @@ def vacuum(db: str | None) -> None:
 def prune(
     days: float | None, size: str | None, forget: bool, dry_run: bool, db: str | None, as_json: bool
 ) -> None:
-    """Remove old outputs and Darshan logs from var/artefacts.
+    """Remove old outputs and Darshan logs from var/artefacts, and old sessions' ReFrame files from var/runs.
 
-    Every result stays in the history, and so do the files on both sides of every finding.
+    Every result stays in the history, and so do the files on both sides of every finding. var/runs goes by
+    --days only.
     """
     from iowatch.cli.output import messages, print_json
     from iowatch.darshan import artefacts
+    from iowatch.runner import session
     from iowatch.store import History, care
     from iowatch.units import format_size, parse_size
 
@@ -133,12 +135,13 @@ def prune(
         )
         if forget and not dry_run:
             care.forget(history, done.removed)
+    swept = [] if days is None else session.sweep(days * 86400, rehearse=dry_run)
     if as_json:
-        print_json(asdict(done))
+        print_json({**asdict(done), "sessions": swept})
         return
     verb = "would go" if dry_run else "removed"
     over = f"; {format_size(done.over_bytes)} above the limit belong to findings" if done.over_bytes else ""
-    told = f"{len(done.removed)} files ({format_size(done.freed_bytes)}) {verb}"
+    told = f"{len(done.removed)} files ({format_size(done.freed_bytes)}) and {len(swept)} sessions' logs {verb}"
     messages().print(f"{told}; {format_size(done.kept_bytes)} stay{over}", soft_wrap=True)
 
 

@@ -142,6 +142,27 @@ def recover(history: History, system: str) -> list[str]:
     return recovered
 
 
+def sweep(max_age_s: float, *, rehearse: bool = False) -> list[str]:
+    """Remove what ReFrame left of closed sessions (its log, stage, output); the history has all the rest.
+
+    Args:
+        max_age_s: of sessions that were closed longer ago.
+        rehearse: remove nothing.
+
+    Returns:
+        UUIDs of the sessions whose directory goes. A session with cases that were not taken in stays.
+    """
+    latest = utc_now().timestamp() - max_age_s
+    gone = []
+    for mark in sorted(runs_directory().glob(f"*/{_ENDED}")):
+        place = mark.parent
+        if mark.stat().st_mtime < latest and not spool.finished(place):
+            gone.append(place.name)
+            if not rehearse:
+                shutil.rmtree(place, ignore_errors=True)
+    return gone
+
+
 def _read(path: Path) -> tuple[SessionRecord, list[ExpectedResult]]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

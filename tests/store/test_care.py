@@ -373,21 +373,6 @@ def test_the_evidence_of_findings_stays(var: Path, tmp_path: Path, cli: Callable
     assert [artefacts.path_of(digest).exists() for digest in digests] == [True, False, False]
 
 
-def test_logs_of_old_closed_sessions_go_and_others_stay(var: Path, cli: Callable[..., Done]) -> None:
-    old, new, going_on = (var / "runs" / name for name in ("old", "new", "going-on"))
-    for place in (old, new, going_on):
-        place.mkdir(parents=True)
-        (place / "reframe.log").write_text("said")
-    for place, days in ((old, 100), (new, 10)):
-        (place / "ended").touch()
-        os.utime(place / "ended", (time.time() - days * 86400,) * 2)
-    assert json.loads(cli("history", "prune", "--days", 30, "--dry-run", "--json").stdout)["sessions"] == [
-        "old"
-    ]
-    assert cli("history", "prune", "--days", 30).exit_code == 0
-    assert [place.exists() for place in (old, new, going_on)] == [False, True, True]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_is_gone_is_forgotten(places: Callable[[str], str], kind: str) -> None:
     with History.open(places(kind)) as history:

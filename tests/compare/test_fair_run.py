@@ -62,7 +62,8 @@ class FakeReframe:
 
 
 @pytest.fixture
-def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeReframe:
+def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> FakeReframe:
+    """In a `var/` of the test's own."""
     fake = FakeReframe()
     site = Site(
         "local", tmp_path / "reframe.py", (Partition("default", "local", ("old", "new"), None),),

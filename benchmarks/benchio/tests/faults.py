@@ -125,6 +125,8 @@ class Faults(unittest.TestCase):
         return process, launch.ranks_in(self.scratch)
 
     def check_nobody_left(self) -> None:
+        """No rank, no record, no scratch directory. The launcher's exit status is no part of it: Hydra loses the
+        status of ranks that it or a signal killed now and then and returns 0 (pmodels/mpich issue 7057)."""
         self.assertTrue(launch.wait_for(lambda: not launch.ranks_in(self.scratch)), "a rank was left behind")
         self.assertFalse(self.json.exists(), "a record although the run was killed")
         self.check_scratch_gone()
@@ -146,7 +148,6 @@ class Faults(unittest.TestCase):
                 draft.touch()
                 os.kill(ranks[index], signal.SIGKILL)
                 process.communicate(timeout=60)
-                self.assertNotEqual(process.returncode, 0)
                 self.check_nobody_left()
                 self.assertTrue(launch.wait_for(lambda path=draft: not path.exists()), "a draft was left behind")
 
@@ -154,7 +155,6 @@ class Faults(unittest.TestCase):
         process, _ = self.running("posix")
         process.terminate()
         process.communicate(timeout=60)
-        self.assertNotEqual(process.returncode, 0)
         self.check_nobody_left()
 
     def damaged(self, api: str, damage) -> str:

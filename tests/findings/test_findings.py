@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from iowatch import findings
-from iowatch.detect import Detection, detect_many
+from iowatch.detect import Detection, detect_many, parallel
 from iowatch.errors import UsageError
-from iowatch.findings import detection, from_json, load, update
+from iowatch.findings import from_json, load, update
 from iowatch.findings.standing import resolve
 from iowatch.store import History
 from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
@@ -118,7 +118,7 @@ def test_a_night_looks_only_at_series_with_new_points(
         looked.append(len(series))
         return detect_many(series, **more)
 
-    monkeypatch.setattr(detection, "detect_many", counted)
+    monkeypatch.setattr(parallel, "detect_many", counted)
     update(history, "planted", morning(END))
     assert looked == []
     some = story(*told.series[:2], last=END)

@@ -18,22 +18,28 @@ from iowatch.store import History, SeriesPoints
 AGAIN_SINCE = "again_since"
 
 
-def judged(history: History, system: str, points: Mapping[int, SeriesPoints]) -> Mapping[int, SeriesPoints]:
-    """The points without the first runs of what was run again in the same session."""
-    nights = [
+Repeated = tuple[int, int, int]
+"""A session with repetitions: its start, theirs, and its end, in epoch seconds."""
+
+
+def nights_repeated(history: History, system: str) -> Sequence[Repeated]:
+    """The finished sessions of a system in which runs were made again."""
+    return [
         (row.started_at, row.attributes[AGAIN_SINCE], row.ended_at)
         for row in history.sessions(system)
         if AGAIN_SINCE in row.attributes and row.ended_at is not None
     ]
+
+
+def without_first_runs(
+    points: Mapping[int, SeriesPoints], nights: Sequence[Repeated]
+) -> Mapping[int, SeriesPoints]:
+    """The points without the first runs of what was run again in the same session."""
     return {number: _without(one, nights) for number, one in points.items()} if nights else points
 
 
-def _without(points: SeriesPoints, nights: Sequence[tuple[int, int, int]]) -> SeriesPoints:
-    """The points without those that a later one of the same night stands for.
-
-    Args:
-        nights: start of the session, of its repetitions, and end, in epoch seconds.
-    """
+def _without(points: SeriesPoints, nights: Sequence[Repeated]) -> SeriesPoints:
+    """The points without those that a later one of the same night stands for."""
     times = np.asarray(nights, dtype=np.int64)
     start, again = np.searchsorted(points.time, times[:, :2]).T
     end = np.searchsorted(points.time, times[:, 2], side="right")

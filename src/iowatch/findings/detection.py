@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.detect import VERSION, Detection, Drift, Level, Transient, detect_many
-from iowatch.findings.again import judged
+from iowatch.detect import VERSION, Detection, Drift, Level, Transient
+from iowatch.detect.parallel import Answers, detecting
+from iowatch.findings.again import nights_repeated, without_first_runs
 from iowatch.metrics import METRICS
 from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow
 
 # Of several metrics of one run the first of these that the case has: the others follow from it.
 HEADLINES = ("bandwidth", "rate", "time")
-_CHUNK = 200
+_CHUNK = 50
+# Chunks that are read, but not yet judged.
+_AHEAD = 4
 # Of what is remembered of a series; another number makes every memory stale.
 _FORMAT = 2
 
@@ -75,10 +79,7 @@ def steps(
             found[row.id] = tuple(Step(**step) for step in memory.document["steps"])
         else:
             stale.append(row)
-    # Some at a time: memory stays small, and a killed night keeps its work.
-    for start in range(0, len(stale), _CHUNK):
-        found |= _detect(history, stale[start : start + _CHUNK], level_starts)
-    return found
+    return found | _detect(history, stale, level_starts)
 
 
 def _state(row: SeriesRow, level_starts: Mapping[int, int]) -> tuple[int, int, str]:
@@ -88,11 +89,28 @@ def _state(row: SeriesRow, level_starts: Mapping[int, int]) -> tuple[int, int, s
 def _detect(
     history: History, rows: Sequence[SeriesRow], level_starts: Mapping[int, int]
 ) -> dict[int, tuple[Step, ...]]:
-    points = judged(history, rows[0].system, history.points([row.id for row in rows]))
-    said = detect_many(
-        [(points[row.id].time, nightly(row, points[row.id])) for row in rows],
-        since=[level_starts.get(row.id) for row in rows],
-    )
+    """Some series at a time: memory stays small, and a killed night keeps its work. What is read next is read
+    while the last ones are judged."""
+    found: dict[int, tuple[Step, ...]] = {}
+    asked: deque[tuple[Sequence[SeriesRow], Answers]] = deque()
+    repeated = nights_repeated(history, rows[0].system) if rows else ()
+    with detecting(sum(row.n for row in rows)) as ask:
+        for start in range(0, len(rows), _CHUNK):
+            some = rows[start : start + _CHUNK]
+            points = without_first_runs(history.points([row.id for row in some]), repeated)
+            nights = [(points[row.id].time, nightly(row, points[row.id])) for row in some]
+            asked.append((some, ask(nights, [level_starts.get(row.id) for row in some])))
+            if len(asked) > _AHEAD:
+                found |= _remember(history, *asked.popleft(), level_starts)
+        while asked:
+            found |= _remember(history, *asked.popleft(), level_starts)
+    return found
+
+
+def _remember(
+    history: History, rows: Sequence[SeriesRow], answers: Answers, level_starts: Mapping[int, int]
+) -> dict[int, tuple[Step, ...]]:
+    said = answers()
     found = {row.id: _steps(detection) for row, detection in zip(rows, said, strict=True)}
     memory = [
         DetectionRow(row.id, *_state(row, level_starts), _document(found[row.id], detection))

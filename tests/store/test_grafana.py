@@ -132,7 +132,7 @@ def test_a_series_is_read_by_its_index(reader: psycopg.Connection[Any]) -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ["DELETE FROM result", "UPDATE run SET name = 'x'", "CREATE TABLE x (a int)", "DROP VIEW iowatch_series"],
+    ["DELETE FROM result", "UPDATE run SET status = 'x'", "CREATE TABLE x (a int)", "DROP VIEW iowatch_series"],
 )  # fmt: skip
 def test_the_reader_changes_nothing(reader: psycopg.Connection[Any], statement: str) -> None:
     with pytest.raises(psycopg.Error):

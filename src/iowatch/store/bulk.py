@@ -19,6 +19,7 @@ from iowatch.store.schema import (
     ExpectedSetTable,
     ExpectedTable,
     ResultTable,
+    RunKindTable,
     RunTable,
     SeriesTable,
     SessionTable,
@@ -173,7 +174,9 @@ def session_arrivals(connection: Connection, session_ids: Sequence[int]) -> Iter
     for start in range(0, len(session_ids), _CHUNK):
         chunk = list(session_ids[start : start + _CHUNK])
         statement = (
-            select(RunTable.session_id, RunTable.name, ResultTable.series_id)
+            select(RunTable.session_id, RunKindTable.name, ResultTable.series_id)
+            .select_from(RunTable)
+            .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
             .join(ResultTable, ResultTable.run_id == RunTable.id)
             .where(RunTable.session_id.in_(chunk))
         )
@@ -198,23 +201,24 @@ def session_results(connection: Connection, session_id: int) -> dict[int, list[t
 
 def session_runs(connection: Connection, session_id: int) -> list[RunRow]:
     """Runs of a session by start, without facts and contents of stacks: those cost most to read."""
-    table = RunTable
+    table, kind = RunTable, RunKindTable
     nothing: dict[str, Any] = {}
     statement = (
         select(
             table.id,
             SessionTable.uuid,
             SystemTable.name,
-            table.name,
-            table.partition,
+            kind.name,
+            kind.partition,
             StackTable.name,
-            table.tool,
-            table.version,
+            kind.tool,
+            kind.version,
             table.status,
             table.reason,
             table.started_at,
             table.wall_s,
         )
+        .join(kind, kind.id == table.kind_id)
         .join(SessionTable, SessionTable.id == table.session_id)
         .join(SystemTable, SystemTable.id == SessionTable.system_id)
         .join(StackTable, StackTable.id == table.stack_id)
@@ -264,7 +268,8 @@ def run_outcomes(connection: Connection, session_ids: Sequence[int]) -> Iterator
     for start in range(0, len(session_ids), _CHUNK):
         chunk = list(session_ids[start : start + _CHUNK])
         statement = (
-            select(RunTable.session_id, RunTable.name, RunTable.status, StackTable.name)
+            select(RunTable.session_id, RunKindTable.name, RunTable.status, StackTable.name)
+            .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
             .join(StackTable, StackTable.id == RunTable.stack_id)
             .where(RunTable.session_id.in_(chunk))
         )
@@ -277,7 +282,7 @@ def stack_uses(connection: Connection) -> list[StackUse]:
     statement = (
         select(
             SystemTable.name,
-            RunTable.partition,
+            RunKindTable.partition,
             StackTable.name,
             StackTable.digest,
             func.min(RunTable.started_at),
@@ -287,7 +292,8 @@ def stack_uses(connection: Connection) -> list[StackUse]:
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .join(SystemTable, SystemTable.id == SessionTable.system_id)
         .join(StackTable, StackTable.id == RunTable.stack_id)
-        .group_by(SystemTable.name, RunTable.partition, StackTable.id)
+        .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
+        .group_by(SystemTable.name, RunKindTable.partition, StackTable.id)
     )
     return sorted((StackUse(*row) for row in connection.execute(statement)), key=lambda use: use.first)
 

@@ -19,6 +19,7 @@ from iowatch.store.schema import (
     ExpectedTable,
     FindingTable,
     ResultTable,
+    RunKindTable,
     RunTable,
     SeriesTable,
     SessionTable,
@@ -119,7 +120,9 @@ class _Copy:
             return
         numbers = {row.pop("id"): fingerprint for fingerprint, row in rows.items()}
         for row in rows.values():
-            row |= {"session_id": here, "stack_id": self._moved(left, right, StackTable, row["stack_id"])}
+            row["session_id"] = here
+            row["stack_id"] = self._moved(left, right, StackTable, row["stack_id"])
+            row["kind_id"] = self._moved(left, right, RunKindTable, row["kind_id"])
         made = right.execute(insert(RunTable).returning(RunTable.fingerprint, RunTable.id), list(rows.values()))
         new = {row.fingerprint: row.id for row in made}
         run_of = {old: new[fingerprint] for old, fingerprint in numbers.items()}
@@ -140,7 +143,7 @@ class _Copy:
         return len(rows)
 
     def _moved(self, left: Connection, right: Connection, model: type[Base], number: int) -> int:
-        """Number in the target of the same system, stack, case or series, made there if absent."""
+        """Number in the target of the same system, stack, kind, case or series, made there if absent."""
         found = self._ids.get((model, number))
         if found is not None:
             return found
@@ -149,8 +152,8 @@ class _Copy:
         if model is SeriesTable:
             row["system_id"] = self._moved(left, right, SystemTable, row["system_id"])
             row["case_id"] = self._moved(left, right, CaseTable, row["case_id"])
-        names = {SystemTable: ("name",), StackTable: ("digest",), CaseTable: ("key",), SeriesTable: tuple(row)}
-        key = {name: row.pop(name) for name in names[model]}
+        names = {SystemTable: ("name",), CaseTable: ("key",), SeriesTable: tuple(row)}
+        key = {name: row.pop(name) for name in names.get(model, ("digest",))}
         here = self._ids[model, number] = id_of(right, model, key, row)
         return here
 

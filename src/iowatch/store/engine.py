@@ -15,7 +15,7 @@ from iowatch import paths
 from iowatch.errors import InputError, IowatchError, MachineError, UsageError
 from iowatch.units import format_size
 
-HEAD = "0002"
+HEAD = "0003"
 _BUSY_TIMEOUT_S = 60
 # A transaction needs some pages in the log, and the log its index.
 _NO_ROOM_BYTES = 2**18

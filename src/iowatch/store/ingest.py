@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from iowatch.errors import InputError
 from iowatch.model import Case, Result, summarise
+from iowatch.store.kinds import Kind, split
 from iowatch.store.packing import pack
 from iowatch.store.records import ExpectedResult, RunRecord, SessionRecord, SessionStatus, StackRecord
 from iowatch.store.schema import (
@@ -22,6 +23,7 @@ from iowatch.store.schema import (
     ExpectedSetTable,
     ExpectedTable,
     ResultTable,
+    RunKindTable,
     RunTable,
     SeriesTable,
     SessionTable,
@@ -145,7 +147,9 @@ def record_run(connection: Connection, session_uuid: str, run: RunRecord) -> boo
     known = connection.execute(select(RunTable.id).where(RunTable.fingerprint == run.fingerprint)).scalar()
     if known is not None:
         return False
-    made = connection.execute(insert(_table(RunTable)).values(**_run_values(connection, session, run)))
+    made = connection.execute(
+        insert(_table(RunTable)).values(**_run_values(connection, session, session_uuid, run))
+    )
     assert made.inserted_primary_key is not None
     run_id = int(made.inserted_primary_key[0])
     if run.output.status == "ok":
@@ -157,24 +161,24 @@ def record_run(connection: Connection, session_uuid: str, run: RunRecord) -> boo
     return True
 
 
-def _run_values(connection: Connection, session: int, run: RunRecord) -> dict[str, Any]:
+def _run_values(connection: Connection, session: int, uuid: str, run: RunRecord) -> dict[str, Any]:
     # Samples of a run that did not end well are kept with it, but are no points of a series: nothing incomplete
     # is averaged, compared or judged.
     partial = [] if run.output.status == "ok" else [result.to_json() for result in run.output.results]
     kept = {"partial_results": partial} if partial else {}
+    output = run.output
+    facts, texts, own = split({**output.facts, **run.facts, **kept}, uuid)
+    kind = Kind(run.name, run.partition, output.tool, output.version, facts, texts)
     return {
         "session_id": session,
         "stack_id": stack_id(connection, run.stack),
+        "kind_id": id_of(connection, RunKindTable, {"digest": kind.digest}, kind.columns),
         "fingerprint": run.fingerprint,
-        "name": run.name,
-        "partition": run.partition,
-        "tool": run.output.tool,
-        "version": run.output.version,
-        "status": run.output.status,
-        "reason": run.output.reason,
+        "status": output.status,
+        "reason": output.reason,
         "started_at": run.started_at,
         "wall_s": run.wall_s,
-        "facts": {**run.output.facts, **run.facts, **kept},
+        "facts": own,
     }
 
 

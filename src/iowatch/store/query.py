@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from iowatch.errors import UsageError
 from iowatch.model import Case
+from iowatch.store.kinds import whole
 from iowatch.store.packing import unpack
 from iowatch.store.records import (
     Artefact,
@@ -28,6 +29,7 @@ from iowatch.store.schema import (
     ExpectedSetTable,
     ExpectedTable,
     ResultTable,
+    RunKindTable,
     RunTable,
     SeriesTable,
     SessionTable,
@@ -37,6 +39,9 @@ from iowatch.store.schema import (
 
 # SQLite allows 32,766 bound variables a statement; far fewer keeps statements readable in logs.
 _CHUNK = 500
+# All their points are in memory as rows: 50 MB for ten years of nights.
+_SERIES_AT_ONCE = 50
+_KIND = RunKindTable
 
 
 def systems(connection: Connection) -> list[str]:
@@ -100,7 +105,9 @@ def expected(connection: Connection, uuid: str) -> list[ExpectedResult]:
 def received(connection: Connection, uuid: str) -> list[ExpectedResult]:
     """Results of a session in the terms of its expected set."""
     statement = (
-        select(RunTable.name, RunTable.partition, SeriesTable.stack, CaseTable.parameters, SeriesTable.metric)
+        select(_KIND.name, _KIND.partition, SeriesTable.stack, CaseTable.parameters, SeriesTable.metric)
+        .select_from(RunTable)
+        .join(_KIND, _KIND.id == RunTable.kind_id)
         .join(ResultTable, ResultTable.run_id == RunTable.id)
         .join(SeriesTable, SeriesTable.id == ResultTable.series_id)
         .join(CaseTable, CaseTable.id == SeriesTable.case_id)
@@ -120,28 +127,36 @@ def _runs() -> Select[Any]:
             RunTable.id,
             SessionTable.uuid,
             SystemTable.name,
-            RunTable.name,
-            RunTable.partition,
+            _KIND.name,
+            _KIND.partition,
             StackTable.name,
             StackTable.document,
-            RunTable.tool,
-            RunTable.version,
+            _KIND.tool,
+            _KIND.version,
             RunTable.status,
             RunTable.reason,
             RunTable.started_at,
             RunTable.wall_s,
+            _KIND.facts,
+            _KIND.texts,
             RunTable.facts,
         )
+        .join(_KIND, _KIND.id == RunTable.kind_id)
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .join(SystemTable, SystemTable.id == SessionTable.system_id)
         .join(StackTable, StackTable.id == RunTable.stack_id)
     )
 
 
+def _run_row(row: Sequence[Any]) -> RunRow:
+    *columns, kind, texts, own = row
+    return RunRow(*[*columns, whole(kind, texts, own, columns[1])])
+
+
 def runs(connection: Connection, uuid: str) -> list[RunRow]:
     """Runs of a session by start."""
     statement = _runs().where(SessionTable.uuid == uuid).order_by(RunTable.started_at, RunTable.id)
-    return [RunRow(*row) for row in connection.execute(statement)]
+    return [_run_row(row) for row in connection.execute(statement)]
 
 
 def session_of_runs(connection: Connection) -> dict[int, str]:
@@ -161,7 +176,7 @@ def run(connection: Connection, run_id: int) -> RunRow:
     found = connection.execute(_runs().where(RunTable.id == run_id)).first()
     if found is None:
         raise UsageError(f"no run {run_id} in the history", hint="`iowatch history show SESSION` lists runs.")
-    return RunRow(*found)
+    return _run_row(found)
 
 
 def artefacts(connection: Connection, run_id: int) -> list[Artefact]:
@@ -234,8 +249,8 @@ def points(connection: Connection, series_ids: Sequence[int], since: int | None)
         table.n,
         table.run_id,
     )
-    for start in range(0, len(series_ids), _CHUNK):
-        chunk = list(series_ids[start : start + _CHUNK])
+    for start in range(0, len(series_ids), _SERIES_AT_ONCE):
+        chunk = list(series_ids[start : start + _SERIES_AT_ONCE])
         statement = (
             select(*columns)
             .where(table.series_id.in_(chunk))
@@ -243,7 +258,7 @@ def points(connection: Connection, series_ids: Sequence[int], since: int | None)
         )
         if since is not None:
             statement = statement.where(table.time >= since)
-        for number, rows in groupby(connection.execute(statement), key=lambda row: int(row[0])):
+        for number, rows in groupby(connection.execute(statement).all(), key=lambda row: row[0]):
             found[number] = _points(number, list(rows))
     return {number: found.get(number) or _points(number, []) for number in series_ids}
 

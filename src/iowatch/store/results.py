@@ -11,7 +11,7 @@ from iowatch.model import Case
 from iowatch.store import query
 from iowatch.store.packing import unpack
 from iowatch.store.records import SeriesFilter, SeriesRow
-from iowatch.store.schema import ResultTable, RunTable, SessionTable
+from iowatch.store.schema import ResultTable, RunKindTable, RunTable, SessionTable
 
 _CHUNK = 500
 
@@ -70,13 +70,14 @@ def _of_series(
             table.series_id,
             SessionTable.uuid,
             table.time,
-            RunTable.name,
+            RunKindTable.name,
             RunTable.status,
             RunTable.facts["pair"].as_integer(),
             RunTable.facts["side"].as_string(),
             table.samples,
         )
         .join(RunTable, RunTable.id == table.run_id)
+        .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .where(table.series_id.in_(numbers))
         .order_by(table.series_id, table.time, table.run_id)

@@ -1,12 +1,13 @@
 """Tables of the history, as SQLAlchemy models. Times are epoch seconds UTC; samples are packed float64.
 
     system ─< session ─< run ─< result >─ series >─ case_definition
-                  └─ expected >─ expected_set      run >─ stack,  run ─< artefact
+                  └─ expected >─ expected_set      run >─ stack,  run >─ run_kind,  run ─< artefact
 
 A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of it. Samples are
 one BLOB of little-endian float64 a result: ten samples cost 80 bytes, where ten rows would cost about 600.
 What decides the size is written small (docs/scale.md): nights that expect the same share one expected set,
-digests are bytes, and only those indices exist that a query uses.
+runs that differ in nothing but the night share one kind, digests are bytes, and only those indices exist that
+a query uses.
 """
 
 from __future__ import annotations
@@ -120,16 +121,29 @@ class SeriesTable(Base):
     metric: Mapped[str] = mapped_column(String(100))
 
 
-class RunTable(Base):
-    __tablename__ = "run"
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"), index=True)
-    stack_id: Mapped[int] = mapped_column(ForeignKey("stack.id"))
-    fingerprint: Mapped[str] = mapped_column(Digest, unique=True)
+class RunKindTable(Base):
+    """What runs have in common from night to night (`iowatch.store.kinds`)."""
+
+    __tablename__ = "run_kind"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    digest: Mapped[str] = mapped_column(Digest, unique=True)
     name: Mapped[str] = mapped_column(Text)
     partition: Mapped[str] = mapped_column(String(200))
     tool: Mapped[str] = mapped_column(String(100))
     version: Mapped[str | None] = mapped_column(String(200))
+    facts: Mapped[dict[str, Any]] = mapped_column(JSON)
+    texts: Mapped[dict[str, str]] = mapped_column(JSON)
+
+
+class RunTable(Base):
+    """One execution; `facts` are those of its own, its kind has the others."""
+
+    __tablename__ = "run"
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"), index=True)
+    stack_id: Mapped[int] = mapped_column(ForeignKey("stack.id"))
+    kind_id: Mapped[int] = mapped_column(ForeignKey("run_kind.id"))
+    fingerprint: Mapped[str] = mapped_column(Digest, unique=True)
     status: Mapped[str] = mapped_column(String(20))
     reason: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[int] = mapped_column(BigInteger)

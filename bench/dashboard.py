@@ -30,7 +30,8 @@ sys.path[0] = str(ROOT)
 from iowatch.findings import update  # noqa: E402
 from iowatch.model import Case  # noqa: E402
 from iowatch.store import History, StackRecord  # noqa: E402
-from iowatch.store.ingest import case_id, expect, stack_id, system_id  # noqa: E402
+from iowatch.store.ingest import case_id, expect, kind_id, stack_id, system_id  # noqa: E402
+from iowatch.store.kinds import Kind  # noqa: E402
 from iowatch.store.packing import pack  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable, SessionTable  # noqa: E402
 
@@ -78,6 +79,8 @@ class Synthesis:
         self.systems = [f"machine{number:02d}" for number in range(systems)]
         with history.writing() as connection:
             self.stack = stack_id(connection, STACK)
+            kinds = (Kind(f"ior:{run}", "compute", "ior", "4.0.0", {}, {}) for run in range(series // 2))
+            self.kinds = [kind_id(connection, kind) for kind in kinds]
             self.keys = [case_id(connection, case) for case in self.cases]
             self.system_ids = [system_id(connection, name) for name in self.systems]
             for number in self.system_ids:
@@ -118,25 +121,21 @@ class Synthesis:
             )
         )
         session = int((made.inserted_primary_key or (0,))[0])
-        runs = range(len(self.cases) // 2)
         connection.execute(
             insert(RunTable),
             [
                 {
                     "session_id": session,
                     "stack_id": self.stack,
+                    "kind_id": kind,
                     "fingerprint": f"{name}-{night}-{run}",
-                    "name": f"ior:{run}",
-                    "partition": "compute",
-                    "tool": "ior",
-                    "version": "4.0.0",
                     "status": "ok",
                     "reason": None,
                     "started_at": begin + 30 * run,
                     "wall_s": 20.0,
                     "facts": {"nodes": ["n1", "n2"]},
                 }
-                for run in runs
+                for run, kind in enumerate(self.kinds)
             ],
         )
         first = connection.execute(

@@ -5,8 +5,11 @@
     python bench/scale.py --postgresql --nights 3650         all of it in a PostgreSQL server of its own
     python bench/scale.py --postgresql --nights 3650 --keep DIR --skip-fill     measure again what DIR has
 
-12 systems x 200 cases (write and read of 100 runs) x nights x 10 samples; names, facts and kept files as a real
-night leaves them. Files of runs are listed for the newest 400 nights: `history prune --days 400 --forget`.
+    python bench/scale.py --nights 60 --benchio              only the size, for runs as benchio leaves them
+
+12 systems x 200 cases (write and read of 100 runs of IOR) x nights x 10 samples; with --benchio 11 cases a run
+(bandwidth, time and its parts of write and read). Names, facts and kept files are as a real night leaves them.
+Files of runs are listed for the newest 400 nights: `history prune --days 400 --forget`.
 Aims (docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two cores, <= 40 bytes a
 sample.
 """
@@ -14,7 +17,6 @@ sample.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import resource
 import sys
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,50 +35,28 @@ ROOT = Path(__file__).resolve().parents[1]
 # In the place of bench/, where this very file would pass for another module.
 sys.path[0] = str(ROOT)
 
-from bench.dashboard import build, cases  # noqa: E402
+from bench.dashboard import build  # noqa: E402
+from bench.runs import BENCHIO, CASES, DAY_S, IOR, SERIES, START, Tool, digest, session_of  # noqa: E402
 from tests import postgresql  # noqa: E402
 
 from iowatch.findings import update  # noqa: E402
 from iowatch.model import Output, Result  # noqa: E402
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord, care  # noqa: E402
 from iowatch.store.ingest import case_id, expect, stack_id, system_id  # noqa: E402
+from iowatch.store.kinds import Kind, split  # noqa: E402
 from iowatch.store.packing import pack, pack_digest  # noqa: E402
-from iowatch.store.records import Artefact  # noqa: E402
 from iowatch.store.schema import SeriesTable  # noqa: E402
 
-DAY_S = 86400
-START = 1_451_606_400 + 2 * 3600
-SYSTEMS, SERIES, SAMPLES, KEPT_NIGHTS = 12, 200, 10, 400
+SYSTEMS, SAMPLES, KEPT_NIGHTS = 12, 10, 400
 STACK = StackRecord("openmpi-hdf5", {"parts": [{"name": "openmpi", "version": "4.1.4"}]})
-CASES = cases(SERIES)
 COLUMNS = {
     "session": "id uuid system_id suite origin status started_at ended_at attributes",
     "expected": "session_id set_id",
-    "run": "id session_id stack_id fingerprint name partition tool version status reason started_at wall_s "
-    "facts",
+    "run_kind": "id digest name partition tool version facts texts",
+    "run": "id session_id stack_id kind_id fingerprint status reason started_at wall_s facts",
     "result": "run_id series_id n time max median min mean samples",
     "artefact": "run_id kind name sha256 size_bytes",
 }
-
-
-def digest(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def run_name(run: int, per_run: int = 2) -> str:
-    p = CASES[per_run * run].parameters
-    axes = f"transfer={p['transfer_bytes']},nodes={p['nodes']},stripes={p['stripe_count']}"
-    return f"ior:op=both,api={p['api']},{axes}"
-
-
-def facts(system: str, night: int, run: int) -> dict[str, Any]:
-    nodes = [f"{system}-{(night * 7 + run + n) % 500:04d}" for n in range(4)]
-    return {"nodes": nodes, "command": f"ior -a MPIIO -o iowatch-{night}-{run} -t 1m -b 1g -i 10"}
-
-
-def kept_files(system: str, night: int, run: int) -> list[Artefact]:
-    names = (("stdout", "ior.out"), ("stderr", "ior.err"), ("darshan", f"iowatch_ior_{night}_{run}.darshan"))
-    return [Artefact(kind, name, digest(system, night, run, kind), 20_000) for kind, name in names]
 
 
 class Ground:
@@ -112,14 +93,15 @@ def values(night: int, system: int) -> np.ndarray:
 class Filler:
     """Writes nights in bulk with all indices in place, as they would have grown."""
 
-    def __init__(self, history: History, ground: Ground, nights: int, per_run: int) -> None:
-        self.history, self.ground, self.nights, self.per_run = history, ground, nights, per_run
+    def __init__(self, history: History, ground: Ground, nights: int, tool: Tool) -> None:
+        self.history, self.ground, self.nights, self.tool = history, ground, nights, tool
         self.session = self.run = 0
+        self.kinds: dict[str, int] = {}
 
     def start(self) -> None:
         """One session, to get the expected set that all share."""
         items = [
-            [run_name(i // 2), "compute", STACK.name, str(case.parameters["operation"]), "bandwidth"]
+            [IOR.run_name(i // 2), "compute", STACK.name, str(case.parameters["operation"]), "bandwidth"]
             for i, case in enumerate(CASES)
         ]
         self.history.begin_session(SessionRecord("first", self.ground.names[0], "nightly", "run", START))
@@ -150,21 +132,22 @@ class Filler:
     def _system(self, rows: dict[str, list[tuple[Any, ...]]], position: int, night: int) -> None:
         name, begin = self.ground.names[position], START + (night + 1) * DAY_S
         self.session += 1
+        session = session_of(name, night)
         rows["session"].append(
-            (self.session, f"{name}-{night}", self.ground.systems[position], "nightly", "run", "ok", begin,
+            (self.session, session, self.ground.systems[position], "nightly", "run", "ok", begin,
              begin + 3600, '{"host": "login1", "iowatch": "0.1.0", "scratch": "/lustre/iowatch"}')
         )  # fmt: skip
         rows["expected"].append((self.session, 1))
         found = values(night, position)
-        for run in range(SERIES // self.per_run):
+        for run in range(SERIES // self.tool.results):
             self.run += 1
             time_s = begin + 30 * run
             identity = pack_digest(digest(name, night, run))
+            kind, own = self._kind(rows, run, session, self.tool.facts(name, session, night, run))
             rows["run"].append(
-                (self.run, self.session, self.ground.stack, identity, run_name(run), "compute",
-                 "ior", "4.0.0", "ok", None, time_s, 20.0, json.dumps(facts(name, night, run)))
-            )  # fmt: skip
-            for case in range(self.per_run * run, self.per_run * (run + 1)):
+                (self.run, self.session, self.ground.stack, kind, identity, "ok", None, time_s, 20.0, own)
+            )
+            for case in range(self.tool.results * run, self.tool.results * (run + 1)):
                 v = found[case]
                 summary = (float(v.max()), float(np.median(v)), float(v.min()), float(v.mean()))
                 row = (self.run, self.ground.series[position][case], SAMPLES, time_s, *summary, pack(v))
@@ -172,14 +155,28 @@ class Filler:
             if night >= self.nights - KEPT_NIGHTS:
                 rows["artefact"] += [
                     (self.run, a.kind, a.name, pack_digest(a.sha256), a.size_bytes)
-                    for a in kept_files(name, night, run)
+                    for a in self.tool.kept_files(name, night, run)
                 ]
+
+    def _kind(
+        self, rows: dict[str, list[tuple[Any, ...]]], run: int, session: str, facts: dict[str, Any]
+    ) -> tuple[int, str]:
+        """Number of the run's kind, and the facts of its own as JSON."""
+        *shared, own = split(facts, session)
+        kind = Kind(self.tool.run_name(run), "compute", self.tool.name, self.tool.version, *shared)
+        identity = kind.digest
+        if identity not in self.kinds:
+            self.kinds[identity] = len(self.kinds) + 1
+            parts = (json.dumps(part) for part in shared)
+            of_all = (kind.name, kind.partition, kind.tool, kind.version)
+            rows["run_kind"].append((self.kinds[identity], pack_digest(identity), *of_all, *parts))
+        return self.kinds[identity], json.dumps(own)
 
     def finish(self) -> None:
         """PostgreSQL's counters must know the numbers that were given."""
         with self.history.writing() as connection:
             if connection.dialect.name == "postgresql":
-                for name in ("session", "run"):
+                for name in ("session", "run_kind", "run"):
                     sequence = f"pg_get_serial_sequence('{name}', 'id')"
                     connection.execute(text(f"SELECT setval({sequence}, (SELECT max(id) FROM {name}))"))
 
@@ -187,12 +184,12 @@ class Filler:
 def ingest(history: History, ground: Ground, position: int, night: int) -> None:
     """One night of one system by the door that `iowatch run` uses: a transaction a run."""
     name, begin = ground.names[position], START + (night + 1) * DAY_S
-    uuid = f"{name}-{night}-ingest"
+    session = session_of(name, -night)
     expected = [
-        ExpectedResult(run_name(i // 2), "compute", STACK.name, str(c.parameters["operation"]), "bandwidth")
+        ExpectedResult(IOR.run_name(i // 2), "compute", STACK.name, str(c.parameters["operation"]), "bandwidth")
         for i, c in enumerate(CASES)
     ]
-    history.begin_session(SessionRecord(uuid, name, "nightly", "run", begin), expected)
+    history.begin_session(SessionRecord(session, name, "nightly", "run", begin), expected)
     found = values(night, position)
     for run in range(SERIES // 2):
         results = tuple(
@@ -203,12 +200,12 @@ def ingest(history: History, ground: Ground, position: int, night: int) -> None:
             for i in (2 * run, 2 * run + 1)
         )  # fmt: skip
         record = RunRecord(
-            run_name(run), "compute", STACK, digest(uuid, run), begin + 30 * run,
-            Output("ior", "4.0.0", "ok", None, results), 20.0, facts(name, night, run),
-            tuple(kept_files(name, night, run)),
+            IOR.run_name(run), "compute", STACK, digest(session, run), begin + 30 * run,
+            Output("ior", "4.0.0", "ok", None, results), 20.0, IOR.facts(name, session, night, run),
+            IOR.kept_files(name, night, run),
         )  # fmt: skip
-        history.record_runs(uuid, [record])
-    history.end_session(uuid, "ok", begin + 3600)
+        history.record_runs(session, [record])
+    history.end_session(session, "ok", begin + 3600)
 
 
 def timed(label: str, work: Callable[[], object]) -> float:
@@ -286,7 +283,10 @@ def main() -> None:
         "--at", type=int, nargs="*", default=[], help="Also tell the size after so many nights."
     )
     parser.add_argument(
-        "--results", type=int, default=2, help="Results of a run; with others only sizes are told."
+        "--benchio", action="store_true", help="Runs as benchio leaves them; only sizes are told."
+    )
+    parser.add_argument(
+        "--results", type=int, default=2, help="Results of a run of IOR; with others only sizes."
     )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -299,7 +299,7 @@ def main() -> None:
                 night += len(history.sessions(ground.names[1])) - chosen.nights
             else:
                 fill(history, ground, chosen)
-            if chosen.results == 2:
+            if chosen.results == 2 and not chosen.benchio:
                 measure(history, place, ground, directory / "site", night)
             else:
                 sizes(history)
@@ -307,7 +307,8 @@ def main() -> None:
 
 def fill(history: History, ground: Ground, chosen: argparse.Namespace) -> None:
     """Write all nights, telling sizes on the way."""
-    filler = Filler(history, ground, chosen.nights, chosen.results)
+    tool = BENCHIO if chosen.benchio else replace(IOR, results=chosen.results)
+    filler = Filler(history, ground, chosen.nights, tool)
     filler.start()
     began = time.perf_counter()
     for night in range(chosen.nights):

@@ -74,6 +74,11 @@ def case_id(connection: Connection, case: Case) -> int:
     )
 
 
+def kind_id(connection: Connection, kind: Kind) -> int:
+    """Row of the kind of run, made if absent."""
+    return id_of(connection, RunKindTable, {"digest": kind.digest}, kind.columns)
+
+
 def begin_session(connection: Connection, session: SessionRecord, expected: Iterable[ExpectedResult]) -> None:
     """Insert the session unless it is there; then what it expects."""
     row = id_of(
@@ -129,15 +134,20 @@ def session_row(connection: Connection, uuid: str) -> tuple[int, int]:
     return int(found[0]), int(found[1])
 
 
-def end_session(
-    connection: Connection, uuid: str, status: SessionStatus, ended_at: int, learnt: Mapping[str, object]
-) -> None:
-    """Set outcome and end of a session; `learnt` joins its attributes."""
+def add_attributes(connection: Connection, uuid: str, attributes: Mapping[str, object]) -> None:
+    """Let them join those of the session."""
     row, _ = session_row(connection, uuid)
-    values: dict[str, Any] = {"status": status, "ended_at": ended_at}
-    if learnt:
-        known = select(SessionTable.attributes).where(SessionTable.id == row)
-        values["attributes"] = {**connection.execute(known).scalar_one(), **learnt}
+    known = connection.execute(select(SessionTable.attributes).where(SessionTable.id == row)).scalar_one()
+    _update_session(connection, row, attributes={**known, **attributes})
+
+
+def end_session(connection: Connection, uuid: str, status: SessionStatus, ended_at: int) -> None:
+    """Set outcome and end of a session."""
+    row, _ = session_row(connection, uuid)
+    _update_session(connection, row, status=status, ended_at=ended_at)
+
+
+def _update_session(connection: Connection, row: int, **values: Any) -> None:
     connection.execute(update(_table(SessionTable)).where(SessionTable.id == row).values(**values))
 
 
@@ -172,7 +182,7 @@ def _run_values(connection: Connection, session: int, uuid: str, run: RunRecord)
     return {
         "session_id": session,
         "stack_id": stack_id(connection, run.stack),
-        "kind_id": id_of(connection, RunKindTable, {"digest": kind.digest}, kind.columns),
+        "kind_id": kind_id(connection, kind),
         "fingerprint": run.fingerprint,
         "status": output.status,
         "reason": output.reason,

@@ -13,10 +13,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 # Facts that are the same until a machine, a stack or a suite changes: None for all of a fact, else its members.
-# A fact that differs from night to night must not stand here: each night would make a kind of its own.
+# A fact that differs from night to night, such as a node's name, must not stand here: each night would make a
+# kind of its own.
 _REPEATS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys(("mpi", "libraries", "kernel", "options_hash", "cache", "hints", "below_resolution")),
-    **dict.fromkeys(("generation", "machine", "api_version", "reframe_test", "exit_code", "label", "source")),
+    **dict.fromkeys(("generation", "api_version", "reframe_test", "exit_code", "label", "source")),
     "filesystem": ("type", "mount", "source", "directory_stripe_count", "directory_stripe_bytes"),
     "darshan": ("status", "reason", "logs", "repetitions"),
 }

@@ -14,7 +14,7 @@ import pytest
 from iowatch import findings, spool
 from iowatch.errors import MachineError
 from iowatch.findings import detection
-from iowatch.findings.again import judged
+from iowatch.findings.again import nights_repeated, without_first_runs
 from iowatch.model import Output, Result
 from iowatch.runner import execution, lock, reframe, run
 from iowatch.runner.site import Partition, Site
@@ -158,10 +158,31 @@ def test_a_real_change_stays_suspected_and_is_no_second_night(past: History, fak
     assert suspected(past) == 6
     rows = detection.headline_series(past, "local")
     points = past.points([row.id for row in rows])
-    for one in judged(past, "local", points).values():
+    for one in without_first_runs(points, nights_repeated(past, "local")).values():
         assert len(one.time) == NIGHTS + 1
         assert one.max[-1] < 600
     assert {row.state for row in past.findings("local")} <= {"suspected"}
+
+
+def test_a_run_that_is_killed_in_its_repeats_is_one_night(
+    past: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    fake.levels = {"": 500.0, "again": 1000.0}
+    with monkeypatch.context() as patch:
+        patch.setattr(execution.session, "end", killed)
+        with pytest.raises(Killed):
+            tonight(past, Night())
+    assert len(execution.session.recover(past, "local")) == 1
+    points = past.points([row.id for row in detection.headline_series(past, "local")])
+    for one in without_first_runs(points, nights_repeated(past, "local")).values():
+        assert len(one.time) == NIGHTS + 1
+        assert one.max[-1] > 900
 
 
 def test_without_a_night_nothing_is_repeated(past: History, fake: FakeReframe) -> None:
@@ -171,7 +192,8 @@ def test_without_a_night_nothing_is_repeated(past: History, fake: FakeReframe) -
     assert len(fake.starts) == 2
     # Two sessions of their own are two points.
     rows = detection.headline_series(past, "local")
-    points = judged(past, "local", past.points([row.id for row in rows]))
+    points = past.points([row.id for row in rows])
+    assert not nights_repeated(past, "local")
     assert {len(one.time) for one in points.values()} == {NIGHTS + 2}
 
 

@@ -61,7 +61,6 @@ class Execution:
     repeated: int = 0
 
     def __post_init__(self) -> None:
-        self._learnt: dict[str, int] = {}
         self.record = self._record()
         self.progress = Progress(self.say)
 
@@ -79,7 +78,7 @@ class Execution:
                     self.say(over.message)
             finally:
                 self._take_in(place, reader)
-                session.end(self.history, place, self.status, self._learnt)
+                session.end(self.history, place, self.status)
                 scratch.sweep(self.base, [self.record.uuid])
 
     def _record(self) -> SessionRecord:
@@ -136,7 +135,7 @@ class Execution:
         self.history.begin_session(self.record, expected)
         self.repeated = len(runs)
         # Tells the detection which of two runs of a case is the night's; no job starts within this second.
-        self._learnt[AGAIN_SINCE] = int(time.time()) + 1
+        self.history.add_attributes(self.record.uuid, {AGAIN_SINCE: int(time.time()) + 1})
         aside = place / spool.AGAIN
         aside.mkdir(exist_ok=True)
         self._start(again, place, aside, reader, {"IOWATCH_TURN": spool.AGAIN})

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -98,15 +98,9 @@ def _traced(directory: Path, case: spool.SpooledCase, reader: Reader | None) -> 
     return output
 
 
-def end(
-    history: History, place: Path, status: SessionStatus, learnt: Mapping[str, object] | None = None
-) -> None:
-    """Close the session; what is in the history and in artefacts no longer needs the spool.
-
-    Args:
-        learnt: what joins the session's attributes.
-    """
-    history.end_session(place.name, status, int(utc_now().timestamp()), learnt)
+def end(history: History, place: Path, status: SessionStatus) -> None:
+    """Close the session; what is in the history and in artefacts no longer needs the spool."""
+    history.end_session(place.name, status, int(utc_now().timestamp()))
     _clear(place)
 
 

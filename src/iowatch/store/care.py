@@ -165,6 +165,9 @@ def vacuum(history: History) -> tuple[int, int]:
     else:
         with history.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE"))
+            # Series grow in the middle of their index and fingerprints come in no order: pages stay half empty.
+            for table in ("run", "result"):
+                connection.execute(text(f"REINDEX TABLE CONCURRENTLY {table}"))
     with history.reading() as connection:
         return before, size_bytes(connection)
 

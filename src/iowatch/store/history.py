@@ -102,16 +102,15 @@ class History:
         with self.writing() as connection:
             return sum(ingest.record_run(connection, session_uuid, run) for run in runs)
 
-    def end_session(
-        self,
-        session_uuid: str,
-        status: SessionStatus,
-        ended_at: int,
-        learnt: Mapping[str, object] | None = None,
-    ) -> None:
-        """Close a session with its outcome; `ended_at` in epoch seconds UTC; `learnt` joins its attributes."""
+    def add_attributes(self, session_uuid: str, attributes: Mapping[str, object]) -> None:
+        """Let what a session learnt of itself join its attributes."""
         with self.writing() as connection:
-            ingest.end_session(connection, session_uuid, status, ended_at, learnt or {})
+            ingest.add_attributes(connection, session_uuid, attributes)
+
+    def end_session(self, session_uuid: str, status: SessionStatus, ended_at: int) -> None:
+        """Close a session with its outcome; `ended_at` in epoch seconds UTC."""
+        with self.writing() as connection:
+            ingest.end_session(connection, session_uuid, status, ended_at)
 
     def save_detections(self, rows: Iterable[DetectionRow]) -> None:
         """Remember what detection said of series, replacing what was remembered of them."""

@@ -8,6 +8,7 @@ from alembic import op
 
 from iowatch.store.kinds import Kind, split, whole
 from iowatch.store.packing import pack_digest
+from iowatch.store.views import DROP, VIEWS
 
 revision = "0003"
 down_revision = "0002"
@@ -112,16 +113,43 @@ def _put_together() -> None:
         _update(changed, *_MOVED, "facts")
 
 
-# A change of a column's type writes the table anew: what the updates left behind is given back at once.
-_REWRITE = "ALTER wall_s TYPE double precision USING wall_s + 0"
+# PostgreSQL: `run` and `result` are made anew, which also drops what removed columns and updates leave behind.
+# Wide columns come first, so that no row has holes for alignment: 16 bytes a result.
+
+_RUN_COLUMNS = "id, started_at, wall_s, session_id, stack_id, kind_id, fingerprint, status, reason, facts"
+_RESULT_COLUMNS = "run_id, time, max, median, min, mean, series_id, n, samples"
+
+
+def _required(columns: str, optional: tuple[str, ...] = ()) -> str:
+    return ", ".join(f"ALTER {name} SET NOT NULL" for name in columns.split(", ") if name not in optional)
+
+
 _POSTGRESQL_UP = (
-    "ALTER TABLE run DROP COLUMN name, DROP COLUMN partition, DROP COLUMN tool, DROP COLUMN version, "
-    f"ALTER kind_id SET NOT NULL, {_REWRITE}",
-    "ALTER TABLE run ADD CONSTRAINT run_kind_id_fkey FOREIGN KEY (kind_id) REFERENCES run_kind (id)",
+    *DROP,
+    "ALTER SEQUENCE run_id_seq OWNED BY NONE",
+    f"CREATE TABLE run_new AS SELECT {_RUN_COLUMNS} FROM run ORDER BY id",
+    f"CREATE TABLE result_new AS SELECT {_RESULT_COLUMNS} FROM result ORDER BY run_id, series_id",
+    "ALTER TABLE artefact DROP CONSTRAINT artefact_run_id_fkey",
+    "DROP TABLE result",
+    "DROP TABLE run",
+    "ALTER TABLE run_new RENAME TO run",
+    "ALTER TABLE result_new RENAME TO result",
+    f"ALTER TABLE run {_required(_RUN_COLUMNS, ('wall_s', 'reason'))}, "
+    "ALTER id SET DEFAULT nextval('run_id_seq'), ADD PRIMARY KEY (id), ADD UNIQUE (fingerprint), "
+    "ADD FOREIGN KEY (session_id) REFERENCES session (id) ON DELETE CASCADE, "
+    "ADD FOREIGN KEY (stack_id) REFERENCES stack (id), ADD FOREIGN KEY (kind_id) REFERENCES run_kind (id)",
+    "ALTER SEQUENCE run_id_seq OWNED BY run.id",
+    "CREATE INDEX ix_run_session_id ON run (session_id)",
+    f"ALTER TABLE result {_required(_RESULT_COLUMNS)}, ADD PRIMARY KEY (run_id, series_id), "
+    "ADD FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE CASCADE, "
+    "ADD FOREIGN KEY (series_id) REFERENCES series (id)",
+    "CREATE INDEX ix_result_series_time ON result (series_id, time)",
+    "ALTER TABLE artefact ADD FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE CASCADE",
+    *VIEWS,
 )
 _POSTGRESQL_DOWN = (
     "ALTER TABLE run DROP COLUMN kind_id, ALTER name SET NOT NULL, ALTER partition SET NOT NULL, "
-    f"ALTER tool SET NOT NULL, {_REWRITE}",
+    "ALTER tool SET NOT NULL",
 )
 
 # SQLite: the table is made anew, and those that hang on it after it (0002 tells why), as they are.

@@ -156,3 +156,10 @@ def test_a_copy_takes_kinds_along(places: Callable[[str], str]) -> None:  # noqa
         for night in range(3):
             (row,) = target.runs(f"{UUID}-{night}")
             assert row.facts == facts(night, f"{UUID}-{night}")
+
+
+def test_no_row_pays_for_columns_that_are_gone(places: Callable[[str], str]) -> None:  # noqa: F811
+    """PostgreSQL keeps a removed column as an absent value: 8 bytes more in the head of every row."""
+    query = "SELECT count(*) FROM pg_attribute WHERE attisdropped AND attrelid IN (to_regclass('run'), "
+    with History.open(places("postgresql")) as history, history.reading() as connection:
+        assert connection.exec_driver_sql(query + "to_regclass('result'))").scalar() == 0

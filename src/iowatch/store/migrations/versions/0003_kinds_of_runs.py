@@ -127,8 +127,8 @@ def _required(columns: str, optional: tuple[str, ...] = ()) -> str:
 _POSTGRESQL_UP = (
     *DROP,
     "ALTER SEQUENCE run_id_seq OWNED BY NONE",
-    f"CREATE TABLE run_new AS SELECT {_RUN_COLUMNS} FROM run ORDER BY id",
-    f"CREATE TABLE result_new AS SELECT {_RESULT_COLUMNS} FROM result ORDER BY run_id, series_id",
+    " ".join(("CREATE TABLE run_new AS SELECT", _RUN_COLUMNS, "FROM run ORDER BY id")),
+    " ".join(("CREATE TABLE result_new AS SELECT", _RESULT_COLUMNS, "FROM result ORDER BY run_id, series_id")),
     "ALTER TABLE artefact DROP CONSTRAINT artefact_run_id_fkey",
     "DROP TABLE result",
     "DROP TABLE run",

@@ -6,17 +6,14 @@ import base64
 import shutil
 import ssl
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from iowatch.notify.send import UndeliveredError, deliver
 from tests.notify import test_send
-from tests.notify.test_send import NOTICE, Postbox, Web, hook, mail
+from tests.notify.test_send import NOTICE, AnyServer, Postbox, Web, hook, mail, serving
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
 
@@ -61,26 +58,16 @@ def server_context(certificates: Path, name: str) -> ssl.SSLContext:
     return context
 
 
-@contextmanager
-def serving(server: Any) -> Iterator[Any]:
-    """Serve in a thread; a client that hangs up in the middle of a handshake is no news."""
-    server.handle_error = lambda *_: None
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@contextmanager
-def https(certificates: Path, name: str) -> Iterator[Web]:
+def https(certificates: Path, name: str) -> AbstractContextManager[Web]:
     server = Web([200])
     server.socket = server_context(certificates, name).wrap_socket(server.socket, server_side=True)
-    with serving(server):
-        yield server
+    return serving(_calm(server))
+
+
+def _calm(server: AnyServer) -> AnyServer:
+    """A client that hangs up in the middle of a handshake is no news."""
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    return server
 
 
 class _StartTls(test_send._Session):
@@ -133,10 +120,8 @@ class SecurePostbox(Postbox):
         self.RequestHandlerClass = _StartTls
 
 
-@contextmanager
-def postbox(certificates: Path, name: str, *, implicit: bool = False) -> Iterator[SecurePostbox]:
-    with serving(SecurePostbox(server_context(certificates, name), implicit)) as server:
-        yield server
+def postbox(certificates: Path, name: str, *, implicit: bool = False) -> AbstractContextManager[SecurePostbox]:
+    return serving(_calm(SecurePostbox(server_context(certificates, name), implicit)))
 
 
 def test_a_webhook_over_https(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:

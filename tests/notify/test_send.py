@@ -7,12 +7,12 @@ import socket
 import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -34,6 +34,7 @@ NOTICE = Notice(
     made_at=5,
 )
 PATH = "/services/T0/SECRETPATH"
+AnyServer = TypeVar("AnyServer", bound=socketserver.BaseServer)
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +75,8 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def web(*codes: int) -> Iterator[Web]:
-    server = Web(list(codes))
+def serving(server: AnyServer) -> Iterator[AnyServer]:
+    """Serve in a thread until the end of the block."""
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
@@ -84,6 +85,10 @@ def web(*codes: int) -> Iterator[Web]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def web(*codes: int) -> AbstractContextManager[Web]:
+    return serving(Web(list(codes)))
 
 
 def hook(monkeypatch: pytest.MonkeyPatch, url: str, kind: str = "webhook", token: str | None = None) -> Hook:
@@ -209,17 +214,8 @@ class _Session(socketserver.StreamRequestHandler):
                 self._say("250 ok")
 
 
-@contextmanager
-def postbox(**answers: str) -> Iterator[Postbox]:
-    server = Postbox(answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def postbox(**answers: str) -> AbstractContextManager[Postbox]:
+    return serving(Postbox(answers))
 
 
 def mail(server: Postbox, **changed: Any) -> Mail:

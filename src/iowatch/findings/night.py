@@ -20,7 +20,7 @@ from iowatch.units import utc_now
 
 _DAY_S = 86400
 # Nights needed on both sides of a date to compare series that did not change.
-_COMPARED_S = 60 * _DAY_S
+_COMPARED_S = 90 * _DAY_S
 # Later nights do not improve what is said of a change that is older than this.
 _SETTLED_S = 45 * _DAY_S
 
@@ -91,20 +91,20 @@ class _Work:
                 made.append(before)
             else:
                 open_groups.append((one, before, basis))
-        points = self._points(rows, [one for one, _, _ in open_groups])
         taken = {finding.id for finding in self.known}
         for one, before, basis in open_groups:
             name = before.id if before else new_id(self.system, one, taken)
             taken.add(name)
+            points = self._points(rows, one)
             finding = build(self.history, self.system, name, one, rows, changes, points, happened)
             made.append(self._continued(replace(finding, basis=basis), before, level_starts))
         return made
 
-    def _points(self, rows: Sequence[SeriesRow], groups: Sequence[Group]) -> dict[int, SeriesPoints]:
-        if not groups:
-            return {}
-        since = min(one.last_before for one in groups) - _COMPARED_S
-        return self.history.points([row.id for row in rows], since)
+    def _points(self, rows: Sequence[SeriesRow], one: Group) -> dict[int, SeriesPoints]:
+        """Of all series, around the dates of the group."""
+        since = min(one.last_before, *(m.change.last_before for m in one.moved)) - _COMPARED_S
+        until = max(one.first_after, *(m.change.first_after for m in one.moved)) + _COMPARED_S
+        return self.history.points([row.id for row in rows], since, until)
 
     def _continued(self, finding: Finding, before: Finding | None, level_starts: Mapping[int, int]) -> Finding:
         """With its past: when it was first seen, and members whose accepted level hides their change."""

@@ -187,10 +187,12 @@ class History:
         with self.reading() as connection:
             return query.series(connection, chosen or SeriesFilter())
 
-    def points(self, series_ids: Sequence[int], since: int | None = None) -> dict[int, SeriesPoints]:
-        """Summaries in time order of each series (arrays of shape (n,)); `since` in epoch seconds."""
+    def points(
+        self, series_ids: Sequence[int], since: int | None = None, until: int | None = None
+    ) -> dict[int, SeriesPoints]:
+        """Summaries in time order of each series (arrays of shape (n,)); `since` <= epoch seconds < `until`."""
         with self.reading() as connection:
-            return query.points(connection, series_ids, since)
+            return query.points(connection, series_ids, since, until)
 
     def samples(self, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
         """Every sample of a series: (time in epoch seconds, run id, samples in order measured)."""

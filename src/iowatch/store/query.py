@@ -235,8 +235,10 @@ def series(connection: Connection, chosen: SeriesFilter) -> list[SeriesRow]:
     )
 
 
-def points(connection: Connection, series_ids: Sequence[int], since: int | None) -> dict[int, SeriesPoints]:
-    """Arrays of each asked series, also of one without points."""
+def points(
+    connection: Connection, series_ids: Sequence[int], since: int | None, until: int | None
+) -> dict[int, SeriesPoints]:
+    """Arrays of each asked series, also of one without points; `since` <= time < `until`."""
     table = ResultTable
     found: dict[int, SeriesPoints] = {}
     columns = (
@@ -258,6 +260,8 @@ def points(connection: Connection, series_ids: Sequence[int], since: int | None)
         )
         if since is not None:
             statement = statement.where(table.time >= since)
+        if until is not None:
+            statement = statement.where(table.time < until)
         for number, rows in groupby(connection.execute(statement).all(), key=lambda row: row[0]):
             found[number] = _points(number, list(rows))
     return {number: found.get(number) or _points(number, []) for number in series_ids}

@@ -96,9 +96,10 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
 
 @pytest.fixture
 def started(place: Path, stack: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A night that has many seconds to go after its first run, also on a machine too busy to be asked often."""
     environment = {**os.environ, "IOWATCH_VAR": str(place)}
     process = subprocess.Popen(
-        [*RUN, "--stack", stack],
+        [str(IOWATCH), "run", "--suite", "smoke", "--stack", stack],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -141,12 +142,15 @@ def test_a_killed_night_loses_no_finished_case_and_the_next_one_works(
     assert states["incomplete"] >= kept
 
 
-def test_an_interrupted_night_is_closed_as_incomplete(place: Path, started: subprocess.Popen[bytes]) -> None:
+def test_an_interrupted_night_is_closed_as_what_it_is(place: Path, started: subprocess.Popen[bytes]) -> None:
+    """Incomplete, unless all came after all: ReFrame now and then goes on for the 20 s until it is killed."""
     wait_until(lambda: runs_in(place) >= 1, 120)
     started.send_signal(signal.SIGTERM)
     assert started.wait(60) == 3
     with History.open(str(place / "iowatch.db")) as history:
-        assert [row.status for row in history.sessions()] == ["incomplete"]
+        (session,) = history.sessions()
+        absent = set(history.expected(session.uuid)) - set(history.received(session.uuid))
+    assert session.status == ("incomplete" if absent else "ok")
     assert not list((place / "scratch").glob("iowatch-*"))
 
 

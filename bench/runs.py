@@ -79,11 +79,15 @@ def ran_on(system: str, session: str, night: int, run: int) -> tuple[list[str], 
 
 @dataclass(frozen=True)
 class Tool:
-    """How a benchmark's runs look: results of a run, facts, names of the files that are kept."""
+    """How a benchmark's runs look: results of a run, facts, names of the files that are kept.
+
+    `decimals` are those of a bandwidth, None for all digits of a float64. IOR prints two, and none above 1,000.
+    """
 
     name: str
     version: str
     results: int
+    decimals: int | None
     facts: Callable[[str, str, int, int], dict[str, Any]]
     files: tuple[tuple[str, str], ...]
 
@@ -100,5 +104,7 @@ class Tool:
 
 _JOB = (("script", "rfm_job.sh"), ("stderr", "rfm_job.err"), ("stdout", "rfm_job.out"))
 _TRACE = ("darshan", "start-0.darshan")
-IOR = Tool("ior", "4.0.0", 2, facts_of_ior, (*_JOB[1:], _TRACE))
-BENCHIO = Tool("benchio", "1.0.0", 11, facts_of_benchio, (*_JOB, _TRACE, ("record", "start-0.benchio.json")))
+IOR = Tool("ior", "4.0.0", 2, 2, facts_of_ior, (*_JOB[1:], _TRACE))
+BENCHIO = Tool(
+    "benchio", "1.0.0", 11, None, facts_of_benchio, (*_JOB, _TRACE, ("record", "start-0.benchio.json"))
+)

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ COLUMNS = {
     "artefact": "run_id kind name sha256 size_bytes",
 }
 
+_json = partial(json.dumps, separators=(",", ":"))  # as iowatch.store.engine
+
 
 class Ground:
     """Systems, cases, series: what every night refers to."""
@@ -83,11 +86,12 @@ def levels(night: int, system: int) -> np.ndarray:
     return 1000.0 * np.where(steps % 2, 1.3, 1.0)
 
 
-def values(night: int, system: int) -> np.ndarray:
-    """Bandwidths of a night, shape (cases, samples)."""
+def values(night: int, system: int, tool: Tool) -> np.ndarray:
+    """Bandwidths of a night as the tool prints them, shape (cases, samples)."""
     stream = np.random.default_rng((night, system))
     noise = stream.normal(0, 0.04, (len(CASES), SAMPLES)) + stream.normal(0, 0.05, (len(CASES), 1))
-    return np.asarray(levels(night, system)[:, None] * np.exp(noise))
+    found = np.asarray(levels(night, system)[:, None] * np.exp(noise))
+    return found if tool.decimals is None else np.round(found, tool.decimals)
 
 
 class Filler:
@@ -138,7 +142,7 @@ class Filler:
              begin + 3600, '{"host": "login1", "iowatch": "0.1.0", "scratch": "/lustre/iowatch"}')
         )  # fmt: skip
         rows["expected"].append((self.session, 1))
-        found = values(night, position)
+        found = values(night, position, self.tool)
         for run in range(SERIES // self.tool.results):
             self.run += 1
             time_s = begin + 30 * run
@@ -167,10 +171,10 @@ class Filler:
         identity = kind.digest
         if identity not in self.kinds:
             self.kinds[identity] = len(self.kinds) + 1
-            parts = (json.dumps(part) for part in shared)
+            parts = (_json(part) for part in shared)
             of_all = (kind.name, kind.partition, kind.tool, kind.version)
             rows["run_kind"].append((self.kinds[identity], pack_digest(identity), *of_all, *parts))
-        return self.kinds[identity], json.dumps(own)
+        return self.kinds[identity], _json(own)
 
     def finish(self) -> None:
         """PostgreSQL's counters must know the numbers that were given."""
@@ -190,7 +194,7 @@ def ingest(history: History, ground: Ground, position: int, night: int) -> None:
         for i, c in enumerate(CASES)
     ]
     history.begin_session(SessionRecord(session, name, "nightly", "run", begin), expected)
-    found = values(night, position)
+    found = values(night, position, IOR)
     for run in range(SERIES // 2):
         results = tuple(
             Result(

@@ -16,7 +16,6 @@ from iowatch.errors import InputError, MachineError, UsageError
 from iowatch.model import Output, Result
 from iowatch.store import ExpectedResult, History, RunRecord, SeriesFilter, SessionRecord, StackRecord
 from iowatch.store.engine import HEAD, migrate, revision
-from iowatch.store.packing import pack, unpack
 from iowatch.store.schema import Base
 
 
@@ -128,11 +127,6 @@ def test_a_transaction_that_fails_leaves_nothing(history: History) -> None:
     with pytest.raises(InputError):
         history.record_runs("s1", [run("f1"), run("f2", samples=())])
     assert history.runs("s1") == []
-
-
-@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=100))
-def test_samples_are_packed_exactly(samples: list[float]) -> None:
-    assert unpack(pack(samples)) == tuple(samples)
 
 
 def test_the_migrations_give_the_schema_of_the_models(history: History) -> None:

@@ -16,7 +16,7 @@ from iowatch.model import Output, Result
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.copy import copy
 from iowatch.store.engine import migrate
-from iowatch.store.kinds import _REPEATS, _TEXTS, split, whole
+from iowatch.store.kinds import _NODES, _REPEATS, _TEXTS, split, whole
 from iowatch.store.results import ResultFilter
 from iowatch.store.schema import RunKindTable, RunTable
 from tests.store.test_care import places  # noqa: F401  # a fixture
@@ -25,7 +25,9 @@ KINDS = ["sqlite", "postgresql"]
 UUID = "44b21fd7-45cd-4d99-9b53-a5e4cfb58736"
 # PostgreSQL's JSON knows neither NUL nor half a surrogate.
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
-known = st.sampled_from([*_REPEATS, *_TEXTS, "started", "pair", "free_bytes", "directory", "type", "counts"])
+known = st.sampled_from(
+    [*_REPEATS, *_TEXTS, *_NODES, "started", "pair", "free_bytes", "directory", "type", "counts"]
+)
 scratch = st.lists(st.sampled_from([UUID, "{session}", "{", "/scratch/iowatch-", "}"]), max_size=4).map("".join)
 value = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | text | scratch,
@@ -113,7 +115,7 @@ def test_nights_share_a_kind_and_keep_their_own(places: Callable[[str], str], ki
         ]
         with history.reading() as connection:
             own = connection.execute(select(RunTable.facts).order_by(RunTable.id)).scalars().all()
-        assert set(own[0]) == {"started", "filesystem", "darshan", "nodes", "pair", "side"}
+        assert set(own[0]) == {"started", "filesystem", "darshan", "nodes[]", "pair", "side"}
         assert set(own[0]["filesystem"]) == {"directory", "free_bytes"}
         # What a comparison asks for in SQL is the run's own.
         told = [(row.run, row.pair, row.side) for row in history.results(ResultFilter())]

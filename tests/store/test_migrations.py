@@ -54,6 +54,8 @@ def test_down_and_up_again_is_the_same_history(
             rows = connection.exec_driver_sql("SELECT fingerprint FROM run ORDER BY id").scalars().all()
             digests = connection.exec_driver_sql("SELECT sha256 FROM artefact ORDER BY run_id").scalars().all()
             expected = connection.exec_driver_sql("SELECT count(*) FROM expected").scalar()
+            samples = "SELECT count(*) FROM result WHERE length(samples) <> 8 * n"
+            assert connection.exec_driver_sql(samples).scalar() == 0  # floats, as it was
         assert rows == [f"fp{n}" for n in range(20)]
         assert digests == [f"{n:064x}" for n in range(20)]
         assert expected == 5 * 4

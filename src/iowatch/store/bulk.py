@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, func, select
 
 from iowatch.model import Case
-from iowatch.store.packing import unpack
+from iowatch.store.packing import unpack, unpack_all
 from iowatch.store.records import Artefact, RunRow, SeriesRow, SessionRow
 from iowatch.store.schema import (
     ArtefactTable,
@@ -132,7 +132,7 @@ def _of_one(connection: Connection, number: int, since: int | None, until: int |
         np.array(median),
         np.array(lowest),
         np.array(count, dtype=np.int64),
-        np.frombuffer(b"".join(blobs), dtype="<f8"),
+        unpack_all(blobs),
     )
 
 

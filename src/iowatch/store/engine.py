@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from iowatch import paths
 from iowatch.errors import InputError, IowatchError, MachineError, UsageError
 from iowatch.units import format_size
 
-HEAD = "0003"
+HEAD = "0004"
 _BUSY_TIMEOUT_S = 60
 # A transaction needs some pages in the log, and the log its index.
 _NO_ROOM_BYTES = 2**18
@@ -49,7 +51,7 @@ def open_engine(place: str | None = None) -> Engine:
     """
     url = database_url(place)
     try:
-        engine = create_engine(url, **_of_a_read_only_place(url))
+        engine = create_engine(url, json_serializer=_json, **_of_a_read_only_place(url))
     except (ArgumentError, ModuleNotFoundError) as error:
         raise UsageError(f"cannot use the database '{url}': {error}", hint=_URL_HINT) from error
     if engine.dialect.name == "sqlite":
@@ -65,6 +67,8 @@ def open_engine(place: str | None = None) -> Engine:
     return engine
 
 
+# Without blanks: 8 bytes less in each run.
+_json = partial(json.dumps, separators=(",", ":"))
 _URL_HINT = "Expected a path or sqlite:///path or postgresql+psycopg://user@host/name."
 
 

@@ -1,13 +1,13 @@
-"""Tables of the history, as SQLAlchemy models. Times are epoch seconds UTC; samples are packed float64.
+"""Tables of the history, as SQLAlchemy models. Times are epoch seconds UTC.
 
     system ─< session ─< run ─< result >─ series >─ case_definition
                   └─ expected >─ expected_set      run >─ stack,  run >─ run_kind,  run ─< artefact
 
-A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of it. Samples are
-one BLOB of little-endian float64 a result: ten samples cost 80 bytes, where ten rows would cost about 600.
-What decides the size is written small (docs/scale.md): nights that expect the same share one expected set,
-runs that differ in nothing but the night share one kind, digests are bytes, and only those indices exist that
-a query uses.
+A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of it, in one blob
+(`iowatch.store.packing`): ten samples take 25 to 80 bytes, where ten rows would take about 600. What decides
+the size is written small (docs/scale.md): nights that expect the same share one expected set, runs that differ
+in nothing but the night share one kind, digests are bytes, names of nodes one text, and only those indices
+exist that a query uses.
 """
 
 from __future__ import annotations

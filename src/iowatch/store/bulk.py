@@ -12,6 +12,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from iowatch.model import Case
 from iowatch.store.packing import unpack, unpack_all
+from iowatch.store.query import driver_rows
 from iowatch.store.records import Artefact, RunRow, SeriesRow, SessionRow
 from iowatch.store.schema import (
     ArtefactTable,
@@ -117,10 +118,7 @@ def _of_one(connection: Connection, number: int, since: int | None, until: int |
         "since": -_EVER if since is None else since,
         "until": _EVER if until is None else until,
     }
-    result = connection.execute(_OF_ONE, values)
-    # The driver's own tuples: a million rows as SQLAlchemy's cost four times as long.
-    rows = result.cursor.fetchall() if result.cursor is not None else []
-    result.close()
+    rows = driver_rows(connection, _OF_ONE, values)
     if not rows:
         return None
     time, run_id, highest, median, lowest, count, blobs = zip(*rows, strict=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Executable, Select, func, select
 
 from iowatch.errors import UsageError
 from iowatch.model import Case
@@ -262,24 +262,32 @@ def points(
             statement = statement.where(table.time >= since)
         if until is not None:
             statement = statement.where(table.time < until)
-        for number, rows in groupby(connection.execute(statement).all(), key=lambda row: row[0]):
-            found[number] = _points(number, list(rows))
-    return {number: found.get(number) or _points(number, []) for number in series_ids}
+        for number, rows in groupby(driver_rows(connection, statement), key=itemgetter(0)):
+            found[number] = _points(number, zip(*rows, strict=True))
+    return {number: found.get(number) or _points(number, [()] * len(columns)) for number in series_ids}
 
 
-def _points(number: int, rows: Sequence[Any]) -> SeriesPoints:
-    def column(position: int, kind: type) -> NDArray[Any]:
-        return np.asarray([row[position] for row in rows], dtype=kind)
+def driver_rows(
+    connection: Connection, statement: Executable, values: Mapping[str, Any] | None = None
+) -> Sequence[Any]:
+    """Rows as the driver's own tuples: a million of SQLAlchemy's cost four times as long."""
+    result = connection.execute(statement, values)
+    rows = result.cursor.fetchall() if result.cursor is not None else []
+    result.close()
+    return rows
 
+
+def _points(number: int, columns: Iterable[Sequence[Any]]) -> SeriesPoints:
+    _, time, high, median, low, mean, count, run_id = columns
     return SeriesPoints(
         series_id=number,
-        time=column(1, np.int64),
-        max=column(2, np.float64),
-        median=column(3, np.float64),
-        min=column(4, np.float64),
-        mean=column(5, np.float64),
-        count=column(6, np.int64),
-        run_id=column(7, np.int64),
+        time=np.array(time, dtype=np.int64),
+        max=np.array(high, dtype=np.float64),
+        median=np.array(median, dtype=np.float64),
+        min=np.array(low, dtype=np.float64),
+        mean=np.array(mean, dtype=np.float64),
+        count=np.array(count, dtype=np.int64),
+        run_id=np.array(run_id, dtype=np.int64),
     )
 
 

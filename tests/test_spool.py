@@ -48,3 +48,17 @@ def test_a_damaged_case_is_told(tmp_path: Path, content: str) -> None:
     (place / "case.json").write_text(content)
     with pytest.raises(InputError, match=r"case\.json"):
         spool.get(place)
+
+
+def test_a_removal_that_is_killed_half_way_leaves_no_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdout = tmp_path / "rfm.out"
+    stdout.write_text("hello")
+    places = [spool.put(tmp_path, case(name), {"stdout": [stdout]}) for name in ("one", "two")]
+    spool.remove(places[0])
+    assert spool.finished(tmp_path) == [places[1]]
+    assert not places[0].exists()
+    monkeypatch.setattr(spool.shutil, "rmtree", lambda *_, **__: None)  # the kill falls here
+    spool.remove(places[1])
+    assert spool.finished(tmp_path) == []

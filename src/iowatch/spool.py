@@ -4,7 +4,7 @@
     var/runs/<session>/cases/<case>/  stdout, stderr and what else the run left; case.json last of all, renamed
                                       into place: a case is there whole or not at all
 
-The checks write (inside ReFrame), the runner reads; nothing is removed before the history has it.
+The checks write (inside ReFrame), the runner reads; a case is removed once the history has it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from iowatch.model import Output, Result
 FORMAT = 1
 AGAIN = "again"
 _CASE = "case.json"
+_AWAY = "Move its directory away: the next run begins by taking in what lies there."
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,12 @@ def finished(session: Path) -> list[Path]:
     return [path.parent for path in sorted(found, key=lambda path: path.stat().st_mtime_ns)]
 
 
+def remove(place: Path) -> None:
+    """Remove a case that is in the history; killed on the way, what is left is no case any more."""
+    (place / _CASE).unlink()
+    shutil.rmtree(place, ignore_errors=True)
+
+
 def get(place: Path) -> SpooledCase:
     """Read a case from the spool.
 
@@ -118,10 +125,10 @@ def get(place: Path) -> SpooledCase:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.get("format") != FORMAT:
-            raise InputError(f"{path}: format {document.get('format')}, expected {FORMAT}")
+            raise InputError(f"{path}: format {document.get('format')}, expected {FORMAT}", hint=_AWAY)
         return SpooledCase(**document)
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a spooled case: {error}") from error
+        raise InputError(f"{path} is not a spooled case: {error}", hint=_AWAY) from error
 
 
 def output_of(case: SpooledCase) -> Output:
@@ -145,4 +152,6 @@ def output_of(case: SpooledCase) -> Output:
             document.get("facts", {}),
         )
     except (KeyError, TypeError) as error:
-        raise InputError(f"case '{case.name}' in the spool has no proper output: {error}") from error
+        raise InputError(
+            f"case '{case.name}' in the spool has no proper output: {error}", hint=_AWAY
+        ) from error

@@ -37,6 +37,7 @@ def test_a_run_leaves_no_name_where_the_site_wants_none(
         place = session.begin(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {}), [])
         spool.put(place, _case(), {"darshan": [log]})
         session.ingest(history, place, reader)
+        assert spool.finished(place) == []
         (run,) = history.runs("one")
         (kept,) = history.artefacts(run.id)
     trace = read_trace(artefacts.path_of(kept.sha256), reader)

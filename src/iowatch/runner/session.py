@@ -20,7 +20,6 @@ from iowatch.store.records import Artefact, SessionStatus
 from iowatch.units import utc_now
 
 _SESSION = "session.json"
-_INGESTED = "ingested"
 _ENDED = "ended"
 
 
@@ -50,7 +49,7 @@ def new_record(system: str, suite: str, attributes: dict[str, object]) -> Sessio
 
 
 def ingest(history: History, place: Path, reader: Reader | None = None) -> list[spool.SpooledCase]:
-    """Take all finished cases that are not yet in the history; each is committed by itself.
+    """Take all finished cases into the history, each committed by itself, and out of the spool.
 
     Args:
         place: `var/runs/<session>`.
@@ -58,11 +57,9 @@ def ingest(history: History, place: Path, reader: Reader | None = None) -> list[
     """
     taken = []
     for directory in spool.finished(place):
-        if (directory / _INGESTED).exists():
-            continue
         case = spool.get(directory)
         history.record_runs(place.name, [_run_record(place.name, directory, case, reader)])
-        (directory / _INGESTED).touch()
+        spool.remove(directory)
         taken.append(case)
     return taken
 
@@ -99,24 +96,16 @@ def _traced(directory: Path, case: spool.SpooledCase, reader: Reader | None) -> 
 
 
 def end(history: History, place: Path, status: SessionStatus) -> None:
-    """Close the session; what is in the history and in artefacts no longer needs the spool."""
+    """Close the session; the mark spares later runs to look at it again."""
     history.end_session(place.name, status, int(utc_now().timestamp()))
-    _clear(place)
-
-
-def _clear(place: Path) -> None:
-    """Remove what has been taken in; the mark spares later runs to look at the session again."""
-    for directory in spool.finished(place):
-        if (directory / _INGESTED).exists():
-            shutil.rmtree(directory, ignore_errors=True)
     (place / _ENDED).touch()
 
 
 def recover(history: History, system: str) -> list[str]:
     """Take in what killed sessions of this system left, and close them as incomplete; returns their UUIDs.
 
-    A kill may also fall between the end of a session and the removal of its spool, and a job of a killed run
-    may end after its session was closed: such cases are taken in and removed, too.
+    A kill may also fall between the end of a session and its mark, and a job of a killed run may end after its
+    session was closed: such cases are taken in, too.
     """
     recovered = []
     for path in sorted(runs_directory().glob(f"*/{_SESSION}")):
@@ -132,7 +121,7 @@ def recover(history: History, system: str) -> list[str]:
             end(history, place, "incomplete")
             recovered.append(record.uuid)
         else:
-            _clear(place)
+            (place / _ENDED).touch()
     return recovered
 
 

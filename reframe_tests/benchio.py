@@ -1,5 +1,6 @@
 """benchio under ReFrame: one test a case of `benchmarks/benchio/suites/`."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -31,12 +32,13 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
         source = paths.root() / "benchmarks" / "benchio"
         place = paths.var().absolute() / "build" / "benchio" / self.current_environ.name
         self.program = str(place / "benchio")
-        self.executable = self.program
-        self.prerun_cmds = [
-            f"cmake -S {source} -B {place} -DCMAKE_BUILD_TYPE=Release "
-            f"-DCMAKE_C_COMPILER={self.current_environ.cc} || exit 1",
-            f"cmake --build {place} --target benchio || exit 1",
-        ]
+        self.executable = shlex.quote(self.program)
+        compiler = f"-DCMAKE_C_COMPILER={self.current_environ.cc}"
+        commands = (
+            ["cmake", "-S", str(source), "-B", str(place), "-DCMAKE_BUILD_TYPE=Release", compiler],
+            ["cmake", "--build", str(place), "--target", "benchio"],
+        )
+        self.prerun_cmds = [f"{shlex.join(words)} || exit 1" for words in commands]
 
     @sanity_function
     def runs(self) -> bool:

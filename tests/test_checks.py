@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from iowatch import suites
 from tests.conftest import ROOT
 
 REFRAME = ROOT / ".venv" / "bin" / "reframe"
@@ -48,6 +49,7 @@ def check(
     return done.returncode, testcase, sorted(session.glob("cases/*/case.json"))
 
 
+READ = ("ior", "op=read,api=posix,file=per-process")
 WRITE = "op=write,api=posix,file=per-process$"
 
 
@@ -85,6 +87,21 @@ def test_what_is_no_result_fails_with_a_reason(
     kept = json.loads(spooled[0].read_text())["output"]
     assert kept["status"] in ("failed", "incomplete")
     assert not list((tmp_path / "scratch").glob("*/*")), "scratch was not removed"
+
+
+def test_places_with_blanks_reach_every_start_whole(tmp_path: Path) -> None:
+    """Program and scratch directory have a blank; a read prepares its file, then starts once a sample."""
+    place = tmp_path / "a place"
+    place.mkdir()
+    program = 'printf "%s\\n" "$@" >> "${0%/*}/words"'
+    # ReFrame itself cannot work in a directory with a blank.
+    check("ior", "op=read,api=posix", program, place, "--prefix", str(tmp_path / "rfm"))
+    words = (place / "words").read_text().splitlines()
+    (case,) = (case for case in suites.load("smoke") if (case.benchmark, case.name) == READ)
+    files = [word for word in words if word.startswith(f"{place}/scratch/") and word.endswith("/ior")]
+    assert len(files) == words.count("-o") == 1 + case.tool.runs(case.options)
+    script = next((tmp_path / "rfm").rglob("rfm_job.sh")).read_text()
+    assert script.count(f"for f in '{files[0]}'*;") == case.tool.runs(case.options)
 
 
 def test_a_benchmark_that_hangs_is_ended(tmp_path: Path) -> None:

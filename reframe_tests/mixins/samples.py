@@ -40,7 +40,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             for words in tool.prepare(options, place)
         ]
         before = [words for words in [tool.before(options, place)] if words]
-        command = f"{launcher} {self.executable} {shlex.join(self.executable_opts)}"
+        command = " ".join([launcher, self.executable, *self.executable_opts])  # words of a shell already
         again: list[str] = []
         for start in range(1, tool.runs(options)):
             again += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from functools import cache
 from pathlib import Path
 
@@ -66,8 +67,12 @@ class SuiteMixin(rfm.RegressionTestPlugin):
 
     @run_before("run")
     def compose_command(self) -> None:
-        """Executable, arguments and input files; needs the scratch directory and the program's place."""
+        """Executable, arguments and input files; needs the scratch directory and the program's place.
+
+        ReFrame puts executable and arguments into the job's script as they are: here they are words of a shell.
+        """
         for name, content in self.case.tool.configuration(self.case.options).items():
             (Path(self.stagedir) / name).write_text(content, encoding="utf-8")
-        self.executable = self.program
-        self.executable_opts = self.case.tool.arguments(self.case.options, str(self.scratch_directory))
+        arguments = self.case.tool.arguments(self.case.options, str(self.scratch_directory))
+        self.executable = shlex.quote(self.program)
+        self.executable_opts = [shlex.quote(word) for word in arguments]

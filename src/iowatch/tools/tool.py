@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -96,7 +97,8 @@ def drop_cache(prefix: str) -> str:
 
     It is what GNU dd's manual gives for the purpose; it has no effect on tmpfs, which is memory anyway.
     """
-    return f"for f in {prefix}*; do dd of=$f oflag=nocache conv=notrunc,fdatasync count=0 status=none; done"
+    drop = 'dd of="$f" oflag=nocache conv=notrunc,fdatasync count=0 status=none'
+    return f"for f in {shlex.quote(prefix)}*; do {drop}; done"
 
 
 def operations(options: Options) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from iowatch.findings import NEEDS_ACTION, Finding, update
@@ -47,11 +47,12 @@ class Transfers:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A run that failed or did not arrive, and why."""
+    """A run that failed or did not arrive, and why; without a partition where it stands for several runs."""
 
     stack: str
     run: str
     reason: str
+    partition: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,10 @@ def judge(history: History, finished: Finished) -> Verdict:
         headlines=_headlines(history, runs, set(expected)),
         transfers=_transfers(history, runs),
         failed=_failed(runs),
-        absent=_absent(expected, came, runs, finished),
+        absent=tuple(
+            replace(one, reason=one.reason + _why(finished, one.stack, one.run))
+            for one in absent(expected, came, runs)
+        ),
         nights=max((series.n for series in history.series(SeriesFilter(system=row.system))), default=0),
         changes=_lines(findings, NEEDS_ACTION),
         suspected=_lines(findings, {"suspected"}),
@@ -164,38 +168,49 @@ def _lines(findings: Sequence[Finding], states: Collection[str]) -> tuple[str, .
 
 def _failed(runs: Sequence[RunRow]) -> tuple[Trouble, ...]:
     return tuple(
-        Trouble(run.stack, run.name, f"{run.status}: {run.reason or 'no reason given'}")
+        Trouble(run.stack, run.name, f"{run.status}: {run.reason or 'no reason given'}", run.partition)
         for run in runs
         if run.status != "ok"
     )
 
 
-def _absent(
-    expected: Sequence[ExpectedResult], came: set[ExpectedResult], runs: Sequence[RunRow], finished: Finished
+def absent(
+    expected: Sequence[ExpectedResult], came: Set[ExpectedResult], runs: Sequence[RunRow]
 ) -> tuple[Trouble, ...]:
-    """Expected results that did not come, one entry a run; one that arrived failed is told as failed."""
-    arrived_failed = {(run.stack, run.name) for run in runs if run.status != "ok"}
-    missing: dict[tuple[str, str], list[str]] = {}
+    """Expected results that did not come, one entry a run; one that arrived failed is told as failed.
+
+    Args:
+        came: expected results that arrived, and others perhaps.
+        runs: all that arrived.
+    """
+    arrived_failed = {(run.partition, run.stack, run.name) for run in runs if run.status != "ok"}
+    missing: dict[tuple[str, str, str], list[str]] = {}
     for item in expected:
-        key = (item.stack, item.run_name)
+        key = (item.partition, item.stack, item.run_name)
         if item not in came and key not in arrived_failed:
             missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
     return tuple(
-        Trouble(stack, run, f"no {', no '.join(what)}{_why(finished, stack, run)}")
-        for (stack, run), what in missing.items()
+        Trouble(stack, run, f"no {', no '.join(what)}", partition)
+        for (partition, stack, run), what in missing.items()
     )
 
 
 def _why(finished: Finished, stack: str, run: str) -> str:
     """What ReFrame said of a run that never arrived; a failed build concerns every run of its stack, the end of
     the night and the failure of ReFrame itself every run."""
-    case = run.partition(":")[2].partition("#")[0]
+    benchmark, _, case = run.partition("#")[0].partition(":")
     told = [f for f in finished.failures if f.stack in (stack, "")]
-    own = [f for f in told if case in f.test]
+    own = [f for f in told if _is_of(f.test, benchmark, case)]
     if finished.stopped and not own:
         return f" ({finished.stopped})"
     general = [f for f in told if "%entry=" not in f.test]  # the checks' own tests have a case
     return f" ({(own or general)[0].phase}: {(own or general)[0].reason})" if own or general else ""
+
+
+def _is_of(test: str, benchmark: str, case: str) -> bool:
+    """Whether ReFrame's name of a test, `<Benchmark>Check %entry=<suite>/<case>`, is that of a case."""
+    check, _, entry = test.partition(" %entry=")
+    return check.lower() == f"{benchmark}check" and entry.partition("/")[2] == case
 
 
 def _left_out(finished: Finished) -> tuple[Trouble, ...]:

@@ -63,6 +63,24 @@ def test_one_case_an_expected_run(history: History, verdict: Verdict) -> None:
     assert suite.get("timestamp") == "1970-01-01T00:16:40"
 
 
+def test_a_failure_on_one_partition_hides_no_absence_on_another(history: History) -> None:
+    wanted = [ExpectedResult("same", part, "gnu", "write", "bandwidth") for part in ("compute", "debug", "old")]
+    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), wanted)
+    history.record_runs(
+        "s1", [ran("same", "failed", "died"), replace(ran("same"), partition="debug", fingerprint="f")]
+    )
+    history.end_session("s1", "incomplete", 1100)
+    verdict = judge(history, Finished("s1", "incomplete", (), (), (), 12.0, 7.5, 2))
+    assert [(one.partition, one.run) for one in verdict.failed] == [("compute", "same")]
+    assert [(one.partition, one.reason) for one in verdict.absent] == [("old", "no write bandwidth")]
+    cases = ElementTree.fromstring(junit(history, verdict)).iter("testcase")
+    assert {case.get("classname"): [child.tag for child in case] for case in cases} == {
+        "compute.gnu": ["failure"],
+        "debug.gnu": [],
+        "old.gnu": ["error"],
+    }
+
+
 def test_findings_and_what_cannot_run_are_told(history: History, verdict: Verdict) -> None:
     more = replace(
         verdict,
@@ -80,7 +98,9 @@ def test_a_failed_run_that_nobody_expected_is_red(history: History, verdict: Ver
 
 
 def test_no_character_of_a_machine_breaks_the_document(history: History, verdict: Verdict) -> None:
-    broken = replace(verdict, changes=(f"id: {STRANGE}",), absent=(Trouble("gnu", "absent", STRANGE),))
+    broken = replace(
+        verdict, changes=(f"id: {STRANGE}",), absent=(Trouble("gnu", "absent", STRANGE, "compute"),)
+    )
     document = junit(history, broken)
     document.encode("utf-8")
     assert kinds(document)["absent"] == "error"

@@ -36,6 +36,8 @@ def test_why_reframe_gave_up_is_told(tmp_path: Path) -> None:
 OWN = reframe.Failure("BenchioCheck %entry=tiny/api=posix", "gnu", "run", "node down")
 OTHER = reframe.Failure("BenchioCheck %entry=tiny/api=hdf5", "gnu", "run", "cancelled")
 BUILD = reframe.Failure("BuildBenchio ~x:default+gnu", "gnu", "sanity", "no compiler")
+LONGER = reframe.Failure("BenchioCheck %entry=tiny/api=posix,ranks=4", "gnu", "run", "of another case")
+OF_IOR = reframe.Failure("IorCheck %entry=tiny/api=posix", "gnu", "run", "of another benchmark")
 WHOLE = reframe.Failure("ReFrame", "", "run", "gave up")
 
 
@@ -45,6 +47,8 @@ WHOLE = reframe.Failure("ReFrame", "", "run", "gave up")
         ((), None, ""),
         ((OTHER, OWN), None, " (run: node down)"),
         ((OTHER,), None, ""),  # another case's reason is none of this one's
+        ((LONGER, OF_IOR, OWN), None, " (run: node down)"),
+        ((LONGER, OF_IOR), None, ""),
         ((OTHER, BUILD), None, " (sanity: no compiler)"),
         ((WHOLE,), None, " (run: gave up)"),
         ((WHOLE,), "ended early", " (ended early)"),  # ReFrame was ended because the night was over

@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.site import slug
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """A run that failed or did not arrive, and what is known of why."""
-
-    stack: str
-    run: str
-    reason: str
+from iowatch.verdict import Trouble, absent
 
 
 @dataclass(frozen=True)
@@ -71,19 +63,6 @@ def judged(history: History, session: SessionRow, runs: Sequence[RunRow], came: 
         runs=runs,
         expected=len(expected),
         received=sum(item in came for item in expected),
-        failed=[Trouble(r.stack, r.name, r.reason or r.status) for r in runs if r.status != "ok"],
-        absent=_absent(expected, came, runs),
+        failed=[Trouble(r.stack, r.name, r.reason or r.status, r.partition) for r in runs if r.status != "ok"],
+        absent=absent(expected, came, runs),
     )
-
-
-def _absent(
-    expected: Sequence[ExpectedResult], came: set[ExpectedResult], runs: Sequence[RunRow]
-) -> list[Trouble]:
-    """What did not come, one entry a run; a run that failed is told as failed."""
-    failed = {(run.stack, run.name) for run in runs if run.status != "ok"}
-    missing: dict[tuple[str, str], list[str]] = {}
-    for item in expected:
-        key = (item.stack, item.run_name)
-        if item not in came and key not in failed:
-            missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
-    return [Trouble(stack, run, f"no {', no '.join(what)}") for (stack, run), what in missing.items()]

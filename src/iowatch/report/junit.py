@@ -20,15 +20,15 @@ def junit(history: History, verdict: Verdict) -> str:
     """The session of a verdict as one JUnit document.
 
     A run that was expected and is absent, or came without all of its results, is an error; one that failed is a
-    failure, also where it was not expected; cases that this machine cannot run, or the
-    night had no room for, are skipped. Every open finding
-    is a failed case of a suite of its own, so that the document is red exactly when the verdict is.
+    failure, also where it was not expected; cases that this machine cannot run, or the night had no room for,
+    are skipped. Every open finding is a failed case of a suite of its own, so that the document is red exactly
+    when the verdict is.
     """
     runs = {(run.partition, run.stack, run.name): run for run in history.runs(verdict.session)}
     expected = _metrics(history.expected(verdict.session))
     root = Xml.Element("testsuites", name="iowatch")
     suite = Xml.SubElement(root, "testsuite", name=_said(f"{verdict.suite} on {verdict.system}"))
-    absent = {(trouble.stack, trouble.run): trouble.reason for trouble in verdict.absent}
+    absent = {(one.partition, one.stack, one.run): one.reason for one in verdict.absent}
     for key in [*expected, *(key for key, run in runs.items() if key not in expected and run.status != "ok")]:
         _case(suite, key, runs.get(key), absent)
     for trouble in (*verdict.left_out, *verdict.unavailable):
@@ -51,15 +51,15 @@ def _metrics(expected: list[ExpectedResult]) -> dict[_Key, list[str]]:
     return found
 
 
-def _case(suite: Xml.Element, key: _Key, run: RunRow | None, absent: dict[tuple[str, str], str]) -> None:
+def _case(suite: Xml.Element, key: _Key, run: RunRow | None, absent: dict[_Key, str]) -> None:
     partition, stack, name = key
     case = Xml.SubElement(suite, "testcase", classname=_said(f"{partition}.{stack}"), name=_said(name))
     case.set("time", f"{(run.wall_s or 0.0) if run else 0.0:.3f}")
     if run is not None and run.status != "ok":
         reason = f"{run.status}: {run.reason or 'no reason given'}"
         Xml.SubElement(case, "failure", type=run.status, message=_said(reason))
-    elif (stack, name) in absent:
-        Xml.SubElement(case, "error", type="absent", message=_said(absent[stack, name]))
+    elif key in absent:
+        Xml.SubElement(case, "error", type="absent", message=_said(absent[key]))
     elif run is None:
         Xml.SubElement(case, "error", type="absent", message="expected, and nothing came")
 

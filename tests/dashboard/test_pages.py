@@ -11,6 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from iowatch.dashboard.build import build
+from iowatch.dashboard.catalogue import collect
+from iowatch.model import Output, Result, Scalar
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.dashboard import hostile
 
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -189,9 +193,6 @@ def test_hostile_names_lead_nowhere_outside(hostile_site: Path) -> None:
 
 
 def test_an_empty_history_has_a_site(tmp_path: Path) -> None:
-    from iowatch.dashboard.build import build
-    from iowatch.store import History
-
     with History.open(str(tmp_path / "empty.db")) as history:
         build(history, tmp_path / "site")
     assert "No results yet" in (tmp_path / "site/index.html").read_text()
@@ -199,10 +200,23 @@ def test_an_empty_history_has_a_site(tmp_path: Path) -> None:
 
 
 def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, tmp_path: Path) -> None:
-    from iowatch.dashboard.build import build
-    from iowatch.store import History
-
     with History.open(str(franklin_history)) as history:
         build(history, tmp_path / "site", "America/Los_Angeles")
     # 30 April 2009, 22:00 UTC is 15:00 in Oakland (daylight saving time).
     assert 'title="2009-04-30T22:00:00Z (UTC)">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()
+
+
+def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path: Path) -> None:
+    """They end with the comparison: as watched series they would be late for ever (docs/architecture.md)."""
+    case: dict[str, Scalar] = {"api": "POSIX", "ranks": 4}
+    for number, added in enumerate(({}, {"fair": True})):
+        uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400
+        history.begin_session(SessionRecord(uuid, "local", "smoke", "run", begin))
+        result = Result("write", "bandwidth", "MiB/s", (100.0,), {**case, **added})
+        output = Output("ior", "4", "ok", None, (result,))
+        record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output)
+        history.record_runs(uuid, [record])
+        history.end_session(uuid, "ok", begin + 60)
+    assert [one.headline for one in collect(history).machines[0].series] == [True, False]
+    build(history, tmp_path / "site")
+    assert len(list((tmp_path / "site" / "series").glob("*.html"))) == 2

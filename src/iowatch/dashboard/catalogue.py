@@ -13,7 +13,7 @@ from iowatch.errors import IowatchError
 from iowatch.events import Event
 from iowatch.explain import names
 from iowatch.findings import Finding, load
-from iowatch.findings.detection import HEADLINES
+from iowatch.findings.detection import HEADLINES, headlines
 from iowatch.metrics import METRICS, Metric
 from iowatch.reference import bandwidth
 from iowatch.reference.bandwidth import References
@@ -32,7 +32,7 @@ class Series:
     Attributes:
         name: short, unique among the series of its system where possible.
         stamp: its extent; the same stamp is the same results.
-        headline: whether it is the one that is watched of its case (bandwidth before rate before time).
+        headline: whether it is the one of its case that is watched (bandwidth before rate before time).
         detection: what detection last said of it, or None.
         limits: reference, published figure, peak, as far as they are known.
         findings: those that it is a member of, newest first.
@@ -134,7 +134,7 @@ def _machine(
     references = _read(lambda: bandwidth.load(name), None, faults)
     own = [use for use in uses if use.system == name]
     members = _members(found)
-    watched = _headlines(rows)
+    watched = {row.id for row in headlines(rows)}
     called = names([{"benchmark": row.case.benchmark, **row.case.parameters} for row in rows])
     series = tuple(
         Series(
@@ -178,18 +178,6 @@ def _members(findings: Sequence[Finding]) -> dict[int, list[Finding]]:
         for member in finding.members:
             found[member.series_id].append(finding)
     return found
-
-
-def _headlines(rows: Sequence[SeriesRow]) -> set[int]:
-    """Numbers of the series that findings watch (`iowatch.findings.detection.headline_series`)."""
-    best: dict[tuple[str, str, str], SeriesRow] = {}
-    for row in rows:
-        key = (row.partition, row.stack, row.case.key)
-        if row.metric in HEADLINES:
-            known = best.get(key)
-            if known is None or HEADLINES.index(row.metric) < HEADLINES.index(known.metric):
-                best[key] = row
-    return {row.id for row in best.values()}
 
 
 def _unique(rows: Sequence[SeriesRow], called: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,8 +46,13 @@ class Step:
 
 def headline_series(history: History, system: str) -> list[SeriesRow]:
     """One series a case, partition and stack of the system: that of the headline metric."""
+    return headlines(history.series(SeriesFilter(system=system)))
+
+
+def headlines(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
+    """Of series of one system those that are watched; turns of fair runs never are."""
     chosen: dict[tuple[str, str, str], SeriesRow] = {}
-    for row in history.series(SeriesFilter(system=system)):
+    for row in rows:
         key = (row.partition, row.stack, row.case.key)
         if row.metric in HEADLINES and row.n and not row.case.parameters.get("fair"):
             known = chosen.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,31 @@ def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> 
 def test_a_wrong_suite_is_told(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         suites.read(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("tool", "entry", "told"),
+    [
+        ("ior", "{api: mpio}", "unknown value 'mpio'"),
+        ("ior", "{op: append}", "unknown value 'append'"),
+        ("ior", "{transfer: 1.3x}", "'1.3x' is not a size"),
+        ("h5bench", "{dims: 1024*1024}", "invalid literal"),
+        ("h5bench", "{op: read, pattern: whole}", "unknown value 'whole'"),
+        ("benchio", "{local: 8x8x}", "invalid literal"),
+        ("mdtest", "{files: many}", "invalid literal"),
+        ("mdtest", "{ranks: 0}", "ranks must be at least 1"),
+        ("benchio", "{nodes: 0}", "nodes must be at least 1"),
+    ],
+)
+def test_a_value_that_no_command_line_can_be_made_of_is_told_with_its_file(
+    tmp_path: Path, tool: str, entry: str, told: str
+) -> None:
+    path = tmp_path / tool / "suites" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"format: 1\nsummary: x\nmatrix:\n  - {entry}\n")
+    with pytest.raises(InputError, match=re.escape(told)) as raised:
+        suites.read(path)
+    assert raised.value.message.startswith(f"{path}: {tool} cannot be run with ")
 
 
 def test_an_unknown_suite_names_the_known() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from iowatch import suites
 from iowatch.tools import TOOLS
 from iowatch.tools.benchio import BENCHIO
@@ -90,3 +92,12 @@ def test_every_tool_has_a_parser_and_a_check() -> None:
     for name in TOOLS:
         assert parsers.parser(name)
         assert (ROOT / "reframe_tests" / f"{name}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("file", "files"), [("shared", 2), ("per-node", 8), ("per-process", 192)], ids=lambda value: str(value)
+)
+def test_benchio_leaves_a_file_an_instance_node_or_process(file: str, files: int) -> None:
+    """And the directory they are in (docs/benchio.md)."""
+    options = {"file": file, "ranks": 192, "nodes": 8, "instances": 2}
+    assert BENCHIO.inodes(options) == files + 1

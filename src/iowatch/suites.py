@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from iowatch import paths
 from iowatch.errors import InputError, UsageError, near_miss
 from iowatch.model import Scalar
-from iowatch.tools import TOOLS, Tool, tool
-from iowatch.yamlfile import read_document, validated
+from iowatch.tools import Options, Tool, tool
+from iowatch.yamlfile import Closed, read_document, validated
 
 ReferencePolicy = Literal["required", "optional", "none"]
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 
 
-class _SuiteFile(BaseModel):
-    """The closed schema of a suite file."""
+class _SuiteFile(Closed):
+    """The schema of a suite file: a number is no text."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     format: Literal[1]
     summary: str
@@ -41,7 +41,7 @@ class _SuiteFile(BaseModel):
     reference: ReferencePolicy = "optional"
     time_limit: Annotated[int, Field(gt=0)] = 600
     trace: Literal["dxt"] | None = None
-    defaults: dict[str, Scalar] = {}
+    defaults: dict[str, Scalar] = Field(default_factory=dict)
     matrix: Annotated[list[dict[str, _Axis]], Field(min_length=1)]
 
 
@@ -161,7 +161,28 @@ def _checked(path: Path, chosen: Tool, options: dict[str, Scalar]) -> dict[str, 
             raise InputError(
                 f"{path}: {chosen.name} has no option '{name}'", hint=near_miss(name, [*chosen.options])
             )
+    try:
+        _work_out(chosen, options)
+    except (InputError, LookupError, ValueError, TypeError, ArithmeticError) as error:
+        told = f"unknown value {error}" if isinstance(error, KeyError) else str(error)
+        words = ", ".join(f"{name}: {value}" for name, value in options.items())
+        raise InputError(
+            f"{path}: {chosen.name} cannot be run with {{{words}}}: {told}", hint="docs/benchmarks.md."
+        ) from error
     return options
+
+
+def _work_out(chosen: Tool, options: Options) -> None:
+    """Ask once for all that is asked later, in the middle of a night."""
+    for name in ("ranks", "nodes"):
+        if int(options.get(name, 1)) < 1:
+            raise ValueError(f"{name} must be at least 1")
+    for needed in (chosen.program, chosen.requires, chosen.expects, chosen.configuration, chosen.case):
+        needed(options)
+    for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs):
+        number(options)
+    for command in (chosen.arguments, chosen.prepare, chosen.before):
+        command(options, "scratch")
 
 
 def _varying(combinations: list[dict[str, Scalar]]) -> list[str]:
@@ -182,6 +203,3 @@ def _refuse_doubles(path: Path, cases: list[SuiteCase]) -> None:
                 f"{path}: the case '{case.name}' is there twice", hint="Remove one entry of the matrix."
             )
         seen.add(case.name)
-
-
-__all__ = ["TOOLS", "ReferencePolicy", "SuiteCase", "load", "names", "of_benchmark", "read"]

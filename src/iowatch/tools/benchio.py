@@ -80,6 +80,12 @@ def _volume_bytes(options: Options) -> int:
     return _file_bytes(options) * number(options, "repeat", 10) * len(operations(options))
 
 
+def _inodes(options: Options) -> int:
+    """Files of all instances and roles, and their directory."""
+    files = {"per-process": "ranks", "per-node": "nodes"}.get(str(options.get("file")), "instances")
+    return 1 + max(number(options, files, 1), number(options, "instances", 1))
+
+
 BENCHIO = Tool(
     name="benchio",
     options=_OPTIONS,
@@ -91,4 +97,5 @@ BENCHIO = Tool(
     volume_bytes=_volume_bytes,
     results=(RECORD,),
     case=striping,
+    inodes=_inodes,
 )

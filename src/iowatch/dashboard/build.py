@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from iowatch.dashboard import plotly, render
@@ -11,6 +12,7 @@ from iowatch.dashboard.context import Site
 from iowatch.dashboard.pages import PAGES
 from iowatch.dashboard.site import building
 from iowatch.store import History
+from iowatch.units import utc_now
 
 NIGHTS = 30
 REPORTS = 24
@@ -26,7 +28,12 @@ class Built:
 
 
 def build(
-    history: History, place: Path, zone: str = "UTC", nights: int = NIGHTS, reports: int = REPORTS
+    history: History,
+    place: Path,
+    zone: str = "UTC",
+    nights: int = NIGHTS,
+    reports: int = REPORTS,
+    now: datetime | None = None,
 ) -> Built:
     """Write the site to `place`; times are shown in `zone`.
 
@@ -35,6 +42,7 @@ def build(
             Darshan's reports; those that findings rest on have one in any case, all others a short one.
         reports: how many runs of each of the newest nights have Darshan's timeline and full report; they take
             seconds each, once.
+        now: UTC; what has not come by then is missing.
 
     Raises:
         UsageError: `place` is something else than a dashboard; no such time zone.
@@ -50,6 +58,7 @@ def build(
             render.recipe((zone, nights, reports)),
             nights,
             reports,
+            int((now or utc_now()).timestamp()),
         )
         for source in [*render.static_files(), plotly.script()]:
             writer.copy(f"static/{source.name}", source)

@@ -25,6 +25,7 @@ class Site:
         recipe: digest of templates, styles, code and settings: with another one every page is made anew.
         nights: how many of the newest nights of each system have long pages of their runs.
         reports: how many runs of a night have Darshan's timeline and full report.
+        now: when it is made, epoch seconds: what has not come by then is missing.
     """
 
     history: History
@@ -34,6 +35,7 @@ class Site:
     recipe: str
     nights: int
     reports: int
+    now: int
 
     def digest(self, basis: Any) -> str:
         """Digest of what a page is made from: `basis` (anything that JSON can hold) and the recipe."""

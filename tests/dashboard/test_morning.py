@@ -1,0 +1,165 @@
+"""What the first page says of nights that did not come whole, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from iowatch.dashboard.build import build
+from iowatch.model import Output, Result
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store.records import Origin, SessionStatus
+from tests.dashboard.browser import Browser
+
+DAY_S = 86400
+LAST = 1_760_000_400  # 9 October 2025, 09:00:00 UTC
+NAMES = ("mpiio", "posix", "hdf5")
+Make = Callable[..., Path]
+
+
+def _fill(
+    history: History,
+    system: str,
+    ages: list[int],
+    came: tuple[str, ...] = NAMES,
+    end: SessionStatus | None = "ok",
+    origin: Origin = "run",
+) -> None:
+    """Nights so many days before the last; of the newest only `came` arrived, and it ended as `end`."""
+    for age in ages:
+        begin, newest = LAST - age * DAY_S, age == ages[-1]
+        session = SessionRecord(f"{system}-{age:03d}", system, "nightly", origin, begin, {})
+        wanted = [] if origin == "import" else NAMES
+        history.begin_session(
+            session, [ExpectedResult(n, "default", "gcc", "write", "bandwidth") for n in wanted]
+        )
+        runs = [_run(session, name, begin) for name in (came if newest else NAMES)]
+        history.record_runs(session.uuid, runs)
+        if end is not None or not newest:
+            history.end_session(session.uuid, (end or "ok") if newest else "ok", begin + 3600)
+
+
+def _run(session: SessionRecord, name: str, begin: int) -> RunRecord:
+    result = Result("write", "bandwidth", "MiB/s", (1000.0,), {"api": name, "ranks": 4})
+    output = Output("ior", "4.0.0", "ok", None, (result,))
+    return RunRecord(name, "default", StackRecord("gcc"), f"{session.uuid}-{name}", begin + 60, output)
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Builds the site of all these systems as it is some hours after the last night began."""
+    place = tmp_path_factory.mktemp("mornings")
+    daily = list(range(20, -1, -1))
+    with History.open(str(place / "history.db")) as history:
+        _fill(history, "quiet", daily)
+        _fill(history, "dead", daily, came=(), end="incomplete")
+        _fill(history, "busy", daily, came=("mpiio",), end=None)
+        _fill(history, "stopped", [*range(30, 8, -1)])
+        _fill(history, "weekly", [35, 28, 21, 14, 7])
+        _fill(history, "imported", [400, 399], origin="import")
+
+    def build_at(hours: float) -> Path:
+        site = place / "site"
+        with History.open(str(place / "history.db")) as history:
+            build(history, site, now=datetime.fromtimestamp(LAST + hours * 3600, UTC))
+        return site
+
+    return build_at
+
+
+class _Shown(HTMLParser):
+    """The text of a page without what it hides."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.hidden: list[bool] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link", "br", "img"):
+            self.hidden.append("hidden" in dict(attrs))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.hidden.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not any(self.hidden):
+            self.words.append(data)
+
+
+def shown(text: str) -> str:
+    return " ".join("".join(_Shown(text).words).split())
+
+
+def section(site: Path, system: str) -> str:
+    """What the first page shows of a system."""
+    text = (site / "index.html").read_text(encoding="utf-8")
+    (found,) = re.findall(
+        rf'<section class="system"[^>]*>\s*<div class="title">\s*<h2[^>]*>{system}</h2>.*?</section>',
+        text,
+        re.DOTALL,
+    )
+    return str(found)
+
+
+def test_a_night_that_never_came_is_told_and_not_green(make: Make) -> None:
+    """The last night of `stopped` was whole, nine days ago; its system runs every day."""
+    found = section(make(10), "stopped")
+    assert "silent since 30 Sep 2025" in shown(found)
+    assert "No night since 2025-09-30 09:00 UTC." in shown(found)
+    assert "night complete" not in shown(found)
+    assert 'class="calm"' not in found
+    assert "1 silent" in shown((make(10) / "index.html").read_text(encoding="utf-8"))
+
+
+def test_a_system_has_its_own_rhythm(make: Make) -> None:
+    assert "silent" not in shown(section(make(10), "weekly"))
+    assert "silent since" in shown(section(make(4 * 24), "weekly"))
+    assert "silent" not in shown(section(make(27.3), "quiet"))
+    assert "silent since" in shown(section(make(27.5), "quiet"))
+
+
+def test_nothing_more_is_expected_of_imported_results(make: Make) -> None:
+    assert "silent" not in shown(section(make(4 * 24), "imported"))
+
+
+def test_a_night_without_any_result_is_not_green(make: Make) -> None:
+    found = section(make(10), "dead")
+    assert "3 absent" in shown(found)
+    assert "mpiio, posix, hdf5: no write bandwidth" in shown(found)
+    assert 'class="calm"' not in found
+    assert "state good" not in found
+
+
+def test_what_a_running_night_still_owes_is_not_absent(make: Make) -> None:
+    assert "2 not there yet running" in shown(section(make(1), "busy"))
+    assert "never ended" in shown(section(make(48), "busy"))
+    assert "2 absent" in shown(section(make(48), "busy"))
+
+
+def test_systems_in_need_come_first(make: Make) -> None:
+    text = (make(10) / "index.html").read_text(encoding="utf-8")
+    order = re.findall(r"<h2[^>]*>(\w+)</h2>", text)
+    assert set(order[:3]) == {"dead", "busy", "stopped"}
+
+
+@pytest.mark.browser
+def test_an_old_page_says_that_it_is_old(make: Make, browser: Browser) -> None:
+    """Built when all was well, looked at long after: the reader's clock decides."""
+    site = make(1)
+    assert "silent" not in shown(section(site, "quiet"))
+    browser.open(site / "index.html")
+    seen = (
+        "return [...document.querySelectorAll('section')]"
+        ".find(s => s.querySelector('h2').innerText === 'quiet').innerText"
+    )
+    assert "silent since 9 Oct 2025" in browser.run(seen)
+    assert "night complete" not in browser.run(seen)
+    assert browser.run("return document.querySelector('.lead').innerText").count("5 silent") == 1
+    assert browser.messages() == []

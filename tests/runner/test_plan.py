@@ -50,6 +50,21 @@ def test_a_case_beyond_the_limits_is_not_available() -> None:
     assert plan.unavailable[0].missing == ("2 nodes (limit 1)", "64 ranks (limit 16)")
 
 
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (Limits(files=4), ("5 files (limit 4)",)),  # one a rank, and their directory
+        (Limits(minutes=1), ("2 minutes (limit 1)",)),
+        (Limits(files=5, minutes=2), ()),
+    ],
+)
+def test_files_and_minutes_of_one_case_are_limited(limits: Limits, told: tuple[str, ...]) -> None:
+    options = {"api": "posix", "file": "per-process", "op": "write", "ranks": 4}
+    long = SuiteCase("smoke", "benchio", "long", options, "optional", 61)
+    plan = make_plan(SITE, [case("posix"), long], ["gnu"], limits)
+    assert [item.missing for item in plan.unavailable] == ([told] if told else [])
+
+
 def test_a_suite_beyond_the_byte_budget_is_refused() -> None:
     with pytest.raises(UsageError, match="byte budget"):
         refuse_beyond_budget(SITE, make_plan(SITE, [case("posix")], ["gnu"]), Limits(total_bytes=1024))

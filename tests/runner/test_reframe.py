@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from iowatch import paths
+from iowatch.errors import InputError
 from iowatch.runner import reframe
 from iowatch.runner.plan import make_plan
 from iowatch.runner.site import Site, load_site
@@ -38,6 +39,13 @@ def test_stacks_keep_their_names_whatever_reframe_calls_them(site: Site, tmp_pat
     assert [run.stack for run in plan.runs] == ["n-4.4.0"]
     words = reframe.command(site, plan, "smoke", tmp_path)
     assert words[words.index("-p") + 1] == "^n_4_4_0$"
+
+
+def test_a_partition_with_an_environment_that_is_not_described_is_told(site: Site) -> None:
+    configuration = site.configuration.read_text()
+    site.configuration.write_text(configuration.replace('"environs": ["', '"environs": ["builtin", "'))
+    with pytest.raises(InputError, match=r"reframe\.py: no environment is called 'builtin'"):
+        load_site("here")
 
 
 def test_failures_name_the_stack(site: Site, tmp_path: Path) -> None:

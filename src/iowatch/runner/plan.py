@@ -6,6 +6,7 @@ skips, filters or loses is noticed as absent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -136,5 +137,7 @@ def _beyond(case: SuiteCase, limits: Limits | None) -> tuple[str, ...]:
         ("nodes", case.nodes, limits.nodes),
         ("ranks", case.ranks, limits.ranks),
         ("ranks a node", per_node, limits.ranks_per_node),
+        ("files", case.tool.inodes(case.options), limits.files),
+        ("minutes", math.ceil(case.time_limit_s / 60), limits.minutes),
     ]
     return tuple(f"{need} {what} (limit {limit})" for what, need, limit in wanted if limit and need > limit)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch import paths
-from iowatch.errors import InputError, IowatchError
+from iowatch.errors import InputError, IowatchError, near_miss
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ def load_site(system: str) -> Site:
         configuration: dict[str, Any] = runpy.run_path(str(path))["site_configuration"]
         described = next(s for s in configuration["systems"] if s["name"] == system)
         stacks = {e["name"]: e.get("extras", {}).get("stack", e["name"]) for e in configuration["environments"]}
+        offered = {name for entry in described["partitions"] for name in entry["environs"]}
+        if unknown := sorted(offered - stacks.keys()):
+            raise InputError(
+                f"{path}: no environment is called '{unknown[0]}'", hint=near_miss(unknown[0], [*stacks])
+            )
         return Site(
             system,
             path,
@@ -74,5 +79,5 @@ def load_site(system: str) -> Site:
 
 def _partition(entry: dict[str, Any], stacks: dict[str, str]) -> Partition:
     scratch = entry.get("extras", {}).get("scratch")
-    offered = tuple(stacks.get(name, name) for name in entry["environs"])
+    offered = tuple(stacks[name] for name in entry["environs"])
     return Partition(entry["name"], entry["scheduler"], offered, Path(scratch) if scratch else None)

@@ -40,8 +40,8 @@ WRONG = [
     (("run", "--system", "locl"), 2, "locl"),
     (("run", "--system", "franklin"), 2, "franklin"),
     (("import", "ioor", "x", "--system", "local"), 2, "ioor"),
-    (("history", "show", "nowhere"), 2, "no session"),
-    (("history", "list", "--db", "/proc/x/y.db"), 3, "/proc/x"),
+    (("history", "show", "nowhere"), 2, "no history at"),
+    (("history", "list", "--db", "/proc/x/y.db"), 2, "no history at sqlite:////proc/x/y.db"),
 ]
 
 

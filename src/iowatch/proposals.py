@@ -94,9 +94,7 @@ def levels(history: History, system: str, today: date | None = None) -> list[Lev
         UsageError: the history has no such system.
         InputError: a file of events or reviews is damaged.
     """
-    known = history.systems()
-    if system not in known:
-        raise UsageError(f"the history has no system '{system}'", hint=near_miss(system, known))
+    history.require_system(system)
     known_findings = findings.update(history, system, tell=False)
     rows = [r for r in detection.headline_series(history, system) if r.metric in _METRICS]
     starts = findings.accepted_levels(history, system, today)

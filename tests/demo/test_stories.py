@@ -189,5 +189,5 @@ def test_regress_shows_two_red_findings_with_their_causes(tmp_path: Path) -> Non
     assert netcdf.explanation.rule.text == "NETCDF4 writes"
     assert [d.what for d in netcdf.differences] == ["netcdf-c"]
     assert striping.explanation.rule is not None
-    assert striping.explanation.rule.text == "MPI-IO shared file with stripe_count = 0"
+    assert striping.explanation.rule.text == "MPI-IO shared file with default striping"
     assert date.fromisoformat(striping.date) == date(2026, 3, 18)

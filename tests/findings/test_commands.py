@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from iowatch.findings.text import none_told
 from tests.findings.conftest import Watch, slower_mpiio
 
 END = date(2025, 4, 1)
@@ -22,9 +23,26 @@ def planted(watch: Watch) -> None:
     watch(slower_mpiio(), END, None)
 
 
-def test_an_empty_history_has_no_findings(var: Path, root: Path, cli: Cli) -> None:
+@pytest.mark.usefixtures("history")
+def test_an_empty_history_is_no_data_and_not_no_change(root: Path, cli: Cli) -> None:
     found = cli("findings", "list")
-    assert (found.exit_code, found.output.strip()) == (0, "no findings")
+    assert (found.exit_code, found.output.startswith("no data: ")) == (0, True)
+    counted = json.loads(cli("findings", "list", "--json").output)
+    assert counted == {"findings": [], "trends": [], "series": {"watched": 0, "too_few_nights": 0}}
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ((0, 0, 0), "no data: "),
+        ((14, 14, 0), "no findings yet: none of 14 series has the nights"),
+        ((14, 3, 0), "no findings: no lasting change in 11 series, 3 more have too few nights to be judged"),
+        ((14, 0, 0), "no findings: no lasting change in 14 series"),
+        ((14, 0, 2), "nothing open (--all shows all)"),
+    ],
+)
+def test_no_data_no_judgement_and_no_change_are_three_answers(counts: tuple[int, int, int], told: str) -> None:
+    assert none_told(*counts).startswith(told)
 
 
 @pytest.mark.usefixtures("planted")

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 
+@pytest.mark.usefixtures("history")
 def test_logs_of_old_closed_sessions_go_and_others_stay(var: Path, cli: Callable[..., Result]) -> None:
     old, new, going_on = (var / "runs" / name for name in ("old", "new", "going-on"))
     for place in (old, new, going_on):

@@ -19,7 +19,7 @@ def check(db: str | None, as_json: bool) -> int:
     from iowatch.store import History, care
     from iowatch.units import format_size
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         found = care.check(history)
     if as_json:
         print_json(asdict(found))
@@ -41,7 +41,7 @@ def backup(file: Path, db: str | None) -> None:
     from iowatch.store import History, care
     from iowatch.units import format_size
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         size = care.backup(history, file)
     messages().print(f"{file}: {format_size(size)}", markup=False, soft_wrap=True)
 
@@ -72,14 +72,11 @@ def restore(file: Path, replace: bool, db: str | None) -> None:
 def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     """Copy what TO lacks of FROM; each is a path or a URL. Twice is the same as once."""
     from iowatch.cli.output import messages, print_json
-    from iowatch.errors import InputError
     from iowatch.store import History
     from iowatch.store.copy import copy as copy_history
 
-    if "://" not in source and not Path(source).is_file():
-        raise InputError(f"{source}: no such history")
     console = messages()
-    with History.open(source) as left, History.open(target) as right:
+    with History.existing(source) as left, History.open(target) as right:
         done = copy_history(left, right, system, lambda text: console.print(text, markup=False))
     if as_json:
         print_json(asdict(done))
@@ -96,7 +93,7 @@ def vacuum(db: str | None) -> None:
     from iowatch.store import History, care
     from iowatch.units import format_size
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         before, after = care.vacuum(history)
     messages().print(f"{format_size(before)} before, {format_size(after)} after")
 
@@ -126,7 +123,7 @@ def prune(
 
     if days is None and size is None:
         raise click.UsageError("say how much may stay: --days, --size, or both")
-    with History.open(db) as history:
+    with History.existing(db) as history:
         done = artefacts.prune(
             max_age_s=None if days is None else days * 86400,
             max_bytes=None if size is None else parse_size(size),

@@ -58,7 +58,8 @@ _WORDS: dict[tuple[str, Scalar], str] = {
     ("aligned", False): "unaligned",
     ("collective", True): "collective",
     ("collective", False): "independent",
-    ("stripe_count", -1): "striped over all",
+    ("stripe_count", -1): "full striping",
+    ("stripe_count", 0): "default striping",
     ("operation", "write"): "writes",
     ("operation", "read"): "reads",
 }

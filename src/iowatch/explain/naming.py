@@ -38,7 +38,7 @@ def _name(case: Parameters, differing: Sequence[str]) -> str:
 
 
 def _told(key: str, value: Scalar) -> str:
-    """`scratch1`, `striped over all` as they are; a bare number or truth with its parameter's name."""
+    """`scratch1`, `full striping` as they are; a bare number or truth with its parameter's name."""
     text = shown(key, value)
     bare = isinstance(value, str) or (text != str(value).lower() and not key.endswith("_bytes"))
     return text if bare else f"{key.removesuffix('_bytes')} {text}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from iowatch import review
+from iowatch.detect import Settings
 from iowatch.errors import UsageError, near_miss
 from iowatch.findings.detection import headline_series
 from iowatch.findings.night import load, update
@@ -39,11 +40,17 @@ def refreshed(history: History, system: str | None = None) -> list[Finding]:
     Raises:
         UsageError: the history has no such system.
     """
-    known = history.systems()
-    if system is not None and system not in known:
-        raise UsageError(f"the history has no system '{system}'", hint=near_miss(system, known))
-    chosen = known if system is None else [system]
+    if system is not None:
+        history.require_system(system)
+    chosen = history.systems() if system is None else [system]
     return [finding for name in chosen for finding in update(history, name, tell=False)]
+
+
+def watched(history: History, system: str | None = None) -> tuple[int, int]:
+    """How many series are watched, and how many of them have too few nights to be judged."""
+    chosen = history.systems() if system is None else [system]
+    rows = [row for name in chosen for row in headline_series(history, name)]
+    return len(rows), sum(row.n < Settings().min_nights for row in rows)
 
 
 def suspected_series(history: History, system: str) -> frozenset[int]:

@@ -21,6 +21,24 @@ def listing(findings: Iterable[Finding]) -> Iterator[str]:
                 yield f"    {note}"
 
 
+def none_told(watched: int, too_few: int, hidden: int) -> str:
+    """Why the list is empty: no data, too little data, or no change; these are three different answers.
+
+    Args:
+        watched: series of which nights are known.
+        too_few: those of them with too few nights to be judged.
+        hidden: findings that are settled.
+    """
+    if hidden:
+        return "nothing open (--all shows all)"
+    if not watched:
+        return "no data: nothing is in the history yet (`iowatch run` or `iowatch import` fills it)"
+    if watched == too_few:
+        return f"no findings yet: none of {watched} series has the nights that it takes to judge it"
+    rest = f", {too_few} more have too few nights to be judged" if too_few else ""
+    return f"no findings: no lasting change in {watched - too_few} series{rest}"
+
+
 def page(finding: Finding) -> Iterator[str]:
     """The whole finding, line by line."""
     yield f"{finding.id}  [{finding.state}]" + (f"  ({finding.label})" if finding.label else "")
@@ -87,9 +105,10 @@ def _rule(rule: Rule | None) -> Iterator[str]:
         f"{rule.text}: {rule.changed_in} of {rule.total_in} changed, of the others {rule.changed_out} of "
         f"{rule.total_out} (precision {rule.precision:.0%}, recall {rule.recall:.0%})"
     )
-    same = [c.words for group in rule.equivalents for c in group if c.words not in rule.text]
-    if same:
-        yield f"these data cannot tell it apart from: {'; '.join(same[:6])}"
+    for condition, group in zip(rule.conditions, rule.equivalents, strict=True):
+        same = [c.words for c in group if c.words not in rule.text]
+        if same:
+            yield f"these data cannot tell '{condition.words}' from: {'; '.join(same[:6])}"
 
 
 def _causes(causes: Iterable[Cause]) -> Iterator[str]:

@@ -42,11 +42,15 @@ def database_url(place: str | None = None) -> str:
     return chosen if "://" in chosen else f"sqlite:///{Path(chosen).absolute()}"
 
 
-def open_engine(place: str | None = None) -> Engine:
+def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
     """Open, and where needed create or upgrade, the history.
 
+    Args:
+        place: path or URL.
+        create: whether to make one where there is none; else that is an error.
+
     Raises:
-        InputError: the file is not a history, or was made by a newer iowatch.
+        InputError: the file is not a history, or was made by a newer iowatch; or there is none.
         MachineError: it cannot be read or written.
     """
     url = database_url(place)
@@ -55,9 +59,11 @@ def open_engine(place: str | None = None) -> Engine:
     except (ArgumentError, ModuleNotFoundError) as error:
         raise UsageError(f"cannot use the database '{url}': {error}", hint=_URL_HINT) from error
     if engine.dialect.name == "sqlite":
+        if not create and not Path(engine.url.database or "").exists():
+            raise _absent(engine)
         _prepare_sqlite(engine)
     try:
-        _bring_to_head(engine)
+        _bring_to_head(engine, create)
     except DatabaseError as error:
         engine.dispose()
         raise _told(error, engine) from error
@@ -69,6 +75,7 @@ def open_engine(place: str | None = None) -> Engine:
 
 # Without blanks: 8 bytes less in each run.
 _json = partial(json.dumps, separators=(",", ":"))
+HOW_TO_FILL = "`iowatch run` or `iowatch import` fills it; --db or IOWATCH_DB names another."
 _URL_HINT = "Expected a path or sqlite:///path or postgresql+psycopg://user@host/name."
 
 
@@ -104,6 +111,11 @@ def told_reason(error: DBAPIError, engine: Engine) -> str:
     if free < _NO_ROOM_BYTES:
         return f"{error.orig} (no space left there: {format_size(free)})"
     return str(error.orig)
+
+
+def _absent(engine: Engine) -> InputError:
+    place = engine.url.render_as_string(hide_password=True)
+    return InputError(f"there is no history at {place}", hint=HOW_TO_FILL)
 
 
 def _told(error: DatabaseError, engine: Engine) -> MachineError:
@@ -202,9 +214,11 @@ def revision(connection: Connection) -> str | None:
     return None
 
 
-def _bring_to_head(engine: Engine) -> None:
+def _bring_to_head(engine: Engine, create: bool) -> None:
     with engine.connect() as connection:
         found = revision(connection)
+    if found is None and not create:
+        raise _absent(engine)
     if found == HEAD:
         return
     if found is not None and found > HEAD:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from iowatch.errors import MachineError
+from iowatch.errors import MachineError, UsageError, near_miss
 from iowatch.store import findings, ingest, query, results
-from iowatch.store.engine import open_engine, told_reason
+from iowatch.store.engine import HOW_TO_FILL, open_engine, told_reason
 from iowatch.store.findings import DetectionRow, FindingRow
 from iowatch.store.records import (
     Artefact,
@@ -42,6 +42,16 @@ class History:
             MachineError: it cannot be read or written.
         """
         return cls(open_engine(place))
+
+    @classmethod
+    def existing(cls, place: str | None = None) -> History:
+        """Open a history to read what it holds: one that is not there is an error, not a quiet night.
+
+        Raises:
+            InputError: there is none, or it is not a history, or is newer than this program.
+            MachineError: it cannot be read or written.
+        """
+        return cls(open_engine(place, create=False))
 
     def close(self) -> None:
         """Give back all connections."""
@@ -217,3 +227,14 @@ class History:
         """Names of systems that have history."""
         with self.reading() as connection:
             return query.systems(connection)
+
+    def require_system(self, name: str) -> None:
+        """Make sure that something of a system is here: no data is not the same as no change.
+
+        Raises:
+            UsageError: nothing is.
+        """
+        known = self.systems()
+        if name not in known:
+            hint = near_miss(name, known) if known else f"Nothing is in it yet. {HOW_TO_FILL}"
+            raise UsageError(f"the history has no system '{name}'", hint=hint)

@@ -81,7 +81,7 @@ def command(
     wanted = tuple(metric(name).name for name in metrics)
     chosen = Options(wanted, ignored, days, last, Settings(difference=difference / 100))
     with ExitStack() as stack:
-        opened = cache(lambda: stack.enter_context(History.open(db)))
+        opened = cache(lambda: stack.enter_context(History.existing(db)))
         outcome = compare_sides(*specs, opened, chosen)
     if as_json:
         print_json(report.document(outcome))

@@ -45,7 +45,7 @@ def build(output: Path | None, zone: str, nights: int, reports: int, db: str | N
     from iowatch.dashboard.build import build as build_site
     from iowatch.store import History
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         built = build_site(history, output or paths.var() / "site", zone, nights, reports)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})

@@ -61,7 +61,8 @@ def _from_history(db: str | None, system: str) -> dict[str, Detection]:
     from iowatch.report.history import case_words
     from iowatch.store import History
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
+        history.require_system(system)
         rows = headline_series(history, system)
         points = history.points([row.id for row in rows])
     names = [f"{row.stack} {case_words(row.case)} {row.metric}" for row in rows]

@@ -11,7 +11,7 @@ _everything = click.option("--all", "everything", is_flag=True, help="Also what 
 
 @click.group(
     invoke_without_command=True,
-    epilog="Example: iowatch findings list --system archer2",
+    epilog="Example: iowatch findings list --system local",
     short_help="What changed, since when, what the changed cases have in common.",
 )
 @options.system()
@@ -45,22 +45,29 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
     from dataclasses import asdict
 
     from iowatch.cli.output import messages, page, print_json
-    from iowatch.findings import NEEDS_ACTION, refreshed, unknown_decisions
-    from iowatch.findings.text import listing
+    from iowatch.findings import NEEDS_ACTION, refreshed, unknown_decisions, watched
+    from iowatch.findings.text import listing, none_told
     from iowatch.findings.trends import listing as trend_lines
     from iowatch.findings.trends import trends
     from iowatch.store import History
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         found = refreshed(history, system)
         for trouble in unknown_decisions(history, system):
             messages().print(trouble, markup=False, soft_wrap=True)
         slow = trends(history, [system] if system else history.systems())
+        series, too_few = watched(history, system)
     shown = [f for f in found if everything or f.state in ("open", "suspected", "acknowledged")]
     if as_json:
-        print_json({"findings": [f.to_json() for f in shown], "trends": [asdict(trend) for trend in slow]})
+        print_json(
+            {
+                "findings": [f.to_json() for f in shown],
+                "trends": [asdict(trend) for trend in slow],
+                "series": {"watched": series, "too_few_nights": too_few},
+            }
+        )
     else:
-        nothing = ["no findings" if not found else "nothing open (--all shows all)"]
+        nothing = [none_told(series, too_few, len(found) - len(shown))]
         for line in (*(listing(shown) if shown else nothing), *trend_lines(slow)):
             page().print(line, markup=False, soft_wrap=True)
     return 1 if any(f.state in NEEDS_ACTION for f in shown) else 0
@@ -77,7 +84,7 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
     from iowatch.findings.text import page as lines
     from iowatch.store import History
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         found = find(history, finding)
     if as_json:
         print_json(found.to_json())

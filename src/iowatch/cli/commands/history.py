@@ -45,7 +45,9 @@ def list_(
     from iowatch.report.history import print_series, print_sessions
     from iowatch.store import History, SeriesFilter
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
+        if system is not None:
+            history.require_system(system)
         if show_series:
             rows = history.series(SeriesFilter(system=system, benchmark=benchmark))
             print_json([_series_json(row) for row in rows]) if as_json else print_series(page(), rows)
@@ -66,7 +68,7 @@ def show(session: str, db: str | None, as_json: bool) -> None:
     from iowatch.report.history import print_session
     from iowatch.store import History
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         row = history.session(session)
         runs = [(run, history.run_results(run.id)) for run in history.runs(row.uuid)]
         absent = [item for item in history.expected(row.uuid) if item not in set(history.received(row.uuid))]
@@ -124,7 +126,9 @@ def export(
     def seconds(text: str | None) -> int | None:
         return None if text is None else int(parse_time(text).timestamp())
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
+        if chosen["system"] is not None:
+            history.require_system(chosen["system"])
         uuid = None if session is None else history.session(session).uuid
         wanted = ResultFilter(
             series=SeriesFilter(**chosen), session=uuid, since=seconds(since), until=seconds(until)

@@ -10,7 +10,7 @@ from iowatch.cli import options
 
 
 @click.command(
-    epilog="Example: iowatch notify --system archer2 --dry-run",
+    epilog="Example: iowatch notify --system local --dry-run",
     short_help="Tell people what is new: chat, mail, issue.",
 )
 @options.system(required=True)

@@ -96,7 +96,7 @@ def propose(
     else:
         from iowatch.store import History
 
-        with History.open(db) as history:
+        with History.existing(db) as history:
             change = proposals.from_history(history, system, by or author(), why)
     if write:
         change.write()
@@ -112,12 +112,20 @@ def propose(
 @options.as_json
 def check(system: str | None, db: str | None, as_json: bool) -> int:
     """Validate reference files and published tables; find entries without case and cases without entry."""
+    from pathlib import Path
+
     from iowatch import proposals
     from iowatch.reference import show as shown
     from iowatch.store import History
+    from iowatch.store.engine import database_url
 
-    with History.open(db) as history:
-        remarks = proposals.check_files(history, system)
+    kind, _, path = database_url(db).partition(":///")
+    if db is None and kind == "sqlite" and not Path(path).exists():
+        messages().print(f"no history at {path} yet: the files are checked alone", markup=False, soft_wrap=True)
+        remarks = proposals.check_files(None, system)
+    else:
+        with History.existing(db) as history:
+            remarks = proposals.check_files(history, system)
     errors = [remark for remark in remarks if remark.severity == "error"]
     if as_json:
         print_json({"ok": not errors, "remarks": [remark.to_json() for remark in remarks]})

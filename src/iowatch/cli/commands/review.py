@@ -56,7 +56,7 @@ def _decide(
     from iowatch.store import History
     from iowatch.units import utc_now
 
-    with History.open(db) as history:
+    with History.existing(db) as history:
         found = find(history, finding)
         entry = {
             "finding": found.id,

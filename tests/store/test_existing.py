@@ -1,0 +1,102 @@
+"""Reading asks for a history that is there: a misspelt name must not look like a quiet night."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.errors import InputError, UsageError
+from iowatch.store import History, SessionRecord
+
+Cli = Callable[..., Result]
+
+READING = [
+    ("findings",),
+    ("findings", "list"),
+    ("findings", "list", "--json"),
+    ("findings", "show", "x"),
+    ("history", "list"),
+    ("history", "list", "--series", "--json"),
+    ("history", "show", "x"),
+    ("history", "export"),
+    ("history", "check"),
+    ("history", "vacuum"),
+    ("history", "prune", "--days", "1"),
+    ("detect", "--system", "local"),
+    ("compare", "stack:a", "stack:b"),
+    ("review", "note", "x", "--reason", "y"),
+    ("reference", "propose", "--system", "local"),
+    ("reference", "check"),
+    ("dashboard", "build"),
+]
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_reading_refuses_what_is_not_there_and_makes_nothing(
+    cli: Cli, var: Path, words: tuple[str, ...]
+) -> None:
+    absent = var / "mispelt" / "iowatch.db"
+    found = cli(*words, "--db", absent)
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    assert f"there is no history at sqlite:///{absent}" in found.stderr
+    assert "iowatch run" in found.stderr
+    assert not absent.parent.exists()
+
+
+def test_an_empty_file_is_no_history(tmp_path: Path) -> None:
+    path = tmp_path / "touched.db"
+    path.touch()
+    with pytest.raises(InputError, match="there is no history"):
+        History.existing(str(path))
+
+
+def test_an_empty_database_on_a_server_is_no_history(postgresql_url: str) -> None:
+    with pytest.raises(InputError, match="there is no history"):
+        History.existing(postgresql_url)
+    History.open(postgresql_url).close()
+    History.existing(postgresql_url).close()
+
+
+def test_copying_from_nowhere_makes_nothing(cli: Cli, var: Path, tmp_path: Path) -> None:
+    found = cli("history", "copy", tmp_path / "from.db", tmp_path / "to.db")
+    assert (found.exit_code, list(tmp_path.glob("*.db"))) == (2, [])
+
+
+def test_reference_files_can_be_checked_before_the_first_night(cli: Cli, var: Path) -> None:
+    found = cli("reference", "check", "--json")
+    assert (found.exit_code, "the files are checked alone" in found.stderr) == (0, True)
+    assert not (var / "iowatch.db").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("history", "list"),
+        ("history", "list", "--series"),
+        ("history", "export"),
+        ("detect",),
+        ("findings", "list"),
+        ("reference", "propose"),
+    ],
+    ids=" ".join,
+)
+def test_a_misspelt_system_is_told_everywhere(cli: Cli, history: History, words: tuple[str, ...]) -> None:
+    empty = cli(*words, "--system", "arhcer")
+    assert (empty.exit_code, empty.stdout) == (2, "")
+    assert "Nothing is in it yet" in empty.stderr
+    history.begin_session(SessionRecord("s", "archer", "nightly", "run", 0))
+    found = cli(*words, "--system", "arhcer")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "the history has no system 'arhcer'" in found.stderr
+    assert "Did you mean 'archer'?" in found.stderr
+
+
+def test_a_system_of_the_history_is_accepted(history: History) -> None:
+    history.begin_session(SessionRecord("s", "archer", "nightly", "run", 0))
+    history.require_system("archer")
+    with pytest.raises(UsageError):
+        history.require_system("franklin")

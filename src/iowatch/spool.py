@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.errors import InputError
+from iowatch.files import write_whole
 from iowatch.model import Output, Result
 
 FORMAT = 1
@@ -53,13 +54,12 @@ class SpooledCase:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file whole or not at all: beside, synced, renamed."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as stream:
-        json.dump(document, stream, ensure_ascii=False, allow_nan=False, indent=1)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
+    """Write a JSON file whole or not at all.
+
+    Raises:
+        MachineError: it cannot be written.
+    """
+    write_whole(path, json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
 
 
 def turn_facts() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 from iowatch import paths
-from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.errors import InputError, UsageError
+from iowatch.files import write_whole
 
 
 class Closed(BaseModel):
@@ -115,17 +116,6 @@ def append(path: Path, system: str, key: str, entry: dict[str, Any]) -> None:
     if document[key] is None:
         document[key] = CommentedSeq()
     document[key].append(CommentedMap({k: v for k, v in entry.items() if v not in (None, {}, [])}))
-    _replace(path, document)
-
-
-def _replace(path: Path, document: Any) -> None:
-    """Write beside and rename: a reader sees the old file or the new one, whole."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as stream:
-            _yaml().dump(document, stream)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-        Path(stream.name).chmod(mode)
-        Path(stream.name).replace(path)
-    except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror}") from error
+    text = io.StringIO()
+    _yaml().dump(document, text)
+    write_whole(path, text.getvalue())

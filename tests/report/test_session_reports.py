@@ -8,9 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.errors import MachineError
 from iowatch.model import Output, Result
-from iowatch.report.files import write_whole
 from iowatch.report.junit import junit
 from iowatch.report.markdown import escape, markdown
 from iowatch.runner.run import Finished
@@ -118,21 +116,6 @@ def test_markdown_has_the_answer_first_and_all_troubles(verdict: Verdict) -> Non
 def test_markdown_calls_nobody_and_keeps_one_line() -> None:
     assert "\n" not in escape(STRANGE)
     assert "@all" not in escape(STRANGE)
-
-
-def test_a_report_is_written_whole_or_not(tmp_path: Path) -> None:
-    target = tmp_path / "deep" / "report.xml"
-    write_whole(target, "one")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "\ud800")
-    assert target.read_text() == "one"
-    assert list(target.parent.iterdir()) == [target]
-
-
-def test_an_unwritable_report_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MachineError, match="cannot write"):
-        write_whole(tmp_path / "file" / "report.xml", "text")
 
 
 def test_a_comparison_has_no_verdict_to_report(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -114,3 +114,26 @@ def test_foreign_stack_json_is_refused(tmp_path: Path, document: dict[str, objec
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"stack\.json"):
         read_stack_json(path)
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_tools_follow_a_stack_that_moved_or_changed_its_mpi(
+    var: Path, stack: Stack, tmp_path: Path, mpi: str
+) -> None:
+    """Open MPI's tools are links, MPICH's are scripts; either replaces the other of an earlier installation."""
+    moved = tmp_path / "moved" / "mpirun"
+    moved.parent.mkdir()
+    for program, says in ((Path(stack.tools["mpirun"]), "old"), (moved, "new")):
+        program.write_text(f"#!/bin/sh\necho {says}\n")
+        program.chmod(0o755)
+    for name, target in (
+        ("openmpi", stack.tools["mpirun"]),
+        ("mpich", stack.tools["mpirun"]),
+        (mpi, str(moved)),
+    ):
+        now = replace(stack, parts=(Part(name, "1"),), tools={"mpirun": target})
+        directory = materialise(now)
+        done = subprocess.run([directory / "bin" / "mpirun"], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == ("new" if target == str(moved) else "old")
+    assert (directory / "bin" / "mpirun").is_symlink() == (mpi == "openmpi")
+    assert "old" in Path(stack.tools["mpirun"]).read_text()  # no link was written through

@@ -13,9 +13,9 @@ from typing import Any
 
 from iowatch import paths
 from iowatch.errors import InputError, MachineError
+from iowatch.files import write_whole
 from iowatch.notify.config import Settings
 from iowatch.notify.notice import Notice
-from iowatch.report.files import write_whole
 
 _FORMAT = 1
 _DAY_S = 86400

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 from iowatch import __version__, paths
 from iowatch.errors import MachineError
+from iowatch.files import write_whole
 from iowatch.notify import forms
 from iowatch.notify.config import Hook, Issue, Mail
 from iowatch.notify.notice import Notice
-from iowatch.report.files import write_whole
 
 TIMEOUT_S = 10.0
 PAUSES_S = (2.0, 8.0)  # between three attempts

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, Literal
 
 from iowatch.errors import InputError
+from iowatch.files import write_whole
 from iowatch.reference import rewrite
 from iowatch.reference.bandwidth import Entry, Provenance, References, is_case
 
@@ -115,7 +116,7 @@ class Change:
             MachineError: it cannot be written.
         """
         if self.new != self.old:
-            rewrite.replace(self.path, self.new)
+            write_whole(self.path, self.new)
 
     def to_json(self, *, written: bool) -> dict[str, Any]:
         """Plain JSON."""

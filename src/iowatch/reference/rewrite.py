@@ -1,11 +1,10 @@
-"""Writes reference files: comments and order of what stays are kept, the new is written whole or not at all."""
+"""The text of reference files with entries added or replaced: comments and order of what stays are kept."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import io
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.emitter import RoundTripEmitter
 from ruamel.yaml.error import YAMLError
 
-from iowatch.errors import InputError, MachineError
+from iowatch.errors import InputError
 from iowatch.reference.bandwidth import INDEX, PROVENANCE, Entry
 
 _HEADER = """\
@@ -120,19 +119,3 @@ def difference(path: Path, old: str, new: str) -> str:
         old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{path.name}", f"b/{path.name}"
     )
     return "".join(lines)
-
-
-def replace(path: Path, text: str) -> None:
-    """Write beside and rename: a reader sees the old file or the new one, whole.
-
-    Raises:
-        MachineError: it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as stream:
-            stream.write(text)
-        Path(stream.name).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        Path(stream.name).replace(path)
-    except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror}") from error

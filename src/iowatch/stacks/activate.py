@@ -6,11 +6,12 @@ Neither Spack nor Python runs in a job: the script tests that the files of the p
 from __future__ import annotations
 
 import json
+import os
 import shlex
-import tempfile
 from pathlib import Path
 
 from iowatch import paths
+from iowatch.files import write_whole
 from iowatch.stacks.model import Stack
 
 # Jobs run in shells that are not login shells, but that is where sites define `module`.
@@ -83,17 +84,23 @@ def script(stack: Stack, bin_directory: Path | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
-    """Replace a file at once, and only where it differs: other jobs may be reading it."""
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
+def _write(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace a file at once, and only where it differs: other jobs may be reading it.
+
+    Whatever the umask, the files of a stack are for everybody who runs it.
+    """
+    if path.is_symlink() or not path.is_file() or path.read_bytes() != text.encode():
+        write_whole(path, text, mode)
+
+
+def _link(path: Path, target: str) -> None:
+    """The same for a link."""
+    if path.is_symlink() and path.readlink() == Path(target):
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as handle:
-        handle.write(text)
-    # A temporary file is private; the files of a stack are for everybody who runs it.
-    temporary = Path(handle.name)
-    temporary.chmod(0o644)
-    temporary.replace(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(target)
+    beside.replace(path)
 
 
 def _link_tools(stack: Stack, directory: Path) -> None:
@@ -105,12 +112,10 @@ def _link_tools(stack: Stack, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     linked = any(part.name == "openmpi" for part in stack.parts)
     for name, target in stack.tools.items():
-        path = directory / name
-        if linked and not path.is_symlink():
-            path.symlink_to(target)
-        elif not linked:
-            _write(path, f'#!/bin/sh\nexec {shlex.quote(target)} "$@"\n')
-            path.chmod(0o755)
+        if linked:
+            _link(directory / name, target)
+        else:
+            _write(directory / name, f'#!/bin/sh\nexec {shlex.quote(target)} "$@"\n', 0o755)
 
 
 def materialise(stack: Stack) -> Path:

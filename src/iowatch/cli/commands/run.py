@@ -94,7 +94,7 @@ def command(
     if no_jitter and not night:
         raise click.UsageError("--no-jitter is for --night")
     from iowatch.cli.output import messages, page, print_json
-    from iowatch.report.files import write_whole
+    from iowatch.files import write_whole
     from iowatch.report.junit import junit
     from iowatch.report.markdown import markdown
     from iowatch.report.verdict import render

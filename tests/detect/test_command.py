@@ -55,6 +55,28 @@ def test_columns_rows_and_times_may_come_in_any_form(tmp_path: Path) -> None:
     assert json.loads(changed.stdout) == json.loads(plain.stdout)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "a,2009-03-17T02:00:00Z,1240,5",
+            "s.csv:3: 4 fields, the header has 3",
+        ),  # a decimal comma
+        ("a,2009-03-17T02:00:00Z", "s.csv:3: 2 fields, the header has 3"),
+    ],
+)
+def test_a_row_with_other_fields_than_the_header_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    result = run(tmp_path, ["series,time,value", "a,2009-03-16T02:00:00Z,1200", line])
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    result = run(tmp_path, ["series,time,value,value", "a,2009-03-16T02:00:00Z,1200,1"])
+    assert isinstance(result.exception, InputError)
+    assert "has value more than once" in str(result.exception)
+
+
 def test_too_few_nights_and_no_series_are_said(tmp_path: Path) -> None:
     result = run(tmp_path, ["series,time,value", *rows("a", 5, 9.0)])
     assert result.exit_code == 0

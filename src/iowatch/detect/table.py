@@ -31,10 +31,17 @@ def read_series(lines: Iterable[str], name: str) -> dict[str, Points]:
     series: dict[str, Points] = {}
     faults: list[str] = []
     try:
-        columns = _columns(next(rows, []), name)
+        header = next(rows, [])
+        columns = _columns(header, name)
         for row in rows:
-            if any(field.strip() for field in row):
-                _take(row, columns, f"{name}:{rows.line_num}", series, faults)
+            where = f"{name}:{rows.line_num}"
+            if not any(field.strip() for field in row):
+                continue
+            if len(row) == len(header):
+                _take(row, columns, where, series, faults)
+            else:
+                # A decimal comma makes two fields of one number: what is left of it must not pass.
+                faults.append(f"{where}: {len(row)} fields, the header has {len(header)}")
     except csv.Error as error:
         faults.append(f"{name}:{rows.line_num}: {error}")
     if faults:
@@ -50,15 +57,15 @@ def _columns(header: Sequence[str], name: str) -> list[int]:
             f"{name}:1: header '{','.join(header)}' has no column {', '.join(absent)}",
             hint="The first line is: series,time,value",
         )
+    twice = [column for column in COLUMNS if names.count(column) > 1]
+    if twice:
+        raise InputError(f"{name}:1: header '{','.join(header)}' has {', '.join(twice)} more than once")
     return [names.index(column) for column in COLUMNS]
 
 
 def _take(
     row: Sequence[str], columns: Sequence[int], where: str, series: dict[str, Points], faults: list[str]
 ) -> None:
-    if len(row) <= max(columns):
-        faults.append(f"{where}: {len(row)} fields, expected at least {max(columns) + 1}")
-        return
     label, time_text, value_text = (row[column].strip() for column in columns)
     moment, value = _time(time_text), _value(value_text)
     if not label:

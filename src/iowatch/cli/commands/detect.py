@@ -51,7 +51,10 @@ def _from_csv(file: Path) -> dict[str, Detection]:
         with file.open(encoding="utf-8", newline="") as lines:
             series = read_series(lines, str(file))
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        raise InputError(
+            f"{file}: not UTF-8 text ({error.reason} at byte {error.start})",
+            hint="Save it as UTF-8, for example with iconv -t UTF-8.",
+        ) from error
     return dict(zip(series, detect_many(list(series.values())), strict=True))
 
 

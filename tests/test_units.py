@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iowatch.errors import InputError
-from iowatch.units import format_number, format_size, format_time, mib_per_s, parse_size, parse_time
+from iowatch.units import counted, format_number, format_size, format_time, mib_per_s, parse_size, parse_time
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,15 @@ def test_a_formatted_time_reads_back(moment: datetime) -> None:
 )
 def test_numbers_keep_four_digits(value: float | None, expected: str) -> None:
     assert format_number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "one", "expected"),
+    [(0, "night", "0 nights"), (1, "night", "1 night"), (2, "night", "2 nights"), (1, "series", "1 series")],
+)
+def test_what_is_counted_is_singular_once(number: int, one: str, expected: str) -> None:
+    assert counted(number, one) == expected
+    assert counted(7, "series") == "7 series"
 
 
 def test_sizes_for_people() -> None:

@@ -76,6 +76,11 @@ def format_number(value: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def counted(number: int, one: str) -> str:
+    """`1 night`, `7 nights`, `1 series`."""
+    return f"{number} {one}" if number == 1 or one.endswith("s") else f"{number} {one}s"
+
+
 def utc_now() -> datetime:
     """The present, in UTC, to the second."""
     return datetime.now(UTC).replace(microsecond=0)

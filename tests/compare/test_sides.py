@@ -125,7 +125,7 @@ def test_warm_ups_are_left_out_and_counted(history: History) -> None:
     record(history, "warm", {1: (1.0,)}, stack="new", facts={"pair": 0}, time=START + 41 * DAY_S)
     outcome = compared(history, "stack:old", "stack:new")
     assert outcome.compared[0].right.runs == 6
-    assert outcome.notes == ("right: 1 results of warm-ups left out",)
+    assert outcome.notes == ("right: 1 result of warm-ups left out",)
 
 
 def test_what_is_not_whole_or_not_positive_in_a_file_is_left_out_and_counted(
@@ -141,8 +141,8 @@ def test_what_is_not_whole_or_not_positive_in_a_file_is_left_out_and_counted(
     outcome = compared(history, f"{path},stack=a", f"{path},stack=b")
     assert outcome.compared[0].right.runs == 5
     assert outcome.notes[2:] == (
-        "right: 1 results of failed or incomplete runs left out",
-        "right: 1 results with a value of 0 left out",
+        "right: 1 result of failed or incomplete runs left out",
+        "right: 1 result with a value of 0 left out",
     )
 
 
@@ -174,7 +174,7 @@ def test_pairs_of_a_fair_run_stay_pairs(history: History) -> None:
 
 
 def test_an_event_is_before_and_after(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "path_of", lambda system: tmp_path / f"{system}.yaml")
     nightly(history, 10, {"old": 1.0})
@@ -182,6 +182,9 @@ def test_an_event_is_before_and_after(
     events.add("local", {"date": "2023-11-25", "kind": "upgrade", "title": "new servers"})
     outcome = compared(history, "event:local/2023-11-25", "event:local/2023-11-25")
     assert all(one.words == "faster" for one in outcome.compared)
+    shown = cli("compare", "event:local/2023-11-25").stdout
+    assert "left  event:local/2023-11-25, before it" in shown
+    assert "right event:local/2023-11-25, after it" in shown
     with pytest.raises(UsageError, match="no event") as caught:
         compared(history, "event:local/2023-11-24", "event:local/2023-11-24")
     assert "new servers" in str(caught.value)
@@ -225,6 +228,8 @@ def test_people_get_the_answer_first_and_markdown_is_escaped(cli: Cli, history: 
     nightly(history, 8, {"o|d": 1.0, "new": 1.5})
     shown = cli("compare", "stack:o|d", "stack:new")
     assert "Right is faster over all" in shown.stdout
+    same = cli("compare", "stack:new", "stack:new").stdout
+    assert "No difference above 0 % over all, 1.000 times as fast" in same
     ticket = cli("compare", "stack:o|d", "stack:new", "--markdown")
     assert "o\\|d → new" in ticket.stdout
     assert ticket.stdout.startswith("### ")

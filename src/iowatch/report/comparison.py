@@ -144,6 +144,13 @@ def _interval(ci: tuple[float, float] | None) -> str:
     return "–" if ci is None else f"{_ratio(ci[0])} – {_ratio(ci[1])}"
 
 
+def _sides(outcome: Outcome) -> tuple[str, str]:
+    """The sides as they were named; of an event, which side of it."""
+    named = ((outcome.left, "before it"), (outcome.right, "after it"))
+    left, right = (f"{side.text}, {when}" if side.kind == "event" else side.text for side, when in named)
+    return left, right
+
+
 def summary(outcome: Outcome) -> list[str]:
     """The answer in sentences, the most important first."""
     return [
@@ -163,21 +170,19 @@ def _headline(outcome: Outcome) -> str:
     counts = ", ".join(f"{n} {verdict}" for verdict, n in overall.counts.items() if n)
     speed = f", {_ratio(overall.ratio)} times as fast" if overall.ratio is not None else ""
     within = f" ({_interval(overall.ci)}, {_BASIS[overall.basis]})" if overall.ci else ""
-    return (
-        f"Right is {_VERB[overall.verdict].format(bound=percent(overall.bound or 0))}{speed}{within}: {counts}."
-    )
+    return f"{_VERB[overall.verdict].format(bound=percent(overall.bound or 0))}{speed}{within}: {counts}."
 
 
 _VERB = {
-    "faster": "faster over all",
-    "slower": "slower over all",
-    "no difference": "not different over all above {bound}",
-    "not enough data": "not judged over all (not enough data)",
+    "faster": "Right is faster over all",
+    "slower": "Right is slower over all",
+    "no difference": "No difference above {bound} over all",
+    "not enough data": "Not enough data to judge over all",
 }
 _BASIS = {
     "nights": "from night to night",
     "paired nights": "night by night",
-    "cases": "over these cases; samples are not known",
+    "cases": "over these cases; nights are too few or not known",
     "none": "",
 }
 
@@ -227,7 +232,8 @@ def _parameters(one: Comparison) -> dict[str, Scalar]:
 
 def print_comparison(outcome: Outcome, console: Console) -> None:
     """The answer, then a table, then what was not compared."""
-    console.print(Text(f"left  {outcome.left.text}\nright {outcome.right.text}", style="bold"))
+    left, right = _sides(outcome)
+    console.print(Text(f"left  {left}\nright {right}", style="bold"))
     console.print(Text(_differing(outcome), style="dim"))
     for line in summary(outcome):
         console.print(Text(line))
@@ -245,7 +251,7 @@ def print_comparison(outcome: Outcome, console: Console) -> None:
 def markdown(outcome: Outcome) -> str:
     """The same as Markdown."""
     lines = [
-        f"### `{outcome.left.text}` (left) against `{outcome.right.text}` (right)",
+        "### `{}` (left) against `{}` (right)".format(*_sides(outcome)),
         "",
         _escaped(_differing(outcome)),
         "",

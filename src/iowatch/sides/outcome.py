@@ -20,6 +20,7 @@ from iowatch.sides.resolve import Opened, Place, rows
 from iowatch.sides.spec import Spec
 from iowatch.store.exported import read_exported
 from iowatch.store.results import ResultRow
+from iowatch.units import counted
 
 # Metrics compared where none is asked for; times of phases would only multiply the pairs.
 _HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
@@ -143,11 +144,11 @@ def _notes(gathered: Sequence[Gathered], options: Options) -> tuple[str, ...]:
     found = []
     for name, side in zip(("left", "right"), gathered, strict=True):
         if side.not_ok:
-            found.append(f"{name}: {side.not_ok} results of failed or incomplete runs left out")
+            found.append(f"{name}: {counted(side.not_ok, 'result')} of failed or incomplete runs left out")
         if side.warm_ups:
-            found.append(f"{name}: {side.warm_ups} results of warm-ups left out")
+            found.append(f"{name}: {counted(side.warm_ups, 'result')} of warm-ups left out")
         if side.not_positive:
-            found.append(f"{name}: {side.not_positive} results with a value of 0 left out")
+            found.append(f"{name}: {counted(side.not_positive, 'result')} with a value of 0 left out")
         longest = max((len(e.side.nights) for e in side.entries if isinstance(e.side, Measured)), default=0)
         if longest > options.last:
             found.append(f"{name}: the newest {options.last} of up to {longest} runs used (--last)")

@@ -17,15 +17,16 @@ def check(db: str | None, as_json: bool) -> int:
     """Look for damage; exit code 1 where there is some."""
     from iowatch.cli.output import page, print_json
     from iowatch.store import History, care
-    from iowatch.units import format_size
+    from iowatch.units import counted, format_size
 
     with History.existing(db) as history:
         found = care.check(history)
     if as_json:
         print_json(asdict(found))
     else:
-        told = f"{found.sessions} sessions, {found.runs} runs, {found.results} results"
-        judged = f"{len(found.faults)} faults" if found.faults else "no fault"
+        numbers = (found.sessions, found.runs, found.results)
+        told = ", ".join(counted(n, w) for n, w in zip(numbers, ("session", "run", "result"), strict=True))
+        judged = counted(len(found.faults), "fault") if found.faults else "no fault"
         lines = [f"{told}, {format_size(found.size_bytes)}: {judged}."]
         lines += [f"  fault: {text}" for text in found.faults] + [f"  note: {text}" for text in found.notes]
         page().print("\n".join(lines), markup=False, soft_wrap=True)
@@ -74,6 +75,7 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     from iowatch.cli.output import messages, print_json
     from iowatch.store import History
     from iowatch.store.copy import copy as copy_history
+    from iowatch.units import counted
 
     console = messages()
     with History.existing(source) as left, History.open(target) as right:
@@ -81,8 +83,9 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     if as_json:
         print_json(asdict(done))
     else:
-        new = f"{done.runs} runs, {done.results} results, {done.findings} findings"
-        console.print(f"{done.sessions} sessions compared; new: {new}")
+        numbers = (done.runs, done.results, done.findings)
+        new = ", ".join(counted(n, w) for n, w in zip(numbers, ("run", "result", "finding"), strict=True))
+        console.print(f"{counted(done.sessions, 'session')} compared; new: {new}")
 
 
 @click.command("vacuum", epilog="Example: iowatch history vacuum")
@@ -119,7 +122,7 @@ def prune(
     from iowatch.darshan import artefacts
     from iowatch.runner import session
     from iowatch.store import History, care
-    from iowatch.units import format_size, parse_size
+    from iowatch.units import counted, format_size, parse_size
 
     if days is None and size is None:
         raise click.UsageError("say how much may stay: --days, --size, or both")
@@ -138,7 +141,10 @@ def prune(
         return
     verb = "would go" if dry_run else "removed"
     over = f"; {format_size(done.over_bytes)} above the limit belong to findings" if done.over_bytes else ""
-    told = f"{len(done.removed)} files ({format_size(done.freed_bytes)}) and {len(swept)} sessions' logs {verb}"
+    told = (
+        f"{counted(len(done.removed), 'file')} ({format_size(done.freed_bytes)}) and the logs of "
+        f"{counted(len(swept), 'session')} {verb}"
+    )
     messages().print(f"{told}; {format_size(done.kept_bytes)} stay{over}", soft_wrap=True)
 
 

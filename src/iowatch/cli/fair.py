@@ -11,6 +11,7 @@ from iowatch.report import comparison as report
 from iowatch.runner.fair import FairRun, run_fair
 from iowatch.sides import Options, Outcome, compare_sides, parse_spec
 from iowatch.store import History
+from iowatch.units import counted
 
 # Where nothing is said: an answer that excludes differences of some 10 %, or an hour.
 _HALF_WIDTH = 0.10
@@ -63,8 +64,8 @@ def run_and_compare(
     else:
         report.print_comparison(outcome, page())
         console.print(
-            f"session {finished.uuid}: {finished.pairs} pairs, ended by {finished.stopped}; "
-            f"{len(finished.missing)} runs failed or absent",
+            f"session {finished.uuid}: {counted(finished.pairs, 'pair')}, ended by {finished.stopped}; "
+            f"{counted(len(finished.missing), 'run')} failed or absent",
             soft_wrap=True,
         )
     return 1 if finished.missing else 0

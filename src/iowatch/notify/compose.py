@@ -12,7 +12,7 @@ from iowatch.findings.text import page
 from iowatch.notify.config import Settings
 from iowatch.notify.notice import Notice
 from iowatch.store import History, SessionRow
-from iowatch.units import format_time
+from iowatch.units import counted, format_time
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _HOUR_S = 3600
@@ -108,7 +108,7 @@ def _silence(
         title=f"{system}: nothing ran last night",
         lines=(
             f"Nothing ran {since}; expected within {settings.silence_hours:g} hours.",
-            f"{len(empty)} sessions began since then, and no run arrived."
+            f"{counted(len(empty), 'session')} began since then, and no run arrived."
             if empty
             else "No session began: is the scheduler's job still there?",
         ),
@@ -140,7 +140,8 @@ def _digest(
         kind="digest",
         key=f"digest {system} {year}-W{number:02d}",
         system=system,
-        title=f"{system}: the week to {now:%Y-%m-%d}: {len(week)} sessions, {len(waiting)} findings wait",
+        title=f"{system}: the week to {now:%Y-%m-%d}: {counted(len(week), 'session')}, "
+        f"{counted(len(waiting), 'finding')} {'waits' if len(waiting) == 1 else 'wait'}",
         lines=(
             f"Sessions: {count}",
             f"Findings: {len(fresh)} first seen this week, {len(waiting)} open" + (":" if waiting else ""),

@@ -135,7 +135,7 @@ def print_change(change: Change, console: Console) -> None:
         console.print(grid)
         console.print(Text(change.diff))
     for reason in change.left_out:
-        console.print(Text(f"no reference: {reason}"))
+        console.print(Text(f"no reference: {reason}"), soft_wrap=True)
     console.print(", ".join(f"{counts[kind]} {kind}" for kind in ("new", "changed", "same")))
 
 

@@ -20,7 +20,12 @@ def case_words(case: Case) -> str:
     """A case for people: `benchio write MPIIO shared ranks=4 …`."""
     parameters = dict(case.parameters)
     words = [case.benchmark] + [str(parameters.pop(k)) for k in ("operation", "api", "file") if k in parameters]
-    return " ".join(words + [f"{name}={value}" for name, value in sorted(parameters.items())])
+    return " ".join(words + [f"{name}={_word(value)}" for name, value in sorted(parameters.items())])
+
+
+def _word(value: object) -> str:
+    """As in JSON and in reference files: `true`, not Python's `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _when(seconds: int | None) -> str:

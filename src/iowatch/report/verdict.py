@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from iowatch.metrics import METRICS
-from iowatch.units import format_number
+from iowatch.units import counted, format_number
 from iowatch.verdict import NIGHTS_TO_JUDGE, Trouble, Verdict
 
 
@@ -35,10 +35,10 @@ def render(verdict: Verdict, console: Console, site: str | None = None) -> None:
 def answer(verdict: Verdict) -> str:
     """What came of what was expected, in one line."""
     parts = [f"{verdict.received} of {verdict.expected} expected results came"]
-    parts += [f"{len(verdict.failed)} runs failed"] if verdict.failed else []
-    parts += [f"{len(verdict.absent)} runs absent"] if verdict.absent else []
+    parts += [f"{counted(len(verdict.failed), 'run')} failed"] if verdict.failed else []
+    parts += [f"{counted(len(verdict.absent), 'run')} absent"] if verdict.absent else []
     parts += [verdict.stopped] if verdict.stopped else []
-    parts += [f"{verdict.repeated} suspected runs made once more"] if verdict.repeated else []
+    parts += [f"{counted(verdict.repeated, 'suspected run')} made once more"] if verdict.repeated else []
     return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(parts)}."
 
 

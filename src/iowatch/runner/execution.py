@@ -18,6 +18,7 @@ from iowatch.runner.plan import Plan
 from iowatch.runner.site import Site
 from iowatch.store import History
 from iowatch.store.records import SessionRecord, SessionStatus
+from iowatch.units import counted
 
 # Every so many sessions the first case also runs without Darshan, and the cost of tracing becomes a series.
 _OVERHEAD_EVERY = 7
@@ -126,7 +127,7 @@ class Execution:
         runs, _ = fit(suspected, known_runs(self.history, self.site.system), self.meter.left())
         if not runs:
             return
-        self.say(f"{len(suspected)} runs look different from the nights before; {len(runs)} of them once more")
+        self.say(f"{counted(len(suspected), 'run')} unlike the nights before; {len(runs)} once more")
         again = Plan(runs, ())
         expected = [
             replace(item, run_name=spool.name_in_turn(item.run_name, {spool.AGAIN: True}))

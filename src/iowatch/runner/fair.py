@@ -26,7 +26,7 @@ from iowatch.runner.run import in_service, scratch_base
 from iowatch.runner.site import Site, load_site
 from iowatch.store import ExpectedResult, History
 from iowatch.store.records import SessionStatus
-from iowatch.units import format_size
+from iowatch.units import counted, format_size
 
 _HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
 
@@ -121,8 +121,9 @@ def _opening(site: Site, suite: str, stacks: Sequence[str], sides: _Sides, base:
         else ""
     )
     return (
-        f"{suite} on {site.system}, {stacks[0]} and {stacks[1]} in turn: {len(sides.left.runs)} cases, "
-        f"{format_size(2 * sides.left.volume_bytes)} written and read a pair, scratch {base}{note}"
+        f"{suite} on {site.system}, {stacks[0]} and {stacks[1]} in turn: "
+        f"{counted(len(sides.left.runs), 'case')}, {format_size(2 * sides.left.volume_bytes)} "
+        f"written and read a pair, scratch {base}{note}"
     )
 
 
@@ -215,7 +216,9 @@ class _Runner:
         widest = max(widths.values(), default=1.0)
         narrow = f", intervals within {100 * widest:.0f} %" if widest < 1 else ""
         ahead = f", at most {left:.0f} s left" if left is not None else ""
-        self.say(f"[pair {turn.pair}] {stack}: {len(samples)} results in {seconds:.0f} s{narrow}{ahead}")
+        self.say(
+            f"[pair {turn.pair}] {stack}: {counted(len(samples), 'result')} in {seconds:.0f} s{narrow}{ahead}"
+        )
 
     def _status(self, uuid: str) -> SessionStatus:
         return "incomplete" if self._missing(uuid) else "ok"

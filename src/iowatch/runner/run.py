@@ -18,7 +18,7 @@ from iowatch.runner.site import Site, load_site
 from iowatch.store import History
 from iowatch.store.records import SessionStatus
 from iowatch.systems.model import Night, System
-from iowatch.units import format_size, utc_now
+from iowatch.units import counted, format_size, utc_now
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ def _with_room(history: History, system: str, plan: Plan, limit: Budget) -> tupl
 def _opening(system: str, suite: str, plan: Plan, left_out: int, base: Path) -> str:
     others = f" ({left_out} left for other nights)" if left_out else ""
     return (
-        f"{suite} on {system}: {len(plan.runs)} runs{others}, {format_size(plan.volume_bytes)} written and "
-        f"read, scratch {base}"
+        f"{suite} on {system}: {counted(len(plan.runs), 'run')}{others}, "
+        f"{format_size(plan.volume_bytes)} written and read, scratch {base}"
     )
 
 

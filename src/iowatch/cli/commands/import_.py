@@ -42,7 +42,7 @@ def command(
     from iowatch.cli.output import messages, page, print_json
     from iowatch.imports import import_files
     from iowatch.store import History
-    from iowatch.units import parse_time
+    from iowatch.units import counted, parse_time
 
     when = parse_time(moment) if moment else None
     console = messages()
@@ -54,7 +54,7 @@ def command(
         print_json(done.to_json())
     else:
         page().print(
-            f"{done.stored} of {done.files} runs stored, {done.known} known already, "
+            f"{done.stored} of {counted(done.files, 'run')} stored, {done.known} known already, "
             f"{len(done.troubles)} with trouble",
             markup=False,
         )

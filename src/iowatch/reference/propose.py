@@ -20,6 +20,7 @@ from iowatch.errors import InputError
 from iowatch.files import write_whole
 from iowatch.reference import rewrite
 from iowatch.reference.bandwidth import Entry, Provenance, References, is_case
+from iowatch.units import counted
 
 MIN_NIGHTS = 7
 # In units of the normal distribution's standard deviation: 4 of them are passed once in 16,000 nights. With few
@@ -206,7 +207,8 @@ def proposals(
         name = f"{level.stack} {level.variable} {level.case}"
         if len(level.values) < MIN_NIGHTS:
             left.append(
-                f"{name}: {len(level.values)} nights at the accepted level, {MIN_NIGHTS} needed{_why(level)}"
+                f"{name}: {counted(len(level.values), 'night')} at the accepted level, {MIN_NIGHTS} needed"
+                f"{_why(level)}"
             )
             continue
         if not is_case(level.case):

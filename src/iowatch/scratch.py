@@ -75,8 +75,8 @@ def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
     """
     try:
         words = ["lfs", "quota", "-q", "-u", str(os.getuid()), str(base)]
-        printed = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
-        numbers = [int(word.rstrip("*")) for word in printed.split()[1:] if word.rstrip("*").isdecimal()]
+        asked = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=30, check=True)
+        numbers = [int(word.rstrip("*")) for word in asked.stdout.split()[1:] if word.rstrip("*").isdecimal()]
     except (OSError, subprocess.SubprocessError):
         return None
     if len(numbers) < 6:

@@ -77,3 +77,13 @@ def test_nobody_to_ask_is_no_answer(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert fate(scheduler, job) == ""
+
+
+def test_bytes_that_are_no_text_here_do_not_hide_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "qstat"
+    program.write_text("#!/bin/sh\nprintf ' job_state = F\\n comment = arr\\352t\\351 par le site\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fate("pbs", "5") == "job 5: state F, reason arr\ufffdt\ufffd par le site"

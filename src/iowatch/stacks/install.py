@@ -83,7 +83,12 @@ def _lines(command: list[str]) -> Iterator[str]:
     """
     tail: list[str] = []
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
     ) as process:
         for line in process.stdout or ():
             tail = [*tail[-11:], line.rstrip()]

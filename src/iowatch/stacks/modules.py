@@ -51,6 +51,7 @@ def load(system: str, path: Path) -> Stack:
             capture_output=True,
             stdin=subprocess.DEVNULL,
             text=True,
+            errors="replace",
             timeout=TIMEOUT_S,
         )
         document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None

@@ -47,6 +47,7 @@ def ask(*command: str) -> str:
             capture_output=True,
             stdin=subprocess.DEVNULL,
             text=True,
+            errors="replace",
             timeout=TIMEOUT_S,
             env={**os.environ, "LC_ALL": "C", **as_root},
         )

@@ -95,6 +95,7 @@ def bootstrap() -> str:
             check=True,
             capture_output=True,
             text=True,
+            errors="replace",
         )
     except FileNotFoundError as error:
         raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error

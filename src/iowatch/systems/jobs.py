@@ -6,9 +6,10 @@ ReFrame passes over some of these ends: with Slurm's `squeue` a job that is gone
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from iowatch.systems.machine import ask
 
 _TIMEOUT_S = 30
 
@@ -77,12 +78,7 @@ def fate(scheduler: str, job: str | None) -> str:
 
 def _answer(command: tuple[str, ...], job: str) -> str:
     """Standard output of the command; empty where it fails: a reason that cannot be had hides no result."""
-    words = [word.format(job=job) for word in command]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    return ask(*(word.format(job=job) for word in command), timeout_s=_TIMEOUT_S) or ""
 
 
 def _take(patterns: Mapping[str, str], text: str) -> dict[str, str]:

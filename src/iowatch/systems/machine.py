@@ -37,14 +37,22 @@ class Partition:
     minutes: int | None = None
 
 
-def ask(*command: str) -> str | None:
-    """What a program prints on stdout, or None where it is absent, fails or hangs."""
+def ask(*command: str, timeout_s: float = TIMEOUT_S) -> str | None:
+    """What a program prints on stdout, or None where it is absent, fails or hangs.
+
+    Bytes that are no text here (a comment in another encoding) are replaced: they must not end a night.
+    """
     path = shutil.which(command[0])
     if path is None:
         return None
     try:
         done = subprocess.run(
-            [path, *command[1:]], capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=TIMEOUT_S
+            [path, *command[1:]],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from iowatch.systems.machine import ask
 
 TECHNOLOGY = {
     "lustre": "Lustre",
@@ -74,27 +74,16 @@ def _statvfs(path: str) -> os.statvfs_result | None:
     """`statvfs` that gives up: a dead server must not stop the whole command."""
     answers: list[os.statvfs_result] = []
 
-    def ask() -> None:
+    def stat() -> None:
         try:
             answers.append(os.statvfs(path))
         except OSError:
             return
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=stat, daemon=True)
     thread.start()
     thread.join(TIMEOUT_S)
     return answers[0] if answers else None
-
-
-def _lfs(*arguments: str) -> str:
-    lfs = shutil.which("lfs")
-    if lfs is None:
-        return ""
-    try:
-        done = subprocess.run([lfs, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
 
 
 def _number(pattern: str, text: str) -> int | None:
@@ -104,8 +93,8 @@ def _number(pattern: str, text: str) -> int | None:
 
 def lustre_facts(mount: str) -> dict[str, int | None]:
     """OST count and default striping of a Lustre file system, of `lfs osts` and `lfs getstripe -d`."""
-    osts = re.findall(r"^\d+: \S+ ACTIVE", _lfs("osts", mount), re.MULTILINE)
-    striping = _lfs("getstripe", "-d", mount)
+    osts = re.findall(r"^\d+: \S+ ACTIVE", ask("lfs", "osts", mount, timeout_s=TIMEOUT_S) or "", re.MULTILINE)
+    striping = ask("lfs", "getstripe", "-d", mount, timeout_s=TIMEOUT_S) or ""
     return {
         "targets": len(osts) or None,
         "stripe_count": _number(r"stripe_count:\s*(-?\d+)", striping),

@@ -30,7 +30,7 @@ def test_a_read_of_ior_is_prepared_and_dropped_from_the_page_cache() -> None:
 
 
 def test_franklin_is_64_processes_with_2_gb_each() -> None:
-    """Seed 003, section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
+    """Source 003, section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
     cases = suites.load("franklin")
     assert {case.ranks for case in cases} == {64}
     assert {case.options["transfer"] for case in cases} == {"1m", "1000000"}
@@ -38,7 +38,7 @@ def test_franklin_is_64_processes_with_2_gb_each() -> None:
 
 
 def test_metadata_has_the_files_of_seed_002() -> None:
-    """Seed 002, mdtest: 1,048,576 files."""
+    """Source 002, mdtest: 1,048,576 files."""
     cases = suites.load("metadata")
     assert {case.options["files"] for case in cases} == {1_048_576}
     assert min(case.tool.inodes(case.options) for case in cases) >= 1_048_576
@@ -47,7 +47,7 @@ def test_metadata_has_the_files_of_seed_002() -> None:
 
 
 def test_h5bench_gets_the_configuration_of_seed_004() -> None:
-    """Seed 004, "Configuration": the printed example (without MODE, which is the driver's)."""
+    """Source 004, "Configuration": the printed example (without MODE, which is the driver's)."""
     options = {"op": "write", "memory": "contiguous", "pattern": "contiguous", "dims": "4194304"}
     assert H5BENCH.configuration(options)["h5bench.cfg"].split() == [
         "MEM_PATTERN=CONTIG",
@@ -68,7 +68,7 @@ def test_h5bench_gets_the_configuration_of_seed_004() -> None:
 def test_benchio_volumes_follow_its_patterns() -> None:
     assert (
         BENCHIO.file_bytes({"local": "128x128x128", "ranks": 24}) == 384 * 2**20
-    )  # seed 000, Table 1: 24 -> 384 MiB
+    )  # source 000, Table 1: 24 -> 384 MiB
     assert (
         BENCHIO.file_bytes({"pattern": "interleaved", "transfer": "1m", "segments": 20480, "ranks": 10})
         == 200 * 2**30

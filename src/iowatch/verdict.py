@@ -18,7 +18,7 @@ NIGHTS_TO_JUDGE = 7  # detection says nothing of fewer (docs/detection.md)
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The maximum of one expected result of the session (seed 000, section 6: the maximum is the headline)."""
+    """The maximum of one expected result of the session: the headline, as in source 000, section 6."""
 
     stack: str
     run: str

@@ -35,7 +35,7 @@ def geometric_mean(values: list[float]) -> float:
 
 
 class TestCirrusStriping:
-    """Seed 000, Tables 13 and 14."""
+    """Source 000, Tables 13 and 14."""
 
     outcome = compared("published:000/13", "published:000/14")
 
@@ -68,7 +68,7 @@ class TestCirrusStriping:
 
 
 class TestArcherNetcdf:
-    """Seed 000, Tables 6 and 10: MPI-IO against NetCDF, maximum striping, large arrays."""
+    """Source 000, Tables 6 and 10: MPI-IO against NetCDF, maximum striping, large arrays."""
 
     outcome = compared("published:000/6", "published:000/10")
 
@@ -89,7 +89,7 @@ class TestArcherNetcdf:
 
 
 class TestHamburgAlignment:
-    """Seed 001, Table A.15: unaligned against aligned NetCDF-4, 1-OST."""
+    """Source 001, Table A.15: unaligned against aligned NetCDF-4, 1-OST."""
 
     outcome = compared(
         "published:001/A.15,api=NETCDF4,alignment_bytes=0", "published:001/A.15,api=NETCDF4,alignment_bytes=1m"

@@ -16,7 +16,7 @@ CASE: dict[str, Scalar] = {"operation": "write", "file": "shared", "collective":
 
 @pytest.mark.parametrize(("api", "independent"), [("MPIIO", 0), ("HDF5", 6), ("NETCDF4", 10)])
 def test_what_the_seed_prints(api: str, independent: int) -> None:
-    """Seed 000, section 6, "NetCDF Performance": 24 collective writes; 0, 6 and 10 independent ones."""
+    """Source 000, section 6, "NetCDF Performance": 24 collective writes; 0, 6 and 10 independent ones."""
     found = printed(Case("benchio", {**CASE, "api": api}))
     assert found is not None
     assert (found.collective, found.independent, found.where) == (24, independent, "000/text")
@@ -54,4 +54,4 @@ def test_the_verdict_has_both(tmp_path: Path) -> None:
         history.record_runs("one", [run])
         (found,) = _transfers(history, history.runs("one"))
     assert (found.collective, found.independent) == (4, 7)
-    assert found.printed == "seed 000 prints 24 and 6"
+    assert found.printed == "source 000 prints 24 and 6"

@@ -88,7 +88,7 @@ def test_data_in_pages_is_json(site: Path) -> None:
 
 
 def test_the_morning_page_tells_franklins_story(franklin_site: Path) -> None:
-    """Seed 003: date, size, common factor, what stayed the same, what happened that day."""
+    """Source 003: date, size, common factor, what stayed the same, what happened that day."""
     text = " ".join(" ".join(Page(franklin_site / "index.html").words).split())
     for words in (
         "17 Mar 2009",
@@ -146,7 +146,7 @@ def test_coverage_counts_what_is_absent(franklin_site: Path, franklin_history: P
 
 
 def test_published_curves_are_drawn(franklin_site: Path) -> None:
-    """Tables 1 to 20 of seed 000 have measurements; 15 of them over writers, all drawn (docs/references.md)."""
+    """Tables 1 to 20 of source 000 have measurements; 15 of them over writers, all drawn."""
     text = (franklin_site / "scaling.html").read_text()
     for table in range(1, 21):
         assert f'id="t-000-{table}"' in text, table

@@ -43,7 +43,7 @@ def picture(page: str) -> str:
 
 
 def test_reference_and_published_figure_are_drawn_and_told(pages: dict[str, str]) -> None:
-    """4944 with bounds of -53.1 %: reference/bandwidth/archer.yaml; 4944: seed 000, table 2."""
+    """4944 with bounds of -53.1 %: reference/bandwidth/archer.yaml; 4944: source 000, table 2."""
     page = pages["reference"]
     lower, value, upper = plotted(page)["reference"]
     assert (round(lower), value, upper) == (round(4944 * (1 - 0.531351)), 4944, None)

@@ -114,7 +114,7 @@ def test_a_finding_says_how_to_measure_again_and_what_to_write_into_a_ticket(fin
 
 def test_a_night_has_the_trace_of_its_runs(site: Path) -> None:
     page = text(site / "session" / f"night-{STEP:02d}.html")
-    assert "write: 4 collective, 7 independent (seed 000 prints 24 and 6)" in page
+    assert "write: 4 collective, 7 independent (source 000 prints 24 and 6)" in page
     assert counter(page, "MPIIO_INDEP_WRITES") == ["7"]
     (report,) = re.findall(r'href="../(darshan/[^"]+\.html)"', page)
     assert text(site / report).startswith(f"report of {Path(report).stem}")

@@ -167,7 +167,7 @@ def test_committed_references_of_published_machines_follow_from_the_tables(syste
 
 
 def test_published_reference_has_maximum_and_printed_bound() -> None:
-    """Seed 000, Table 2, 3072 writers: maximum 15898, median 7645, 40 runs."""
+    """Source 000, Table 2, 3072 writers: maximum 15898, median 7645, 40 runs."""
     case = {"api": "MPIIO", "file": "shared", "pattern": "block3d", "collective": True, "ranks": 3072,
             "nodes": 128, "local_size": "128x128x128", "stripe_count": -1, "stripe_bytes": 2**20,
             "file_system": "fs3"}  # fmt: skip
@@ -178,7 +178,7 @@ def test_published_reference_has_maximum_and_printed_bound() -> None:
 
 
 def test_published_reference_of_ior_has_blocks_and_segments() -> None:
-    """Seed 001, Table A.5 with Table 4.5: POSIX, 1-OST, 20k segments of 1 MiB; 1075.61, minimum 1071.89."""
+    """Source 001, Table A.5 with Table 4.5: POSIX, 1-OST, 20k segments of 1 MiB; 1075.61, minimum 1071.89."""
     case = {"api": "POSIX", "file": "shared", "collective": False, "ranks": 10, "nodes": 10, "segments": 20480,
             "block_bytes": 2**20, "transfer_bytes": 2**20, "stripe_count": -1, "stripe_bytes": 2**20,
             "layout": "contiguous", "reorder": "constant"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Facts that the papers state come out of the tables (expected: the papers' sentences, seeds 000 to 004)."""
+"""Facts that the papers state come out of the tables (expected: the papers' sentences, sources 000 to 004)."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_references_of_published_machines_are_up_to_date() -> None:
 
 
 def test_references_are_shown_with_their_part_of_the_peak() -> None:
-    """Seed 000: 15898 MiB/s of 30 GB/s, which are 28610 MiB/s."""
+    """Source 000: 15898 MiB/s of 30 GB/s, which are 28610 MiB/s."""
     entries = json.loads(_run("show", "--system", "archer", "--json").stdout)["entries"]
     (best,) = (e for e in entries if e["value"] == 15898)
     assert best["peak"] == pytest.approx(28610, abs=1)

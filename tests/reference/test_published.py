@@ -98,7 +98,7 @@ def test_long_form_has_every_measured_cell_once(table: published.Table) -> None:
 
 
 def test_long_form_of_a_stripe_size_block() -> None:
-    """Seed 000, Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers a node (section 6)."""
+    """Source 000, Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers a node (section 6)."""
     (record,) = (
         r
         for r in longform.measurements(published.load("000", "6"))
@@ -111,13 +111,13 @@ def test_long_form_of_a_stripe_size_block() -> None:
 
 
 def test_long_form_of_sizes_in_text() -> None:
-    """Seed 001, Table A.2: transfer sizes from 128 KiB to 512 MiB."""
+    """Source 001, Table A.2: transfer sizes from 128 KiB to 512 MiB."""
     sizes = {r["transfer_mib"] for r in longform.measurements(published.load("001", "A.2"))}
     assert sizes == {0.125, 0.25, 0.5, *(2**n for n in range(10))}
 
 
 def test_rows_of_one_experiment_agree_in_all_tables_that_repeat_it() -> None:
-    """Seed 001 prints the 1-OST results of Table A.5 again in A.6, A.9 and A.15, those of A.1 in A.17."""
+    """Source 001 prints the 1-OST results of Table A.5 again in A.6, A.9 and A.15, those of A.1 in A.17."""
     for first, others in {"A.5": ("A.6", "A.9", "A.15"), "A.1": ("A.17",), "A.2": ("A.3",)}.items():
         known = {tuple(row[-4:]) for row in published.load("001", first).rows}
         for other in others:

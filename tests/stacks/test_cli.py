@@ -21,7 +21,7 @@ def run(command: object, *arguments: str) -> Result:
 
 
 def test_diff_of_the_two_netcdf_stacks(var: Path) -> None:
-    """They differ in netCDF and in nothing else that runs, as seed 000's comparison needs it."""
+    """They differ in netCDF and in nothing else that runs, as source 000's comparison needs it."""
     done = run(stack, "diff", "netcdf-4.3.3.1", "netcdf-4.4.0", "--json")
     document = json.loads(done.stdout)
     assert document["differences"] == [

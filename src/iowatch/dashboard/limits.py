@@ -74,7 +74,7 @@ _SAME = ("api", "operation", "pattern", "local_size", "stripe_count", "file_syst
 
 @cache
 def _measurements() -> Mapping[str, tuple[Mapping[str, Any], ...]]:
-    """Printed bandwidths by system; the maximum first, which is the headline (seed 000, section 6)."""
+    """Printed bandwidths by system; the maximum first, which is the headline (source 000, section 6)."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for table in published.load_all():
         if longform.has_long_form(table):

@@ -9,7 +9,7 @@ from functools import cache
 from iowatch.model import Case
 from iowatch.reference import published
 
-# Seed 000, section 6, "NetCDF Performance": Darshan's counts of its base case, kept in the table `text`.
+# Source 000, section 6, "NetCDF Performance": Darshan's counts of its base case, kept in the table `text`.
 _SOURCE, _TABLE = "000", "text"
 _APIS = {"MPI-IO": "MPIIO", "HDF5": "HDF5", "NetCDF": "NETCDF4"}
 
@@ -24,7 +24,7 @@ class Printed:
 
     @property
     def text(self) -> str:
-        """`seed 000 prints 24 and 6`."""
+        """`source 000 prints 24 and 6`."""
         return f"seed {self.where.partition('/')[0]} prints {self.collective} and {self.independent}"
 
 

@@ -118,7 +118,7 @@ def best_columns(source: str, table: str, columns: list[str]) -> dict[float, str
 
 
 def _hamburg(table: str, column: str, *cells: str) -> float:
-    """A cell of seed 001's appendix by the texts on the left of its row."""
+    """A cell of source 001's appendix by the texts on the left of its row."""
     loaded = _table("001", table)
     (row,) = (row for row in loaded.rows if tuple(row[: len(cells)]) == cells)
     value = row[[c.name for c in loaded.sidecar.columns].index(column)]
@@ -239,7 +239,7 @@ def aligned_over_unaligned() -> float:
 def franklin_after() -> dict[str, float]:
     """MPI-IO in per cent of file-per-processor after 17 March 2009, from the shares before and the factors.
 
-    The factors are those of seed 003, section 5.4; file-per-processor is taken as unchanged, as for MADBench2.
+    The factors are of source 003, section 5.4; file-per-processor is taken as unchanged, as for MADBench2.
     """
     aligned = "MPI-IO write of 1 MiB as part of file-per-processor before (about)"
     return {

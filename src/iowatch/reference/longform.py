@@ -15,7 +15,7 @@ from iowatch.reference.published import LONG_KEYS, Cell, Column, Table
 from iowatch.units import MIB, parse_size
 
 CORES_A_NODE = {"archer": 24}
-"""Where a paper says that all cores of every node write, nodes follow from writers (seed 000, section 6)."""
+"""Where a paper says that all cores of every node write, nodes follow from writers (source 000, section 6)."""
 
 _FIRST = LONG_KEYS[: LONG_KEYS.index("statistic") + 1]
 COLUMNS: tuple[str, ...] = (*_FIRST, "value", "unit", *LONG_KEYS[len(_FIRST) :])

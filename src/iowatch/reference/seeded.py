@@ -23,7 +23,7 @@ _BYTES = {
     "transfer_mib": "transfer_bytes",
     "alignment_mib": "alignment_bytes",
 }
-# Seed 001, Tables 4.3 to 4.8: what each process writes is 20 GiB, in blocks of as many MiB as OSTs.
+# Source 001, Tables 4.3 to 4.8: what each process writes is 20 GiB, in blocks of as many MiB as OSTs.
 _PER_PROCESS_MIB = 20 * 1024
 _REPETITIONS = {"000": 10, "001": 3}
 
@@ -46,7 +46,7 @@ def _bytes(mebibytes: Scalar | None) -> int | None:
 
 
 def _ior(record: _Record) -> dict[str, Scalar | None]:
-    """Blocks, segments and storage of IOR in seed 001."""
+    """Blocks, segments and storage of IOR in source 001."""
     osts = record["osts"] if record["pattern"] == "interleaved" else None
     block = _PER_PROCESS_MIB if osts is None else int(osts)
     chunk = _bytes(record["chunk_mib"])
@@ -135,7 +135,7 @@ def entries(system: str) -> list[Entry]:
 
 
 def _is_primary(table: published.Table) -> bool:
-    """Table 21 of seed 000 only repeats (and partly contradicts, see ERRATA.md) the others."""
+    """Table 21 of source 000 only repeats (and partly contradicts, see ERRATA.md) the others."""
     return (table.source, table.name) != ("000", "21")
 
 

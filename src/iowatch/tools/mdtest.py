@@ -1,4 +1,4 @@
-"""mdtest (part of IOR): rates of file operations, as seed 002 measures them with 1,048,576 files."""
+"""mdtest (part of IOR): rates of file operations, as source 002 measures them with 1,048,576 files."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ def command() -> None:
     \b
     Examples:
       iowatch reference show --published                    all sources and tables
-      iowatch reference show --published 000 2 --json       seed 000, Table 2
-      iowatch reference propose --system local              old against new, as a table and a diff
+      iowatch reference show --published 000 2 --json       source 000, Table 2
+      iowatch reference propose --system local              old against new, as table and diff
       iowatch reference propose --system local --write --why "after the upgrade of 3 May"
       iowatch reference check
     """

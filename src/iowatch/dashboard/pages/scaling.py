@@ -51,7 +51,7 @@ def _values(site: Site) -> dict[str, Any]:
 
 
 def _statements() -> Iterator[tuple[str, str]]:
-    """What seed 002 says of bandwidth over clients: it prints no table, its figures are images."""
+    """What source 002 says of bandwidth over clients: it prints no table, its figures are images."""
     table = published.load("002", "text")
     names = [column.name for column in table.sidecar.columns]
     for row in table.rows:

@@ -20,6 +20,19 @@ def _module_name(command: str) -> str:
     return f"{command}_" if command == "import" else command
 
 
+def _readable(command: click.Command) -> click.Command:
+    """Examples that can be copied and whole sentences in lists of commands: click wraps the one and cuts the other."""
+    if command.epilog and not command.epilog.startswith("\b"):
+        command.epilog = f"\b\n{command.epilog}"
+    if command.help and not command.short_help:
+        first = " ".join(command.help.split("\n\n")[0].split())
+        command.short_help = first.split(". ")[0].rstrip(".") + "."
+    if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            _readable(subcommand)
+    return command
+
+
 class CommandFolder(click.Group):
     """A group whose commands are the modules of `iowatch.cli.commands`, imported only when used."""
 
@@ -30,8 +43,7 @@ class CommandFolder(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"{commands.__name__}.{_module_name(cmd_name)}")
-        command: click.Command = module.command
-        return command
+        return _readable(module.command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

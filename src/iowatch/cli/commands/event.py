@@ -30,7 +30,7 @@ def command() -> None:
 
 
 @command.command(
-    "add", epilog="Example: iowatch event add 'Lustre 2.15.5' --system archer2 --kind upgrade --date 2026-05-12"
+    "add", epilog="Example: iowatch event add 'Lustre 2.15.5' --system local --kind upgrade --date 2026-05-12"
 )
 @click.argument("title")
 @options.system(required=True)

@@ -11,8 +11,8 @@ from iowatch.cli.options import PERCENT
 
 
 @click.command(
-    epilog="Example: iowatch run --system local --suite smoke; "
-    "iowatch run --suite smoke --benchmark ior --ab system-openmpi system-mpich --until-ci 5%",
+    epilog="Examples:\n  iowatch run --system local --suite smoke\n"
+    "  iowatch run --suite tiny --benchmark benchio --ab system-openmpi system-mpich --until-ci 5%",
     short_help="Run a suite, keep everything it measures, judge it.",
 )
 @options.system(default="local")

@@ -87,25 +87,26 @@ def utc_now() -> datetime:
 
 
 def parse_time(text: str) -> datetime:
-    """A UTC time of ISO 8601 text or epoch seconds; text without a zone is taken as UTC.
+    """A UTC time of ISO 8601 text or epoch seconds (`20180924`, too); text without a zone is taken as UTC.
 
     Raises:
-        InputError: neither of both.
+        InputError: neither of both, or not within the years 1 to 9999 in UTC.
     """
     try:
-        seconds = float(text)
-    except ValueError:
-        pass
-    else:
-        try:
+        seconds = _number(text)
+        if seconds is not None:
             return datetime.fromtimestamp(seconds, UTC)
-        except (OverflowError, ValueError, OSError) as error:
-            raise InputError(f"'{text}' is not a time", hint="Expected ISO 8601 or epoch seconds.") from error
-    try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (OverflowError, ValueError, OSError) as error:
         raise InputError(f"'{text}' is not a time", hint="Expected ISO 8601 or epoch seconds.") from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def format_time(moment: datetime) -> str:

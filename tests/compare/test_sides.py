@@ -53,6 +53,7 @@ def test_filters_are_typed() -> None:
 def test_periods_count_whole_days() -> None:
     assert parse_period("2026-01-01..2026-01-01") == (1_767_225_600, 1_767_225_600 + 86_400)
     assert parse_period("..2026-01-01T06:00:00") == (None, 1_767_225_600 + 6 * 3600)
+    assert parse_period("1767225600..1767229200") == (1_767_225_600, 1_767_229_200)  # as long as a date
     with pytest.raises(UsageError, match="ends before"):
         parse_period("2026-02-01..2026-01-01")
     with pytest.raises(UsageError, match="not a period"):

@@ -10,6 +10,7 @@ each followed by any number of `,name=value` that its cases must meet, for examp
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from iowatch.units import parse_size, parse_time
 
 Kind = Literal["stack", "system", "session", "since", "event", "published", "file"]
 KINDS: tuple[Kind, ...] = ("stack", "system", "session", "since", "event", "published")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FILES = (".csv", ".parquet", ".json")
 _HINT = f"Expected {', '.join(f'{kind}:…' for kind in KINDS)}, or a file of `iowatch history export`."
 
@@ -103,7 +105,7 @@ def parse_period(name: str) -> tuple[int | None, int | None]:
         end = int(parse_time(last).timestamp()) if last else None
     except InputError as error:
         raise UsageError(f"period '{name}': {error}", hint="Expected dates such as 2026-01-31") from error
-    if end is not None and len(last) == len("2026-01-31"):
+    if end is not None and _DAY.fullmatch(last):
         end += 86_400
     if begin is not None and end is not None and end <= begin:
         raise UsageError(f"period '{name}' ends before it begins")

@@ -25,7 +25,7 @@ class Printed:
     @property
     def text(self) -> str:
         """`source 000 prints 24 and 6`."""
-        return f"seed {self.where.partition('/')[0]} prints {self.collective} and {self.independent}"
+        return f"source {self.where.partition('/')[0]} prints {self.collective} and {self.independent}"
 
 
 def printed(case: Case) -> Printed | None:

@@ -143,7 +143,7 @@ def test_a_killed_night_loses_no_finished_case_and_the_next_one_works(
 
 
 def test_an_interrupted_night_is_closed_as_what_it_is(place: Path, started: subprocess.Popen[bytes]) -> None:
-    """Incomplete, unless all came after all: ReFrame now and then goes on for the 20 s until it is killed."""
+    """Incomplete, unless all came before it ended."""
     wait_until(lambda: runs_in(place) >= 1, 120)
     started.send_signal(signal.SIGTERM)
     assert started.wait(60) == 3

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +68,32 @@ def test_without_a_report_reframe_itself_failed(site: Site, tmp_path: Path) -> N
     (failure,) = reframe.failures(tmp_path, site)
     assert (failure.test, failure.stack) == ("ReFrame", "")
     assert "ERROR: failed to load configuration: why" in failure.reason
+
+
+DEAF = """
+import signal, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Path("ready").touch()
+try:
+    time.sleep(120)
+except KeyboardInterrupt:
+    Path("ended").touch()
+"""
+
+
+@pytest.mark.parametrize("of_the_shell", [signal.default_int_handler, signal.SIG_IGN])
+def test_an_ended_run_ends_a_reframe_that_is_deaf_to_sigterm(tmp_path: Path, of_the_shell: Any) -> None:
+    """As ReFrame is after a SIGTERM whose exception was lost; in the background shells ignore interrupts."""
+
+    def interrupted() -> None:
+        if (tmp_path / "ready").exists():
+            raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, of_the_shell)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            reframe.follow([sys.executable, "-c", DEAF], tmp_path, {}, interrupted)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert (tmp_path / "ended").exists()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from iowatch.runner.plan import Plan
 from iowatch.runner.site import Site
 
 _POLL_S = 0.1
-_GRACE_S = 20
+# How a ReFrame is ended, and how long each is waited for before it is killed. An interrupt comes first: in ReFrame
+# a SIGTERM becomes an ordinary exception, is lost where those of a check are caught, and no other is heard then.
+_ENDINGS = ((signal.SIGINT, 10), (signal.SIGTERM, 10))
 _PR_SET_PDEATHSIG = 1
 _LOG, _REPORT = "reframe.log", "report.json"
 
@@ -74,7 +76,7 @@ def follow(words: list[str], place: Path, environment: dict[str, str], each_poll
                 stderr=subprocess.STDOUT,
                 cwd=place,
                 env={**os.environ, **environment},
-                preexec_fn=_die_with_parent,
+                preexec_fn=_listen,
                 start_new_session=True,
             )
         except OSError as error:
@@ -87,9 +89,11 @@ def follow(words: list[str], place: Path, environment: dict[str, str], each_poll
     return process.returncode
 
 
-def _die_with_parent() -> None:
+def _listen() -> None:
     # A killed `iowatch run` must not leave benchmarks running beside the next night's.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    # Shells start what is in the background deaf to interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
@@ -100,13 +104,18 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number, seconds in _ENDINGS:
         if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _interrupt(*_: Any) -> None:

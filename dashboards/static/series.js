@@ -13,7 +13,9 @@
   count.forEach((n, i) => { start[i + 1] = start[i] + n; });
   const DASHES = { level: "solid", drift: "longdash", suspected: "dot" };
   const away = [...time.keys()].filter((i) => data.away.some(([a, b]) => a <= time[i] && time[i] <= b));
-  const MOST_DOTS = 600, MOST_BARS = 300;
+  const MOST_DOTS = 600, MOST_BARS = 400;
+  // As dates stand everywhere else on the site: 5 Apr 2026.
+  const DATES = [[null, 86400000, "%H:%M\n%-d %b %Y"], [86400000, "M1", "%-d %b\n%Y"], ["M1", "M12", "%b %Y"], ["M12", null, "%Y"]].map(([a, b, value]) => ({ dtickrange: [a, b], value }));
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");
@@ -35,7 +37,7 @@
   function view(from, to) {
     const a = Math.max(0, lower(from) - 1), b = Math.min(time.length, lower(to) + 1), every = Math.max(1, Math.ceil((b - a) / MOST_BARS));
     const dots = start[b] - start[a] <= MOST_DOTS;
-    const line = { x: [], y: [], text: [], night: [] }, spread = { x: [], y: [], night: [] };
+    const line = { x: [], y: [], text: [], night: [] }, spread = { x: [], y: [], text: [], night: [] };
     for (let i = a; i < b; i += every) {
       let best = i, low = Infinity, high = -Infinity;
       const last = Math.min(b, i + every);
@@ -43,18 +45,20 @@
         if (Math.abs(headline[k] - headline[i]) > Math.abs(headline[best] - headline[i])) best = k;
       }
       for (let s = start[i]; s < start[last]; s++) { if (samples[s] < low) low = samples[s]; if (samples[s] > high) high = samples[s]; }
+      // No line over missing nights.
+      if (i > a && time[i] - time[i - 1] > data.pause) { line.x.push(stamp(time[i - 1] + 1)); line.y.push(null); line.text.push(""); line.night.push(undefined); }
       line.x.push(stamp(time[best])); line.y.push(headline[best]); line.text.push(told(best)); line.night.push(best);
       if (!dots) spread.x.push(stamp(time[i]), stamp(time[i]), null), spread.y.push(low, high, null);
     }
-    if (dots) for (let i = a; i < b; i++) for (let s = start[i]; s < start[i + 1]; s++) { spread.x.push(stamp(time[i])); spread.y.push(samples[s]); spread.night.push(i); }
+    if (dots) for (let i = a; i < b; i++) for (let s = start[i]; s < start[i + 1]; s++) { spread.x.push(stamp(time[i])); spread.y.push(samples[s]); spread.text.push(told(i)); spread.night.push(i); }
     return { line, spread, dots, every };
   }
 
   function traces(seen) {
-    const value = `%{y:.5~g} ${data.unit}`;
+    const value = `%{y:,.5~r} ${data.unit}`;
     return [
-      { x: seen.spread.x, y: seen.spread.y, customdata: seen.spread.night, name: "samples", type: "scatter", mode: seen.dots ? "markers" : "lines",
-        marker: { size: 4, color: colour("--sample") }, line: { width: 1.5, color: colour("--sample") }, hoverinfo: seen.dots ? "y" : "skip" },
+      { x: seen.spread.x, y: seen.spread.y, text: seen.spread.text, customdata: seen.spread.night, name: "samples", type: "scatter", mode: seen.dots ? "markers" : "lines",
+        marker: { size: 4, color: colour("--sample") }, line: { width: 1.5, color: colour("--sample") }, ...(seen.dots ? { hovertemplate: `${value}, one sample<br>%{text}<extra></extra>` } : { hoverinfo: "skip" }) },
       { x: seen.line.x, y: seen.line.y, text: seen.line.text, customdata: seen.line.night, name: "headline", type: "scatter", mode: seen.line.x.length > 250 ? "lines" : "lines+markers",
         line: { width: 1.5, color: colour("--headline") }, marker: { size: 5, color: colour("--headline") }, hovertemplate: `<b>${value}</b><br>%{text}<extra></extra>` },
       ...["level", "drift", "suspected"].map((kind) => {
@@ -91,8 +95,8 @@
   function layout([from, to]) {
     const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") };
     return {
-      xaxis: { ...axis, type: "date", range: [stamp(from), stamp(to)], title: { text: "UTC" } },
-      yaxis: { ...axis, range: [0, top], title: { text: `${data.label} (${data.unit})` } },
+      xaxis: { ...axis, type: "date", range: [stamp(from), stamp(to)], title: { text: "UTC" }, tickformatstops: DATES },
+      yaxis: { ...axis, range: [0, top], exponentformat: "none", title: { text: `${data.label} (${data.unit})` } },
       paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 },
       margin: { t: 24, r: 12, l: 70, b: 44 }, showlegend: false, hovermode: "closest", dragmode: "zoom", shapes: shapes(), uirevision: "kept",
     };

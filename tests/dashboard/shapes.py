@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,11 +48,11 @@ def values(shape: str) -> NDArray[np.float64]:
     return np.asarray(4944 * factor * np.exp(noise))
 
 
-def fill(database: Path | str, nights: int = NIGHTS) -> None:
-    """Write the first nights of it: a run a shape and night on the system `archer`."""
+def fill(database: Path | str, nights: int = NIGHTS, without: Container[int] = ()) -> None:
+    """Write the first nights of it, but those `without`: a run a shape and night on the system `archer`."""
     series = {shape: values(shape) for shape in SHAPES}
     with History.open(str(database)) as history:
-        for night in range(nights):
+        for night in (n for n in range(nights) if n not in without):
             begin = START + night * DAY_S
             session = SessionRecord(f"archer-{night:03d}", "archer", "nightly", "run", begin, {})
             history.begin_session(session, [])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 from iowatch.units import format_number
 
 DAY_S = 86400
+# Two missing nights of a daily series are a gap like any other; more are a pause.
+_PAUSE_S = 3.5 * DAY_S
+# Half of a date's width in a picture.
+_HALF_DATE = 24
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,29 @@ def text(kind: str, x: float, y: float, content: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(content)}</text>'
 
 
+def stretches(times: NDArray[Any]) -> list[slice]:
+    """Parts of times (epoch s, in order, shape (n,)) without a pause: no line is drawn over missing nights."""
+    if not len(times):
+        return []
+    ends = np.flatnonzero(np.diff(times) > pause_s(times)) + 1
+    return [slice(a, b) for a, b in pairwise([0, *ends.tolist(), len(times)])]
+
+
+def pause_s(times: NDArray[Any]) -> float:
+    """Seconds without a result that break a line: more than two nights missing, in the rhythm of the series."""
+    gaps = np.diff(times)
+    return max(_PAUSE_S, 3.5 * float(np.median(gaps))) if len(gaps) else _PAUSE_S
+
+
+def broken_line(kind: str, times: NDArray[Any], xs: NDArray[Any], ys: NDArray[Any]) -> str:
+    """A line through points, shapes (n,), broken where nights are missing; a night alone is a dot."""
+    parts = []
+    for part in stretches(times):
+        one = np.repeat(part.start, 2) if part.stop - part.start == 1 else part
+        parts.append(f'<polyline class="{kind}" points="{repeated(" @,@", xs[one], ys[one])[1:]}"/>')
+    return "".join(parts)
+
+
 def polyline(kind: str, points: Iterable[tuple[float, float]]) -> str:
     """A line through points."""
     return f'<polyline class="{kind}" points="{" ".join([f"{x:.1f},{y:.1f}" for x, y in points])}"/>'
@@ -124,11 +152,14 @@ def value_axis(y: Scale, left: float, right: float, ticks: Sequence[float], unit
 
 
 def time_axis(x: Scale, bottom: float, most: int = 7) -> str:
-    """Dates under the picture."""
-    return "".join(
-        line("grid", x(t), bottom, x(t), bottom + 4) + text("date", x(t), bottom + 17, label)
-        for t, label in date_ticks(x.low, x.high, most)
-    )
+    """Dates under the picture; one at its right end stays inside."""
+    parts = []
+    for moment, label in date_ticks(x.low, x.high, most):
+        at = x(moment)
+        last = at > x.end - _HALF_DATE
+        parts.append(line("grid", at, bottom, at, bottom + 4))
+        parts.append(text("date last" if last else "date", x.end + 4 if last else at, bottom + 17, label))
+    return "".join(parts)
 
 
 def picture(width: float, height: float, label: str, parts: Iterable[str], kind: str = "picture") -> Markup:

@@ -12,14 +12,18 @@ from markupsafe import Markup
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.drawing import DAY_S
 from iowatch.dashboard.levels import nightly
-from iowatch.dashboard.pictures import NARROW, Line, fan_picture, member_picture
+from iowatch.dashboard.pictures import NARROW, Line, Name, fan_picture, member_picture
+from iowatch.dashboard.render import brief
+from iowatch.events import Event
 from iowatch.findings import Finding, Member
 from iowatch.findings.wording import day
 from iowatch.store import History, bulk
 from iowatch.store.bulk import SeriesSamples
 
 _AROUND_S = 60 * DAY_S
+_NEAR_S = 3 * DAY_S
 _MOST_OTHERS = 30
+_MOST_EVENTS = 6
 Samples = Mapping[int, SeriesSamples]
 
 
@@ -34,7 +38,7 @@ def basis_of(finding: Finding, machine: Machine) -> list[Any]:
     """What everything that is told of a finding follows from; nights long after it do not count."""
     end = finding.first_after + _AROUND_S
     extents = [(s.row.id, repr(s.stamp) if s.stamp.last <= end else None) for s in _concerned(finding, machine)]
-    return [lasting(finding), extents]
+    return [lasting(finding), extents, [e.model_dump(mode="json") for e in other_events(finding, machine)]]
 
 
 def lasting(finding: Finding) -> str:
@@ -69,14 +73,32 @@ def fan(finding: Finding, machine: Machine, samples: Samples) -> Markup:
             line = _line(one, samples[one.row.id], members.get(one.row.id), finding.first_after)
             lines += [line] if line else []
     told = finding.explanation
-    names = [(m.label or "changed", m.ratio) for m in told.magnitudes] or [("changed", finding.size)]
+    names = [Name(m.label or "changed", m.ratio, True) for m in told.magnitudes]
+    names = names or [Name("changed", finding.size, True)]
     if told.control is not None:
-        names.append((told.control.label, told.control.ratio))
-    cause = f", {finding.causes[0].event}" if finding.causes else ""
-    what = f"{day(finding.first_after)}{cause}"
-    wide = fan_picture(lines, finding.first_after, names, what[:70], finding.line)
-    narrow = fan_picture(lines, finding.first_after, names, what[:28], finding.line, NARROW)
-    return wide + narrow
+        names.append(Name(told.control.label, told.control.ratio, False))
+    wide, narrow = _happened(finding)
+    others = [(mark.start, str(number)) for number, mark in enumerate(other_events(finding, machine), start=1)]
+    moment, label = finding.first_after, finding.line
+    drawn = fan_picture(lines, moment, names, brief(wide, 70), label, others)
+    return drawn + fan_picture(lines, moment, names, brief(narrow, 28), label, others, NARROW)
+
+
+def _happened(finding: Finding) -> tuple[str, str]:
+    """What the line of the date is called, in full and in short: with the event that fits best."""
+    date = day(finding.first_after)
+    if not finding.causes:
+        return date, date
+    best = finding.causes[0]
+    when = "" if best.when == "at the change" else f"{best.when}: "
+    return f"{date}, {when}{best.name}", f"{date}, {when}{best.event}"
+
+
+def other_events(finding: Finding, machine: Machine) -> list[Event]:
+    """What is recorded around a finding but not near its date: numbered in its picture."""
+    ends = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S
+    found = [e for e in machine.events if ends[0] <= e.start <= ends[1]]
+    return [e for e in found if abs(e.start - finding.first_after) > _NEAR_S][:_MOST_EVENTS]
 
 
 def _line(series: Series, samples: SeriesSamples, member: Member | None, moment: int) -> Line | None:

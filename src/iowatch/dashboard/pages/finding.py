@@ -49,6 +49,7 @@ def _values(site: Site, machine: Machine, finding: Finding) -> dict[str, Any]:
         "finding": finding,
         "decisions": [d for d in machine.decisions if d.finding == finding.id],
         "fan": story.fan(finding, machine, samples),
+        "others": story.other_events(finding, machine),
         "multiples": list(story.multiples(finding, machine, samples)),
         "unchanged": finding.compared[len(finding.members) :],
         "darshan": _traces(site, finding, strongest),

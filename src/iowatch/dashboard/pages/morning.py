@@ -92,6 +92,7 @@ def _system(site: Site, machine: Machine, pictures: Mapping[str, Any], silent: b
         "more": max(0, len(found) - _MOST_LINES),
         "settled": sum(f.state not in _OPEN for f in machine.findings),
         "pictures": pictures,
+        "others": {f.id: story.other_events(f, machine) for f in found if f.id in pictures},
         "pages": {f.id: story.page_of(f) for f in found},
         "fresh": _fresh(machine),
         "label": next((f.label for f in machine.findings if f.label), None),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
+from iowatch.dashboard.drawing import pause_s
 from iowatch.dashboard.levels import accepted, gain, levels, nightly, said, transients
 from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.parallel import in_parallel
@@ -141,6 +142,7 @@ class _Pages:
             and [limits.reference.lower, limits.reference.value, limits.reference.upper],
             "limits": drawn_limits(series, samples),
             "top": axis_top(series, samples),
+            "pause": pause_s(samples.time),
         }
 
 

@@ -1,7 +1,7 @@
 """Drawn pictures (SVG): what a reader without JavaScript, a printer or a ticket sees. One file a picture."""
 
 from iowatch.dashboard.pictures.curves import Curve, curves_picture
-from iowatch.dashboard.pictures.fan import NARROW, Line, fan_picture
+from iowatch.dashboard.pictures.fan import NARROW, Line, Name, fan_picture
 from iowatch.dashboard.pictures.member import member_picture
 from iowatch.dashboard.pictures.series import Mark, axis_top, drawn_limits, grouped, series_picture
 from iowatch.dashboard.pictures.strip import strip_picture
@@ -11,6 +11,7 @@ __all__ = [
     "Curve",
     "Line",
     "Mark",
+    "Name",
     "axis_top",
     "curves_picture",
     "drawn_limits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from iowatch.dashboard.drawing import Scale, line, nice_top, picture, polyline, text, time_axis
+from iowatch.dashboard.drawing import Scale, broken_line, line, nice_top, picture, text, time_axis
 from iowatch.findings import Member
 from iowatch.units import format_number
 
@@ -25,11 +25,10 @@ def member_picture(member: Member, times: NDArray, values: NDArray, first: int, 
         line("grid", _LEFT, y(v), _WIDTH - _RIGHT, y(v)) + text("tick", _LEFT - 4, y(v) + 4, format_number(v))
         for v in (0.0, top / 2, top)
     )
-    points = [(x(t), y(v)) for t, v in zip(times.tolist(), values.tolist(), strict=True)]
     parts = [
         ticks,
         time_axis(x, _HEIGHT - _BOTTOM, 3),
-        polyline("headline", points),
+        broken_line("headline", times, x.array(times), y.array(values)),
         line("moment", x(member.first_after), _TOP, x(member.first_after), _HEIGHT - _BOTTOM),
         line("level", x(first), y(member.before), x(member.last_before), y(member.before)),
         line("level", x(member.first_after), y(member.after), x(last), y(member.after)),

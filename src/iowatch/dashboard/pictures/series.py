@@ -13,6 +13,7 @@ from iowatch.dashboard.catalogue import Series
 from iowatch.dashboard.drawing import (
     DAY_S,
     Scale,
+    broken_line,
     line,
     nice_top,
     picture,
@@ -115,8 +116,7 @@ def _spread(samples: SeriesSamples, x: Scale, y: Scale) -> str:
 
 
 def _headline(samples: SeriesSamples, values: NDArray[np.float64], x: Scale, y: Scale) -> str:
-    points = repeated(" @,@", x.array(samples.time), y.array(values))
-    return f'<polyline class="headline" points="{points[1:]}"/>'
+    return broken_line("headline", samples.time, x.array(samples.time), y.array(values))
 
 
 def grouped(marks: Sequence[Mark]) -> list[tuple[Mark, str]]:

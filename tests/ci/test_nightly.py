@@ -44,8 +44,18 @@ def test_it_runs_builds_and_tells(tmp_path: Path) -> None:
     assert code == 0
     assert calls == [
         "run --night --suite nightly --system archer2 --db=var/x.db",
-        "dashboard build",
+        "dashboard build --db=var/x.db",
         "notify --system local --system archer2 --db=var/x.db",  # of an option given twice the last counts
+    ]
+
+
+def test_a_history_named_as_two_words_is_that_of_all_three(tmp_path: Path) -> None:
+    code, calls = nightly(tmp_path, "--db", "a b.db")
+    assert code == 0
+    assert calls == [
+        "run --night --db a b.db",
+        "dashboard build --db a b.db",
+        "notify --system local --db a b.db",
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,11 +33,13 @@ def test_a_restore_waits_for_no_run(cli: Callable[..., Done], var: Path, tmp_pat
     assert cli("history", "restore", tmp_path / "b.db").exit_code == 0
 
 
-def test_who_holds_the_lock_is_told_though_an_older_run_is_named_there(var: Path) -> None:
+def test_who_holds_the_lock_is_told_though_an_older_run_is_named_there(
+    var: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A killed run leaves its number; the next one has the lock a moment before it has written its own."""
     path = var / "lock" / "local.lock"
     with lock.hold(path):
         path.write_text("999999999")
-        threading.Timer(0.2, lambda: path.write_text(str(os.getpid()))).start()
+        monkeypatch.setattr(lock.time, "sleep", lambda _: path.write_text(str(os.getpid())))
         with pytest.raises(MachineError, match=f"process {os.getpid()},"), lock.hold(path):
             pass

@@ -68,3 +68,17 @@ def test_dates_come_from_names(name: str, expected: datetime) -> None:
 def test_what_is_no_date_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="--time"):
         time_in_name(Path(name))
+
+
+def test_a_table_that_cannot_be_read_is_told_and_the_others_are_taken(history: History, tmp_path: Path) -> None:
+    names = ["_datetime_start", "_datetime_end", "_file_system", "_jobid", "darshan_app"]
+    bandwidth = "darshan_agg_perf_by_slowest_posix"
+    row = "0,1487030400,1487030460,scratch1,42,/bin/ior,1234.5\n"
+    good, damaged = tmp_path / "good.csv", tmp_path / "damaged.csv"
+    good.write_text(",".join([*names, bandwidth]) + "\n" + row)
+    damaged.write_text(",".join(names) + "\n" + row)
+    done = import_files(history, "tokio", [damaged, good], system="edison")
+    assert (done.files, done.stored) == (1, 1)
+    ((file, reason),) = [(trouble.file, trouble.reason) for trouble in done.troubles]
+    assert file == str(damaged)
+    assert bandwidth in reason

@@ -31,7 +31,11 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of an import: runs given, newly stored, known already, with trouble."""
+    """What became of an import: runs given, newly stored, known already; files with trouble.
+
+    Attributes:
+        files: runs that were read or could not be: a file is a run, but for tables of many runs (`tokio`).
+    """
 
     files: int
     stored: int
@@ -112,23 +116,29 @@ def store(history: History, tool: str, system: str, records: Iterable[RunRecord]
 def _import_tokio(history: History, files: Sequence[Path], system: str) -> Imported:
     """Summaries of TOKIO-ABC (NERSC): a file holds a year of runs, each with its own time."""
     stored = known = 0
+    troubles: list[Trouble] = []
     for path in files:
-        records = [
-            RunRecord(
-                name=run.name,
-                partition=run.partition,
-                stack=StackRecord("unknown"),
-                fingerprint=hashlib.sha256(f"tokio\0{system}\0{run.identity}".encode()).hexdigest(),
-                started_at=run.started_at,
-                output=run.output,
-                wall_s=run.wall_s,
-                facts=run.facts,
-            )
-            for run in tokio.read(path)
-        ]
+        try:
+            records = [_tokio_record(run, system) for run in tokio.read(path)]
+        except InputError as error:
+            troubles.append(Trouble(str(path), error.message))
+            continue
         new = store(history, "tokio", system, records)
         stored, known = stored + new, known + len(records) - new
-    return Imported(stored + known, stored, known)
+    return Imported(stored + known, stored, known, tuple(troubles))
+
+
+def _tokio_record(run: tokio.ImportedRun, system: str) -> RunRecord:
+    return RunRecord(
+        name=run.name,
+        partition=run.partition,
+        stack=StackRecord("unknown"),
+        fingerprint=hashlib.sha256(f"tokio\0{system}\0{run.identity}".encode()).hexdigest(),
+        started_at=run.started_at,
+        output=run.output,
+        wall_s=run.wall_s,
+        facts=run.facts,
+    )
 
 
 def _record(tool: str, path: Path, moment: datetime, partition: str, stack: str) -> RunRecord:

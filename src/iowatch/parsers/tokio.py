@@ -32,7 +32,6 @@ _BENCHMARKS = {
     "vpicio_uni": "vpic-io",
     "dbscan_read": "bd-cats",
 }
-_DAY_S = 86400
 # What the file system did meanwhile, worth keeping beside the number (LMT and Slurm, by TOKIO).
 _FACTS = (
     "fs_ave_gibs_read_per_sec",
@@ -51,11 +50,9 @@ class ImportedRun:
     """One row as a run of the history; times in epoch seconds UTC.
 
     Attributes:
-        session_time: beginning of the UTC day: one session a day.
         identity: the same for the same row in every import.
     """
 
-    session_time: int
     name: str
     partition: str
     started_at: int
@@ -110,7 +107,6 @@ def _run(row: Mapping[str, str], where: str) -> ImportedRun:
     case = _case(row, where)
     name = "-".join(str(p) for p in (program, case["file"], case["operation"], case["file_system"]))
     return ImportedRun(
-        session_time=int(started) // _DAY_S * _DAY_S,
         name=f"{name}-{int(started)}",
         partition="default",
         started_at=int(started),

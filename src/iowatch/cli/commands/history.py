@@ -71,7 +71,8 @@ def show(session: str, db: str | None, as_json: bool) -> None:
     with History.existing(db) as history:
         row = history.session(session)
         runs = [(run, history.run_results(run.id)) for run in history.runs(row.uuid)]
-        absent = [item for item in history.expected(row.uuid) if item not in set(history.received(row.uuid))]
+        came = set(history.received(row.uuid))
+        absent = [item for item in history.expected(row.uuid) if item not in came]
     if as_json:
         print_json(
             {

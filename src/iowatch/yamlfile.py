@@ -61,6 +61,25 @@ def read_document(path: Path) -> Any:
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
+def of_system(path: Path, system: str, model: type[Model], known: str) -> Model | None:
+    """The file of a system as a record, which has the field `system`; None where there is none, or it is empty.
+
+    Args:
+        known: where the fields are documented, for the hint.
+
+    Raises:
+        InputError: against the schema, or of another system; every fault is told with file, line and field.
+    """
+    document = read_document(path)
+    if document is None:
+        return None
+    file = validated(path, document, model, known)
+    found = getattr(file, "system", None)
+    if found != system:
+        raise InputError(f"{path}:1: field 'system' is '{found}', expected '{system}' (the file's name)")
+    return file
+
+
 def validated(path: Path, document: Any, model: type[Model], known: str, *, quote: bool = True) -> Model:
     """The document as a record; every fault is told with file, line and field.
 

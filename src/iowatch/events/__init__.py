@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from iowatch.errors import InputError
 from iowatch.events.model import Event, EventFile, Evidence, Part
-from iowatch.yamlfile import append, path_in_reference, read_document, validated
+from iowatch.yamlfile import append, of_system, path_in_reference, validated
 
 __all__ = ["Event", "Evidence", "Part", "add", "load", "path_of"]
 
@@ -25,14 +24,8 @@ def load(system: str) -> tuple[Event, ...]:
     Raises:
         InputError: the file is damaged; every fault is named with file, line and field.
     """
-    path = path_of(system)
-    document = read_document(path)
-    if document is None:
-        return ()
-    file = validated(path, document, EventFile, _KNOWN)
-    if file.system != system:
-        raise InputError(f"{path}:1: field 'system' is '{file.system}', expected '{system}' (the file's name)")
-    return tuple(sorted(file.events, key=lambda e: e.date))
+    file = of_system(path_of(system), system, EventFile, _KNOWN)
+    return tuple(sorted(file.events, key=lambda e: e.date)) if file else ()
 
 
 def add(system: str, entry: dict[str, Any]) -> Event:

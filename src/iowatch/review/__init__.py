@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from iowatch.errors import InputError
 from iowatch.review.model import Decision, ReviewFile, Verdict
-from iowatch.yamlfile import append, path_in_reference, read_document, validated
+from iowatch.yamlfile import append, of_system, path_in_reference, validated
 
 __all__ = ["Decision", "Verdict", "decide", "load", "path_of"]
 
@@ -25,14 +24,8 @@ def load(system: str) -> tuple[Decision, ...]:
     Raises:
         InputError: the file is damaged; every fault is named with file, line and field.
     """
-    path = path_of(system)
-    document = read_document(path)
-    if document is None:
-        return ()
-    file = validated(path, document, ReviewFile, _KNOWN)
-    if file.system != system:
-        raise InputError(f"{path}:1: field 'system' is '{file.system}', expected '{system}' (the file's name)")
-    return file.decisions
+    file = of_system(path_of(system), system, ReviewFile, _KNOWN)
+    return file.decisions if file else ()
 
 
 def decide(system: str, entry: dict[str, Any]) -> Decision:

@@ -17,18 +17,16 @@ from iowatch import __version__, paths, scratch, selection, spool, suites
 from iowatch.compare.fair import Schedule, SideName, Turn, Until
 from iowatch.darshan import Reader
 from iowatch.errors import MachineError, UsageError
-from iowatch.metrics import METRICS
 from iowatch.runner import lock, reframe, session
 from iowatch.runner.execution import Say, environment_of
 from iowatch.runner.night import key as key_of
 from iowatch.runner.plan import Plan, PlannedRun, make_plan, refuse_beyond_budget
 from iowatch.runner.run import in_service, scratch_base
 from iowatch.runner.site import Site, load_site
+from iowatch.sides.outcome import HEADLINES
 from iowatch.store import ExpectedResult, History
 from iowatch.store.records import SessionStatus
 from iowatch.units import counted, format_size
-
-_HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
 
 
 @dataclass(frozen=True)
@@ -229,11 +227,11 @@ class _Runner:
 
 
 def _samples(cases: Sequence[spool.SpooledCase]) -> dict[str, tuple[float, ...]]:
-    """Samples of headline metrics by case and metric; the key is the same on both sides."""
+    """Samples of the metrics that will be compared, by case and metric; the key is the same on both sides."""
     found = {}
     for case in cases:
         output = spool.output_of(case)
         for result in output.results if output.status == "ok" else ():
-            if result.metric in _HEADLINES and METRICS[result.metric].direction != "neutral":
+            if result.metric in HEADLINES:
                 found[f"{result.full_case(output.tool).key} {result.metric}"] = result.samples
     return found

@@ -13,14 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from typing import get_args
 
 from iowatch.errors import IowatchError
 from iowatch.runner.plan import PlannedRun
-from iowatch.systems.model import Blackout, Night
+from iowatch.systems.model import Blackout, Night, Weekday
 from iowatch.units import format_size, format_time
 
 Key = tuple[str, str, str]
 _DAY = timedelta(days=1)
+_WEEKDAYS = get_args(Weekday)
 _AHEAD_DAYS = 8  # a blackout of one weekday comes within them
 
 
@@ -38,8 +40,9 @@ def windows(blackout: Blackout, first: date, days: int) -> Iterator[tuple[dateti
     """Begin and end (UTC) of the blackout on each of its days from `first` on."""
     for number in range(days):
         day = first + number * _DAY
-        weekday = blackout.days and day.strftime("%a").lower() not in blackout.days
-        if weekday or not (blackout.since or day) <= day <= (blackout.until or day):
+        weekday = _WEEKDAYS[day.weekday()]  # not strftime: a site's configuration may have set a locale
+        other_day = blackout.days and weekday not in blackout.days
+        if other_day or not (blackout.since or day) <= day <= (blackout.until or day):
             continue
         start = datetime.combine(day, blackout.start, UTC)
         end = datetime.combine(day, blackout.end, UTC)

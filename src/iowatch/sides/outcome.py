@@ -23,7 +23,7 @@ from iowatch.store.results import ResultRow
 from iowatch.units import counted
 
 # Metrics compared where none is asked for; times of phases would only multiply the pairs.
-_HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
+HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _gathered(left: Spec, right: Spec, history: Opened, options: Options) -> lis
 
 
 def _chosen(entries: Sequence[Entry], options: Options) -> list[Entry]:
-    wanted = options.metrics or _HEADLINES
+    wanted = options.metrics or HEADLINES
     found = [entry for entry in entries if entry.metric in wanted]
     if found or options.metrics:
         return found

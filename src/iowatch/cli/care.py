@@ -118,8 +118,8 @@ def prune(
     Every result stays in the history, and so do the files on both sides of every finding. var/runs goes by
     --days only.
     """
+    from iowatch import artefacts
     from iowatch.cli.output import messages, print_json
-    from iowatch.darshan import artefacts
     from iowatch.runner import session
     from iowatch.store import History, care
     from iowatch.units import counted, format_size, parse_size

@@ -7,7 +7,7 @@
 - `privacy.hide`, `privacy.hide_log`: a trace or a log without user names and paths.
 - `timeline.write_timeline`: who read and wrote when, one run or two side by side.
 - `report.write_report`: PyDarshan's full report.
-- `artefacts.prune`: how long kept files stay.
+- `keeping.keep`: a log into the kept files, with or without names.
 """
 
 from iowatch.darshan.isolate import Reader

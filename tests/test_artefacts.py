@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.artefacts import keep, path_of
-from iowatch.darshan.artefacts import prune
+from iowatch.artefacts import keep, path_of, prune
 from iowatch.errors import UsageError
 
 DAY_S = 24 * 3600.0
@@ -79,3 +78,10 @@ def test_nothing_but_kept_files_is_touched(kept: list[str], var: Path, tmp_path:
 def test_limits_below_zero_are_wrong_use(var: Path) -> None:
     with pytest.raises(UsageError):
         prune(max_bytes=-1)
+
+
+def test_what_is_kept_again_is_young_again(kept: list[str], tmp_path: Path) -> None:
+    """The oldest file is also what a run left today."""
+    (tmp_path / "again").write_bytes(path_of(kept[0]).read_bytes())
+    assert keep(tmp_path / "again")[0] == kept[0]
+    assert prune(max_age_s=3.5 * DAY_S).removed == (kept[1],)

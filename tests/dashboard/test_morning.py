@@ -60,6 +60,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         _fill(history, "dead", daily, came=(), end="incomplete")
         _fill(history, "busy", daily, came=("mpiio",), end=None)
         _fill(history, "stopped", [*range(30, 8, -1)])
+        _fill(history, "paused", [*range(25, 13, -1), *range(8, -1, -1)])
         _fill(history, "weekly", [35, 28, 21, 14, 7])
         _fill(history, "imported", [400, 399], origin="import")
 
@@ -161,5 +162,51 @@ def test_an_old_page_says_that_it_is_old(make: Make, browser: Browser) -> None:
     )
     assert "silent since 9 Oct 2025" in browser.run(seen)
     assert "night complete" not in browser.run(seen)
-    assert browser.run("return document.querySelector('.lead').innerText").count("5 silent") == 1
+    assert browser.run("return document.querySelector('.lead').innerText").count("6 silent") == 1
     assert browser.messages() == []
+
+
+def cells(text: str) -> list[list[str]]:
+    """The words of each row of a page's tables."""
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
+    return [[shown(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)] for row in rows]
+
+
+def test_coverage_shows_nights_without_a_session(make: Make) -> None:
+    """`paused` ran every day but for five days; without a row of their own they would not be seen at all."""
+    site = make(10)
+    text = (site / "coverage/paused.html").read_text(encoding="utf-8")
+    rows = cells(text)
+    at = next(n for n, row in enumerate(rows) if "5 nights without a session" in row)
+    assert rows[at - 1][0].startswith("2025-10-01")
+    assert rows[at + 1][0].startswith("2025-09-25")
+    assert "26 nights: 21 complete, 0 in part, 0 absent, 5 without a session" in text
+    index = cells((site / "coverage.html").read_text(encoding="utf-8"))
+    assert next(row[5] for row in index if row and row[0] == "paused") == "5"
+    assert next(row[5] for row in index if row and row[0] == "weekly") == "0"
+
+
+def test_coverage_calls_a_night_complete_only_where_everything_came(make: Make) -> None:
+    site = make(10)
+    rows = cells((site / "coverage/dead.html").read_text(encoding="utf-8"))
+    states = [row[2] for row in rows if len(row) == 6]
+    assert states == ["3 of 3 missing incomplete", *["complete"] * 20]
+    stopped = cells((site / "coverage/stopped.html").read_text(encoding="utf-8"))
+    assert ["since 2025-09-30 09:00", "–", "silent", "–", "–", "–"] in stopped
+
+
+def test_the_overview_does_not_colour_what_is_not_of_the_newest_night(make: Make) -> None:
+    site = make(10)
+    text = (site / "overview/dead.html").read_text(encoding="utf-8")
+    assert re.findall(r'<td class="gain (\w+)"', text) == ["none"] * 3
+    assert text.count("10 without data") == 3
+    index = cells((site / "overview.html").read_text(encoding="utf-8"))
+    assert next(row[1:6] for row in index if row and row[0] == "dead") == ["0", "0", "0", "0", "3"]
+    assert next(row[1:6] for row in index if row and row[0] == "quiet") == ["0", "3", "0", "0", "0"]
+
+
+def test_few_nights_are_not_measured_against_themselves(make: Make) -> None:
+    """Five nights of `weekly` and no reference: what is normal is not known, and 100 % would be a lie."""
+    text = (make(10) / "overview/weekly.html").read_text(encoding="utf-8")
+    assert re.findall(r'<td class="gain (\w+)"[^>]*>([^<]*)', text) == [("none", "–")] * 3
+    assert len(re.findall(r'<rect class="unjudged"', text)) == 15

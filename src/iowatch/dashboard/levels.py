@@ -13,6 +13,7 @@ from iowatch.dashboard.catalogue import Series
 from iowatch.findings.wording import factor
 from iowatch.store.bulk import SeriesSamples
 from iowatch.units import format_number
+from iowatch.verdict import NIGHTS_TO_JUDGE
 
 _TYPICAL_NIGHTS = 60
 _DISPUTED = ("open", "suspected", "acknowledged")
@@ -143,7 +144,7 @@ def accepted(series: Series, values: Sequence[float]) -> Accepted | None:
     """What a night of the series is compared with.
 
     Its reference, else the level before a change that nobody has accepted, else what is typical of its newest
-    nights.
+    nights; None where these are too few to say what is normal.
 
     Args:
         values: of the newest nights, oldest first.
@@ -161,6 +162,6 @@ def accepted(series: Series, values: Sequence[float]) -> Accepted | None:
         if steps:
             return Accepted(float(steps[-1]["after"]), "newest level")
     newest = np.asarray(values[-_TYPICAL_NIGHTS:])
-    if not len(newest):
+    if len(newest) < NIGHTS_TO_JUDGE:
         return None
     return Accepted(float(np.median(newest)), f"median of the newest {len(newest)} nights")

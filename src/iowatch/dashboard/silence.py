@@ -14,7 +14,7 @@ _LEAST_S = 26 * 3600
 # Nights begin later than usual now and then.
 _SLACK = 1.1
 # Nights that show a system's rhythm: every day, working days, once a week.
-_RECENT = 11
+_RECENT = 31
 
 
 def due(machine: Machine) -> int | None:
@@ -27,6 +27,12 @@ def due(machine: Machine) -> int | None:
         return None
     heard = own[0].ended_at if own[0].ended_at is not None else own[0].started_at
     return heard + max(_LEAST_S, round(_SLACK * usual_gap_s(own)))
+
+
+def silent(machine: Machine, now: int) -> bool:
+    """Whether a further night should have come by `now` (epoch s)."""
+    moment = due(machine)
+    return moment is not None and moment < now
 
 
 def usual_gap_s(sessions: Sequence[SessionRow]) -> int:

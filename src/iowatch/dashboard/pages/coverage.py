@@ -6,20 +6,23 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from markupsafe import Markup
 
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.drawing import picture
+from iowatch.dashboard.drawing import DAY_S, picture
 from iowatch.dashboard.nights import page_of as session_page
+from iowatch.dashboard.silence import silent, usual_gap_s
 from iowatch.dashboard.site import slug
 from iowatch.store import SessionRow, bulk
 
 NIGHTS = 42
 _CELL, _HEIGHT = 9, 18
+# Cells of one pause: a strip stays a strip.
+_MOST_MISSED = 14
 Counts = tuple[int, int]
 
 
@@ -27,13 +30,15 @@ Counts = tuple[int, int]
 class Nights:
     """Counts of expected and received results: by session, and by run name in each session.
 
-    `counts[run name][session]` is (expected, received); a run that was not expected is not in it.
+    `counts[run name][session]` is (expected, received); a run that was not expected is not in it. `missed` are
+    the nights before a session in which none took place, as far as the rhythm of the system tells.
     """
 
     sessions: Sequence[SessionRow]
     totals: Mapping[int, Counts]
     counts: Mapping[str, Mapping[int, Counts]]
     failed: Mapping[int, int]
+    missed: Mapping[int, int]
 
 
 def page_of(machine: Machine) -> str:
@@ -52,14 +57,18 @@ def publish(site: Site) -> None:
 
     bases = []
     for machine in site.catalogue.machines:
-        basis = [machine.name, [(s.uuid, s.status, s.runs) for s in machine.sessions[:NIGHTS]]]
+        quiet = silent(machine, site.now)
+        basis = [machine.name, quiet, [(s.uuid, s.status, s.runs) for s in machine.sessions[:NIGHTS]]]
         bases.append(basis)
-        site.page(page_of(machine), "coverage.html", basis, partial(_values, site, machine, nights))
+        site.page(page_of(machine), "coverage.html", basis, partial(_values, machine, nights, quiet))
     site.page(
         "coverage.html",
         "coverage_index.html",
         bases,
-        lambda: {"systems": [_summary(m, nights(m)) for m in site.catalogue.machines], "nights": NIGHTS},
+        lambda: {
+            "systems": [_summary(m, nights(m), site.now) for m in site.catalogue.machines],
+            "nights": NIGHTS,
+        },
     )
 
 
@@ -86,12 +95,19 @@ def _nights(site: Site, machine: Machine) -> Nights:
         for name, ok in items:
             wanted, got = counts[name].get(session_id, (0, 0))
             counts[name][session_id] = (wanted + 1, got + ok)
-    return Nights(chosen, totals, counts, failed)
+    return Nights(chosen, totals, counts, failed, _missed(chosen) if totals else {})
 
 
-def _values(site: Site, machine: Machine, read: Callable[[Machine], Nights]) -> dict[str, Any]:
+def _missed(sessions: Sequence[SessionRow]) -> dict[int, int]:
+    """How many nights there was no session before each; oldest first."""
+    usual = max(DAY_S, usual_gap_s(sessions[::-1]))
+    gaps = {b.id: b.started_at - a.started_at for a, b in pairwise(sessions)}
+    return {number: round(gap / usual) - 1 for number, gap in gaps.items() if gap > 1.5 * usual}
+
+
+def _values(machine: Machine, read: Callable[[Machine], Nights], quiet: bool) -> dict[str, Any]:
     nights = read(machine)
-    rows = [_run(name, by_session, nights.sessions) for name, by_session in sorted(nights.counts.items())]
+    rows = [_run(name, by_session, nights) for name, by_session in sorted(nights.counts.items())]
     return {
         "machine": machine,
         "rows": sorted(rows, key=lambda r: r["share"]),
@@ -102,16 +118,20 @@ def _values(site: Site, machine: Machine, read: Callable[[Machine], Nights]) -> 
                 "expected": nights.totals.get(session.id, (0, 0))[0],
                 "received": nights.totals.get(session.id, (0, 0))[1],
                 "failed": nights.failed.get(session.id, 0),
+                "missed": nights.missed.get(session.id, 0),
+                "before": before,
             }
-            for session in nights.sessions[::-1]
+            for session, before in zip(nights.sessions[::-1], [*nights.sessions[-2::-1], None], strict=False)
         ],
+        "silent": quiet,
+        "missed": sum(nights.missed.values()),
     }
 
 
-def _run(name: str, counts: Mapping[int, Counts], sessions: Sequence[SessionRow]) -> dict[str, Any]:
+def _run(name: str, counts: Mapping[int, Counts], nights: Nights) -> dict[str, Any]:
     wanted = sum(expected for expected, _ in counts.values())
     got = sum(received for _, received in counts.values())
-    kinds = [_kind(counts.get(session.id)) for session in sessions]
+    kinds = _kinds(counts, nights)
     return {
         "name": name,
         "expected": wanted,
@@ -121,14 +141,23 @@ def _run(name: str, counts: Mapping[int, Counts], sessions: Sequence[SessionRow]
     }
 
 
+def _kinds(counts: Mapping[int, Counts], nights: Nights) -> list[str]:
+    """A kind a night, those without a session among them."""
+    found: list[str] = []
+    for session in nights.sessions:
+        found += ["missed"] * min(nights.missed.get(session.id, 0), _MOST_MISSED)
+        found.append(_kind(counts.get(session.id)))
+    return found
+
+
 def _kind(counts: Counts | None) -> str:
     if counts is None or counts[0] == 0:
         return "silent"
     return "full" if counts[1] == counts[0] else "part" if counts[1] else "gone"
 
 
-def _summary(machine: Machine, nights: Nights) -> dict[str, Any]:
-    kinds = [_kind(nights.totals.get(session.id)) for session in nights.sessions]
+def _summary(machine: Machine, nights: Nights, now: int) -> dict[str, Any]:
+    kinds = _kinds(nights.totals, nights)
     return {
         "machine": machine,
         "page": page_of(machine),
@@ -137,17 +166,19 @@ def _summary(machine: Machine, nights: Nights) -> dict[str, Any]:
         "received": sum(received for _, received in nights.totals.values()),
         "failed": sum(nights.failed.values()),
         "nights": len(kinds),
+        "missed": sum(nights.missed.values()),
+        "silent": silent(machine, now),
     }
 
 
 def _strip(kinds: Sequence[str]) -> Markup:
     """A cell a night; what is absent is also lower, so that colour is not all."""
-    full, part, gone = (kinds.count(kind) for kind in ("full", "part", "gone"))
-    label = f"{len(kinds)} nights: {full} complete, {part} in part, {gone} absent"
+    full, part, gone, missed = (kinds.count(kind) for kind in ("full", "part", "gone", "missed"))
+    label = f"{len(kinds)} nights: {full} complete, {part} in part, {gone} absent, {missed} without a session"
     parts, at = [], 0
     for kind, run in groupby(kinds):
         many = len(list(run))
-        height = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3}.get(kind, 2)
+        height = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3, "missed": 3}.get(kind, 2)
         for night in range(at, at + many):
             place = f'x="{night * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"'
             parts.append(f'<rect class="{kind}" {place}/>')

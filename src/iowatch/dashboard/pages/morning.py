@@ -11,6 +11,7 @@ from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.nights import Night, night, page_of
 from iowatch.dashboard.silence import due
+from iowatch.dashboard.silence import silent as is_silent
 from iowatch.dashboard.troubles import grouped
 from iowatch.findings import Finding
 
@@ -22,7 +23,7 @@ _OPEN = ("open", "suspected", "acknowledged")
 
 def publish(site: Site) -> None:
     """Write `index.html`."""
-    silent = {m.name for m in site.catalogue.machines if (moment := due(m)) is not None and moment < site.now}
+    silent = {m.name for m in site.catalogue.machines if is_silent(m, site.now)}
     machines = sorted(site.catalogue.machines, key=lambda m: _urgency(m, m.name in silent))
     pictured = [(m, f) for m in machines if (f := _weightiest(m)) is not None][:_MOST_PICTURES]
     basis = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,6 +16,7 @@ from iowatch.dashboard.drawing import DAY_S
 from iowatch.dashboard.levels import Accepted, accepted, gain
 from iowatch.dashboard.pictures import strip_picture
 from iowatch.dashboard.pictures.strip import kind_of
+from iowatch.dashboard.silence import silent
 from iowatch.dashboard.site import slug
 from iowatch.store import SeriesPoints
 
@@ -56,18 +58,19 @@ def publish(site: Site) -> None:
             machine.name,
             [one.basis for one in machine.watched],
             machine.sessions[0].started_at if machine.sessions else 0,
+            silent(machine, site.now),
         ]
         bases.append(basis)
-        site.page(page_of(machine), "overview.html", basis, partial(_values, machine, read))
+        site.page(page_of(machine), "overview.html", basis, partial(_values, machine, read, site.now))
     site.page(
         "overview.html",
         "overview_index.html",
         bases,
-        lambda: {"systems": [_summary(m, read(m)) for m in site.catalogue.machines]},
+        lambda: {"systems": [_summary(m, read(m), site.now) for m in site.catalogue.machines]},
     )
 
 
-def _values(machine: Machine, read: Callable[[Machine], list[Row]]) -> dict[str, Any]:
+def _values(machine: Machine, read: Callable[[Machine], list[Row]], now: int) -> dict[str, Any]:
     rows = read(machine)
     choices = {
         name: sorted({str(r.series.row.case.parameters.get(name, "")) for r in rows} - {""})
@@ -85,31 +88,41 @@ def _values(machine: Machine, read: Callable[[Machine], list[Row]]) -> dict[str,
         "published": any(row.of_published is not None for row in rows),
         "peak": any(row.of_peak is not None for row in rows),
         "nights": NIGHTS,
+        "silent": silent(machine, now),
         "others": [one for one in machine.series if not one.headline],
     }
 
 
-def _summary(machine: Machine, rows: Sequence[Row]) -> dict[str, Any]:
-    kinds = [row.kind for row in rows]
+def _summary(machine: Machine, rows: Sequence[Row], now: int) -> dict[str, Any]:
+    # What is not of the newest night is neither good nor bad.
+    kinds = [row.kind for row in rows if not row.late]
     return {
         "machine": machine,
         "page": page_of(machine),
         "worse": sum(kind[0] == "w" for kind in kinds),
         "better": sum(kind[0] == "b" for kind in kinds),
         "same": kinds.count("same"),
+        "silent": silent(machine, now),
+        "unjudged": kinds.count("none"),
         "late": sum(row.late for row in rows),
-        "strip": strip_picture(sorted(row.gain for row in rows[:400] if row.gain is not None)),
+        "strip": strip_picture(_worst_first(rows[:400]), "series"),
     }
 
 
+def _worst_first(rows: Sequence[Row]) -> list[float | None]:
+    """Gains in the newest night; None, at the end, for series that are not in it or cannot be judged."""
+    gains = [None if row.late else row.gain for row in rows]
+    return sorted(gains, key=lambda gain: (gain is None, gain or 0.0))
+
+
 def _rows(site: Site, machine: Machine) -> Iterator[Row]:
-    """Rows of the watched series, those furthest below their level first."""
+    """Rows of the watched series, those furthest below their level first; those long without results last."""
     if not machine.sessions:
         return
     newest = machine.sessions[0].started_at
     points = site.history.points([one.row.id for one in machine.watched], since=newest - _READ_S)
     rows = [row for one in machine.watched if (row := _row(one, points, newest, site)) is not None]
-    yield from sorted(rows, key=lambda r: (r.gain is None, r.gain or 0.0))
+    yield from sorted(rows, key=lambda r: (r.time < newest - NIGHTS * DAY_S, r.gain is None, r.gain or 0.0))
 
 
 def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: Site) -> Row | None:
@@ -140,10 +153,10 @@ def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: 
 def _cells(
     series: Series, times: Sequence[int], values: Sequence[float], normal: Accepted | None, newest: int
 ) -> list[float | None]:
-    """Gain of each of the newest nights, oldest first; None without data."""
+    """Gain of each of the newest nights, oldest first; None without data, NaN where nothing is accepted."""
     cells: list[float | None] = [None] * NIGHTS
     for time, value in zip(times, values, strict=True):
         night = NIGHTS - 1 + (time - newest + _SLACK_S) // DAY_S
-        if 0 <= night < NIGHTS and normal is not None:
-            cells[night] = gain(series, value, normal.value)
+        if 0 <= night < NIGHTS:
+            cells[night] = math.nan if normal is None else gain(series, value, normal.value)
     return cells

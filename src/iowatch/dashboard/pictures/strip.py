@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -15,17 +16,20 @@ _CLASSES = ((2.0, "b3"), (1.25, "b2"), (1.08, "b1"), (0.92, "same"), (0.8, "w1")
 
 
 def kind_of(gain: float | None) -> str:
-    """The class of a night's gain against the accepted level."""
+    """The class of a night's gain against the accepted level; NaN: there is none."""
+    if gain is not None and math.isnan(gain):
+        return "unjudged"
     return "none" if gain is None else next(kind for least, kind in _CLASSES if gain >= least)
 
 
-def strip_picture(gains: Sequence[float | None]) -> Markup:
-    """Cells from the oldest to the newest night; None is a night without data."""
+def strip_picture(gains: Sequence[float | None], what: str = "nights") -> Markup:
+    """Cells from the oldest to the newest night (or of series); None, a dash, is one without data;
+    NaN, an outline, one that cannot be judged."""
     kinds = [kind_of(gain) for gain in gains]
     counted = {name: sum(kind[0] == name for kind in kinds) for name in "bw"}
     missing = kinds.count("none")
     told = f"{counted['w']} below, {counted['b']} above the accepted level, {missing} without data"
-    label = f"{len(kinds)} nights: {told}"
+    label = f"{len(kinds)} {what}: {told}"
     return picture(len(kinds) * _CELL, _HEIGHT, label, _cells(kinds), "strip")
 
 
@@ -33,6 +37,11 @@ def _cells(kinds: Sequence[str]) -> Iterator[str]:
     at = 0
     for kind, run in groupby(kinds):
         many = len(list(run))
-        if kind != "none":
+        if kind == "none":
+            yield from (
+                f'<rect class="none" x="{n * _CELL + 2}" y="{_HEIGHT // 2}" width="{_CELL - 4}" height="2"/>'
+                for n in range(at, at + many)
+            )
+        else:
             yield f'<rect class="{kind}" x="{at * _CELL}" y="0" width="{many * _CELL - 1}" height="{_HEIGHT}"/>'
         at += many

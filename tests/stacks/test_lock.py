@@ -70,3 +70,6 @@ def test_a_lock_matches_only_its_own_manifest(tmp_path: Path) -> None:
     assert lock.matches(manifest, path)
     manifest.write_text("spack:\n  specs:\n  - netcdf-c@4.10.0 +parallel-netcdf\n")
     assert not lock.matches(manifest, path)
+    path.write_text('{"_meta": {"lockfile-version": 6}}')
+    with pytest.raises(InputError, match="damaged lock file"):
+        lock.matches(manifest, path)

@@ -148,3 +148,13 @@ def test_environment_modules_have_the_name_that_reframe_does_not_call_deprecated
     monkeypatch.delenv("LMOD_CMD", raising=False)
     monkeypatch.setenv("MODULESHOME", "/usr/share/modules")
     assert machine.module_system() == "envmod"
+
+
+@pytest.mark.parametrize("place", ["/fs/a b: c #d", "/fs/é"])
+def test_a_scratch_of_any_name_is_read_back(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("SCRATCH", place)
+    write("new-one")
+    found = read(checkout / "systems" / "new-one" / "system.yaml")
+    assert found.scratch_directory() == Path(place) / "iowatch"

@@ -156,8 +156,15 @@ def parts(path: Path, prefixes: Mapping[str, str] | None = None) -> tuple[Part, 
 
 
 def matches(manifest: Path, lock: Path) -> bool:
-    """Whether a lock file was made from this `spack.yaml`: same roots."""
-    roots = sorted(str(root["spec"]) for root in read_lock(lock)["roots"])
+    """Whether a lock file was made from this `spack.yaml`: same roots.
+
+    Raises:
+        InputError: one of them is damaged.
+    """
+    try:
+        roots = sorted(str(root["spec"]) for root in read_lock(lock)["roots"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{lock}: damaged lock file: {error!r}", hint="Write it again with Spack.") from error
     return roots == sorted(_normal(spec) for spec in root_specs(manifest))
 
 

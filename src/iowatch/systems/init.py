@@ -191,7 +191,7 @@ def system_yaml(name: str, facts: Facts) -> str:
         f"title: {_text(f'{name}: complete this line')}",
         "system_stacks: true",
         f"# {reason}",
-        f"scratch: {directory}",
+        f"scratch: {_text(directory)}",
         "limits:",
         *limits,
         f"  ranks_per_node: {max((p.cores or 0 for p in facts.partitions), default=0) or facts.cores}",

@@ -10,9 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PositiveFloat,
     PositiveInt,
@@ -22,6 +20,7 @@ from pydantic import (
 
 from iowatch import paths, units
 from iowatch.errors import InputError, UsageError, near_miss
+from iowatch.yamlfile import Closed
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -47,13 +46,7 @@ Size = Annotated[PositiveInt, BeforeValidator(_size)]
 BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
 
 
-class Facts(BaseModel):
-    """Closed and frozen: an unknown key is an error, not a fact that nobody reads."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Sourced(Facts):
+class Sourced(Closed):
     """Facts of one source: a document and the place in it, or a command and the day."""
 
     source: Text
@@ -86,7 +79,7 @@ class Peak(Sourced):
         return units.mib_per_s(self.value, self.unit)
 
 
-class Striping(Facts):
+class Striping(Closed):
     """How a file is spread when nobody asks: `count` OSTs (-1 is all) in pieces of `bytes`."""
 
     count: int | None = Field(default=None, ge=-1)
@@ -140,7 +133,7 @@ class Software(Named):
     version: Text | None = None
 
 
-class Limits(Facts):
+class Limits(Closed):
     """What suites may use of the machine at once; absent means no limit of ours.
 
     Attributes:
@@ -166,7 +159,7 @@ class Limits(Facts):
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
-class Blackout(Facts):
+class Blackout(Closed):
     """A time in which nothing is measured, in UTC.
 
     Attributes:
@@ -193,7 +186,7 @@ class Blackout(Facts):
         return self
 
 
-class Night(Facts):
+class Night(Closed):
     """What `iowatch run --night` keeps to; absent means no limit.
 
     Attributes:
@@ -214,7 +207,7 @@ class Night(Facts):
     repeat_suspected: bool = True
 
 
-class System(Facts):
+class System(Closed):
     """A machine.
 
     Attributes:

@@ -62,7 +62,7 @@ class Verdict:
     Attributes:
         nights: results in the longest series of the system, this session included.
         changes: one line an open finding; suspected: what the newest nights alone suggest.
-        unavailable: what could not run here: stack, features missing, number of cases.
+        unavailable: what could not run here, by stack and reason.
         left_out: what the night had no room for, by stack and reason; it was not expected.
         stopped: why the night was ended before all had run, or None.
         repeated: how many runs were made once more, because their newest nights look different.
@@ -223,10 +223,5 @@ def _cases(count: int) -> str:
 
 
 def _unavailable(finished: Finished) -> tuple[Trouble, ...]:
-    groups: dict[tuple[str, tuple[str, ...]], int] = {}
-    for item in finished.unavailable:
-        groups[item.stack, item.missing] = groups.get((item.stack, item.missing), 0) + 1
-    return tuple(
-        Trouble(stack, _cases(count), f"this stack has no {', '.join(missing)}")
-        for (stack, missing), count in groups.items()
-    )
+    counts = Counter((item.stack, item.reason) for item in finished.unavailable)
+    return tuple(Trouble(stack, _cases(count), reason) for (stack, reason), count in counts.items())

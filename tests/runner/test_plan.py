@@ -47,7 +47,8 @@ def test_a_case_beyond_the_limits_is_not_available() -> None:
         SITE, [case("posix"), case("posix", ranks=64, nodes=2)], ["gnu"], Limits(nodes=1, ranks=16)
     )
     assert [run.name for run in plan.runs] == ["benchio:api=posix,ranks=4"]
-    assert plan.unavailable[0].missing == ("2 nodes (limit 1)", "64 ranks (limit 16)")
+    assert plan.unavailable[0].beyond == ("2 nodes (limit 1)", "64 ranks (limit 16)")
+    assert plan.unavailable[0].reason == "needs 2 nodes (limit 1), 64 ranks (limit 16)"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_files_and_minutes_of_one_case_are_limited(limits: Limits, told: tuple[s
     options = {"api": "posix", "file": "per-process", "op": "write", "ranks": 4}
     long = SuiteCase("smoke", "benchio", "long", options, "optional", 61)
     plan = make_plan(SITE, [case("posix"), long], ["gnu"], limits)
-    assert [item.missing for item in plan.unavailable] == ([told] if told else [])
+    assert [item.beyond for item in plan.unavailable] == ([told] if told else [])
 
 
 def test_a_suite_beyond_the_byte_budget_is_refused() -> None:

@@ -41,11 +41,18 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A case that cannot run: features that the stack lacks, or the system's limits that it exceeds."""
+    """A case that cannot run: features that the stack lacks, and what it needs beyond the system's limits."""
 
     name: str
     stack: str
     missing: tuple[str, ...]
+    beyond: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        lacks = [f"this stack has no {', '.join(self.missing)}"] if self.missing else []
+        return "; ".join([*lacks, *([f"needs {', '.join(self.beyond)}"] if self.beyond else [])])
 
 
 @dataclass(frozen=True)
@@ -99,16 +106,17 @@ def make_plan(
             if stacks and stack not in stacks:
                 continue
             for case in cases:
-                missing = tuple(sorted(set(case.requires) - site.features[stack])) + _beyond(case, limits)
-                if missing:
-                    unavailable.append(Unavailable(f"{case.benchmark}:{case.name}", stack, missing))
+                missing = tuple(sorted(set(case.requires) - site.features[stack]))
+                beyond = _beyond(case, limits)
+                if missing or beyond:
+                    unavailable.append(Unavailable(f"{case.benchmark}:{case.name}", stack, missing, beyond))
                 else:
                     runs.append(PlannedRun(case, partition.name, stack))
     if not runs:
-        lacking = sorted({feature for item in unavailable for feature in item.missing})
+        reasons = sorted({item.reason for item in unavailable})
         raise UsageError(
-            f"no case of this suite can run on '{site.system}': missing {', '.join(lacking) or 'stacks'}",
-            hint="`iowatch doctor` tells how to add it.",
+            f"no case of this suite can run on '{site.system}': {'; '.join(reasons) or 'it has no stack'}",
+            hint=f"`iowatch doctor` tells how to add a library; limits are in systems/{site.system}/system.yaml.",
         )
     return Plan(tuple(runs), tuple(unavailable))
 

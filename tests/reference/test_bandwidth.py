@@ -1,4 +1,4 @@
-"""Reference bandwidths: form, lookup, judgement, rewriting, and those of the published machines."""
+"""Reference bandwidths: form, which is found, bounds, rewriting, and those of the published machines."""
 
 from __future__ import annotations
 
@@ -102,17 +102,11 @@ def test_most_specific_entry_that_fits_is_found() -> None:
     assert references.find("default", "stack-a", {"ranks": 4}, "write", "bandwidth") is None
 
 
-@pytest.mark.parametrize(
-    ("value", "verdict"), [(100, "within"), (90, "within"), (89.9, "low"), (120.1, "high"), (120, "within")]
-)
-def test_judgement(value: float, verdict: str) -> None:
-    assert bandwidth.judge(value, ENTRY).verdict == verdict
-
-
-def test_reference_without_bounds_never_says_fine() -> None:
-    judgement = bandwidth.judge(1, replace(ENTRY, low=None, high=None))
-    assert judgement.verdict == "no bounds"
-    assert judgement.ratio == 0.01
+def test_bounds_are_in_the_unit_of_the_value() -> None:
+    """As ReFrame reads [100, -0.1, 0.2]; where there is no bound nothing is said."""
+    assert (ENTRY.lower, ENTRY.upper) == (pytest.approx(90), pytest.approx(120))
+    open_ended = replace(ENTRY, low=None, high=None)
+    assert (open_ended.lower, open_ended.upper) == (None, None)
 
 
 @given(

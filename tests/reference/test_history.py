@@ -82,7 +82,8 @@ def test_propose_shows_and_writes_only_when_told(checkout: Path) -> None:
     assert (entry.provenance.by, entry.provenance.why) == ("me", "first nights")
     assert entry.provenance.origin == ["night-0", "night-9"]
     assert entry.provenance.versions == {"openmpi": "4.1.4"}
-    assert bandwidth.lookup("local", "default", "stack-a", {**CASE, "extra": 1}, "write", "bandwidth") == entry
+    found = bandwidth.load("local").find("default", "stack-a", {**CASE, "extra": 1}, "write", "bandwidth")
+    assert found == entry
     assert _proposed()["diff"] == ""
 
 

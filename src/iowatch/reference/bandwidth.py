@@ -19,37 +19,31 @@ reader here refuses that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from iowatch import paths
 from iowatch.errors import InputError, UsageError
 from iowatch.metrics import METRICS
-from iowatch.model import Scalar
 from iowatch.reference.checked import Document
 from iowatch.reference.entry import (
     Entry,
-    Judgement,
     Provenance,
     References,
     case_text,
     is_case,
-    judge,
     split,
     variable,
 )
 
 __all__ = [
     "Entry",
-    "Judgement",
     "Provenance",
     "References",
     "case_text",
     "is_case",
-    "judge",
     "load",
-    "lookup",
     "path_of",
     "split",
     "variable",
@@ -78,17 +72,6 @@ def load(system: str, path: Path | None = None) -> References:
     if faults:
         raise InputError("\n".join(faults), hint="docs/references.md shows the form.")
     return References(system, place, tuple(entries))
-
-
-def lookup(
-    system: str, partition: str, stack: str, case: Mapping[str, Scalar], operation: str, metric: str
-) -> Entry | None:
-    """The reference of one result of a system, or None.
-
-    Raises:
-        InputError: the system's file is damaged.
-    """
-    return load(system).find(partition, stack, case, operation, metric)
 
 
 _Path = tuple[str, ...]

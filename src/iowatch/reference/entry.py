@@ -1,4 +1,4 @@
-"""One accepted bandwidth: value, bounds, where it comes from; and how one is found and judged by."""
+"""One accepted bandwidth: value, bounds, where it comes from; and how that of a result is found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from iowatch.metrics import METRICS, Metric
 from iowatch.model import Scalar
 from iowatch.reference.checked import Closed
 
-Verdict = Literal["within", "low", "high", "no bounds"]
 Text = Annotated[str, Field(min_length=1)]
 _CASE = re.compile(r"\w+=[\w.:/+-]+(,\w+=[\w.:/+-]+)*")
 
@@ -110,20 +109,6 @@ class Entry:
         return {**plain, **bounds, "provenance": self.provenance.model_dump(mode="json")}
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """A value against its reference.
-
-    Attributes:
-        verdict: `no bounds` where the reference cannot say whether the value is fine.
-        ratio: value over reference.
-    """
-
-    verdict: Verdict
-    ratio: float
-    entry: Entry
-
-
 def variable(operation: str, metric: str) -> str:
     """ReFrame's name of a result; operations of some tools have blanks or hyphens."""
     return f"{operation}_{metric}".replace(" ", "_").replace("-", "_")
@@ -202,15 +187,3 @@ class References:
             e for e in self.entries if (e.partition, e.stack, e.variable) == wanted and e.parameters <= has
         ]
         return max(fitting, key=lambda e: len(e.parameters), default=None)
-
-
-def judge(value: float, entry: Entry) -> Judgement:
-    """Where a value lies; `low` and `high` are about the number: for times, high is bad."""
-    verdict: Verdict = "within"
-    if entry.lower is not None and value < entry.lower:
-        verdict = "low"
-    elif entry.upper is not None and value > entry.upper:
-        verdict = "high"
-    elif entry.lower is None and entry.upper is None:
-        verdict = "no bounds"
-    return Judgement(verdict, value / entry.value, entry)

@@ -82,3 +82,22 @@ def test_a_table_that_cannot_be_read_is_told_and_the_others_are_taken(history: H
     ((file, reason),) = [(trouble.file, trouble.reason) for trouble in done.troubles]
     assert file == str(damaged)
     assert bandwidth in reason
+
+
+def test_an_unknown_tool_names_all_that_can_be_imported(cli: Callable[..., Result], var: Path) -> None:
+    found = cli("import", "toko", "x", "--system", "local")
+    assert (found.exit_code, "Did you mean 'tokio'?" in found.stderr) == (2, True)
+
+
+def test_a_new_name_of_a_system_is_told_once(
+    cli: Callable[..., Result], var: Path, tmp_path: Path, shared: Path
+) -> None:
+    files = sorted((shared / "data/archer-benchio/ARCHER_baseline").glob("*_c24_2018*.dat"))[:2]
+    told = [cli("import", "benchio", file, "--system", "arhcer").stderr for file in files]
+    assert ["'arhcer' is a new name" in text for text in told] == [True, False]
+    assert "new name" not in cli("import", "benchio", files[0], "--system", "archer").stderr
+
+
+def test_trouble_names_its_file_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+    told = cli("import", "ior", tmp_path, "--system", "local", "--time", "2026-01-01").stderr
+    assert told.strip() == f"{tmp_path}: Is a directory"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch import artefacts, parsers
-from iowatch.errors import InputError, IowatchError
+from iowatch.errors import InputError, IowatchError, UsageError, near_miss
 from iowatch.parsers import tokio
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact
@@ -83,14 +83,15 @@ def import_files(
     """
     if tool == "tokio":
         return _import_tokio(history, files, system)
-    parsers.parser(tool)
+    if tool not in parsers.PARSERS:
+        raise UsageError(f"no parser for '{tool}'", hint=near_miss(tool, [*parsers.PARSERS, "tokio"]))
     records: list[RunRecord] = []
     troubles: list[Trouble] = []
     for path in files:
         try:
             record = _record(tool, path, moment or time_in_name(path), partition, stack)
         except IowatchError as error:
-            troubles.append(Trouble(str(path), error.message))
+            troubles.append(Trouble(str(path), error.message.removeprefix(f"{path}: ")))
             continue
         records.append(record)
         if record.output.status != "ok":

@@ -80,10 +80,13 @@ def of_system(path: Path, system: str, model: type[Model], known: str) -> Model 
     return file
 
 
-def validated(path: Path, document: Any, model: type[Model], known: str, *, quote: bool = True) -> Model:
+def validated(
+    path: Path, document: Any, model: type[Model], known: str, *, quote: bool = True, entry: str | None = None
+) -> Model:
     """The document as a record; every fault is told with file, line and field.
 
     Args:
+        entry: what to call a document that is not in the file yet, and so has no line there.
         known: where the fields are documented, for the hint.
         quote: repeat what was found; not where it may be a secret in the wrong place.
 
@@ -93,18 +96,21 @@ def validated(path: Path, document: Any, model: type[Model], known: str, *, quot
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        told = InputError("\n".join(_faults(path, document, error, quote)), hint=known)
+        told = InputError("\n".join(_faults(path, document, error, quote, entry)), hint=known)
         raise told from (error if quote else None)
 
 
-def _faults(path: Path, document: Any, error: ValidationError, quote: bool) -> list[str]:
+def _faults(path: Path, document: Any, error: ValidationError, quote: bool, entry: str | None) -> list[str]:
     lines = []
     for fault in error.errors(include_url=False):
-        name = ".".join(str(key) for key in fault["loc"]) or "file"
+        name = ".".join(str(key) for key in fault["loc"])
         unknown = fault["type"] == "extra_forbidden"
-        found = f" (found {fault['input']!r})" if quote and not unknown and fault["type"] != "missing" else ""
-        message = "unknown field" if unknown else fault["msg"]
-        lines.append(f"{path}:{_line(document, fault['loc'])}: field '{name}': {message}{found}")
+        # What several fields say together has no one value to show: `found` would be all of them.
+        quoted = quote and not unknown and fault["type"] != "missing" and not isinstance(fault["input"], dict)
+        message = "unknown field" if unknown else fault["msg"].removeprefix("Value error, ")
+        where = entry or f"{path}:{_line(document, fault['loc'])}"
+        field = f"field '{name}': " if name else ""
+        lines.append(f"{where}: {field}{message}" + (f" (found {fault['input']!r})" if quoted else ""))
     return lines
 
 

@@ -110,6 +110,26 @@ def test_an_event_reaches_the_finding(cli: Cli) -> None:
     assert "upgrade that day" in cli("findings", "list").output
 
 
+@pytest.mark.usefixtures("planted")
+def test_events_of_a_misspelt_system_are_refused(cli: Cli, root: Path) -> None:
+    added = cli(
+        *("event", "add", "x", "--system", "plantd", "--date", "2025-01-01", "--kind", "outage", "--by", "B")
+    )
+    assert (added.exit_code, "Did you mean 'planted'?" in added.stderr) == (2, True)
+    assert not (root / "reference/events/plantd.yaml").exists()
+    assert cli("event", "list", "--system", "plantd").exit_code == 2
+    assert cli("event", "list", "--system", "planted").exit_code == 0
+
+
+@pytest.mark.usefixtures("planted")
+def test_an_event_that_ends_before_it_begins_is_told_in_words(cli: Cli) -> None:
+    dates = ("--date", "2025-01-02", "--until", "2025-01-01")
+    added = cli("event", "add", "x", "--system", "planted", *dates, "--kind", "outage", "--by", "B")
+    assert added.exit_code == 2
+    told = "iowatch: event of 'planted': 'until' (2025-01-01) is before 'date' (2025-01-02)\n"
+    assert added.stderr.startswith(told)
+
+
 def test_a_bad_scope_is_told(root: Path, cli: Cli) -> None:
     found = cli(
         *("event", "add", "x", "--system", "s", "--date", "2025-01-01", "--kind", "outage", "--scope", "ost")

@@ -40,6 +40,6 @@ def add(system: str, entry: dict[str, Any]) -> Event:
     path = path_of(system)
     load(system)
     kept = {name: value for name, value in entry.items() if value}
-    event = validated(path, kept, Event, _KNOWN)
+    event = validated(path, kept, Event, _KNOWN, entry=f"event of '{system}'")
     append(path, system, "events", kept)
     return event

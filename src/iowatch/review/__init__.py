@@ -40,6 +40,6 @@ def decide(system: str, entry: dict[str, Any]) -> Decision:
     path = path_of(system)
     load(system)
     kept = {name: value for name, value in entry.items() if value is not None}
-    decision = validated(path, kept, Decision, _KNOWN)
+    decision = validated(path, kept, Decision, _KNOWN, entry=f"decision on '{entry.get('finding')}'")
     append(path, system, "decisions", kept)
     return decision

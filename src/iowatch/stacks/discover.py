@@ -114,7 +114,7 @@ def load(name: str, system: str = "local") -> Stack:
     """
     path = Path(name)
     if path.suffix == ".lock":
-        return from_lock(path, name, system)
+        return replace(from_lock(path, name, system), note="a lock file; only stacks of a system are installed")
     if path.suffix == ".json":
         return read_stack_json(path)
     if (source(system, name) / "spack.yaml").is_file():

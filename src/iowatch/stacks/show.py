@@ -9,6 +9,7 @@ from rich.table import Table
 
 from iowatch.stacks.diff import StackDiff
 from iowatch.stacks.model import Part, Stack
+from iowatch.units import counted
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
@@ -54,13 +55,24 @@ def render_stack(stack: Stack, console: Console) -> None:
     console.print(rows)
 
 
+def _differing(versions: int, others: int) -> str:
+    """`1 version and 2 other facts differ`, or that nothing does."""
+    named = ((versions, "version"), (others, "other fact"))
+    told = " and ".join(counted(number, word) for number, word in named if number)
+    return (
+        f"{told} differ{'s' if versions + others == 1 else ''}"
+        if told
+        else "no version and no other fact differs"
+    )
+
+
 def render_diff(result: StackDiff, console: Console) -> None:
     """Print what differs between two stacks."""
     versions = sum(row.field == "version" for row in result.differences)
     others = len(result.differences) - versions
     console.print(
-        f"{result.left} against {result.right}: {versions} versions and {others} other facts differ, "
-        f"{len(result.rebuilt)} parts are only built on other parts, {result.same} are the same.",
+        f"{result.left} against {result.right}: {_differing(versions, others)}; "
+        f"{counted(len(result.rebuilt), 'part')} only built on other parts, {result.same} the same.",
         markup=False,
         soft_wrap=True,
     )

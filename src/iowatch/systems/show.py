@@ -139,7 +139,10 @@ def render_system(system: System, console: Console) -> None:
         console.print(f"Scratch: {system.scratch}", markup=False)
     limits = {name: value for name, value in system.limits.model_dump().items() if value is not None}
     if limits:
-        listing = ", ".join(f"{name} {value}" for name, value in limits.items())
+        listing = ", ".join(
+            f"{name} {format_size(value) if name.endswith('_bytes') else value}"
+            for name, value in limits.items()
+        )
         console.print(f"Limits of the suites: {listing}", markup=False)
     if system.night != Night():
         console.print(f"Night: {_night(system.night)}", markup=False)

@@ -22,6 +22,26 @@ _KINDS = (
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
 
 
+def _check_known(system: str) -> None:
+    """A misspelt name must not begin a file, or be a machine on which nothing happened."""
+    from iowatch import events
+    from iowatch.errors import IowatchError, UsageError, near_miss
+    from iowatch.store import History
+    from iowatch.systems import names
+
+    path = events.path_of(system)
+    known = {*names(), *(file.stem for file in path.parent.glob("*.yaml"))}
+    if system in known:
+        return
+    try:
+        with History.existing() as history:
+            known |= set(history.systems())
+    except IowatchError:
+        pass  # no history: what the checkout knows must do
+    if system not in known:
+        raise UsageError(f"no system '{system}'", hint=near_miss(system, sorted(known)))
+
+
 @click.group(
     epilog="Example: iowatch event list --system franklin", short_help="What happened to the machine, and when."
 )
@@ -70,6 +90,7 @@ def add(
         "source": source,
         "by": by or author(),
     }
+    _check_known(system)
     event = events.add(system, entry)
     if as_json:
         print_json(event.model_dump(mode="json"))
@@ -86,6 +107,7 @@ def list_(system: str, as_json: bool) -> int:
     from iowatch import events
     from iowatch.cli.output import page, print_json
 
+    _check_known(system)
     found = events.load(system)
     if as_json:
         print_json({"system": system, "events": [event.model_dump(mode="json") for event in found]})

@@ -42,11 +42,16 @@ def command(
     from iowatch.cli.output import messages, page, print_json
     from iowatch.imports import import_files
     from iowatch.store import History
+    from iowatch.systems import names
     from iowatch.units import counted, parse_time
 
     when = parse_time(moment) if moment else None
     console = messages()
     with History.open(db) as history:
+        if system not in (*names(), *history.systems()):
+            console.print(
+                f"note: '{system}' is a new name, neither in systems/ nor in the history", markup=False
+            )
         done = import_files(history, tool, files, system=system, moment=when, partition=partition, stack=stack)
     for trouble in done.troubles:
         console.print(f"{trouble.file}: {trouble.reason}", markup=False, soft_wrap=True)

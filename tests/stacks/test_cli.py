@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from iowatch.cli.commands import stack, system
 from iowatch.errors import InputError, UsageError
+from iowatch.runner.plan import make_plan
+from iowatch.runner.site import Site
 from iowatch.stacks import tool
 from iowatch.stacks.install import install
 
@@ -50,6 +52,34 @@ def test_retired_systems_have_no_stacks(var: Path) -> None:
     assert json.loads(run(stack, "list", "--system", "archer", "--json").stdout) == {"stacks": []}
     with pytest.raises(UsageError, match="nothing can be installed for system 'archer': known here"):
         install("reference", "archer")
+
+
+def test_a_stack_that_is_only_locked_says_how_to_install_it(var: Path) -> None:
+    """`iowatch run --ab netcdf-4.3.3.1 netcdf-4.4.0` on a machine where they were never built."""
+    site = Site("local", Path("reframe.py"), (), {"system-openmpi": frozenset()})
+    with pytest.raises(UsageError, match=r"'netcdf-4\.4\.0' of system 'local' cannot be run") as caught:
+        make_plan(site, (), ("netcdf-4.4.0",))
+    assert "iowatch stack install netcdf-4.4.0 --system local" in caught.value.message
+    assert "--bootstrap" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="system 'local' has no stack 'system-opnmpi'") as caught:
+        make_plan(site, (), ("system-opnmpi",))
+    assert "Did you mean 'system-openmpi'?" in str(caught.value.hint)
+
+
+def test_a_diff_counts_in_words(var: Path) -> None:
+    shown = run(stack, "diff", "netcdf-4.3.3.1", "netcdf-4.4.0").stdout
+    assert "netcdf-4.3.3.1 against netcdf-4.4.0: 1 version differs; 1 part only built on other parts, " in shown
+    same = run(stack, "diff", "netcdf-4.4.0", "netcdf-4.4.0").stdout
+    assert "no version and no other fact differs; 0 parts" in same
+
+
+def test_a_lock_file_by_path_cannot_be_installed(var: Path) -> None:
+    shown = run(stack, "show", str(ROOT / "systems/local/stacks/netcdf-4.4.0/spack.lock")).stdout
+    assert "iowatch stack install" not in shown
+
+
+def test_limits_of_a_system_have_units(var: Path) -> None:
+    assert "total_bytes 256 GiB" in run(system, "show", "local").stdout
 
 
 def test_unknown_stack_has_a_near_miss(var: Path) -> None:

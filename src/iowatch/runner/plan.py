@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from iowatch import stacks as stacks_of_system
 from iowatch.errors import UsageError, near_miss
 from iowatch.runner.site import Site
 from iowatch.store import ExpectedResult
@@ -82,6 +83,18 @@ class Plan:
         return [item for run in self.runs for item in run.expected()]
 
 
+def _unusable(site: Site, stack: str) -> UsageError:
+    """Why a stack cannot be run: unknown, only a lock file, or broken; and what to do about it."""
+    try:
+        known = stacks_of_system.load(stack, site.system)
+    except UsageError:
+        return UsageError(
+            f"system '{site.system}' has no stack '{stack}'", hint=near_miss(stack, [*site.features])
+        )
+    hint = "--bootstrap fetches Spack where there is none." if known.status == "locked" else None
+    return UsageError(f"stack '{stack}' of system '{site.system}' cannot be run: {known.note}", hint=hint)
+
+
 def make_plan(
     site: Site, cases: Sequence[SuiteCase], stacks: Sequence[str] = (), limits: Limits | None = None
 ) -> Plan:
@@ -96,9 +109,7 @@ def make_plan(
     """
     for stack in stacks:
         if stack not in site.features:
-            raise UsageError(
-                f"system '{site.system}' has no stack '{stack}'", hint=near_miss(stack, [*site.features])
-            )
+            raise _unusable(site, stack)
     runs: list[PlannedRun] = []
     unavailable: list[Unavailable] = []
     for partition in site.partitions:

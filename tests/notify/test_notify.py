@@ -72,7 +72,12 @@ def test_a_finding_is_told_when_confirmed_and_only_once(history: History, watch:
     (notice,) = post.sent
     assert notice.kind == "finding"
     assert notice.facts["state"] == "open"
-    assert notice.facts["line"] in notice.title
+    assert notice.title == f"planted [{', '.join(notice.facts['news'])}]: {notice.facts['line']}"
+    assert any(word in notice.title for word in ("[new", "[confirmed"))
+    # Said once: the details begin where the title ends.
+    assert notice.facts["line"] not in "\n".join((*notice.lines, *notice.details))
+    assert notice.details[0].startswith("What changed")
+    assert f"iowatch review accept {notice.facts['id']} --reason …" in notice.lines[2]
 
 
 def test_a_finding_that_nobody_listened_to_is_told_later(history: History, watch: Watch) -> None:
@@ -142,10 +147,12 @@ def test_silence_is_told_once_and_again_after_it_was_broken(history: History) ->
         notify.tell(history, "local", watched, moment, post)
         return len(post.sent) - before
 
-    assert tell(start) == 1  # nothing ever ran
+    assert tell(start) == 1
+    assert post.sent[0].lines[0] == "Nothing has ever run; expected within 26 hours."
     night(history, "n1", start)
     assert tell(start + timedelta(hours=26)) == 0
     assert tell(start + timedelta(hours=27)) == 1
+    assert post.sent[1].lines[0] == "Nothing ran since 2025-06-02 02:10 UTC; expected within 26 hours."
     # A session in which nothing ran is silence, too: the same one.
     night(history, "n2", start + timedelta(hours=28), "incomplete", runs=0)
     assert tell(start + timedelta(hours=50)) == 0

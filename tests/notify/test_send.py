@@ -8,6 +8,7 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,6 +20,7 @@ import pytest
 from iowatch.errors import InputError
 from iowatch.notify import Notice
 from iowatch.notify.config import Hook, Issue, Mail
+from iowatch.notify.forms import issue
 from iowatch.notify.secret import Secret
 from iowatch.notify.send import UndeliveredError, deliver
 
@@ -248,6 +250,9 @@ def test_a_mail_has_text_and_html_and_no_header_of_a_stranger() -> None:
     assert "×0.5" in text.get_content()
     assert "<script>" not in html.get_content()
     assert html.get_content().count("</pre>") == 1
+    # The way to the dashboard stands before the details, in both.
+    for content, details in ((text.get_content(), "</pre>"), (html.get_content(), "<pre")):
+        assert 0 < content.index(str(NOTICE.link)) < content.index(details)
 
 
 @pytest.mark.parametrize(
@@ -292,9 +297,21 @@ def test_an_issue_is_a_file_in_var(var: Path) -> None:
     text = path.read_text()
     assert path.name == "finding-x-5-new.md"
     assert text.splitlines()[0].startswith("# local: ")
-    # Details are indented: their backquotes end no block.
-    assert "\n    ```\n" in text
     assert "@all" not in text
+
+
+@pytest.mark.parametrize("details", [("```", "x"), ("````text", "`"), ("- a", "    b")])
+def test_details_of_an_issue_are_text_only(details: tuple[str, ...]) -> None:
+    """As CommonMark reads it: what a machine printed is one block, never a link, an element or a list."""
+    commonmark = pytest.importorskip("markdown_it")
+    hostile = ('<img src="x">', "[a](https://evil.example)", "@all", *details, "<b>end</b>")
+    tokens = commonmark.MarkdownIt().parse(issue(replace(NOTICE, details=hostile)))
+    (block,) = [token for token in tokens if token.type in ("fence", "code_block")]
+    assert block.level == 0
+    assert block.content == "\n".join(hostile) + "\n"
+    links = [child for token in tokens for child in token.children or () if child.type == "link_open"]
+    assert [link.attrs["href"] for link in links] == [NOTICE.link]
+    assert not [token for token in tokens if token.type.startswith("html")]
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o700 | 0o001])

@@ -12,13 +12,15 @@ from iowatch.findings.text import page
 from iowatch.notify.config import Settings
 from iowatch.notify.notice import Notice
 from iowatch.store import History, SessionRow
-from iowatch.units import counted, format_time
+from iowatch.units import counted
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _HOUR_S = 3600
 _DAY_S = 86400
 # Enough to find the last session that ran anything, and a week of several suites a night.
 _SESSIONS = 200
+# What `iowatch findings show` begins with: id and state, the line, a blank.
+_HEAD_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,21 @@ def _finding(
 ) -> Notice:
     told = f"{', '.join(news)}; {finding.state}"
     facts = {name: getattr(finding, name) for name in ("id", "state", "direction", "date", "size", "line")}
+    label = f" ({finding.label})" if finding.label else ""
+    decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge)"
     return Notice(
         kind="finding",
         key=f"finding {finding.id} {updated_at} {told}",
         system=finding.system,
-        title=f"{finding.system}: {finding.line}",
-        lines=(f"{finding.id}: {told}", f"iowatch findings show {finding.id}"),
-        details=tuple(page(finding)),
+        # What is new stands first: a subject is cut, and "resolved" must not look like an alarm.
+        title=f"{finding.system} [{', '.join(news)}]: {finding.line}",
+        lines=(
+            f"{finding.id}: {told}{label}",
+            f"iowatch findings show {finding.id}",
+            *([decide] if finding.state in NEEDS_ACTION else []),
+        ),
+        # Its first lines are the title once more.
+        details=tuple(page(finding))[_HEAD_LINES:],
         link=_link(settings, f"finding/{finding.id}.html"),
         facts={**facts, "news": list(news), "label": finding.label},
         made_at=int(now.timestamp()),
@@ -99,7 +109,9 @@ def _silence(
     heard = None if last is None else (last.ended_at or last.started_at)
     if heard is not None and now.timestamp() - heard <= settings.silence_hours * _HOUR_S:
         return
-    since = "ever" if heard is None else f"since {format_time(datetime.fromtimestamp(heard, UTC))}"
+    since = "Nothing has ever run"
+    if heard is not None:
+        since = f"Nothing ran since {datetime.fromtimestamp(heard, UTC):%Y-%m-%d %H:%M} UTC"
     empty = [row for row in sessions if not row.runs and (heard is None or row.started_at > heard)]
     yield Notice(
         kind="silence",
@@ -107,7 +119,7 @@ def _silence(
         system=system,
         title=f"{system}: nothing ran last night",
         lines=(
-            f"Nothing ran {since}; expected within {settings.silence_hours:g} hours.",
+            f"{since}; expected within {settings.silence_hours:g} hours.",
             f"{counted(len(empty), 'session')} began since then, and no run arrived."
             if empty
             else "No session began: is the scheduler's job still there?",
@@ -145,7 +157,7 @@ def _digest(
         lines=(
             f"Sessions: {count}",
             f"Findings: {len(fresh)} first seen this week, {len(waiting)} open" + (":" if waiting else ""),
-            *(f"{f.id}: {f.line}" for f in waiting),
+            *(f"{f.id}{' (new)' if f in fresh else ''}: {f.line}" for f in waiting),
         ),
         details=(),
         link=_link(settings, "index.html"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Sequence
 from email.message import EmailMessage
 from html import escape as html
 from typing import Any
@@ -43,11 +45,17 @@ def issue(notice: Notice) -> str:
     """Title as a heading, then the body, in the Markdown that GitLab and GitHub share."""
     parts = [f"# {markdown(notice.title)}", "\n".join(f"- {markdown(line)}" for line in notice.lines)]
     if notice.details:
-        # Indented, so that nothing in it can end the block.
-        parts.append("\n".join(f"    {line}" for line in notice.details))
+        parts.append(_block(notice.details))
     if notice.link:
         parts.append(f"[Dashboard]({notice.link})")
     return "\n\n".join(parts) + "\n"
+
+
+def _block(lines: Sequence[str]) -> str:
+    """Lines as they are, whatever they hold. Indentation would not do: after a list it continues the list."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *lines, fence])
 
 
 def mail(notice: Notice, channel: Mail) -> EmailMessage:
@@ -59,15 +67,24 @@ def mail(notice: Notice, channel: Mail) -> EmailMessage:
     digest = hashlib.sha256(f"{notice.key} {channel.name}".encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{digest}@{channel.sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday answers
-    text = [notice.title, "", *notice.lines, "", *notice.details, *([notice.link] if notice.link else [])]
+    link = [notice.link] if notice.link else []
+    text = [notice.title, "", *notice.lines, *link, *(["", *notice.details] if notice.details else [])]
     message.set_content("\n".join(text) + "\n")
     message.add_alternative(_html(notice), subtype="html")
     return message
 
 
+# Mail programs know no style sheets; what they leave out of these costs nothing.
+_BODY = "font-family: sans-serif; font-size: 15px; line-height: 1.45; max-width: 70em"
+_PRE = "font-size: 13px; line-height: 1.4; overflow-x: auto; background: #f6f8fa; color: #1b1f24; padding: 10px"
+
+
 def _html(notice: Notice) -> str:
-    lines = "".join(f"<p>{html(line)}</p>" for line in notice.lines)
+    """The answer, what to do, the way to the dashboard; then the details, which need a fixed-width font."""
+    lines = "".join(f"<li>{html(line)}</li>" for line in notice.lines)
+    link = f'<p><a href="{html(notice.link)}">Look at it on the dashboard</a></p>' if notice.link else ""
     details = "\n".join(html(line) for line in notice.details)
-    block = f"<pre>{details}</pre>" if details else ""
-    link = f'<p><a href="{html(notice.link)}">Dashboard</a></p>' if notice.link else ""
-    return f"<html><body><h2>{html(notice.title)}</h2>{lines}{block}{link}</body></html>\n"
+    block = f'<pre style="{_PRE}">{details}</pre>' if details else ""
+    head = f'<head><title>{html(notice.title)}</title></head><body style="{_BODY}">'
+    title = f'<h1 style="font-size: 18px">{html(notice.title)}</h1>'
+    return f'<html lang="en">{head}{title}<ul>{lines}</ul>{link}{block}</body></html>\n'

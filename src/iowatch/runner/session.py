@@ -13,7 +13,7 @@ from pathlib import Path
 from iowatch import artefacts, paths, spool
 from iowatch.darshan import Reader, keeping
 from iowatch.darshan.results import with_overhead, with_trace
-from iowatch.errors import InputError
+from iowatch.errors import InputError, UsageError
 from iowatch.model import Output
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact, SessionStatus
@@ -29,9 +29,18 @@ def runs_directory() -> Path:
 
 
 def begin(history: History, record: SessionRecord, expected: Sequence[ExpectedResult]) -> Path:
-    """Begin a session: first on disk, so that a kill at any moment leaves it recoverable; then in history."""
-    keeping.mode()  # a misspelt setting ends the night before it begins, not in its middle
+    """Begin a session: first on disk, so that a kill at any moment leaves it recoverable; then in history.
+
+    Raises:
+        UsageError: a setting is misspelt, or ReFrame could not work in `var/`; told before the night begins.
+    """
+    keeping.mode()
     place = runs_directory() / record.uuid
+    if any(character.isspace() for character in str(place.absolute())):
+        raise UsageError(
+            f"ReFrame cannot work in '{paths.var()}': there is a blank in the path",
+            hint="Set IOWATCH_VAR to a directory without blanks.",
+        )
     (place / "cases").mkdir(parents=True)
     document = {
         **asdict(record),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from sqlalchemy.exc import OperationalError
 
 from iowatch.errors import InputError, UsageError
 from iowatch.store import History, SessionRecord
+from iowatch.store.engine import told_reason
 
 Cli = Callable[..., Result]
 
@@ -100,3 +104,11 @@ def test_a_system_of_the_history_is_accepted(history: History) -> None:
     history.require_system("archer")
     with pytest.raises(UsageError):
         history.require_system("franklin")
+
+
+def test_a_history_of_another_account_is_told(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite only says "attempt to write a readonly database", to somebody who wanted to read."""
+    error = OperationalError("SELECT 1", None, sqlite3.OperationalError("attempt to write a readonly database"))
+    assert told_reason(error, history.engine) == "attempt to write a readonly database"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert "this account may not write there" in told_reason(error, history.engine)

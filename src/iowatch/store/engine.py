@@ -100,7 +100,7 @@ def _is_read_only(path: Path) -> bool:
 
 
 def told_reason(error: DBAPIError, engine: Engine) -> str:
-    """The driver's words, and what SQLite does not say: no room is left, or the file system is read-only."""
+    """The driver's words, and what SQLite does not say: no room, or a place that may not be written."""
     path = Path(engine.url.database or "")
     if engine.dialect.name != "sqlite" or not path.parent.is_dir():
         return str(error.orig)
@@ -110,6 +110,8 @@ def told_reason(error: DBAPIError, engine: Engine) -> str:
         return f"{error.orig} (its file system is read-only)"
     if free < _NO_ROOM_BYTES:
         return f"{error.orig} (no space left there: {format_size(free)})"
+    if path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return f"{error.orig} (this account may not write there, which SQLite needs even to read: take a copy)"
     return str(error.orig)
 
 

@@ -118,6 +118,11 @@ def test_overhead_is_one_ratio_a_whole_pair(tmp_path: Path) -> None:
     found = joined.results[-1]
     assert (found.operation, found.metric, found.samples) == ("run", "overhead_ratio", (1.25,))
     assert found.case == {"ranks": 2}
+    whole = "untraced 0 10.0 12.0\ntraced 0 12.0 15.0\n"
+    pairs.write_text(f"untraced 0 10.%N 12.%N\ntraced 0 12.0 14.5\n{whole}traced 0 1")
+    beside_damage = overhead(pairs)
+    assert beside_damage is not None
+    assert beside_damage.samples == (1.5,)
     pairs.write_text("")
     assert overhead(pairs) is None
 

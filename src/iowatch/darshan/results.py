@@ -199,7 +199,7 @@ def with_trace(
 def overhead(pairs: Path) -> Result | None:
     """Time with Darshan / time without, one sample a pair, of the file that DarshanMixin leaves.
 
-    A run that failed takes its pair with it.
+    A run that failed, or whose line is damaged, takes its pair with it.
 
     Args:
         pairs: lines of `untraced|traced`, exit code, start and end (seconds since 1970), two lines a pair.
@@ -207,14 +207,23 @@ def overhead(pairs: Path) -> Result | None:
     Returns:
         None where not one pair is whole.
     """
-    rows = [line.split() for line in pairs.read_text(encoding="utf-8", errors="replace").splitlines()]
-    rows = [row for row in rows if len(row) == 4]
+    lines = pairs.read_text(encoding="utf-8", errors="replace").splitlines()
     ratios = []
-    for first, second in zip(rows[0::2], rows[1::2], strict=False):
-        times = {kind: float(end) - float(start) for kind, code, start, end in (first, second) if code == "0"}
-        if times.keys() == {"traced", "untraced"} and min(times.values()) > 0:
+    for both in zip(lines[0::2], lines[1::2], strict=False):
+        times = dict(timed for line in both if (timed := _timed(line)) is not None)
+        if times.keys() == {"traced", "untraced"}:
             ratios.append(times["traced"] / times["untraced"])
     return Result("run", "overhead_ratio", "1", tuple(ratios)) if ratios else None
+
+
+def _timed(line: str) -> tuple[str, float] | None:
+    """Kind and seconds of a run that ended well; None for another, and where a shell's `date` knows no `%N`."""
+    try:
+        kind, code, start, end = line.split()
+        seconds = float(end) - float(start)
+    except ValueError:
+        return None
+    return (kind, seconds) if code == "0" and seconds > 0 else None
 
 
 def with_overhead(output: Output, pairs: Path) -> Output:

@@ -210,3 +210,19 @@ def test_few_nights_are_not_measured_against_themselves(make: Make) -> None:
     text = (make(10) / "overview/weekly.html").read_text(encoding="utf-8")
     assert re.findall(r'<td class="gain (\w+)"[^>]*>([^<]*)', text) == [("none", "–")] * 3
     assert len(re.findall(r'<rect class="unjudged"', text)) == 15
+
+
+def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:
+    """As `iowatch findings list` says them: the same series, the same size, since the same day."""
+    from iowatch.findings.trends import listing, trends
+    from iowatch.findings.wording import day, factor
+
+    with History.open(str(shapes_site.parent / "history.db")) as history:
+        told = trends(history, ["archer"])
+    assert len(list(listing(told))) == 2
+    text = (shapes_site / "findings.html").read_text(encoding="utf-8")
+    after = text.partition('<h2 id="trends">')[2].partition("</h2>")[2]
+    found = shown(after.partition("</ul>")[0] + "</ul>")
+    for one in told:
+        assert re.search(rf"{re.escape(factor(one.gain))} since {day(one.first)}", found)
+    assert "1 slow trend" in shown((shapes_site / "index.html").read_text(encoding="utf-8"))

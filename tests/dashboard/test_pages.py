@@ -142,7 +142,9 @@ def test_coverage_counts_what_is_absent(franklin_site: Path, franklin_history: P
         expected, received = history.expected(newest.uuid), set(history.received(newest.uuid))
     got = sum(item in received for item in expected)
     words = " ".join(" ".join(Page(franklin_site / "coverage/franklin.html").words).split())
-    assert f"2009-04-30 22:00 franklin ok {len(expected)} {got} 0" in words
+    lacking = len(expected) - got
+    state = f"{lacking} of {len(expected)} missing" if lacking else "complete"
+    assert f"2009-04-30 22:00 franklin {state} {len(expected)} {got} 0" in words
 
 
 def test_published_curves_are_drawn(franklin_site: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.dashboard.catalogue import Series
+from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.findings.wording import factor
 from iowatch.store.bulk import SeriesSamples
 from iowatch.units import format_number
@@ -165,3 +165,29 @@ def accepted(series: Series, values: Sequence[float]) -> Accepted | None:
     if len(newest) < NIGHTS_TO_JUDGE:
         return None
     return Accepted(float(np.median(newest)), f"median of the newest {len(newest)} nights")
+
+
+# A trend that ended longer ago than this before its series did is past (`iowatch.findings.trends`).
+_PAST_S = 14 * 86400
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A slope that goes on: no step and no finding; `gain` as performance, from its first to its last night."""
+
+    system: str
+    series: Series
+    first: int
+    gain: float
+
+
+def trends(machine: Machine) -> list[Trend]:
+    """Slopes of the watched series that reach to their newest nights."""
+    found = []
+    for one in machine.watched:
+        drifts = one.detection.document.get("drifts", ()) if one.detection else ()
+        for drift in (d for d in drifts if d["last"] >= one.stamp.last - _PAST_S):
+            ratio = float(drift["ratio"])
+            change = 1 / ratio if one.metric.direction == "lower" else ratio
+            found.append(Trend(machine.name, one, drift["first"], change))
+    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -133,6 +134,7 @@ def _values(site: Site, wanted: Wanted) -> dict[str, Any]:
     found = document(outcome)
     called = names([pair["case"] for pair in found["pairs"]])
     pairs = [{**pair, "name": name} for name, pair in zip(called, found["pairs"], strict=True)]
+    pairs.sort(key=_telling)
     return {
         "wanted": wanted,
         "fault": None,
@@ -140,5 +142,13 @@ def _values(site: Site, wanted: Wanted) -> dict[str, Any]:
         "pairs": pairs,
         "lines": summary(outcome),
         "notes": list(outcome.notes),
+        "sides": ("before", "after") if wanted.left.kind == wanted.right.kind == "event" else ("left", "right"),
         "only": {side: len(entries) for side, entries in found["unpaired"].items() if entries},
     }
+
+
+def _telling(pair: Mapping[str, Any]) -> tuple[int, float]:
+    """Differences first, the largest in front; then what cannot be said; then what is the same."""
+    kinds = ("slower", "faster", "not enough data")
+    rank = next((n for n, kind in enumerate(kinds) if str(pair["verdict"]).startswith(kind)), len(kinds))
+    return max(0, rank - 1), -abs(math.log(pair["ratio"])) if pair["ratio"] else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from iowatch.dashboard import story
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
+from iowatch.dashboard.levels import trends
 from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.traces import before_after
 from iowatch.findings import Finding
@@ -30,7 +32,10 @@ def publish(site: Site) -> None:
     every.sort(key=lambda finding: -finding.first_after)
     lines = [(f.id, f.state, f.line, f.resolution) for f in every]
     rows = [{"finding": f, "page": story.page_of(f)} for f in every]
-    site.page("findings.html", "findings.html", lines, lambda: {"rows": rows})
+    slow = [trend for machine in site.catalogue.machines for trend in trends(machine)]
+    slow.sort(key=lambda trend: -abs(math.log(trend.gain)))
+    basis = [lines, [(t.system, t.series.name, t.first, t.gain) for t in slow]]
+    site.page("findings.html", "findings.html", basis, lambda: {"rows": rows, "trends": slow})
 
 
 def _sessions(finding: Finding, machine: Machine) -> list[SessionRow]:

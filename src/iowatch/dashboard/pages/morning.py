@@ -9,6 +9,7 @@ from typing import Any
 from iowatch.dashboard import story
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
+from iowatch.dashboard.levels import trends
 from iowatch.dashboard.nights import Night, night, page_of
 from iowatch.dashboard.silence import due
 from iowatch.dashboard.silence import silent as is_silent
@@ -29,7 +30,15 @@ def publish(site: Site) -> None:
     basis = [
         [
             [
-                [m.name, m.faults, repr(m.sessions[:1]), due(m), m.name in silent, len(m.series)],
+                [
+                    m.name,
+                    m.faults,
+                    repr(m.sessions[:1]),
+                    due(m),
+                    m.name in silent,
+                    len(m.series),
+                    len(trends(m)),
+                ],
                 [story.basis_of(f, m) for f in _open(m)],
             ]
             for m in machines
@@ -96,6 +105,7 @@ def _system(site: Site, machine: Machine, pictures: Mapping[str, Any], silent: b
         "others": {f.id: story.other_events(f, machine) for f in found if f.id in pictures},
         "pages": {f.id: story.page_of(f) for f in found},
         "fresh": _fresh(machine),
+        "trends": len(trends(machine)),
         "label": next((f.label for f in machine.findings if f.label), None),
     }
 

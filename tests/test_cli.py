@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.cli.main import iowatch
+from iowatch.systems import names
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -41,11 +43,12 @@ WRONG = [
     (("run", "--system", "franklin"), 2, "franklin"),
     (("import", "ioor", "x", "--system", "local"), 2, "ioor"),
     (("history", "show", "nowhere"), 2, "no history at"),
+    (("stack", "show", "x" * 5000), 2, "File name too long"),
     (("history", "list", "--db", "/proc/x/y.db"), 2, "no history at sqlite:////proc/x/y.db"),
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "told"), WRONG, ids=[" ".join(w) for w, _, _ in WRONG])
+@pytest.mark.parametrize(("words", "code", "told"), WRONG, ids=[" ".join(w)[:60] for w, _, _ in WRONG])
 def test_wrong_use_is_one_message_and_its_exit_code(
     cli: Callable[..., Result], var: Path, words: tuple[str, ...], code: int, told: str
 ) -> None:
@@ -53,3 +56,28 @@ def test_wrong_use_is_one_message_and_its_exit_code(
     assert result.exit_code == code
     assert told in result.output
     assert "Traceback" not in result.output
+
+
+def test_examples_can_be_copied_and_lists_hold_whole_sentences(cli: Callable[..., Result]) -> None:
+    """Click wraps the text below the options at 80 columns and cuts what it lists of subcommands."""
+    shown = cli("compare", "--help").output
+    assert "iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write\n" in shown
+    pages = [cli(*words, "--help").output for words in [(), *commands()]]
+    cut = [
+        line for page in pages for line in page.splitlines() if line.startswith("  ") and line.endswith("...")
+    ]
+    assert not cut
+
+
+def test_examples_name_systems_that_are_there() -> None:
+    """An example that is copied from the help shall not end with "no system"."""
+    context = click.Context(iowatch)
+    for words in commands():
+        command = iowatch.get_command(context, words[0])
+        for word in words[1:]:
+            assert isinstance(command, click.Group)
+            command = command.get_command(context, word)
+        assert command is not None
+        text = f"{command.epilog or ''} {command.help or ''}"
+        for name in re.findall(r"--system (\S+)", text):
+            assert name in [*names(), "S"], words

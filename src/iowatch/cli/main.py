@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import pkgutil
@@ -21,7 +22,7 @@ def _module_name(command: str) -> str:
 
 
 def _readable(command: click.Command) -> click.Command:
-    """Examples that can be copied and whole sentences in lists of commands: click wraps the one and cuts the other."""
+    """Examples that can be copied, whole sentences in lists: click wraps the one and cuts the other."""
     if command.epilog and not command.epilog.startswith("\b"):
         command.epilog = f"\b\n{command.epilog}"
     if command.help and not command.short_help:
@@ -87,7 +88,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     except OSError as error:
         click.echo(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
-        return 3
+        return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
         click.echo(
             f"iowatch: internal error: {error!r}\n  Please report it; IOWATCH_DEBUG=1 shows where.", err=True

@@ -11,7 +11,8 @@ import pytest
 
 from iowatch.dashboard.build import build
 from iowatch.dashboard.drawing import Scale, broken_line, pause_s, stretches, time_axis
-from iowatch.dashboard.pictures import Line, Name, fan_picture
+from iowatch.dashboard.pictures import NARROW, Line, Name, fan_picture
+from iowatch.dashboard.pictures.fan import WIDE
 from iowatch.store import History
 from tests.dashboard import shapes
 from tests.dashboard.browser import Browser
@@ -84,7 +85,7 @@ def test_every_level_of_a_changed_series_is_in_the_picture() -> None:
 def test_unchanged_series_are_named_as_such_whatever_their_gain() -> None:
     text = fan(fall=0.5)
     assert re.findall(r'<text class="(group[^"]*)"[^>]*>([^<]*)<', text) == [
-        ("group steady", "×1.1 a very long name of a…"),
+        ("group steady", "×1.1 a very long name of a c…"),
         ("group", "×0.5 changed"),
     ]
 
@@ -123,3 +124,17 @@ def test_the_browser_draws_no_line_over_a_pause(paused: Path, browser: Browser) 
         "return [...document.querySelectorAll('#plot .scatterlayer .trace:nth-child(2) .lines path')].length"
     )
     assert browser.run(drawn) == 2
+
+
+@pytest.mark.parametrize("night", range(-55, 56, 10))
+def test_what_happened_begins_with_the_date_and_ends_in_the_picture(night: int) -> None:
+    """The words stand left or right of their line, wherever it is; letters are about 8 wide."""
+    when = (MOMENT + NIGHTS * DAY_S).tolist()
+    what = "9 Oct 2025, scheduled maintenance: an upgrade to everything at once"
+    for shape, width in ((WIDE, 960), (NARROW, 430)):
+        lines = [Line(when, [1.0] * len(when), True)]
+        text = str(fan_picture(lines, MOMENT + night * DAY_S, [], what, "label", shape=shape))
+        (found,) = re.findall(r'<text class="moment-name (\w+)" x="([0-9.]+)"[^>]*>([^<]*)<', text)
+        side, place, words = found[0], float(found[1]), found[2]
+        assert words.startswith("9 Oct 2025")
+        assert (place - 8 * len(words) >= 0) if side == "left" else (place + 8 * len(words) <= width)

@@ -17,6 +17,8 @@ _MOST_LINES = 24
 _BETWEEN_NAMES = 16
 # As many as fit beside the lines; bold ones are wide.
 _MOST_LETTERS = 27
+# Width of a bold letter of the date's name.
+_LETTER = 8.0
 # Percent of a changed line's nights at either end that may leave the picture.
 _OUTSIDE = 3
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
@@ -108,7 +110,7 @@ def _others(others: Sequence[tuple[int, str]], x: Scale) -> Iterator[str]:
     for moment, number in others:
         if x.low <= moment <= x.high:
             yield line("mark event", x(moment), _TOP, x(moment), _HEIGHT - _BOTTOM)
-            yield text("mark-name event", x(moment), _TOP - 2, number)
+            yield text("mark-name event", x(moment) + 7, _TOP + 10, number)
 
 
 def _axis(x: Scale, y: Scale) -> str:
@@ -131,7 +133,8 @@ def _moment(moment: int, what: str, x: Scale) -> Iterator[str]:
     yield line("moment", x(moment), _TOP - 6, x(moment), _HEIGHT - _BOTTOM)
     side = "left" if x(moment) > (x.start + x.end) / 2 else "right"
     offset = -6 if side == "left" else 6
-    yield text(f"moment-name {side}", x(moment) + offset, _TOP - 10, what)
+    room = x(moment) - 6 if side == "left" else x.end - x(moment) - 6
+    yield text(f"moment-name {side}", x(moment) + offset, _TOP - 10, _cut(what, int(room / _LETTER)))
 
 
 def _names(names: Sequence[Name], x: Scale, y: Scale, shape: Shape) -> Iterator[str]:
@@ -143,8 +146,9 @@ def _names(names: Sequence[Name], x: Scale, y: Scale, shape: Shape) -> Iterator[
         lowest = height + _BETWEEN_NAMES
         kind = "group" if name.changed else "group steady"
         side = " inside" if shape.names_inside else ""
+        most = _MOST_LETTERS if name.changed else _MOST_LETTERS + 2
         place = x.end - 2 if shape.names_inside else x.end + 8
-        yield text(kind + side, place, height + 4, _cut(f"{factor(name.gain)} {name.words}", _MOST_LETTERS))
+        yield text(kind + side, place, height + 4, _cut(f"{factor(name.gain)} {name.words}", most))
 
 
 def _cut(words: str, most: int) -> str:

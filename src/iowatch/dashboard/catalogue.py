@@ -32,7 +32,7 @@ class Series:
     Attributes:
         name: short, unique among the series of its system where possible.
         stamp: its extent; the same stamp is the same results.
-        headline: whether it is the one of its case that is watched (bandwidth before rate before time).
+        headline: whether it is the one of its case that is watched (`HEADLINES`).
         detection: what detection last said of it, or None.
         limits: reference, published figure, peak, as far as they are known.
         findings: those that it is a member of, newest first.

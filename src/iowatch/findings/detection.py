@@ -17,7 +17,7 @@ from iowatch.metrics import METRICS
 from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow
 
 # Of several metrics of one run the first of these that the case has: the others follow from it.
-HEADLINES = ("bandwidth", "rate", "time")
+HEADLINES = ("bandwidth", "observed_bandwidth", "raw_bandwidth", "rate", "time")
 _CHUNK = 50
 # Chunks that are read, but not yet judged.
 _AHEAD = 4

@@ -22,8 +22,9 @@ from iowatch.runner.plan import Plan
 from iowatch.runner.site import Site
 
 _POLL_S = 0.1
-# How a ReFrame is ended, and how long each is waited for before it is killed. An interrupt comes first: in ReFrame
-# a SIGTERM becomes an ordinary exception, is lost where those of a check are caught, and no other is heard then.
+# How a ReFrame is ended, and how long each is waited for before it is killed. An interrupt comes first: in
+# ReFrame a SIGTERM becomes an ordinary exception, is lost where those of a check are caught, and no other is
+# heard then.
 _ENDINGS = ((signal.SIGINT, 10), (signal.SIGTERM, 10))
 _PR_SET_PDEATHSIG = 1
 _LOG, _REPORT = "reframe.log", "report.json"

@@ -127,7 +127,7 @@ def make_plan(
         reasons = sorted({item.reason for item in unavailable})
         raise UsageError(
             f"no case of this suite can run on '{site.system}': {'; '.join(reasons) or 'it has no stack'}",
-            hint=f"`iowatch doctor` tells how to add a library; limits are in systems/{site.system}/system.yaml.",
+            hint="`iowatch doctor` tells how to add a library; its system.yaml has the limits.",
         )
     return Plan(tuple(runs), tuple(unavailable))
 

@@ -40,6 +40,8 @@ def draw(axes: Axes, activity: dict[str, Any], end_s: float, title: str) -> None
     axes.set_ylim(activity["ranks"] - 0.5, -0.5)
     axes.set_xlabel("time since start (s)")
     axes.set_ylabel("rank")
+    # There is no rank 0.5.
+    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.set_title(f"{title}\n{activity['layer']} accesses, from {activity['source']}", fontsize=9)
 
 

@@ -1,0 +1,17 @@
+"""The picture of who did what when."""
+
+from __future__ import annotations
+
+import pytest
+
+from iowatch.darshan import timeline
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 7, 64])
+def test_ranks_are_whole_numbers(ranks: int) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    axes = figure.subplots()
+    spans = {str(rank): [[0.0, 1.0]] for rank in range(ranks)}
+    activity = {"write": spans, "read": {}, "ranks": ranks, "layer": "POSIX", "source": "HEATMAP"}
+    timeline.draw(axes, activity, 1.0, "title")
+    assert all(float(tick).is_integer() for tick in axes.get_yticks())

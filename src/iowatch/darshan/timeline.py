@@ -30,6 +30,8 @@ def draw(axes: Axes, activity: dict[str, Any], end_s: float, title: str) -> None
         end_s: right end of the time axis, so that runs side by side have one scale.
         title: above the picture.
     """
+    from matplotlib.ticker import MaxNLocator
+
     least = end_s / 2000
     for kind, colour in COLOURS.items():
         for rank, spans in activity[kind].items():
@@ -41,7 +43,7 @@ def draw(axes: Axes, activity: dict[str, Any], end_s: float, title: str) -> None
     axes.set_xlabel("time since start (s)")
     axes.set_ylabel("rank")
     # There is no rank 0.5.
-    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
     axes.set_title(f"{title}\n{activity['layer']} accesses, from {activity['source']}", fontsize=9)
 
 

@@ -173,10 +173,10 @@ class History:
         with self.reading() as connection:
             return query.runs(connection, session_uuid)
 
-    def session_of_runs(self) -> dict[int, str]:
-        """The session's UUID of every run."""
+    def session_of_runs(self, run_ids: Sequence[int] | None = None) -> dict[int, str]:
+        """The UUID of the session of these runs, or of all."""
         with self.reading() as connection:
-            return query.session_of_runs(connection)
+            return query.session_of_runs(connection, run_ids)
 
     def run(self, run_id: int) -> RunRow:
         """One run.

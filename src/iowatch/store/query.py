@@ -159,12 +159,17 @@ def runs(connection: Connection, uuid: str) -> list[RunRow]:
     return [_run_row(row) for row in connection.execute(statement)]
 
 
-def session_of_runs(connection: Connection) -> dict[int, str]:
-    """Run id to session UUID."""
+def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None) -> dict[int, str]:
+    """Run id to session UUID, of these runs or of all; runs that are not there are left out."""
     statement = select(RunTable.id, SessionTable.uuid).join(
         SessionTable, SessionTable.id == RunTable.session_id
     )
-    return {int(run_id): str(uuid) for run_id, uuid in connection.execute(statement)}
+    if run_ids is None:
+        parts = [statement]
+    else:
+        chunks = (run_ids[start : start + _CHUNK] for start in range(0, len(run_ids), _CHUNK))
+        parts = [statement.where(RunTable.id.in_(chunk)) for chunk in chunks]
+    return {int(run_id): str(uuid) for part in parts for run_id, uuid in connection.execute(part)}
 
 
 def run(connection: Connection, run_id: int) -> RunRow:

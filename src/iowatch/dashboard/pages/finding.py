@@ -15,7 +15,7 @@ from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.traces import before_after
 from iowatch.findings import Finding
 from iowatch.findings import text as finding_text
-from iowatch.store import RunRow, SessionRow
+from iowatch.store import SessionRow
 
 _MOST_RUNS = 12
 
@@ -69,8 +69,8 @@ def _run_links(site: Site, machine: Machine, finding: Finding) -> dict[int, str]
     """Path of each evidence run in its session's page."""
     pages = {s.uuid: page_of(s) for s in machine.sessions}
     wanted = {n for m in finding.members[:200] for n in (m.run_before, m.run_after) if n is not None}
-    runs: list[RunRow] = [site.history.run(number) for number in sorted(wanted)]
-    return {run.id: f"{pages[run.session_uuid]}#run-{run.id}" for run in runs if run.session_uuid in pages}
+    sessions = site.history.session_of_runs(sorted(wanted))
+    return {run: f"{pages[session]}#run-{run}" for run, session in sessions.items() if session in pages}
 
 
 def _traces(site: Site, finding: Finding, strongest: list[Any]) -> dict[str, Any] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.figure import Figure
 
 from iowatch.darshan import timeline
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 7, 64])
 def test_ranks_are_whole_numbers(ranks: int) -> None:
-    figure = pytest.importorskip("matplotlib.figure", reason="comes with PyDarshan").Figure()
+    figure = Figure()
     axes = figure.subplots()
     spans = {str(rank): [[0.0, 1.0]] for rank in range(ranks)}
     activity = {"write": spans, "read": {}, "ranks": ranks, "layer": "POSIX", "source": "HEATMAP"}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from markdown_it import MarkdownIt
 
 from iowatch.errors import InputError
 from iowatch.notify import Notice
@@ -303,9 +304,8 @@ def test_an_issue_is_a_file_in_var(var: Path) -> None:
 @pytest.mark.parametrize("details", [("```", "x"), ("````text", "`"), ("- a", "    b")])
 def test_details_of_an_issue_are_text_only(details: tuple[str, ...]) -> None:
     """As CommonMark reads it: what a machine printed is one block, never a link, an element or a list."""
-    commonmark = pytest.importorskip("markdown_it", reason="comes with rich")
     hostile = ('<img src="x">', "[a](https://evil.example)", "@all", *details, "<b>end</b>")
-    tokens = commonmark.MarkdownIt().parse(issue(replace(NOTICE, details=hostile)))
+    tokens = MarkdownIt().parse(issue(replace(NOTICE, details=hostile)))
     (block,) = [token for token in tokens if token.type in ("fence", "code_block")]
     assert block.level == 0
     assert block.content == "\n".join(hostile) + "\n"

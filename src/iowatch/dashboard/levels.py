@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.dashboard.catalogue import Machine, Series
+from iowatch.findings.trends import going_on
 from iowatch.findings.wording import factor
 from iowatch.store.bulk import SeriesSamples
 from iowatch.units import format_number
@@ -167,10 +168,6 @@ def accepted(series: Series, values: Sequence[float]) -> Accepted | None:
     return Accepted(float(np.median(newest)), f"median of the newest {len(newest)} nights")
 
 
-# A trend that ended longer ago than this before its series did is past (`iowatch.findings.trends`).
-_PAST_S = 14 * 86400
-
-
 @dataclass(frozen=True)
 class Trend:
     """A slope that goes on: no step and no finding; `gain` as performance, from its first to its last night."""
@@ -183,11 +180,8 @@ class Trend:
 
 def trends(machine: Machine) -> list[Trend]:
     """Slopes of the watched series that reach to their newest nights."""
-    found = []
+    found: list[Trend] = []
     for one in machine.watched:
-        drifts = one.detection.document.get("drifts", ()) if one.detection else ()
-        for drift in (d for d in drifts if d["last"] >= one.stamp.last - _PAST_S):
-            ratio = float(drift["ratio"])
-            change = 1 / ratio if one.metric.direction == "lower" else ratio
-            found.append(Trend(machine.name, one, drift["first"], change))
+        slopes = going_on(one.row, one.detection.document, one.stamp.last) if one.detection else ()
+        found += [Trend(machine.name, one, first, gain) for first, _, gain in slopes]
     return found

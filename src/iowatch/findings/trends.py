@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from iowatch.explain import names
 from iowatch.findings.detection import headline_series
 from iowatch.findings.grouping import log_gain
 from iowatch.findings.observe import parameters
 from iowatch.findings.wording import day, factor
-from iowatch.store import History
+from iowatch.store import History, SeriesRow
 
 # A trend that ended longer ago than this before its series did is past.
 _PAST_S = 14 * 86400
@@ -29,6 +30,18 @@ class Trend:
     gain: float
 
 
+def going_on(row: SeriesRow, document: Mapping[str, Any], newest: int) -> Iterator[tuple[int, int, float]]:
+    """First and last night (epoch seconds) and gain of each remembered slope that reaches to the newest night.
+
+    Args:
+        document: what detection remembers of the series.
+        newest: epoch seconds of its newest night.
+    """
+    for drift in document.get("drifts", ()):
+        if drift["last"] >= newest - _PAST_S:
+            yield drift["first"], drift["last"], math.exp(log_gain(row, drift["ratio"]))
+
+
 def trends(history: History, systems: Sequence[str]) -> list[Trend]:
     """Trends that reach to the newest nights, strongest first, as the last update of findings saw them."""
     found: list[Trend] = []
@@ -38,10 +51,8 @@ def trends(history: History, systems: Sequence[str]) -> list[Trend]:
         remembered = history.detections([row.id for row in rows])
         for row in rows:
             said = remembered[row.id].document if row.id in remembered else {}
-            for drift in said.get("drifts", ()):
-                if drift["last"] >= (row.last or 0) - _PAST_S:
-                    gain = math.exp(log_gain(row, drift["ratio"]))
-                    found.append(Trend(system, row.id, called[row.id], drift["first"], drift["last"], gain))
+            slopes = going_on(row, said, row.last or 0)
+            found += [Trend(system, row.id, called[row.id], *slope) for slope in slopes]
     return sorted(found, key=lambda t: -abs(math.log(t.gain)))
 
 

@@ -197,8 +197,8 @@ class CommandLine(unittest.TestCase):
     def test_existing_name_is_not_overwritten(self) -> None:
         (self.home / "mine").mkdir()
         (self.home / "mine" / "data.000000").write_text("precious")
-        done = launch.run(1, "--dir", str(self.home), "--name", "mine")
-        self.assertEqual(done.returncode, 3)
+        done = launch.alone("--dir", str(self.home), "--name", "mine")
+        self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("File exists", done.stderr)
         self.assertEqual((self.home / "mine" / "data.000000").read_text(), "precious")
 

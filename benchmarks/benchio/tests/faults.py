@@ -48,9 +48,14 @@ class Faults(unittest.TestCase):
         gone = launch.wait_for(lambda: not list(directory.glob("benchio-*")))
         self.assertTrue(gone, f"left behind: {list(directory.glob('benchio-*/*'))}")
 
+    def test_exit_code_of_the_program_itself(self) -> None:
+        """Without a launcher: Hydra puts 1 in the place of an aborting rank's 3 in about one run of eighty."""
+        done = launch.alone(*self.options("posix", self.home / "nowhere"))
+        self.assertEqual(done.returncode, 3, done.stderr)
+
     def test_missing_directory(self) -> None:
         done = launch.run(2, *self.options("posix", self.home / "nowhere"))
-        self.assertEqual(done.returncode, 3)
+        self.assertNotEqual(done.returncode, 0)
         self.assertIn("rank 0", done.stderr)
         self.assertIn("nowhere: No such file or directory", done.stderr)
         self.check_failed_record("No such file or directory")
@@ -58,7 +63,7 @@ class Faults(unittest.TestCase):
     def test_no_permission(self) -> None:
         with launch.small_tmpfs("ro,size=1m") as directory:
             done = launch.run(2, *self.options("mpiio", directory))
-        self.assertEqual(done.returncode, 3)
+        self.assertNotEqual(done.returncode, 0)
         self.assertIn("Read-only file system", done.stderr)
         self.check_failed_record(str(directory))
 
@@ -66,7 +71,7 @@ class Faults(unittest.TestCase):
         done = launch.run(
             2, "--api", "posix", "--dir", str(self.scratch), "--json", str(self.home / "no" / "r.json")
         )
-        self.assertEqual(done.returncode, 3)
+        self.assertNotEqual(done.returncode, 0)
         self.assertIn("writing the record", done.stderr)
         self.check_scratch_gone()
 
@@ -79,7 +84,7 @@ class Faults(unittest.TestCase):
         with launch.small_tmpfs("size=20m") as directory:
             done = launch.run(2, *self.options("posix", directory))
             self.check_scratch_gone(directory)
-        self.assertEqual(done.returncode, 3)
+        self.assertNotEqual(done.returncode, 0)
         self.assertIn("33554432 bytes are needed", done.stderr)
         self.check_failed_record("bytes are needed")
 

@@ -27,10 +27,17 @@ def command(ranks: int, *options: str) -> list[str]:
     return [MPIEXEC, "-n", str(ranks), BENCHIO, *options]
 
 
+def ended(words: list[str], seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+
+
 def run(ranks: int, *options: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(ranks, *options), capture_output=True, text=True, timeout=seconds, check=False
-    )
+    return ended(command(ranks, *options), seconds)
+
+
+def alone(*options: str) -> subprocess.CompletedProcess[str]:
+    """One rank without a launcher, so that the exit code is the program's own."""
+    return ended([BENCHIO, *options])
 
 
 def start(ranks: int, *options: str) -> subprocess.Popen[str]:

@@ -16,3 +16,11 @@ def test_ranks_are_whole_numbers(ranks: int) -> None:
     activity = {"write": spans, "read": {}, "ranks": ranks, "layer": "POSIX", "source": "HEATMAP"}
     timeline.draw(axes, activity, 1.0, "title")
     assert all(float(tick).is_integer() for tick in axes.get_yticks())
+
+
+def test_long_titles_are_broken_to_stay_above_their_run() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    activity = {"write": {}, "read": {}, "ranks": 1, "layer": "POSIX", "source": "HEATMAP"}
+    timeline.draw(axes, activity, 1.0, "a" * 200)
+    assert max(map(len, axes.get_title().splitlines())) < 100

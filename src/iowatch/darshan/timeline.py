@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from iowatch.darshan.isolate import Reader
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 # Blue and red that stay apart for colour-blind readers (Tol, "vibrant").
 COLOURS = {"write": "#0077BB", "read": "#CC3311"}
 _FORMATS = (".png", ".svg")
+# Characters of a title that fit above one run.
+_TITLE_WIDTH = 85
 
 
 def draw(axes: Axes, activity: dict[str, Any], end_s: float, title: str) -> None:
@@ -44,7 +47,8 @@ def draw(axes: Axes, activity: dict[str, Any], end_s: float, title: str) -> None
     axes.set_ylabel("rank")
     # There is no rank 0.5.
     axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
-    axes.set_title(f"{title}\n{activity['layer']} accesses, from {activity['source']}", fontsize=9)
+    shown = f"{activity['layer']} accesses, from {activity['source']}"
+    axes.set_title(f"{fill(title, _TITLE_WIDTH)}\n{shown}", fontsize=9)
 
 
 def _figure(runs: Sequence[tuple[str, dict[str, Any]]], target: Path) -> None:
@@ -63,7 +67,13 @@ def _figure(runs: Sequence[tuple[str, dict[str, Any]]], target: Path) -> None:
         figure.savefig(target, dpi=150, metadata=metadata)
 
 
-def write_timeline(logs: Sequence[Path], target: Path, reader: Reader, privacy: str = "keep") -> None:
+def write_timeline(
+    logs: Sequence[Path],
+    target: Path,
+    reader: Reader,
+    privacy: str = "keep",
+    titles: Sequence[str] | None = None,
+) -> None:
     """Draw one run, or two side by side on the same scale of time.
 
     Args:
@@ -71,6 +81,7 @@ def write_timeline(logs: Sequence[Path], target: Path, reader: Reader, privacy: 
         target: `.png` or `.svg`.
         reader: to read with.
         privacy: unless `keep`, the logs' own names, which begin with a user's name, are not shown.
+        titles: one a log, above its run; None for the logs' own names.
 
     Raises:
         UsageError: another kind of picture was asked for.
@@ -80,6 +91,6 @@ def write_timeline(logs: Sequence[Path], target: Path, reader: Reader, privacy: 
         raise UsageError(
             f"{target}: no such picture", hint=f"Name a file that ends in {' or '.join(_FORMATS)}."
         )
-    names = [log.name for log in logs] if privacy == "keep" else ["left", "right"][: len(logs)]
-    runs = [(plain(name), reader.ask("timeline", log)) for name, log in zip(names, logs, strict=True)]
-    _figure(runs, target)
+    own = [log.name for log in logs] if privacy == "keep" else ["left", "right"][: len(logs)]
+    shown = own if titles is None else titles
+    _figure([(plain(name), reader.ask("timeline", log)) for name, log in zip(shown, logs, strict=True)], target)

@@ -10,7 +10,9 @@ from iowatch.darshan.hints import hints
 from iowatch.darshan.report import write_report
 from iowatch.darshan.timeline import write_timeline
 from iowatch.dashboard.context import Site
+from iowatch.dashboard.render import brief
 from iowatch.errors import IowatchError
+from iowatch.store import RunRow
 
 _COUNTERS = (
     "POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN",
@@ -20,13 +22,19 @@ _COUNTERS = (
 )  # fmt: skip
 
 
-def before_after(site: Site, before: Path, after: Path) -> dict[str, Any] | None:
+# A run and the log that it left.
+Traced = tuple[RunRow, Path]
+_LONGEST_NAME = 120
+
+
+def before_after(site: Site, before: Traced, after: Traced) -> dict[str, Any] | None:
     """Timelines side by side and the counters of both; None where a log is unreadable."""
-    name = f"darshan/{before.name[:20]}-{after.name[:20]}.svg"
+    titles = [f"{word}: {_title(run)}" for word, (run, _) in (("before", before), ("after", after))]
+    logs = [log for _, log in (before, after)]
     try:
         with Reader() as reader:
-            left, right = read_trace(before, reader), read_trace(after, reader)
-            drawn = timeline(site, name, [before, after], reader)
+            left, right = (read_trace(log, reader) for log in logs)
+            drawn = timeline(site, f"darshan/{before[0].id}-{after[0].id}.svg", logs, titles, reader)
     except IowatchError:
         return None
     return {
@@ -42,12 +50,12 @@ def counters(left: Trace, right: Trace) -> list[tuple[str, float | None, float |
     return [row for row in rows if row[1] is not None or row[2] is not None]
 
 
-def timeline(site: Site, name: str, logs: list[Path], reader: Reader) -> str | None:
-    """Draw who did what when into the site; None where the logs do not say."""
-    if site.writer.fresh(name, "timeline of its content"):
+def timeline(site: Site, name: str, logs: list[Path], titles: list[str], reader: Reader) -> str | None:
+    """Draw who did what when into the site; None where the logs, whose names are digests, do not say."""
+    if site.writer.fresh(name, f"timelines {[log.name for log in logs]} called {titles}"):
         return name
     try:
-        write_timeline(logs, site.writer.target(name), reader)
+        write_timeline(logs, site.writer.target(name), reader, titles=titles)
     except IowatchError:
         return None
     return name
@@ -69,7 +77,12 @@ def summary(log: Path, reader: Reader) -> dict[str, Any]:
     }
 
 
-def pictures(site: Site, log: Path, reader: Reader) -> dict[str, str | None]:
+def _title(run: RunRow) -> str:
+    """What the run's session page calls it."""
+    return f"{brief(run.name, _LONGEST_NAME)}, run {run.id}"
+
+
+def pictures(site: Site, run: RunRow, log: Path, reader: Reader) -> dict[str, str | None]:
     """Paths of the timeline and of PyDarshan's full report of a log that can be read; None for what fails."""
     full: str | None = f"darshan/{log.name[:40]}.html"
     if not site.writer.fresh(str(full), "report of its content"):
@@ -77,4 +90,4 @@ def pictures(site: Site, log: Path, reader: Reader) -> dict[str, str | None]:
             write_report([log], site.writer.target(str(full)), reader)
         except IowatchError:
             full = None
-    return {"timeline": timeline(site, f"darshan/{log.name[:40]}.svg", [log], reader), "report": full}
+    return {"timeline": timeline(site, f"darshan/{run.id}.svg", [log], [_title(run)], reader), "report": full}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from iowatch import artefacts
 from iowatch.dashboard import story
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.levels import trends
 from iowatch.dashboard.nights import page_of
-from iowatch.dashboard.traces import before_after
+from iowatch.dashboard.traces import Traced, before_after
 from iowatch.findings import Finding
 from iowatch.findings import text as finding_text
 from iowatch.store import SessionRow
@@ -78,18 +78,16 @@ def _traces(site: Site, finding: Finding, strongest: list[Any]) -> dict[str, Any
     for member in strongest:
         if member.run_before is None or member.run_after is None:
             continue
-        logs = [_log(site, number) for number in (member.run_before, member.run_after)]
-        if logs[0] is not None and logs[1] is not None:
-            found = before_after(site, logs[0], logs[1])
+        before, after = _traced(site, member.run_before), _traced(site, member.run_after)
+        if before is not None and after is not None:
+            found = before_after(site, before, after)
             if found is not None:
                 return {**found, "member": member}
     return None
 
 
-def _log(site: Site, run: int) -> Path | None:
-    from iowatch import artefacts
-
+def _traced(site: Site, run: int) -> Traced | None:
     for kept in site.history.artefacts(run):
         if kept.kind == "darshan" and artefacts.path_of(kept.sha256).is_file():
-            return artefacts.path_of(kept.sha256)
+            return site.history.run(run), artefacts.path_of(kept.sha256)
     return None

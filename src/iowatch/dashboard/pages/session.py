@@ -45,7 +45,7 @@ def _values(site: Site, machine: Machine, row: SessionRow, reports: int) -> dict
         kept = bulk.session_artefacts(connection, row.id)
         results = bulk.session_results(connection, row.id)
     traced = {run: log for run, files in kept.items() if (log := _log(files)) is not None}
-    told = _traces(site, machine, traced, reports)
+    told = _traces(site, machine, shown.runs, traced, reports)
     runs = [
         {
             **_run(site, run, kept.get(run.id, []), results.get(run.id, [])),
@@ -58,7 +58,7 @@ def _values(site: Site, machine: Machine, row: SessionRow, reports: int) -> dict
 
 
 def _traces(
-    site: Site, machine: Machine, traced: Mapping[int, Path], reports: int
+    site: Site, machine: Machine, runs: Sequence[RunRow], traced: Mapping[int, Path], reports: int
 ) -> dict[int, dict[str, Any]]:
     """What each log says; pictures and reports of so many, those that findings rest on first."""
     if not traced:
@@ -68,9 +68,9 @@ def _traces(
     # One reader for all: starting one takes longer than reading a log.
     with Reader() as reader:
         told = {number: summary(log, reader) for number, log in traced.items()}
-        readable = [number for number in traced if told[number]["fault"] is None]
-        for number in sorted(readable, key=lambda n: n not in evidence)[:reports]:
-            told[number] |= pictures(site, traced[number], reader)
+        readable = [run for run in runs if run.id in traced and told[run.id]["fault"] is None]
+        for run in sorted(readable, key=lambda run: run.id not in evidence)[:reports]:
+            told[run.id] |= pictures(site, run, traced[run.id], reader)
     return told
 
 

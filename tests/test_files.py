@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from iowatch.errors import MachineError
-from iowatch.files import write_whole
+from iowatch.files import locked, write_whole
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +59,26 @@ def test_an_unwritable_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot write"):
         write_whole(tmp_path / "file" / "report.xml", "text")
+
+
+def test_a_lock_is_held_alone_and_leaves_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "file.yaml"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add_one, [target] * 40))
+    assert target.read_text() == "40"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def add_one(path: Path) -> None:
+    with locked(path):
+        number = int(path.read_text()) if path.exists() else 0
+        time.sleep(0.0001)
+        path.write_text(str(number + 1))
+
+
+def test_the_lock_of_a_killed_process_holds_nobody_up(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    (tmp_path / ".file.lock").touch()
+    with locked(target):
+        pass
+    assert list(tmp_path.iterdir()) == []

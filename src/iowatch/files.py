@@ -1,12 +1,60 @@
-"""Files that others read: written whole or not at all."""
+"""Files that others read: written whole or not at all, and by one process after the other."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from iowatch.errors import MachineError
+
+_HINT = "Is its directory writable, and is there room?"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A file for this process alone while it is read, changed and written; a second process waits.
+
+    The lock is a file beside it, `.<name>.lock`, which goes with the block. The kernel gives the lock back
+    however the process ends; what a killed one leaves is an empty file that holds nobody up.
+
+    Args:
+        path: need not exist yet; directories above it are made.
+
+    Raises:
+        MachineError: the lock cannot be made.
+    """
+    beside = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = _lock(beside)
+    except OSError as error:
+        raise MachineError(f"cannot lock {path}: {error.strerror}", hint=_HINT) from error
+    with stream:
+        try:
+            yield
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _lock(path: Path) -> IO[str]:
+    """The lock file, open and locked: not one that its last holder removed while we waited for it."""
+    while True:
+        stream = path.open("a", encoding="utf-8")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+                return stream
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            stream.close()
+            raise
+        stream.close()
 
 
 def write_whole(path: Path, text: str, mode: int | None = None) -> None:
@@ -37,9 +85,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
             beside.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise MachineError(
-            f"cannot write {path}: {error.strerror}", hint="Is its directory writable, and is there room?"
-        ) from error
+        raise MachineError(f"cannot write {path}: {error.strerror}", hint=_HINT) from error
 
 
 def _mode_of(path: Path) -> int | None:

@@ -14,7 +14,7 @@ from ruamel.yaml.error import YAMLError
 
 from iowatch import paths
 from iowatch.errors import InputError, UsageError
-from iowatch.files import write_whole
+from iowatch.files import locked, write_whole
 
 
 class Closed(BaseModel):
@@ -130,17 +130,20 @@ def _line(document: Any, location: Sequence[int | str]) -> int:
 def append(path: Path, system: str, key: str, entry: dict[str, Any]) -> None:
     """Add one entry to the list `key` of a file, made with `system` if absent; comments stay as they are.
 
+    Several processes may add at once: one after the other reads, adds and writes.
+
     Raises:
         InputError: the file is damaged.
         MachineError: it cannot be written.
     """
-    document = read_document(path)
-    if document is None:
-        document = CommentedMap({"system": system, key: CommentedSeq()})
-    document.setdefault(key, CommentedSeq())
-    if document[key] is None:
-        document[key] = CommentedSeq()
-    document[key].append(CommentedMap({k: v for k, v in entry.items() if v not in (None, {}, [])}))
-    text = io.StringIO()
-    _yaml().dump(document, text)
-    write_whole(path, text.getvalue())
+    with locked(path):
+        document = read_document(path)
+        if document is None:
+            document = CommentedMap({"system": system, key: CommentedSeq()})
+        document.setdefault(key, CommentedSeq())
+        if document[key] is None:
+            document[key] = CommentedSeq()
+        document[key].append(CommentedMap({k: v for k, v in entry.items() if v not in (None, {}, [])}))
+        text = io.StringIO()
+        _yaml().dump(document, text)
+        write_whole(path, text.getvalue())

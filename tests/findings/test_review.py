@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -193,3 +195,24 @@ def test_a_bad_event_leaves_the_file_as_it_was(root: Path) -> None:
     with pytest.raises(InputError):
         events.add("franklin", {"date": END, "kind": "party", "title": "x"})
     assert path.read_bytes() == before
+
+
+# One administrator of several: events and a decision, as the commands write them.
+ADMINISTRATOR = """
+import datetime, sys
+from iowatch import events, review
+name, day = sys.argv[1], datetime.date(2025, 4, 1)
+for number in range(3):
+    events.add("planted", {"date": day, "kind": "other", "title": f"{name}{number}", "by": name})
+review.decide("planted", {"finding": name, "decision": "note", "by": name, "reason": "why", "date": day})
+"""
+
+
+def test_several_at_once_lose_no_entry(root: Path) -> None:
+    """Processes, not threads: as two people and a script on one checkout."""
+    names = [f"p{number}" for number in range(4)]
+    running = [subprocess.Popen([sys.executable, "-c", ADMINISTRATOR, name]) for name in names]
+    assert [process.wait() for process in running] == [0] * len(names)
+    assert {e.title for e in events.load("planted")} == {f"{name}{n}" for name in names for n in range(3)}
+    assert {d.finding for d in review.load("planted")} == set(names)
+    assert [path.name for path in (root / "reference" / "events").glob(".*")] == []

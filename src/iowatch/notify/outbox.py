@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from iowatch import paths
-from iowatch.errors import InputError, MachineError
-from iowatch.files import write_whole
+from iowatch.errors import InputError
+from iowatch.files import locked, write_whole
 from iowatch.notify.config import Settings
 from iowatch.notify.notice import Notice
 
@@ -66,13 +65,17 @@ class Outbox:
         write_whole(self.path, json.dumps(document, ensure_ascii=False, indent=1), 0o600)
 
 
+def _path(system: str) -> Path:
+    return paths.var() / "notify" / f"{system}.json"
+
+
 def read(system: str) -> Outbox:
     """The outbox of a system; empty where there is none yet.
 
     Raises:
         InputError: its file is damaged, or of a newer iowatch.
     """
-    path = paths.var() / "notify" / f"{system}.json"
+    path = _path(system)
     if not path.exists():
         return Outbox(path)
     try:
@@ -97,12 +100,5 @@ def held(system: str) -> Iterator[Outbox]:
     Raises:
         MachineError: the lock cannot be made.
     """
-    lock = paths.var() / "notify" / f"{system}.lock"
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        stream = lock.open("a")
-    except OSError as error:
-        raise MachineError(f"cannot make the lock {lock}: {error.strerror}") from error
-    with stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+    with locked(_path(system)):
         yield read(system)

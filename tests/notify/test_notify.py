@@ -352,6 +352,7 @@ def test_without_settings_nobody_is_told(cli: Any, write: Callable[[str], Path],
 
 def test_the_command_sends_and_says_so(cli: Any, write: Callable[[str], Path], var: Path) -> None:
     write("digest: never\nchannels:\n  - {name: tracker, kind: issue, directory: issues}\n")
+    History.open().close()
     rehearsed = cli("notify", "--system", "local", "--dry-run")
     assert (rehearsed.exit_code, rehearsed.stdout) == (0, "tracker: local: nothing ran last night\n")
     done = cli("notify", "--system", "local", "--json")
@@ -367,9 +368,24 @@ def test_a_failed_channel_is_exit_code_1(
 ) -> None:
     monkeypatch.delenv("IOWATCH_SLACK", raising=False)
     write("channels:\n  - {name: chat, kind: slack, url: {environment: IOWATCH_SLACK}}\n")
+    History.open().close()
     done = cli("notify", "--system", "local")
     assert done.exit_code == 1
     assert "IOWATCH_SLACK" in done.output
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
+def test_a_misspelt_history_is_refused_and_nobody_told(
+    cli: Any, write: Callable[[str], Path], var: Path, more: tuple[str, ...]
+) -> None:
+    """Not a second, empty history, on which nothing ever ran."""
+    write("channels:\n  - {name: tracker, kind: issue, directory: issues}\n")
+    absent = var / "mispelt" / "iowatch.db"
+    done = cli("notify", "--system", "local", "--db", absent, *more)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"there is no history at sqlite:///{absent}" in done.stderr
+    assert not absent.parent.exists()
+    assert not (var / "issues").exists()
 
 
 def test_the_day_of_the_fixture() -> None:

@@ -34,7 +34,7 @@ def command(system: str, dry_run: bool, db: str | None, as_json: bool) -> int:
         if as_json:
             print_json({"system": system, "channels": []})
         return 0
-    with History.open(db) as history:
+    with History.existing(db) as history:
         if dry_run:
             planned = notify.rehearse(history, system, settings)
             document = {name: [notice.to_json() for notice in queue] for name, queue in planned.items()}

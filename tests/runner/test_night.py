@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
 
 import pytest
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +32,7 @@ from iowatch.runner.plan import PlannedRun
 from iowatch.suites import SuiteCase
 from iowatch.systems.model import Blackout, Night
 from iowatch.yamlfile import read_document, validated
+from tests.conftest import ROOT
 
 NIGHT = """
 minutes: 240
@@ -122,6 +127,24 @@ def test_waiting(night: Night) -> None:
     reason = wait(night, "archer2", at("2026-11-24 06:30"), said.append, slept.append)
     assert reason == "no night on archer2: blackout 'maintenance' until 2026-11-24T18:00:00Z"
     assert len(slept) == 1
+
+
+def test_a_night_that_does_not_take_place_is_told_and_makes_no_history(
+    cli: Callable[..., Result], var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "checkout"
+    shutil.copytree(ROOT / "systems" / "local", place / "systems" / "local")
+    (place / "benchmarks").mkdir()
+    with (place / "systems" / "local" / "system.yaml").open("a") as facts:
+        facts.write("night: {jitter_minutes: 60, blackouts: [{start: 00:00, end: 00:00, reason: repairs}]}\n")
+    monkeypatch.setenv("IOWATCH_ROOT", str(place))
+    done = cli("run", "--night", "--no-jitter", "--json")
+    assert done.exit_code == 0
+    document = json.loads(done.stdout)
+    assert document["reason"].startswith("no night on local: blackout 'repairs' until ")
+    assert (document["status"], done.stderr) == ("none", "")
+    assert "blackout 'repairs'" in cli("run", "--night").stderr
+    assert not (var / "iowatch.db").exists()
 
 
 @pytest.mark.parametrize(

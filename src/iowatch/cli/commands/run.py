@@ -78,64 +78,35 @@ def command(
     Results are committed case by case as they end; then they are judged against what was expected, against
     references and against the history.
     """
+    fair_only = (pairs, until_ci, budget, seed, *benchmarks)
+    _refuse_mixed(ab is not None, stacks, (junit_file, markdown_file), night, no_jitter, fair_only)
     if ab is not None:
-        if stacks:
-            raise click.UsageError("--ab names both stacks: leave --stack out")
-        if junit_file or markdown_file:
-            raise click.UsageError("--junit and --markdown report a verdict; --ab gives a comparison")
-        if night:
-            raise click.UsageError("--night watches; --ab compares, and has its own --budget")
         from iowatch.cli.fair import run_and_compare
 
         end = (pairs, until_ci, budget)
         return run_and_compare(system, suite, ab, end, benchmarks, seed, scratch, db, as_json)
-    if any(value is not None for value in (pairs, until_ci, budget, seed)) or benchmarks:
+    from iowatch.cli.watched import policy, run_and_judge
+
+    kept = policy(system, not no_jitter) if night else None
+    return run_and_judge(system, suite, stacks, scratch, kept, (junit_file, markdown_file), db, as_json)
+
+
+def _refuse_mixed(
+    ab: bool,
+    stacks: tuple[str, ...],
+    reports: tuple[Path | None, Path | None],
+    night: bool,
+    no_jitter: bool,
+    fair_only: tuple[object, ...],
+) -> None:
+    """Options that would be ignored are refused."""
+    if ab and stacks:
+        raise click.UsageError("--ab names both stacks: leave --stack out")
+    if ab and any(reports):
+        raise click.UsageError("--junit and --markdown report a verdict; --ab gives a comparison")
+    if ab and night:
+        raise click.UsageError("--night watches; --ab compares, and has its own --budget")
+    if not ab and any(value is not None for value in fair_only):
         raise click.UsageError("--pairs, --until-ci, --budget, --benchmark and --seed are for --ab")
     if no_jitter and not night:
         raise click.UsageError("--no-jitter is for --night")
-    from iowatch.cli.output import messages, page, print_json
-    from iowatch.files import write_whole
-    from iowatch.report.junit import junit
-    from iowatch.report.markdown import markdown
-    from iowatch.report.verdict import render
-    from iowatch.runner.night import wait
-    from iowatch.runner.run import in_service, run_suite
-    from iowatch.store import History
-    from iowatch.units import utc_now
-    from iowatch.verdict import judge
-
-    console = messages()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
-
-    policy = in_service(system).night if night else None
-    if policy is not None:
-        kept = policy.model_copy(update={"jitter_minutes": None}) if no_jitter else policy
-        closed = wait(kept, system, utc_now(), say)
-        if closed is not None:
-            if as_json:
-                print_json({"system": system, "status": "none", "reason": closed, "exit_code": 0})
-            else:
-                say(closed)
-            return 0
-    with History.open(db) as history:
-        finished = run_suite(
-            history,
-            system,
-            suite,
-            stacks=stacks,
-            scratch_directory=scratch,
-            night=policy,
-            say=say,
-        )
-        verdict = judge(history, finished)
-        if junit_file:
-            write_whole(junit_file, junit(history, verdict))
-        if markdown_file:
-            write_whole(markdown_file, markdown(verdict))
-    if as_json:
-        print_json(verdict.to_json())
-    else:
-        render(verdict, page())
-    return verdict.exit_code

@@ -139,7 +139,7 @@ def _level(
         higher_is_better=METRICS[row.metric].direction == "higher",
         values=_nightly(row, points, inside),
         origin=tuple(dict.fromkeys(sessions[int(run)] for run in (*runs[:1], *runs[-1:]))),
-        versions=_versions(history, int(runs[-1])) if len(runs) else {},
+        versions=_versions(history.run(int(runs[-1])).stack_document) if len(runs) else {},
         note=stretch.note,
     )
 
@@ -156,10 +156,9 @@ def _day(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def _versions(history: History, run_id: int) -> dict[str, str]:
-    """Parts of a run's stack with their versions, as stack.json has them."""
-    parts = history.run(run_id).stack_document.get("parts") or []
-    return {str(part["name"]): str(part["version"]) for part in parts if part.get("version")}
+def _versions(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Parts of a stack with their versions, as stack.json has them."""
+    return {str(part["name"]): str(part["version"]) for part in stack.get("parts") or [] if part.get("version")}
 
 
 def check_of(benchmark: str, classes: Sequence[str]) -> str:
@@ -236,12 +235,13 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _measured(history: History | None, system: str) -> list[Measured]:
-    rows = [] if history is None else history.series(SeriesFilter(system=system))
-    rows = [row for row in rows if row.metric in _METRICS and row.n]
-    points = history.points([row.id for row in rows]) if history is not None else {}
+    if history is None:
+        return []
+    rows = [row for row in history.series(SeriesFilter(system=system)) if row.metric in _METRICS and row.n]
+    stacks = history.last_stacks([row.id for row in rows])
     found = []
     for row in rows:
-        versions = _versions(history, int(points[row.id].run_id[-1])) if history is not None else {}
         operation = str(row.case.parameters.get("operation", ""))
+        versions = _versions(stacks[row.id])
         found.append(Measured(row.partition, row.stack, row.case.parameters, operation, row.metric, versions))
     return found

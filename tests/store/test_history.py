@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,15 @@ def test_points_come_in_time_order_whatever_the_order_of_ingestion(history: Hist
     (row,) = history.series()
     assert history.points([row.id])[row.id].time.tolist() == [10, 20, 30]
     assert history.points([row.id], since=20)[row.id].time.tolist() == [20, 30]
+
+
+def test_the_last_stack_is_of_the_latest_time_then_of_the_latest_run(history: History) -> None:
+    history.begin_session(session(), [])
+    for number, (moment, version) in enumerate([(30, "3"), (10, "1"), (30, "4"), (20, "2")]):
+        stack = StackRecord("gnu", {"mpi": version})
+        history.record_runs("s1", [replace(run(f"f{number}", started_at=moment), stack=stack)])
+    (row,) = history.series()
+    assert history.last_stacks([row.id, row.id + 1]) == {row.id: {"mpi": "4"}}
 
 
 def test_an_unknown_series_has_no_points(history: History) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -196,6 +197,11 @@ class History:
         """Series that match, ordered by system, benchmark, case and stack."""
         with self.reading() as connection:
             return query.series(connection, chosen or SeriesFilter())
+
+    def last_stacks(self, series_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        """By series id, the document of the stack of its last run; empty series are left out."""
+        with self.reading() as connection:
+            return query.last_stacks(connection, series_ids)
 
     def points(
         self, series_ids: Sequence[int], since: int | None = None, until: int | None = None

@@ -296,6 +296,30 @@ def _points(number: int, columns: Iterable[Sequence[Any]]) -> SeriesPoints:
     )
 
 
+def last_stacks(connection: Connection, series_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """The stack (its document) of the last run of each series that has one."""
+    table = ResultTable
+    last = (
+        select(table.run_id)
+        .where(table.series_id == SeriesTable.id)
+        .order_by(table.time.desc(), table.run_id.desc())
+        .limit(1)
+        .correlate(SeriesTable)
+        .scalar_subquery()
+    )
+    statement = (
+        select(SeriesTable.id, StackTable.document)
+        .select_from(SeriesTable)
+        .join(RunTable, RunTable.id == last)
+        .join(StackTable, StackTable.id == RunTable.stack_id)
+    )
+    found: dict[int, Mapping[str, Any]] = {}
+    for start in range(0, len(series_ids), _CHUNK):
+        chunk = statement.where(SeriesTable.id.in_(series_ids[start : start + _CHUNK]))
+        found |= {int(number): document for number, document in connection.execute(chunk)}
+    return found
+
+
 def samples(connection: Connection, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
     """(time, run id, samples) of a series in time order."""
     table = ResultTable

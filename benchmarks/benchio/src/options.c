@@ -57,7 +57,21 @@ static bool parse_seconds(const char *value, double *seconds) {
            *seconds >= 0;
 }
 
-/* Add `key=value`, both trimmed; a key given again replaces the older value. */
+/* Add a hint, whose texts the list then owns; a key given again replaces the older value. */
+static void put_hint(struct hints *hints, struct hint hint) {
+    for (size_t i = 0; i < hints->n; i++) {
+        if (strcmp(hints->item[i].key, hint.key) == 0) {
+            free(hints->item[i].key);
+            free(hints->item[i].value);
+            hints->item[i] = hint;
+            return;
+        }
+    }
+    hints->item = realloc(hints->item, (hints->n + 1) * sizeof *hints->item);
+    hints->item[hints->n++] = hint;
+}
+
+/* Add `key=value`, both trimmed. */
 static bool add_hint(struct hints *hints, const char *text) {
     const char *equals = strchr(text, '=');
     char *copy = strdup(text);
@@ -78,16 +92,7 @@ static bool add_hint(struct hints *hints, const char *text) {
     *key_end = *value_end = '\0';
     struct hint hint = {strdup(key), strdup(value)};
     free(copy);
-    for (size_t i = 0; i < hints->n; i++) {
-        if (strcmp(hints->item[i].key, hint.key) == 0) {
-            free(hints->item[i].key);
-            free(hints->item[i].value);
-            hints->item[i] = hint;
-            return true;
-        }
-    }
-    hints->item = realloc(hints->item, (hints->n + 1) * sizeof *hints->item);
-    hints->item[hints->n++] = hint;
+    put_hint(hints, hint);
     return hint.key[0] != '\0' && hint.value[0] != '\0';
 }
 
@@ -187,27 +192,27 @@ static bool parse_arguments(struct options *options, int argc, char **argv, stru
 
 /* Hints of the file come first in the list, so that those of the command line replace them. */
 static bool read_hints_file(struct options *options, struct refusal *refusal) {
-    char line[1024];
     struct hints given = options->hints;
     FILE *file = fopen(options->hints_file, "r");
     if (file == NULL)
         return refuse(refusal, "--hints-file %s: %s", options->hints_file, strerror(errno));
     options->hints = (struct hints){0};
+    char *line = NULL;
+    size_t room = 0;
     bool fine = true;
-    for (int number = 1; fine && fgets(line, sizeof line, file) != NULL; number++) {
+    errno = 0;
+    for (int number = 1; fine && getline(&line, &room, file) != -1; number++) {
         line[strcspn(line, "#\n")] = '\0';
         if (line[strspn(line, " \t\r")] != '\0' && !add_hint(&options->hints, line))
             fine =
                 refuse(refusal, "--hints-file %s, line %d: expected KEY=VALUE", options->hints_file, number);
     }
+    if (fine && !feof(file))
+        fine = refuse(refusal, "--hints-file %s: %s", options->hints_file, strerror(errno));
+    free(line);
     fclose(file);
-    for (size_t i = 0; i < given.n; i++) {
-        char both[2048];
-        snprintf(both, sizeof both, "%s=%s", given.item[i].key, given.item[i].value);
-        add_hint(&options->hints, both);
-        free(given.item[i].key);
-        free(given.item[i].value);
-    }
+    for (size_t i = 0; i < given.n; i++)
+        put_hint(&options->hints, given.item[i]);
     free(given.item);
     return fine;
 }

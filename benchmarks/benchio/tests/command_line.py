@@ -40,6 +40,7 @@ REFUSED = {
     "--op read --existing": "--name",
     "--name a/b": "plain name",
     "--hints-file /nonexistent": "No such file",
+    "--hints-file /": "Is a directory",
     "--file per-node --global 8x8x8": "form no box",
     "block3d": "is not an option",
     "--json": "needs a value",
@@ -164,6 +165,22 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(record["options"]["hint"], {"cb_nodes": "1", "cb_buffer_size": "1048576"})
         self.assertEqual(record["hints"]["source"], "file handle")
         self.assertEqual(record["hints"]["effective"].get("cb_nodes"), "1")
+
+    def test_long_lines_of_the_hints_file_are_read_whole(self) -> None:
+        """A blank line, a comment or a hint may be of any length; none is taken for several."""
+        remark = "# " + 1200 * "x" + " cb_nodes = 3"
+        padded = "cb_nodes =" + 1200 * " " + "2 " + remark
+        (self.home / "hints").write_text("\n".join((remark, padded, 1200 * " ", "cb_buffer_size=1048576")))
+        record = self.run_fine(1, "--local", "8x8x8", "--repeat", "1", "--hints-file", str(self.home / "hints"))
+        self.assertEqual(record["options"]["hint"], {"cb_nodes": "2", "cb_buffer_size": "1048576"})
+
+    def test_a_wrong_line_of_the_hints_file_is_named_by_its_number(self) -> None:
+        with tempfile.NamedTemporaryFile("w") as hints:
+            hints.write("# " + 3000 * "x" + "\ncb_nodes=1\nnonsense\n")
+            hints.flush()
+            command = [launch.BENCHIO, f"--dir={self.home}", f"--hints-file={hints.name}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.check_refusal(done, f"--hints-file {hints.name}, line 3: expected KEY=VALUE")
 
     def test_minimum_time(self) -> None:
         record = self.run_fine(1, "--api", "posix", "--local", "8x8x8", "--repeat", "1", "--min-time", "0.3")

@@ -27,6 +27,16 @@ def commands() -> list[tuple[str, ...]]:
     return found
 
 
+def command_of(words: tuple[str, ...]) -> click.Command:
+    """The command or subcommand of these words."""
+    context, command = click.Context(iowatch), iowatch.get_command(click.Context(iowatch), words[0])
+    for word in words[1:]:
+        assert isinstance(command, click.Group)
+        command = command.get_command(context, word)
+    assert command is not None
+    return command
+
+
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_every_command_has_help_with_an_example(cli: Callable[..., Result], words: tuple[str, ...]) -> None:
     result = cli(*words, "--help")
@@ -35,6 +45,7 @@ def test_every_command_has_help_with_an_example(cli: Callable[..., Result], word
     assert f"iowatch {words[0]}" in result.output
 
 
+JSON_HELP = "One JSON document on stdout and nothing else."
 WRONG = [
     (("nonsense",), 2, "no command"),
     (("dashbord",), 2, "Did you mean 'dashboard'?"),
@@ -77,13 +88,15 @@ def test_examples_can_be_copied_and_lists_hold_whole_sentences(cli: Callable[...
 
 def test_examples_name_systems_that_are_there() -> None:
     """An example that is copied from the help shall not end with "no system"."""
-    context = click.Context(iowatch)
     for words in commands():
-        command = iowatch.get_command(context, words[0])
-        for word in words[1:]:
-            assert isinstance(command, click.Group)
-            command = command.get_command(context, word)
-        assert command is not None
+        command = command_of(words)
         text = f"{command.epilog or ''} {command.help or ''}"
         for name in re.findall(r"--system (\S+)", text):
             assert name in [*names(), "S"], words
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_json_is_promised_in_the_same_words_everywhere(words: tuple[str, ...]) -> None:
+    """One definition (iowatch.cli.options) means one promise: one document, nothing else."""
+    found = [option for option in command_of(words).params if "--json" in option.opts]
+    assert {option.help for option in found if isinstance(option, click.Option)} <= {JSON_HELP}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iowatch.cli import options
 from iowatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _OUT = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("logs", metavar="LOG [LOG_B]", nargs=-1, required=True, type=_LOG)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@options.as_json
 @click.option("--html", type=_OUT, help="Write PyDarshan's full report to this file.")
 @click.option("--timeline", type=_OUT, help="Draw what each rank did when (FILE.png or FILE.svg).")
 @click.option("--privacy", type=click.Choice(["keep", "hash", "drop"]), default="keep", show_default=True,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iowatch.cli import options
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,7 +25,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--stderr", type=_FILE, help="What the same run wrote to stderr.")
 @click.option("--rc", type=int, help="Its exit code (negative: killed by that signal).")
 @click.option("--ranks", type=click.IntRange(min=1), help="MPI processes that were asked for.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@options.as_json
 @click.pass_context
 def command(
     ctx: click.Context,

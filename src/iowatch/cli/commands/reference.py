@@ -29,7 +29,7 @@ def command() -> None:
 @click.option("--published", is_flag=True, help="Tables of papers: SOURCE TABLE as printed; none lists them.")
 @click.option("--derived", is_flag=True, help="Statements of the papers, computed from their tables.")
 @click.option("--long", "long_form", is_flag=True, help="One measurement a row, in our words.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@options.as_json
 def show(
     names: tuple[str, ...],
     system: str | None,

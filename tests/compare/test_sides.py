@@ -50,6 +50,23 @@ def test_filters_are_typed() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["a,b.csv", "a,ranks=4.csv", "a,b,c", "a.csv", "a,b.csv,ranks=2"])
+def test_a_file_may_have_commas_in_its_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in ("a", "a,b.csv", name):
+        (tmp_path / place).touch()
+    for path in (name, str(tmp_path / name)):
+        spec = parse_spec(f"{path},operation=write")
+        assert (spec.kind, spec.name, spec.filters) == ("file", path, {"operation": "write"})
+        assert parse_spec(path).filters == {}
+
+
+def test_many_filters_are_no_file_name() -> None:
+    many = ",".join(f"parameter_{number}={number}" for number in range(300))
+    assert len(parse_spec(f"absent.csv,{many}").filters) == 300
+    assert len(parse_spec(f"stack:a,{many}").filters) == 300
+
+
 def test_periods_count_whole_days() -> None:
     assert parse_period("2026-01-01..2026-01-01") == (1_767_225_600, 1_767_225_600 + 86_400)
     assert parse_period("..2026-01-01T06:00:00") == (None, 1_767_225_600 + 6 * 3600)

@@ -4,12 +4,13 @@
     FILE
 
 each followed by any number of `,name=value` that its cases must meet, for example
-`stack:netcdf-4.9,operation=write`.
+`stack:netcdf-4.9,operation=write`. The name of a FILE may have commas: the longest that is there is meant.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ def parse_spec(text: str) -> Spec:
     Raises:
         UsageError: unknown kind, no name, or a filter that is not `name=value`.
     """
-    head, *rest = text.split(",")
+    head, *rest = _split(text)
     filters = dict(_filter(text, part) for part in rest)
     kind, separator, name = head.partition(":")
     if not separator or kind not in KINDS:
@@ -58,6 +59,17 @@ def parse_spec(text: str) -> Spec:
     if not name:
         raise UsageError(f"side '{text}' has no name after '{kind}:'", hint=_HINT)
     return Spec(text, next(known for known in KINDS if known == kind), name, filters)
+
+
+def _split(text: str) -> list[str]:
+    """The side without its filters, then each filter."""
+    parts = text.split(",")
+    if parts[0].partition(":")[0] in KINDS:
+        return parts
+    names = (",".join(parts[:number]) for number in range(len(parts), 0, -1))
+    # `Path.is_file` raises for what is too long to be the name of a file.
+    name = next((name for name in names if os.path.isfile(name)), parts[0])  # noqa: PTH113
+    return [name, *parts[1 + name.count(",") :]]
 
 
 def _file(text: str, path: str, word: str, filters: Mapping[str, Scalar | None]) -> Spec:

@@ -70,6 +70,28 @@ def test_an_unreadable_trace_gives_nothing() -> None:
     assert bandwidth_ratio(trace, 100.0) is None
 
 
+def test_of_nothing_only_counts_and_shares_are_results() -> None:
+    """No independent write is a fact of a run; a run that took no time, at no bandwidth, there is not."""
+    shares = dict.fromkeys(
+        ("small_write_share", "small_read_share", "unaligned_share", "metadata_time_share"), 0.0
+    )
+    performance = {"MPI-IO": {"imbalance": 0.0, "bandwidth_mib_per_s": 0.0}}
+    trace = Trace(
+        "ok",
+        None,
+        modules={"MPI-IO": {"MPIIO_INDEP_WRITES": 0, "MPIIO_COLL_WRITES": -1}, "POSIX": {"POSIX_READS": 0}},
+        derived={**shares, "close_tail_s": 0.0, "performance": performance},
+    )
+    assert {(r.operation, r.metric, r.samples) for r in results(trace, {})} == {
+        ("write", "independent_count", (0.0,)),
+        ("read", "posix_count", (0.0,)),
+        ("write", "small_share", (0.0,)),
+        ("read", "small_share", (0.0,)),
+        ("run", "unaligned_share", (0.0,)),
+        ("run", "metadata_time_share", (0.0,)),
+    }
+
+
 def output(*found: Result) -> Output:
     return Output("ior", "4.0.0", "ok", None, found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,8 @@ _ROWS: tuple[tuple[str, str, _Value], ...] = (
     ("run", "imbalance", _top_layer("imbalance")),
     ("run", "darshan_bandwidth", _top_layer("bandwidth_mib_per_s")),
 )
+# Metrics of which 0 is a fact of the run, by the ends of their names.
+_MAY_BE_0 = ("_count", "_share")
 
 
 def results(
@@ -65,8 +68,9 @@ def results(
 ) -> tuple[Result, ...]:
     """One result a chosen figure, each with the one sample that a run's log gives.
 
-    A count may be 0 and is passed on as 0: "no independent writes" is a measurement. A partial trace gives only
-    figures of modules that are whole.
+    A count or a share of accesses or time may be 0 and is passed on as 0: "no independent writes" is a
+    measurement. A time, a bandwidth or an imbalance of 0 is none. A partial trace gives only figures of modules
+    that are whole.
 
     Args:
         trace: of one run.
@@ -82,11 +86,12 @@ def results(
     found = []
     for operation, name, value in _ROWS:
         row = metric(name)
-        counted = row.name.endswith("_count")
+        counted = name.endswith("_count")
         sample = value(whole) if counted or not derived_from else None
         if sample is not None and counted:
             sample /= repetitions.get(operation, 1)
-        if sample is not None and 0 <= sample <= row.ceiling:
+        least = 0.0 if name.endswith(_MAY_BE_0) else math.ulp(0.0)
+        if sample is not None and least <= sample <= row.ceiling:
             found.append(Result(operation, name, row.unit, (float(sample),), dict(case)))
     return tuple(found)
 

@@ -6,9 +6,8 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from iowatch.errors import MachineError
 
@@ -19,42 +18,33 @@ _HINT = "Is its directory writable, and is there room?"
 def locked(path: Path) -> Iterator[None]:
     """A file for this process alone while it is read, changed and written; a second process waits.
 
-    The lock is a file beside it, `.<name>.lock`, which goes with the block. The kernel gives the lock back
-    however the process ends; what a killed one leaves is an empty file that holds nobody up.
+    The lock is a file beside it, `.<name>.lock`, which stays: removing it could give two hosts that share a
+    file system a lock each. The kernel gives the lock back however the process ends.
 
     Args:
         path: need not exist yet; directories above it are made.
 
     Raises:
-        MachineError: the lock cannot be made.
+        MachineError: the lock cannot be made, or the file system has none.
     """
-    beside = path.with_name(f".{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream = _lock(beside)
+        descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise MachineError(f"cannot lock {path}: {error.strerror}", hint=_HINT) from error
-    with stream:
+        raise _not_locked(path, error) from error
+    with os.fdopen(descriptor):
         try:
-            yield
-        finally:
-            beside.unlink(missing_ok=True)
+            with suppress(PermissionError):  # another user made it
+                # Whoever may write into the directory may lock.
+                os.fchmod(descriptor, path.parent.stat().st_mode & 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _not_locked(path, error) from error
+        yield
 
 
-def _lock(path: Path) -> IO[str]:
-    """The lock file, open and locked: not one that its last holder removed while we waited for it."""
-    while True:
-        stream = path.open("a", encoding="utf-8")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
-                return stream
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            stream.close()
-            raise
-        stream.close()
+def _not_locked(path: Path, error: OSError) -> MachineError:
+    return MachineError(f"cannot lock {path}: {error.strerror}", hint=_HINT)
 
 
 def write_whole(path: Path, text: str, mode: int | None = None) -> None:

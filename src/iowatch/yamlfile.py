@@ -140,8 +140,7 @@ def append(path: Path, system: str, key: str, entry: dict[str, Any]) -> None:
         document = read_document(path)
         if document is None:
             document = CommentedMap({"system": system, key: CommentedSeq()})
-        document.setdefault(key, CommentedSeq())
-        if document[key] is None:
+        if document.get(key) is None:
             document[key] = CommentedSeq()
         document[key].append(CommentedMap({k: v for k, v in entry.items() if v not in (None, {}, [])}))
         text = io.StringIO()

@@ -56,6 +56,20 @@ static bool check_layout(const struct options *o, struct refusal *refusal) {
     return true;
 }
 
+/* Before MPI is asked: it would abort with the scratch directory already made. */
+static bool check_hints(const struct hints *hints, struct refusal *refusal) {
+    for (size_t i = 0; i < hints->n; i++) {
+        const struct hint *hint = &hints->item[i];
+        if (strlen(hint->key) >= MPI_MAX_INFO_KEY)
+            return refuse(refusal, "--hint %.32s...: this MPI takes keys of at most %d characters", hint->key,
+                          MPI_MAX_INFO_KEY - 1);
+        if (strlen(hint->value) >= MPI_MAX_INFO_VAL)
+            return refuse(refusal, "--hint %.64s: this MPI takes values of at most %d characters, not %zu",
+                          hint->key, MPI_MAX_INFO_VAL - 1, strlen(hint->value));
+    }
+    return true;
+}
+
 static bool check_api(const struct options *o, struct refusal *refusal) {
     const struct backend *backend = backends[o->api].backend;
     const char *api = backend->name;
@@ -92,7 +106,8 @@ static bool check_run(const struct options *o, struct refusal *refusal) {
 
 bool options_check(const struct options *options, int argc, char **argv, struct refusal *refusal) {
     return check_run(options, refusal) && check_pattern(options, argc, argv, refusal) &&
-           check_layout(options, refusal) && check_api(options, refusal);
+           check_layout(options, refusal) && check_api(options, refusal) &&
+           check_hints(&options->hints, refusal);
 }
 
 bool options_check_ranks(const struct options *options, int ranks, char *message, size_t n) {

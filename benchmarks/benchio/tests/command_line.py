@@ -33,6 +33,8 @@ REFUSED = {
     "--api posix --align 1m": "does not",
     "--api mpiio --cache direct": "only posix",
     "--api mpiio --hint cb": "expected KEY=VALUE",
+    f"--api mpiio --hint {300 * 'k'}=1": "this MPI takes keys of at most ",
+    f"--api mpiio --hint cb_config_list={2000 * 'n'}": "cb_config_list: this MPI takes values of at most ",
     "--api mpiio --collective-metadata": "hdf5 only",
     "--api posix --pattern disjoint --transfer 1000 --block 1000 --cache direct": "multiples of 4096",
     "--api null --verify": "keeps no data",

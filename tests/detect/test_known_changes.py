@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from importlib import util
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,24 +15,50 @@ from iowatch.detect import detect_many
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "changes"
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the series with known changes in {DATA}")
-def test_scores_on_real_noise() -> None:
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the series with known changes in {DATA}")
+
+
+@pytest.fixture(scope="module")
+def scorer() -> ModuleType:
     spec = util.spec_from_file_location("changes_score", DATA / "score.py")
     assert spec is not None
     assert spec.loader is not None
-    scorer = util.module_from_spec(spec)
-    spec.loader.exec_module(scorer)
-    cases = json.loads((DATA / "cases_shown.json").read_text())["cases"]
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / name).read_text())
+    return found
+
+
+def judge(cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     answers = detect_many([tuple(zip(*case["series"], strict=True)) for case in cases])
-    found = {
+    return {
         case["id"]: [{"index": c.index, "direction": c.direction, "magnitude": c.ratio} for c in answer.changes]
         for case, answer in zip(cases, answers, strict=True)
     }
-    score = scorer.score(json.loads((DATA / "truth_shown.json").read_text()), found)
+
+
+# The bounds are the aims of the detector (docs/detection.md, Scores), less one or two steps where it only just
+# meets one, because another processor may round a doubtful step the other way.
+
+
+def test_scores_on_real_noise(scorer: ModuleType) -> None:
+    score = scorer.score(read("truth_shown.json"), judge(read("cases_shown.json")["cases"]))
     assert score["precision"] >= 0.95
-    assert score["f1"] >= 0.87
-    assert score["recall_detectable"] >= 0.92
+    assert score["f1"] >= 0.886
+    assert score["recall_detectable"] >= 0.94
     assert score["fa_per_series_year"] <= 0.05
     assert score["outlier_reported"] <= 0.005
     assert score["temp_flagged"] <= 0.05
     assert score["drift_reports_per_series"] <= 0.34
+
+
+def test_scores_when_judged_every_morning(scorer: ModuleType) -> None:
+    truth = read("truth_online_shown.json")
+    score = scorer.online(truth, judge(scorer.expand(read("online_shown.json"), truth)["cases"]))
+    assert score["delay_median_snr2"] <= 4
+    assert score["never_snr2"] <= 2 / 46  # the aim of 3 % is missed: docs/detection.md says why
+    assert score["online_fa_per_series_year"] <= 1.1

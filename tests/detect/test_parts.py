@@ -10,8 +10,8 @@ from scipy.stats import mannwhitneyu, norm
 from iowatch.detect.noise import Noise, densities, first_guess, fit
 from iowatch.detect.segment import along, segment_many
 from iowatch.detect.settings import Settings
-from iowatch.detect.stretch import Stretch
-from iowatch.detect.trust import rank_distance, returns
+from iowatch.detect.stretch import Series, Stretch
+from iowatch.detect.trust import confidences, rank_distance, returns, unproven
 
 SETTINGS = Settings()
 NOISE = Noise(left=0.08, right=0.05, enter=0.05, leave=0.5, bad_left=0.8, thinning=1.0)
@@ -82,3 +82,28 @@ def test_steps_that_are_soon_undone_count_as_undone() -> None:
 def test_steps_that_nothing_undoes_are_not_undone(last: float) -> None:
     """On the same way, or far past where it came from."""
     assert returns(levels((50, 1.0), (5, 0.5), (50, last)), 15)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "nights", "expected"), [(15, 75, 0.25), (7, 14, 23 / 30 * 136 / 150), (30, 40, 0), (10, 150, 0)]
+)
+def test_a_first_level_is_proven_by_its_nights_and_by_an_old_series(
+    first: int, nights: int, expected: float
+) -> None:
+    """By hand: (1 - first/30) * (1 - nights/150), neither below 0."""
+    assert unproven(levels((first, 1.0))[0], nights, SETTINGS) == pytest.approx(expected)
+
+
+def test_the_same_step_is_doubted_more_at_the_start_of_a_young_series() -> None:
+    """Ten nights at one level and twenty at the next, alone and after a year at a level of their own."""
+    rng = np.random.default_rng(8)
+    step = np.concatenate([np.zeros(10), np.full(20, 0.25)])
+    logs = np.concatenate([np.full(365, 1.0), step]) + 0.1 * rng.normal(size=395)
+    noise = fit(logs, logs - np.concatenate([np.full(365, 1.0), step]), SETTINGS)
+
+    def confidence(values: np.ndarray, *starts: tuple[int, float]) -> float:
+        series = Series(values, noise, SETTINGS, np.zeros(len(values), dtype=bool))
+        return confidences(series, series.stretches(list(starts)))[-1]
+
+    alone = confidence(logs[365:], (0, 0.0), (10, 0.25))
+    assert alone < confidence(logs, (0, 1.0), (365, 0.0), (375, 0.25))

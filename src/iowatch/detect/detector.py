@@ -17,7 +17,7 @@ from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
 from iowatch.errors import InputError
 
-VERSION = "levels-7"
+VERSION = "levels-8"
 """Changes whenever the same series may give another answer: a key for remembered answers."""
 
 

@@ -28,11 +28,13 @@ class Settings:
         enter_bad, leave_bad: probability a night to fall into, and out of, a spell of bad nights.
         skew: left over right spread of good nights.
         prior_nights: how many nights of data the assumptions above weigh.
-        settled_weights: of 1, ln evidence, ln(step / usual scatter), rank distance, ln n (60 at least),
-            share of nights in transients, shortness of the shorter level, how far the step is undone.
+        settled_weights: of 1, ln evidence, ln(step / usual scatter), rank distance, share of nights in
+            transients, shortness of the shorter level, how far the step is undone, how unproven a first
+            level is.
         newest_weights: of 1, ln evidence, ln(step / usual scatter), how far the step undoes the one before,
-            share of nights in transients; for a newest level of few nights.
+            share of nights in transients, how unproven a first level is; for a newest level of few nights.
         return_nights: nights after which a step that is undone counts 1/e of one undone at once.
+        first_nights, young_nights: a first level is proven after so many nights, and in a series of so many.
         min_confidence: least confidence of a reported step.
         floor: smallest spread believed; steps of quantised or constant values are judged against it.
         correlation, correlation_nights: lag-1 autocorrelation assumed, and the nights that it weighs.
@@ -47,7 +49,7 @@ class Settings:
     penalty: float = 1.5
     penalty_per_log_night: float = 1.0
     short_penalty: float = 8.0
-    drift_penalty: float = 6.5
+    drift_penalty: float = 5.0
     drift_share: float = 0.5
     transient_nights: int = 14
     return_share: float = 0.25
@@ -62,10 +64,12 @@ class Settings:
     skew: float = 1.2
     prior_nights: float = 10.0
     floor: float = 0.006
-    settled_weights: tuple[float, ...] = (-0.95, 1.25, 0.40, 0.33, -0.47, -8.5, -0.87, -2.0)
-    newest_weights: tuple[float, ...] = (-3.1, 1.53, 1.08, -4.0, -4.0)
-    return_nights: float = 15.0
-    min_confidence: float = 0.73
+    settled_weights: tuple[float, ...] = (-2.05, 0.53, 0.51, 0.53, -5.18, -0.76, -3.44, -1.99)
+    newest_weights: tuple[float, ...] = (-5.36, 2.54, 0.31, -3.31, -6.74, -1.65)
+    return_nights: float = 25.0
+    first_nights: float = 30.0
+    young_nights: float = 150.0
+    min_confidence: float = 0.63
     correlation: float = 0.1
     correlation_nights: float = 20.0
     max_thinning: float = 1.6

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from iowatch.detect.noise import Floats
+from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
 
 Facts = tuple[float, ...]
@@ -35,31 +36,41 @@ def step_facts(series: Series, stretches: list[Stretch]) -> list[tuple[Facts, bo
     scatter = np.abs(
         series.logs - np.repeat([s.level for s in stretches], [s.end - s.first for s in stretches])
     )
-    few = series.settings.transient_nights
+    few, away = series.settings.transient_nights, float(series.away.mean())
     found: list[tuple[Facts, bool]] = []
     undone = returns(stretches, series.settings.return_nights)
     for (before, after), back in zip(pairwise(stretches), undone, strict=True):
         _, evidence = series.common(before, after)
         step = abs(after.level - before.level)
         newest = after is stretches[-1] and after.nights <= few
+        start = unproven(before, len(series.logs), series.settings) if before is stretches[0] else 0.0
         if step < series.settings.min_effect or evidence <= 0:
             found.append(((), newest))
         elif newest:
             relative = _relative(step, scatter[: after.first])
-            found.append(((1.0, _log(evidence, 3, 80), relative, back, float(series.away.mean())), True))
+            found.append(((1.0, _log(evidence, 3, 80), relative, back, away, start), True))
         else:
             facts = (
                 1.0,
                 _log(evidence, 3, 80),
                 _relative(step, scatter),
                 rank_distance(before.logs, after.logs),
-                _log(len(series.logs), 60, math.inf),
-                float(series.away.mean()),
+                away,
                 max(0.0, 1 - min(before.nights, after.nights) / few),
                 back,
+                start,
             )
             found.append((facts, False))
     return found
+
+
+def unproven(first: Stretch, nights: int, settings: Settings) -> float:
+    """How little is known of a first level, 0 to 1: it has lasted few nights, and the series is young.
+
+    A young series has not shown yet how deep and how long its spells are.
+    """
+    few = max(0.0, 1 - first.nights / settings.first_nights)
+    return few * max(0.0, 1 - nights / settings.young_nights)
 
 
 def returns(stretches: list[Stretch], scale: float) -> list[float]:

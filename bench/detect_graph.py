@@ -1,0 +1,133 @@
+"""The detector's last stage, remembered: thousands of series judged anew for other weights within milliseconds.
+
+Only what follows the search for levels depends on the weights of the confidence (`settled_weights`,
+`newest_weights`, `min_confidence`) and on `drift_penalty`. So a series becomes a graph of states: each knows
+its levels and, once asked, the facts of its steps, the states that it becomes by losing a step, by giving steps
+up for a slope, and by dating its borders. All of that the detector's own functions work out; only the walk
+through the states is written here. tests/detect/test_search.py holds its answers to those of `detect_many`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from operator import mul
+from typing import TypedDict
+
+import numpy as np
+
+from iowatch.detect import detector, rules
+from iowatch.detect.noise import Floats
+from iowatch.detect.segment import penalty, segment_many
+from iowatch.detect.settings import Settings
+from iowatch.detect.stretch import Series, Stretch
+from iowatch.detect.trust import Facts, step_facts
+
+
+class Change(TypedDict):
+    """A reported step, in the form of the scorer of ../shared/data/changes."""
+
+    index: int
+    direction: str
+    magnitude: float
+
+
+class State:
+    """Levels of a series at one point of its judging. `series.away` belongs to the state and stays as it is."""
+
+    def __init__(self, series: Series, stretches: list[Stretch]) -> None:
+        self.series = series
+        self.stretches = stretches
+        self._merged: dict[int, State] = {}
+        self._sloped: dict[float, State] = {}
+
+    @cached_property
+    def facts(self) -> list[tuple[Facts, bool]]:
+        """Of each step: what it is judged by, and whether its level is the newest and short."""
+        return step_facts(self.series, self.stretches)
+
+    def without(self, step: int) -> State:
+        """Without one step: as `rules.drop_doubtful_steps` takes it out."""
+        if step not in self._merged:
+            series = replace(self.series, away=self.series.away.copy())
+            first, second = self.stretches[:2]
+            if step == 0 and first.nights <= series.settings.transient_nights < second.nights:
+                stretches = rules._without_first(series, self.stretches)
+            else:
+                stretches = rules._merged(series, self.stretches, step)
+            self._merged[step] = State(series, stretches)
+        return self._merged[step]
+
+    def sloped(self, drift_penalty: float) -> State:
+        """With slopes in place of the steps that they describe better; `drift_penalty` >= 0."""
+        if drift_penalty not in self._sloped:
+            # Where no slope pays at a penalty of 0, none pays at all: so for most states.
+            never = drift_penalty > 0 and self.sloped(0.0) is self
+            self._sloped[drift_penalty] = self if never else self._with_slopes(drift_penalty)
+        return self._sloped[drift_penalty]
+
+    def _with_slopes(self, drift_penalty: float) -> State:
+        settings = replace(self.series.settings, drift_penalty=drift_penalty)
+        price = penalty(len(self.series.logs), settings)
+        stretches, drifts = rules.take_drift(replace(self.series, settings=settings), self.stretches, price)
+        return State(self.series, stretches) if drifts else self
+
+    @cached_property
+    def dated(self) -> State:
+        """With each border at its date."""
+        return State(self.series, detector._redate(self.series, self.stretches))
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """The steps whose new level is confirmed."""
+        return [
+            Change(
+                index=after.first,
+                direction="up" if after.level > before.level else "down",
+                magnitude=math.exp(after.level - before.level),
+            )
+            for before, after in pairwise(self.stretches)
+            if after.end - after.first >= self.series.settings.confirm_nights
+        ]
+
+
+def roots(logs: Sequence[Floats], settings: Settings) -> list[State]:
+    """The state of each series before its doubtful steps are dropped.
+
+    Args:
+        logs: ln of the values in time order, each of at least `settings.min_nights` nights.
+        settings: all but the weights, `min_confidence` and `drift_penalty` hold for all later judging.
+    """
+    found = []
+    credulous = replace(settings, min_confidence=0.0)
+    for nights, (path, noise) in zip(logs, segment_many(logs, settings), strict=True):
+        series = Series(nights, noise, credulous, np.zeros(len(nights), dtype=bool))
+        stretches, _ = rules.settle(series, series.stretches(path), penalty(len(nights), settings))
+        found.append(State(replace(series, settings=settings), stretches))
+    return found
+
+
+def judge(root: State, settings: Settings) -> State:
+    """The state that the detector ends in by the weights, least confidence and drift penalty given."""
+    state = _credible(root, settings).sloped(settings.drift_penalty)
+    while True:
+        dated = state.dated
+        state = _credible(dated, settings)
+        if state is dated:
+            return dated
+
+
+def _credible(state: State, settings: Settings) -> State:
+    """The state without doubtful steps, the most doubtful one dropped first."""
+    least_odds = math.log(settings.min_confidence / (1 - settings.min_confidence))
+    weights = (settings.settled_weights, settings.newest_weights)
+    while len(state.stretches) > 1:
+        odds = [sum(map(mul, weights[newest], facts)) if facts else -math.inf for facts, newest in state.facts]
+        least = min(odds)
+        if least >= least_odds:
+            break
+        state = state.without(odds.index(least))
+    return state

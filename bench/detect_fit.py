@@ -1,14 +1,17 @@
-"""Fit the weights of the detector's confidence to simulated steps, and score the detector on fresh series.
+"""Fit the facts of simulated steps to whether they are true, and score the detector on fresh series.
 
     python bench/detect_fit.py
 
 Steps, outliers and spells of known place are put on two kinds of noise: the residuals of the real series in
 ../shared/data/changes, put together anew from random blocks, and six families of made-up noise (tests/detect).
 Every step that the detector considers becomes one row: its facts, and whether it is true (within 5 nights).
-Prints the weights of this fit beside those in use (which also saw the nightly prefixes of online_shown.json;
-the scores of both are alike), and the scores of the detector on fresh series of each kind. A step that is soon
-undone weighs less in use than in this fit: on a real system people repair what broke, whereas steps of
-simulated series are undone by chance only.
+Prints the weights that predict this best (least log loss) beside those in use, and the scores of the detector
+on fresh series of each kind.
+
+The weights in use are others: bench/detect_search.py finds them by what they make of whole series. They differ,
+even in sign, because steps are dropped one after the other, because a newest level is asked about anew every
+morning, and because people repair what broke on a real system, whereas steps of simulated series are undone by
+chance only: a step that is soon undone weighs less in use than in this fit.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -43,22 +46,38 @@ TOLERANCE = 5
 
 @dataclass
 class Known:
-    """A series of ln values, its true steps (first night, ln ratio), and borders that count neither way."""
+    """A series of ln values with what was put in, and what counts neither way.
+
+    Attributes:
+        spread: robust standard deviation of the noise.
+        steps: first night and ln ratio of each.
+        spells: first night and end of each; one that was put in is the last.
+        kind: what was put in, in the words of the scorer of ../shared/data/changes.
+    """
 
     logs: Floats
+    spread: float
     steps: list[tuple[int, float]]
     spells: list[tuple[int, int]]
+    kind: str = "none"
+    outliers: list[int] = field(default_factory=list)
 
 
-def blocks(residuals: list[Floats]) -> Noise:
-    """Noise from random blocks (five nights on average) of one of the residual series."""
+def about_five(rng: np.random.Generator) -> int:
+    """A length of 1 to 15 nights, five on average."""
+    return min(int(rng.geometric(0.2)), 15)
+
+
+def blocks(residuals: list[Floats], length: Callable[[np.random.Generator], int] = about_five) -> Noise:
+    """Noise from random blocks of one of the residual series, each of a drawn length (nights)."""
 
     def draw(rng: np.random.Generator, n: int) -> Floats:
         source = residuals[rng.integers(len(residuals))]
         parts: list[Floats] = []
         while sum(map(len, parts)) < n:
-            start = int(rng.integers(len(source) - 16))
-            parts.append(source[start : start + min(int(rng.geometric(0.2)), 15)])
+            nights = length(rng)
+            start = int(rng.integers(len(source) - nights + 1))
+            parts.append(source[start : start + nights])
         return np.concatenate(parts)[:n]
 
     return draw
@@ -75,38 +94,41 @@ def residuals(width: int = 31) -> list[Floats]:
     return found
 
 
-def natural_spells(noise: Floats) -> list[tuple[int, int]]:
-    """Runs of four nights and more that lie two robust standard deviations off, on one side."""
+def bare(noise: Floats) -> Known:
+    """A series of noise only. Its own spells count neither way.
+
+    They are runs of four nights and more that lie two robust standard deviations off, on one side.
+    """
     deviation = noise - np.median(noise)
     spread = max(1.4826 * float(np.median(np.abs(deviation))), 1e-3)
     found = []
     for side in (-1, 1):
         edges = np.flatnonzero(np.diff(np.concatenate([[0], side * deviation > 2 * spread, [0]]).astype(int)))
         found += [(int(a), int(b)) for a, b in edges.reshape(-1, 2) if b - a >= 4]
-    return found
+    return Known(noise.copy(), spread, [], found)
 
 
 def draw(rng: np.random.Generator, noise: Noise) -> Known:
     """One series: half of them with a step, the others with several, none, outliers or a spell."""
     n = int(rng.choice(LENGTHS))
-    logs = noise(rng, n).copy()
-    known = Known(logs, [], natural_spells(logs))
-    kind = rng.choice(["step", "several", "none", "outliers", "spell"], p=[0.45, 0.1, 0.25, 0.1, 0.1])
-    if kind == "several" and n >= 120:
+    known = bare(noise(rng, n))
+    known.kind = str(rng.choice(["step", "multi", "none", "outlier", "temp"], p=[0.45, 0.1, 0.25, 0.1, 0.1]))
+    if known.kind == "multi" and n >= 120:
         known.steps = [
             (n * k // 4 + int(rng.integers(-8, 9)), float(np.log(rng.choice(RATIOS[:-1])))) for k in (1, 2, 3)
         ]
-    elif kind in ("step", "several"):
+    elif known.kind in ("step", "multi"):
         known.steps = [(int(rng.integers(6, n - 5)), float(np.log(rng.choice(RATIOS))))]
-    elif kind == "outliers":
-        logs[rng.integers(1, n - 1, max(1, n // 60))] += np.log(rng.choice([0.03, 0.1, 0.3, 3, 10]))
-    elif kind == "spell":
+    elif known.kind == "outlier":
+        known.outliers = rng.integers(1, n - 1, max(1, n // 60)).tolist()
+        known.logs[known.outliers] += np.log(rng.choice([0.03, 0.1, 0.3, 3, 10]))
+    elif known.kind == "temp":
         length = int(rng.integers(3, 11))
         start = int(rng.integers(4, n - length - 3))
-        logs[start : start + length] += np.log(rng.choice([0.3, 0.5, 0.7, 0.8]))
+        known.logs[start : start + length] += np.log(rng.choice([0.3, 0.5, 0.7, 0.8]))
         known.spells.append((start, start + length))
     for start, size in known.steps:
-        logs[start:] += size
+        known.logs[start:] += size
     return known
 
 
@@ -149,11 +171,10 @@ def fit(data: list[tuple[Facts, bool]]) -> Floats:
 def young(rng: np.random.Generator, noise: Noise) -> Known:
     """A series as it looks on one morning: cut off 4 to 14 nights after a step, or anywhere without one."""
     n = int(rng.integers(30, 120))
-    logs = noise(rng, n).copy()
-    known = Known(logs, [], natural_spells(logs))
+    known = bare(noise(rng, n))
     if rng.random() < 0.5:
         known.steps = [(n - int(rng.integers(4, 15)), float(np.log(rng.choice(RATIOS))))]
-        logs[known.steps[0][0] :] += known.steps[0][1]
+        known.logs[known.steps[0][0] :] += known.steps[0][1]
     return known
 
 

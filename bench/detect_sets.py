@@ -1,0 +1,196 @@
+"""The series that bench/detect_search.py judges: the shown ones, simulated ones, and the year of Edison."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from typing import Any
+
+import numpy as np
+from detect_edison import DAY, year
+from detect_fit import FAMILIES, RATIOS, Floats, Known, Noise, bare, blocks, draw, residuals
+from detect_graph import Change, State, judge, roots
+
+from detect import DATA, _scorer
+from iowatch.detect import Settings
+
+Figures = dict[str, Any]
+
+EVENTS = (
+    ("2017-02-24", "down", "* per-process write scratch3 *"),
+    ("2017-02-24", "up", "IOR shared write scratch1 *"),
+    ("2017-03-11", "up", "* per-process * scratch3 *"),
+    ("2017-04-24", "down", "* per-process read scratch3 *"),
+    ("2017-06-16", "down", "* per-process * scratch3 *"),
+    ("2017-07-05", "up", "* per-process * scratch3 *"),
+    ("2017-08-04", "down", "IOR shared read *"),
+    ("2017-08-04", "up", "IOR shared write *"),
+    ("2017-08-04", "up", "IOR per-process * scratch[12] *"),
+    ("2017-08-11", "up", "hacc-io per-process * scratch2 *"),
+    ("2017-10-10", "up", "* per-process write scratch1 *"),
+)
+"""Of the year of Edison (docs/detection.md): date, direction, series; found within `SLACK` seconds."""
+SLACK = 6 * DAY
+
+
+def plateaus(rng: np.random.Generator, n: int) -> Floats:
+    """Good nights, and spells of several nights that share a level of their own."""
+    logs = 0.05 * rng.standard_t(5, size=n)
+    for start in np.flatnonzero(rng.random(n) < rng.uniform(0.01, 0.05)):
+        side = rng.choice([-1, -1, 1])
+        logs[start : start + rng.geometric(1 / rng.uniform(2, 7))] += side * rng.uniform(0.1, 0.4)
+    return logs
+
+
+def made_up(rng: np.random.Generator, n: int) -> Floats:
+    """Noise of one of the tests' families or plateaus, of random size."""
+    families = [*FAMILIES.values(), plateaus]
+    logs: Floats = families[rng.integers(len(families))](rng, n)
+    return logs * float(np.exp(rng.uniform(-0.9, 1.4)))
+
+
+def kinds() -> dict[str, Noise]:
+    """The noise of the simulated series."""
+    return {
+        "weekly": blocks(residuals(51), lambda rng: 7),
+        "long": blocks(residuals(31), lambda rng: int(rng.integers(10, 41))),
+        "made-up": made_up,
+    }
+
+
+def draw_nightly(rng: np.random.Generator, noise: Noise) -> Known:
+    """A series to be judged every morning: 30 to 70 nights, a step and 45 nights; or 120 nights without one."""
+    if rng.random() < 0.4:
+        return replace(bare(noise(rng, 120)), kind="online_none")
+    start, size = int(rng.integers(30, 71)), float(np.log(rng.choice(RATIOS[:-2])))
+    known = replace(bare(noise(rng, start + 45)), kind="online_step", steps=[(start, size)])
+    known.logs[start:] += size
+    return known
+
+
+def truth(known: Known) -> dict[str, Any]:
+    """What the scorer of ../shared/data/changes must know of a series."""
+    natural = known.spells[:-1] if known.kind == "temp" else known.spells
+    edges = [0, *(start for start, _ in known.steps), len(known.logs)]
+    changes = []
+    for before, (start, size), end in zip(edges, known.steps, edges[2:], strict=False):
+        snr = abs(size) / known.spread
+        z = snr / math.sqrt(1 / (start - before) + 1 / (end - start))
+        changes.append({"index": start, "factor": math.exp(size), "z": z, "snr": snr})
+    return {
+        "system": "simulated",
+        "flavour": "simulated",
+        "n": len(known.logs),
+        "kind": known.kind,
+        "changes": changes,
+        "outliers": known.outliers,
+        "ignore": _borders(natural),
+        "temp_ignore": _borders(known.spells[len(natural) :]),
+    }
+
+
+def _borders(spells: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    return [{"index": i, "direction": side} for spell in spells for i in spell for side in ("up", "down")]
+
+
+@dataclass
+class Judged:
+    """Series that are scored together; `roots` has those that are not plainly without a step."""
+
+    truth: dict[str, Any]
+    roots: dict[str, State]
+
+    @classmethod
+    def of(cls, truth: dict[str, Any], logs: dict[str, Floats], settings: Settings) -> Judged:
+        states = zip(logs, roots(list(logs.values()), settings), strict=True)
+        return cls(truth, {name: root for name, root in states if len(root.stretches) > 1})
+
+    def changes(self, settings: Settings) -> dict[str, list[Change]]:
+        return {name: judge(root, settings).changes for name, root in self.roots.items()}
+
+
+@dataclass
+class Group:
+    """Series of one kind: whole ones, ones judged at every nightly prefix, and short histories."""
+
+    name: str
+    whole: Judged
+    nightly: Judged
+    short: Judged | None = None
+    scorer: Any = field(default_factory=_scorer)
+
+    def figures(self, settings: Settings) -> Figures:
+        """What the scorer says, infinity for "never"; and the false alarms a series-year of short histories."""
+        figures: Figures = self.scorer.score(self.whole.truth, self.whole.changes(settings))
+        figures |= self.scorer.online(self.nightly.truth, self.nightly.changes(settings))
+        if figures["delay_median_snr2"] is None:
+            figures["delay_median_snr2"] = math.inf
+        if not any(truth["kind"] == "drift" for truth in self.whole.truth.values()):
+            del figures["drift_reports_per_series"]
+        if self.short:
+            short = self.scorer.score(self.short.truth, self.short.changes(settings))
+            figures["few_nights_fa"] = short["fa_per_series_year"]
+        return figures
+
+
+def shown(settings: Settings) -> Group:
+    """The series of ../shared/data/changes."""
+
+    def load(name: str) -> Any:
+        return json.loads((DATA / f"{name}_shown.json").read_text())
+
+    def judged(cases: Any, truth: Any) -> Judged:
+        logs = {case["id"]: np.log([value for _, value in case["series"]]) for case in cases["cases"]}
+        return Judged.of(truth, logs, settings)
+
+    nightly = load("truth_online")
+    prefixes = _scorer().expand(load("online"), nightly)
+    return Group("shown", judged(load("cases"), load("truth")), judged(prefixes, nightly))
+
+
+def simulated(name: str, noise: Noise, seeds: list[int], many: int, settings: Settings) -> Group:
+    """`many` whole series, an eighth as many judged every morning, and `many` short histories."""
+    rng = np.random.default_rng(seeds)
+    whole = {str(i): draw(rng, noise) for i in range(many)}
+    nightly = {str(i): draw_nightly(rng, noise) for i in range(many // 8)}
+    # Of few nights any report is a false alarm, also at a spell.
+    short = {str(i): replace(bare(noise(rng, int(rng.integers(7, 21)))), spells=[]) for i in range(many)}
+    prefixes = {
+        f"{i}@{end}": known.logs[:end]
+        for i, known in nightly.items()
+        for end in range(known.steps[0][0] + 1 if known.steps else 20, len(known.logs) + 1)
+    }
+
+    def judged(series: dict[str, Known], logs: dict[str, Floats] | None = None) -> Judged:
+        truths = {i: truth(known) for i, known in series.items()}
+        return Judged.of(truths, logs or {i: known.logs for i, known in series.items()}, settings)
+
+    return Group(name, judged(whole), judged(nightly, prefixes), judged(short))
+
+
+class Edison:
+    """The year of Edison and its events."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.series = year()
+        self.roots = roots([np.log(s.values) for s in self.series], settings)
+
+    def lost(self, settings: Settings) -> list[str]:
+        """The events that are not among the changes: date, direction and series of each."""
+        return [
+            f"{date} {side} {series.name}"
+            for series, root in zip(self.series, self.roots, strict=True)
+            for date, side, names in EVENTS
+            if fnmatch(series.name, names)
+            and not any(
+                change["direction"] == side and abs(series.times[change["index"]] - _seconds(date)) <= SLACK
+                for change in judge(root, settings).changes
+            )
+        ]
+
+
+def _seconds(date: str) -> float:
+    return datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -94,6 +95,31 @@ def test_points_of_one_time_may_come_in_any_order() -> None:
     moments, values = np.repeat(times(40), 3), stepped(120, 60, 2.0, seed=7)
     order = np.random.default_rng(8).permutation(120)
     assert detect(moments[order], values[order]) == detect(moments, values)
+
+
+def test_samples_of_one_night_count_as_one_night() -> None:
+    """Five samples a night, given as they are or as their medians, tell of the same nights."""
+    rng = np.random.default_rng(21)
+    nights = np.log(stepped(60, 40, 0.7, seed=22))
+    samples = nights[:, None] + 0.02 * rng.normal(size=(60, 5))
+    (one,) = detect(times(60), np.exp(np.median(samples, axis=1))).changes
+    answer = detect(np.repeat(times(60), 5), np.exp(samples.ravel()))
+    assert answer.n == 300
+    (all_samples,) = answer.changes
+    assert all_samples == replace(one, index=5 * one.index)
+    assert [(level.index, level.last_index) for level in answer.levels] == [
+        (0, 5 * one.index - 1),
+        (5 * one.index, 299),
+    ]
+
+
+def test_many_samples_of_one_bad_night_are_no_change() -> None:
+    values = stepped(60, 59, 0.5, seed=23)
+    moments = np.concatenate([times(60), np.full(9, times(60)[-1])])
+    answer = detect(moments, np.concatenate([values, np.full(9, values[-1])]))
+    assert answer.changes == ()
+    (newest,) = answer.suspected
+    assert (newest.index, newest.nights) == (59, 1)
 
 
 @pytest.mark.parametrize("hours", [-11, 5.5, 13])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from iowatch.detect.noise import Floats, Noise
 from iowatch.detect.records import Detection
@@ -27,7 +27,8 @@ def detect(
     """Changes, transients and drift of one series.
 
     Args:
-        times: epoch seconds, shape (n,), in any order, gaps allowed.
+        times: epoch seconds, shape (n,), in any order, gaps allowed. Points of the same time are samples of one
+            night, which their median stands for.
         values: shape (n,), finite and > 0, in any unit: only ratios matter.
         since: epoch seconds; earlier nights are not looked at (the level of that moment was accepted). Indices
             still count in the whole series.
@@ -64,16 +65,29 @@ def detect_many(
 
 
 class _Input:
-    """A checked series in time order; `logs` leaves out what lies before `since`, `skipped` points of it."""
+    """A checked series as nights in time order, those before `since` left out.
+
+    Points of the same time are samples of one night, which their median stands for.
+
+    Attributes:
+        points: of the whole series.
+        times, logs: of each night, shape (nights,).
+        firsts: the position in time order of each night's first point, then `points`; shape (nights + 1,).
+    """
 
     def __init__(self, number: int, times: ArrayLike, values: ArrayLike, since: float | None) -> None:
         t, v = _checked(number, times, values)
-        # Points of the same time are put in the order of their values, so that the order of rows never matters.
         order = np.lexsort((v, t))
+        t, logs = t[order], np.log(v[order])
+        starts = np.flatnonzero(np.diff(t, prepend=-np.inf) > 0)
+        if len(starts) < len(t):
+            logs = np.array([np.median(night) for night in np.split(logs, starts[1:])])
+        skipped = 0 if since is None else int(np.searchsorted(t[starts], since, side="left"))
         self.number = number
-        self.times: Floats = t[order]
-        self.skipped = 0 if since is None else int(np.searchsorted(self.times, since, side="left"))
-        self.logs: Floats = np.log(v[order][self.skipped :])
+        self.points = len(t)
+        self.times: Floats = t[starts][skipped:]
+        self.logs: Floats = logs[skipped:]
+        self.firsts: NDArray[np.int64] = np.append(starts, len(t))[skipped:]
 
 
 def _checked(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Floats, Floats]:
@@ -93,8 +107,7 @@ def _checked(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Floats, 
 
 
 def _unjudged(x: _Input) -> Detection:
-    n = len(x.times)
-    return Detection(n, "too few nights" if len(x.logs) else "no data")
+    return Detection(x.points, "too few nights" if len(x.logs) else "no data")
 
 
 def _judge(x: _Input, path: Path, noise: Noise, settings: Settings) -> Detection:
@@ -102,7 +115,7 @@ def _judge(x: _Input, path: Path, noise: Noise, settings: Settings) -> Detection
     price = penalty(len(x.logs), settings)
     stretches, spells = settle(series, series.stretches(path), price)
     stretches, drifts = take_drift(series, stretches, price)
-    return report(x.times, x.skipped, series, _dated(series, stretches), spells, drifts)
+    return report(x.times, x.firsts, series, _dated(series, stretches), spells, drifts)
 
 
 def _dated(series: Series, stretches: list[Stretch]) -> list[Stretch]:

@@ -1,4 +1,4 @@
-"""What a detection says: times in epoch seconds, values in the input's unit, indices in time order."""
+"""What a detection says: times in epoch seconds, values in the input's unit, points counted in time order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Change:
     """A step to another level.
 
     Attributes:
-        index, time: the first night of the new level.
+        index, time: the first point of the new level's first night.
         last_before: time of the last night before it; the step happened between the two.
         ratio: after / before.
         before, after: the levels (typical good nights, not means).

@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 from iowatch.detect.noise import Floats
 from iowatch.detect.records import Change, Detection, Direction, Drift, Level, Transient
 from iowatch.detect.rules import Spell
@@ -15,7 +18,7 @@ from iowatch.detect.trust import confidences
 
 def report(
     times: Floats,
-    skipped: int,
+    firsts: NDArray[np.int64],
     series: Series,
     stretches: list[Stretch],
     spells: list[Spell],
@@ -24,16 +27,17 @@ def report(
     """The answer for one series.
 
     Args:
-        times: of all points, in time order.
-        skipped: points before the first one that was looked at.
+        times: of the nights that were looked at, shape (n,).
+        firsts: the position of each night's first point among all points in time order, then how many points
+            there are; shape (n + 1,).
         stretches: accepted levels, dated.
         spells, drifts: transients and slopes.
     """
-    writer = _Writer(times, skipped, series)
+    writer = _Writer(times, firsts, series)
     steps = writer.steps(stretches)
     confirm = series.settings.confirm_nights
     return Detection(
-        n=len(times),
+        n=int(firsts[-1]),
         status="ok",
         noise=float(series.noise.spread),
         changes=tuple(c for c in steps if c.nights >= confirm),
@@ -51,11 +55,17 @@ def _direction(log_ratio: float) -> Direction:
 @dataclass(frozen=True)
 class _Writer:
     times: Floats
-    skipped: int
+    firsts: NDArray[np.int64]
     series: Series
 
     def _time(self, night: int) -> float:
-        return float(self.times[self.skipped + night])
+        return float(self.times[night])
+
+    def _first_point(self, night: int) -> int:
+        return int(self.firsts[night])
+
+    def _last_point(self, night: int) -> int:
+        return int(self.firsts[night + 1]) - 1
 
     def steps(self, stretches: list[Stretch]) -> list[Change]:
         return [
@@ -73,7 +83,7 @@ class _Writer:
 
     def _change(self, before: float, after: float, first: int, nights: int, confidence: float) -> Change:
         return Change(
-            index=self.skipped + first,
+            index=self._first_point(first),
             time=self._time(first),
             last_before=self._time(first - 1),
             direction=_direction(after - before),
@@ -102,9 +112,9 @@ class _Writer:
     def transient(self, spell: Spell) -> Transient:
         first, end, depth = spell
         return Transient(
-            index=self.skipped + first,
+            index=self._first_point(first),
             time=self._time(first),
-            last_index=self.skipped + end - 1,
+            last_index=self._last_point(end - 1),
             last_time=self._time(end - 1),
             direction=_direction(depth),
             ratio=math.exp(depth),
@@ -114,9 +124,9 @@ class _Writer:
     def drift(self, spell: Spell) -> Drift:
         first, end, rise = spell
         return Drift(
-            index=self.skipped + first,
+            index=self._first_point(first),
             time=self._time(first),
-            last_index=self.skipped + end - 1,
+            last_index=self._last_point(end - 1),
             last_time=self._time(end - 1),
             direction=_direction(rise),
             ratio=math.exp(rise),
@@ -124,9 +134,9 @@ class _Writer:
 
     def level(self, stretch: Stretch) -> Level:
         return Level(
-            index=self.skipped + stretch.first,
+            index=self._first_point(stretch.first),
             time=self._time(stretch.first),
-            last_index=self.skipped + stretch.end - 1,
+            last_index=self._last_point(stretch.end - 1),
             last_time=self._time(stretch.end - 1),
             value=math.exp(stretch.level),
             nights=stretch.nights,

@@ -17,7 +17,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--csv", "csv_file", type=_FILE, help="Series: header series,time,value.")
+@click.option("--csv", "csv_file", type=_FILE, help="Series: header series,time,value; same time: samples of one night.")
 @options.system()
 @options.database
 @options.as_json

@@ -17,7 +17,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--csv", "csv_file", type=_FILE, help="Series: header series,time,value; same time: samples of one night.")
+@click.option("--csv", "csv_file", type=_FILE, help="Series: header series,time,value.")
 @options.system()
 @options.database
 @options.as_json
@@ -27,7 +27,8 @@ def command(
 ) -> None:
     """Say what changed in each series of a file or of a system's history, since when and by how much.
 
-    Time is ISO 8601 or epoch seconds, values are > 0, rows come in any order. Exit code 1: something changed.
+    Time is ISO 8601 or epoch seconds, values are > 0, rows come in any order; values of the same time are
+    samples of one night. Exit code 1: something changed.
     The newest one or two nights alone are "suspected", which is no change; fewer than 7 nights are not judged.
 
     \b

@@ -2,8 +2,8 @@
 
 They print figures and judge nothing; what each is held to stands in its own text and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
-`darshan_overhead` and `compare_again` need arguments, `scale` and `detect_edison` take long: run them by name
-or by hand.
+`darshan_overhead` and `compare_again` need arguments, `scale`, `detect_edison` and `detect_search` take long:
+run them by name or by hand.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BY_HAND = ("compare_again", "darshan_overhead", "detect_edison", "scale")
-NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem != "all")
+BY_HAND = ("compare_again", "darshan_overhead", "detect_edison", "detect_search", "scale")
+PARTS = ("all", "detect_graph", "detect_sets")
+NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)
 
 
 def main() -> int:

@@ -60,7 +60,8 @@ def score_adapter(source: Path, target: Path) -> None:
     target.write_text(json.dumps(document))
 
 
-def _scorer() -> Any:
+def load_scorer() -> Any:
+    """The scorer of the series with known changes, as a module."""
     spec = util.spec_from_file_location("changes_score", DATA / "score.py")
     if spec is None or spec.loader is None:
         raise SystemExit(f"{DATA / 'score.py'} cannot be read")
@@ -80,7 +81,7 @@ def _judge(cases: dict[str, Any]) -> dict[str, Any]:
 
 def scores(split: str = "shown") -> tuple[dict[str, Any], dict[str, Any]]:
     """What the scorer says of the offline and of the online set."""
-    scorer = _scorer()
+    scorer = load_scorer()
 
     def load(name: str) -> Any:
         return json.loads((DATA / f"{name}_{split}.json").read_text())

@@ -19,7 +19,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from iowatch.detect import detector, rules
+from iowatch.detect import rules
 from iowatch.detect.noise import Floats
 from iowatch.detect.segment import penalty, segment_many
 from iowatch.detect.settings import Settings
@@ -53,11 +53,7 @@ class State:
         """Without one step: as `rules.drop_doubtful_steps` takes it out."""
         if step not in self._merged:
             series = replace(self.series, away=self.series.away.copy())
-            first, second = self.stretches[:2]
-            if step == 0 and first.nights <= series.settings.transient_nights < second.nights:
-                stretches = rules._without_first(series, self.stretches)
-            else:
-                stretches = rules._merged(series, self.stretches, step)
+            stretches = rules.without_step(series, self.stretches, step)
             self._merged[step] = State(series, stretches)
         return self._merged[step]
 
@@ -78,7 +74,7 @@ class State:
     @cached_property
     def dated(self) -> State:
         """With each border at its date."""
-        return State(self.series, detector._redate(self.series, self.stretches))
+        return State(self.series, rules.redate(self.series, self.stretches))
 
     @cached_property
     def changes(self) -> list[Change]:

@@ -14,7 +14,7 @@ from detect_edison import DAY, year
 from detect_fit import FAMILIES, RATIOS, Floats, Known, Noise, bare, blocks, draw, residuals
 from detect_graph import Change, State, judge, roots
 
-from detect import DATA, _scorer
+from detect import DATA, load_scorer
 from iowatch.detect import Settings
 
 Figures = dict[str, Any]
@@ -120,7 +120,7 @@ class Group:
     whole: Judged
     nightly: Judged
     short: Judged | None = None
-    scorer: Any = field(default_factory=_scorer)
+    scorer: Any = field(default_factory=load_scorer)
 
     def figures(self, settings: Settings) -> Figures:
         """What the scorer says, infinity for "never"; and the false alarms a series-year of short histories."""
@@ -147,7 +147,7 @@ def shown(settings: Settings) -> Group:
         return Judged.of(truth, logs, settings)
 
     nightly = load("truth_online")
-    prefixes = _scorer().expand(load("online"), nightly)
+    prefixes = load_scorer().expand(load("online"), nightly)
     return Group("shown", judged(load("cases"), load("truth")), judged(prefixes, nightly))
 
 

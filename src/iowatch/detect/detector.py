@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from iowatch.detect.noise import Floats, Noise
 from iowatch.detect.records import Detection
 from iowatch.detect.report import report
-from iowatch.detect.rules import date, drop_doubtful_steps, settle, take_drift
+from iowatch.detect.rules import drop_doubtful_steps, redate, settle, take_drift
 from iowatch.detect.segment import Path, penalty, segment_many
 from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
@@ -121,19 +120,7 @@ def _judge(x: _Input, path: Path, noise: Noise, settings: Settings) -> Detection
 def _dated(series: Series, stretches: list[Stretch]) -> list[Stretch]:
     """Levels with dated borders; a date moves nights, so steps that are no longer credible are merged."""
     while True:
-        dated = _redate(series, stretches)
+        dated = redate(series, stretches)
         stretches = drop_doubtful_steps(series, dated)
         if len(stretches) == len(dated):
             return dated
-
-
-def _redate(series: Series, stretches: list[Stretch]) -> list[Stretch]:
-    """The same levels, with each border at its date."""
-    edges = [0]
-    for before, after in pairwise(stretches):
-        edges.append(min(max(date(series, before, after), edges[-1] + 1), after.end - 1))
-    edges.append(len(series.logs))
-    return [
-        Stretch(first, end, s.level, s.cost, series.logs[first:end][~series.away[first:end]])
-        for s, (first, end) in zip(stretches, pairwise(edges), strict=True)
-    ]

@@ -144,17 +144,19 @@ def drop_doubtful_steps(series: Series, stretches: list[Stretch]) -> list[Stretc
         least = int(np.argmin(trust))
         if trust[least] >= series.settings.min_confidence:
             break
-        few = stretches[0].nights <= series.settings.transient_nights < stretches[1].nights
-        if least == 0 and few:
-            stretches = _without_first(series, stretches)
-        else:
-            stretches = _merged(series, stretches, least)
+        stretches = without_step(series, stretches, least)
     return stretches
 
 
-def _without_first(series: Series, stretches: list[Stretch]) -> list[Stretch]:
-    """A few doubtful nights at the start say nothing of the level that follows."""
+def without_step(series: Series, stretches: list[Stretch], i: int) -> list[Stretch]:
+    """Without the doubtful step between stretches i and i + 1.
+
+    A few nights at the start are not joined to the level that follows, of which they say nothing: they count
+    as away from it (in `series.away`).
+    """
     first, second = stretches[:2]
+    if i > 0 or not first.nights <= series.settings.transient_nights < second.nights:
+        return _merged(series, stretches, i)
     series.away[first.first : first.end] = True
     return [series.stretch(first.first, second.end, second.level), *stretches[2:]]
 
@@ -244,3 +246,15 @@ def date(series: Series, before: Stretch, after: Stretch) -> int:
     sums = np.convolve(chance, np.ones(2 * half + 1))[half : half + len(chance)]
     likely = np.flatnonzero(sums >= (1 - series.settings.dating_slack) * sums.max())
     return before.first + 1 + int(likely[chance[likely].argmax()])
+
+
+def redate(series: Series, stretches: list[Stretch]) -> list[Stretch]:
+    """The same levels, with each border at its date."""
+    edges = [0]
+    for before, after in pairwise(stretches):
+        edges.append(min(max(date(series, before, after), edges[-1] + 1), after.end - 1))
+    edges.append(len(series.logs))
+    return [
+        Stretch(first, end, s.level, s.cost, series.logs[first:end][~series.away[first:end]])
+        for s, (first, end) in zip(stretches, pairwise(edges), strict=True)
+    ]

@@ -141,5 +141,6 @@ def test_flux(tmp_path: Path, var: Path, stack: str) -> None:
     code, verdict = run(environment, var, stack)
     assert (code, verdict["status"], verdict["received"]) == (0, "ok", 6), verdict
     started = (jobs / "flux").read_text().splitlines()
-    assert len(started) == 3
+    # Where Darshan is, the first case is started more often, to measure what tracing costs.
+    assert len({re.findall(r" --dir=(\S+)", line)[0] for line in started}) == 3
     assert all(line.startswith("run -n 2 -N 1 --exclusive ") for line in started)

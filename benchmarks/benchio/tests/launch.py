@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -27,12 +28,33 @@ def command(ranks: int, *options: str) -> list[str]:
     return [MPIEXEC, "-n", str(ranks), BENCHIO, *options]
 
 
-def ended(words: list[str], seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+def ended(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """A run that has ended. One that hangs is left to CTest's time limit, so that `--repeat after-timeout` can
+    tell it from one that fails, but not before it is told where it hangs."""
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        stdout, stderr = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        print(f"hangs: {' '.join(words)}", *where(), sep="\n", file=sys.stderr, flush=True)
+        stdout, stderr = process.communicate()
+    return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
 
 
-def run(ranks: int, *options: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    return ended(command(ranks, *options), seconds)
+def where() -> list[str]:
+    """Ranks, guards and launchers with their state and the system call that they are in."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if any(name in words[0] for name in (b"benchio", b"mpiexec", b"hydra", b"mpirun", b"orted")):
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                call = (entry / "syscall").read_text().split()[0]
+                found.append(f"  {entry.name} {state} system call {call}: {words[0].decode()}")
+    return sorted(found)
+
+
+def run(ranks: int, *options: str) -> subprocess.CompletedProcess[str]:
+    return ended(command(ranks, *options))
 
 
 def alone(*options: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""How credible a step is: two small logistic models, their weights found by bench/detect_search.py.
+"""How credible a step is: two small logistic models; bench/detect_search.py searches their weights.
 
 One for settled levels; one for a newest level of few nights, which may be a spell of bad nights that will pass.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from iowatch.metrics import METRICS
 from iowatch.reference import bandwidth, peak, policy, published, rewrite, seeded
 from iowatch.reference.audit import Measured, Remark, audit
 from iowatch.reference.bandwidth import Entry
-from iowatch.reference.propose import Change, Level, Proposal, proposals
+from iowatch.reference.propose import Change, Level, Proposal, proposals, text_of
 from iowatch.store import History, SeriesFilter, SeriesPoints, SeriesRow
 from iowatch.systems import load as load_system
 from iowatch.systems import names as system_names
@@ -52,13 +51,15 @@ def from_history(history: History, system: str, by: str, why: str, today: date |
         InputError: a file of references, events or reviews is damaged.
     """
     day = today or utc_now().date()
+    path = bandwidth.path_of(system)
+    text = text_of(path)  # before all else: what changes meanwhile is somebody else's
     references = bandwidth.load(system)
     known = policy.checks()
     offered = levels(history, system, day)
     strange = sorted({level.check for level in offered if level.check not in known})
     found, left_out = proposals(references, [o for o in offered if o.check in known], day, by, why)
     left_out += [f"there is no {check} that could use one" for check in strange]
-    return Change(system, references.path, _text(references.path), tuple(found), tuple(left_out))
+    return Change(system, path, text, tuple(found), tuple(left_out))
 
 
 def from_tables(system: str) -> Change:
@@ -70,18 +71,16 @@ def from_tables(system: str) -> Change:
     """
     if system not in (known := seeded.systems()):
         raise UsageError(f"no published bandwidths of '{system}'", hint=near_miss(system, known))
+    path = bandwidth.path_of(system)
+    text = text_of(path)
     references = bandwidth.load(system)
     old = {entry.key: replace(entry, where="") for entry in references.entries}
     found = [_of_table(old.get(entry.key), entry) for entry in seeded.entries(system)]
-    return Change(system, references.path, _text(references.path), tuple(found))
+    return Change(system, path, text, tuple(found))
 
 
 def _of_table(old: Entry | None, new: Entry) -> Proposal:
     return Proposal("new" if old is None else "same" if rewrite.as_written(new) == old else "changed", old, new)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def levels(history: History, system: str, today: date | None = None) -> list[Level]:

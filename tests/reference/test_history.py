@@ -6,13 +6,15 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from iowatch import proposals
 from iowatch.cli.main import iowatch, main
-from iowatch.errors import IowatchError
+from iowatch.errors import IowatchError, MachineError
 from iowatch.model import Output
 from iowatch.model import Result as Measurement
 from iowatch.reference import bandwidth
@@ -170,3 +172,32 @@ def test_references_are_shown_with_their_part_of_the_peak() -> None:
     assert best["percent_of_peak"] == pytest.approx(55.57, abs=0.01)
     assert "% of peak" in _run("show", "--system", "archer").stdout
     assert "no references of athena" in _run("show", "--system", "athena").stdout
+
+
+def test_what_somebody_else_writes_meanwhile_is_never_lost(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another administrator saves the file while the history is read; nothing of it may go."""
+    _fill(_quiet(10))
+    path, levels = bandwidth.path_of("local"), proposals.levels
+
+    def slowly(*arguments: Any) -> Any:
+        found = levels(*arguments)
+        path.write_text("# by hand\n")
+        return found
+
+    monkeypatch.setattr(proposals, "levels", slowly)
+    refused = _run("propose", "--system", "local", "--write", "--by", "me")
+    assert isinstance(refused.exception, MachineError)
+    assert "was changed by somebody else meanwhile; nothing was written" in str(refused.exception)
+    assert path.read_text() == "# by hand\n"
+
+
+def test_of_two_at_once_one_writes(checkout: Path) -> None:
+    _fill(_quiet(10))
+    with History.open() as history:
+        one, other = (proposals.from_history(history, "local", name, "x") for name in ("Ada", "Bob"))
+    one.write()
+    with pytest.raises(MachineError, match="meanwhile"):
+        other.write()
+    assert [entry.provenance.by for entry in bandwidth.load("local").entries] == ["Ada"]

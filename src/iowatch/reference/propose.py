@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from iowatch.errors import InputError
-from iowatch.files import write_whole
+from iowatch.errors import InputError, MachineError
+from iowatch.files import locked, write_whole
 from iowatch.reference import rewrite
 from iowatch.reference.bandwidth import Entry, Provenance, References, is_case
 from iowatch.units import counted
@@ -111,12 +111,19 @@ class Change:
         return rewrite.difference(self.path, self.old, self.new)
 
     def write(self) -> None:
-        """Write the file whole, if anything changes.
+        """Write the file whole, if anything changes, and only in place of the text that was proposed against.
 
         Raises:
-            MachineError: it cannot be written.
+            MachineError: it cannot be written, or somebody else changed it meanwhile.
         """
-        if self.new != self.old:
+        if self.new == self.old:
+            return
+        with locked(self.path):
+            if text_of(self.path) != self.old:
+                raise MachineError(
+                    f"{self.path} was changed by somebody else meanwhile; nothing was written",
+                    hint="Look at it, and propose again.",
+                )
             write_whole(self.path, self.new)
 
     def to_json(self, *, written: bool) -> dict[str, Any]:
@@ -129,6 +136,11 @@ class Change:
             "left_out": list(self.left_out),
             "diff": self.diff,
         }
+
+
+def text_of(path: Path) -> str:
+    """The text of a reference file; empty where there is none."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def bounds(values: Sequence[float]) -> Bounds:

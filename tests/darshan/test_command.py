@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
+
+from iowatch.darshan import Reader
+from iowatch.darshan.report import write_report
 
 MakeLog = Callable[..., Path]
 Cli = Callable[..., Result]
@@ -118,6 +122,15 @@ def test_a_report_that_cannot_be_written_is_the_machines_fault(
     result = cli("darshan", make_log(), "--html", tmp_path / "none" / "r.html")
     assert result.exit_code == 3
     assert "none/r.html: No such file or directory" in result.stderr
+
+
+@pytest.mark.parametrize("name", [None, "benchio:api=mpiio,file=shared,collective=true,ranks=64<b>, run 12"])
+def test_a_report_names_its_log(make_log: MakeLog, tmp_path: Path, name: str | None) -> None:
+    """By the name it is given: a log that was kept is called by its digest."""
+    log, page = make_log(posix=POSIX), tmp_path / "r.html"
+    with Reader() as reader:
+        write_report([log], page, reader, name=name)
+    assert f"<td>{escape(name or log.name)}</td>" in page.read_text()
 
 
 def test_timelines_side_by_side_as_png(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:

@@ -50,9 +50,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     return place / "site"
 
 
-def _report(logs: list[Path], target: Path, reader: Reader) -> None:
+def _report(logs: list[Path], target: Path, reader: Reader, name: str) -> None:
     """In the place of PyDarshan's, which takes seconds; tests/darshan has the real one."""
-    target.write_text(f"report of {logs[0].name}", encoding="utf-8")
+    target.write_text(f"report of {logs[0].name} called {name}", encoding="utf-8")
 
 
 def _run(night: int, log: Path | None) -> RunRecord:
@@ -127,7 +127,9 @@ def test_a_night_has_the_trace_of_its_runs(site: Path) -> None:
     assert "write: 4 collective, 7 independent (source 000 prints 24 and 6)" in page
     assert counter(page, "MPIIO_INDEP_WRITES") == ["7"]
     (report,) = re.findall(r'href="../(darshan/[^"]+\.html)"', page)
-    assert text(site / report).startswith(f"report of {Path(report).stem}")
+    shown = text(site / report)
+    assert shown.startswith(f"report of {Path(report).stem}")
+    assert shown.endswith(f" called benchio:hdf5, run {STEP + 1}")
     (drawn,) = re.findall(r'class="timeline"[^>]*src="../(darshan/[^"]+)"', page)
     assert titles(site / drawn) == [f"benchio:hdf5, run {STEP + 1}"]
     assert 'href="../output/' in page

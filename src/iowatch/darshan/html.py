@@ -29,11 +29,15 @@ class _EscapedReport(ReportData):  # type: ignore[misc]
     log_path: str
     header: str
 
+    def __init__(self, log: Path, name: str) -> None:
+        self._name = name
+        super().__init__(str(log))
+
     def get_header(self) -> None:
         """Runs first, after the log has been read: whatever is shown unescaped later is made harmless here."""
         facts = self.report.metadata["job"]["metadata"]
         facts["lib_ver"] = escape(facts.get("lib_ver", "unknown"))
-        self.log_path = escape(Path(self.log_path).name)
+        self.log_path = escape(self._name)
         super().get_header()
         self.header = escape(self.header)
 
@@ -46,12 +50,13 @@ class _EscapedReport(ReportData):  # type: ignore[misc]
         super().build_sections()
 
 
-def write_report(log: Path, target: Path) -> dict[str, Any]:
+def write_report(log: Path, target: Path, name: str | None = None) -> dict[str, Any]:
     """Write the report.
 
     Args:
         log: a readable log.
         target: file to write.
+        name: what the page calls the log; its file's name where it is None.
 
     Returns:
         The size of the report in bytes.
@@ -60,7 +65,7 @@ def write_report(log: Path, target: Path) -> dict[str, Any]:
     mpl.rcParams["text.parse_math"] = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        report = _EscapedReport(str(log))
+        report = _EscapedReport(log, name or log.name)
     base = importlib.resources.files(darshan.cli) / "base.html"
     # The template is PyDarshan's own; what it inserts unescaped has been escaped by _EscapedReport.
     page = Template(text=base.read_text(encoding="utf-8")).render(report_data=report)  # noqa: S702  # nosec B702

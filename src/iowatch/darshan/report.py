@@ -11,7 +11,9 @@ from iowatch.darshan.privacy import hide_log
 from iowatch.errors import UsageError
 
 
-def write_report(logs: Sequence[Path], target: Path, reader: Reader, privacy: str = "keep") -> None:
+def write_report(
+    logs: Sequence[Path], target: Path, reader: Reader, privacy: str = "keep", name: str | None = None
+) -> None:
     """Write PyDarshan's report of a log as one HTML file.
 
     Args:
@@ -19,6 +21,7 @@ def write_report(logs: Sequence[Path], target: Path, reader: Reader, privacy: st
         target: file to write.
         reader: to read with.
         privacy: `keep`, `hash` or `drop` user names and paths first.
+        name: what the page calls the log where its file's name says nothing.
 
     Raises:
         UsageError: more than one log.
@@ -31,4 +34,4 @@ def write_report(logs: Sequence[Path], target: Path, reader: Reader, privacy: st
         if privacy != "keep":
             log = Path(directory) / "hidden.darshan"
             hide_log(logs[0], log, privacy)
-        reader.ask("report", log, output=str(target.absolute()))
+        reader.ask("report", log, output=str(target.absolute()), name=name)

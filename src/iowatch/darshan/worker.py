@@ -32,7 +32,7 @@ def _timeline(request: dict[str, Any]) -> Any:
 def _report(request: dict[str, Any]) -> Any:
     from iowatch.darshan.html import write_report
 
-    return write_report(Path(request["path"]), Path(request["output"]))
+    return write_report(Path(request["path"]), Path(request["output"]), request["name"])
 
 
 _TASKS: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -84,10 +84,11 @@ def _title(run: RunRow) -> str:
 
 def pictures(site: Site, run: RunRow, log: Path, reader: Reader) -> dict[str, str | None]:
     """Paths of the timeline and of PyDarshan's full report of a log that can be read; None for what fails."""
+    title = _title(run)
     full: str | None = f"darshan/{log.name[:40]}.html"
-    if not site.writer.fresh(str(full), "report of its content"):
+    if not site.writer.fresh(str(full), f"report of its content called {title}"):
         try:
-            write_report([log], site.writer.target(str(full)), reader)
+            write_report([log], site.writer.target(str(full)), reader, name=title)
         except IowatchError:
             full = None
-    return {"timeline": timeline(site, f"darshan/{run.id}.svg", [log], [_title(run)], reader), "report": full}
+    return {"timeline": timeline(site, f"darshan/{run.id}.svg", [log], [title], reader), "report": full}

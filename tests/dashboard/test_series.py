@@ -115,3 +115,18 @@ def test_a_short_page_of_an_old_night_has_its_headlines(shapes_site: Path) -> No
         assert f"{format_number(float(shapes.values(shape)[3]))} MiB/s" in page
     assert "iowatch history show --json archer-003" in page
     assert "Older than" not in (shapes_site / "session/archer-119.html").read_text(encoding="utf-8")
+
+
+def test_a_suspicion_too_small_for_a_finding_is_told_where_people_look_first(
+    pages: dict[str, str], shapes_site: Path
+) -> None:
+    """One of four series at 0.4 for two nights (`shapes.values`): no finding, yet not "nothing suspected"."""
+    morning = (shapes_site / "index.html").read_text(encoding="utf-8")
+    assert "nothing suspected" not in morning
+    (told,) = re.findall(
+        r"Unlike the nights before[^<]*<a href=\"(series/\d+\.html)\">[^<]*</a> (×[0-9.]+[0-9])", morning
+    )
+    assert (shapes_site / told[0]).read_text(encoding="utf-8") == pages["suspected"]
+    assert told[1] == "×0.4"
+    overview = (shapes_site / "overview/archer.html").read_text(encoding="utf-8")
+    assert overview.count('data-state="suspected"') == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.dashboard.catalogue import Machine, Series
+from iowatch.findings.grouping import log_gain
 from iowatch.findings.trends import going_on
 from iowatch.findings.wording import factor
 from iowatch.store.bulk import SeriesSamples
@@ -185,3 +187,41 @@ def trends(machine: Machine) -> list[Trend]:
         slopes = going_on(one.row, one.detection.document, one.stamp.last) if one.detection else ()
         found += [Trend(machine.name, one, first, gain) for first, _, gain in slopes]
     return found
+
+
+# Sessions do not begin at the same second every night.
+NIGHT_SLACK_S = 6 * 3600
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A series whose newest nights look different and that no finding tells of; `gain` as performance."""
+
+    series: Series
+    gain: float
+
+
+def suspicions(machine: Machine) -> list[Suspicion]:
+    """Watched series of the newest night that detection suspects, strongest first.
+
+    Findings need more of them at once than chance makes (`iowatch.findings.grouping`); a page that stayed
+    silent about the rest would say that nothing is suspected.
+    """
+    newest = machine.sessions[0].started_at if machine.sessions else 0
+    seen = [s for s in machine.watched if s.stamp.last >= newest - NIGHT_SLACK_S]
+    found = [Suspicion(one, gained) for one in seen if (gained := _suspected_gain(one)) is not None]
+    return sorted(found, key=lambda one: -abs(math.log(one.gain)))
+
+
+def _suspected_gain(series: Series) -> float | None:
+    for step in _steps(series.detection.document) if series.detection else ():
+        if step["suspected"] and not _told(series, step["first_after"]):
+            return math.exp(log_gain(series.row, step["ratio"]))
+    return None
+
+
+def _told(series: Series, first_after: int) -> bool:
+    """Whether a finding holds this change of the series."""
+    at = (series.row.id, first_after)
+    members = (m for f in series.findings if f.state != "resolved" for m in f.members)
+    return any((m.series_id, m.first_after) == at for m in members)

@@ -9,7 +9,7 @@ from typing import Any
 from iowatch.dashboard import story
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.levels import trends
+from iowatch.dashboard.levels import suspicions, trends
 from iowatch.dashboard.nights import Night, night, page_of
 from iowatch.dashboard.silence import due
 from iowatch.dashboard.silence import silent as is_silent
@@ -38,6 +38,7 @@ def publish(site: Site) -> None:
                     m.name in silent,
                     len(m.series),
                     len(trends(m)),
+                    [(one.series.row.id, one.series.name, one.gain) for one in suspicions(m)],
                 ],
                 [story.basis_of(f, m) for f in _open(m)],
             ]
@@ -106,6 +107,7 @@ def _system(site: Site, machine: Machine, pictures: Mapping[str, Any], silent: b
         "pages": {f.id: story.page_of(f) for f in found},
         "fresh": _fresh(machine),
         "trends": len(trends(machine)),
+        "suspicions": suspicions(machine),
         "label": next((f.label for f in machine.findings if f.label), None),
     }
 

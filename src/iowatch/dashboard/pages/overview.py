@@ -13,7 +13,7 @@ from markupsafe import Markup
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.drawing import DAY_S
-from iowatch.dashboard.levels import Accepted, accepted, gain
+from iowatch.dashboard.levels import NIGHT_SLACK_S, Accepted, accepted, gain, suspicions
 from iowatch.dashboard.pictures import strip_picture
 from iowatch.dashboard.pictures.strip import kind_of
 from iowatch.dashboard.silence import silent
@@ -22,8 +22,6 @@ from iowatch.store import SeriesPoints
 
 NIGHTS = 30
 _READ_S = 60 * DAY_S
-# Sessions do not begin at the same second every night.
-_SLACK_S = 6 * 3600
 _COLUMNS = ("operation", "api", "file")
 
 
@@ -121,11 +119,12 @@ def _rows(site: Site, machine: Machine) -> Iterator[Row]:
         return
     newest = machine.sessions[0].started_at
     points = site.history.points([one.row.id for one in machine.watched], since=newest - _READ_S)
-    rows = [row for one in machine.watched if (row := _row(one, points, newest, site)) is not None]
+    suspected = {one.series.row.id for one in suspicions(machine)}
+    rows = [_row(one, points, newest, site, one.row.id in suspected) for one in machine.watched]
     yield from sorted(rows, key=lambda r: (r.time < newest - NIGHTS * DAY_S, r.gain is None, r.gain or 0.0))
 
 
-def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: Site) -> Row | None:
+def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: Site, suspected: bool) -> Row:
     found = points[series.row.id]
     if not len(found.time):
         found = site.history.points([series.row.id])[series.row.id]
@@ -139,14 +138,17 @@ def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: 
         series=series,
         newest=last,
         time=times[-1],
-        late=times[-1] < newest - _SLACK_S,
+        late=times[-1] < newest - NIGHT_SLACK_S,
         accepted=normal,
         gain=share,
         kind=kind_of(share),
         strip=strip_picture(_cells(series, times, values, normal, newest)),
         of_published=last / limits.published.value if limits.published else None,
         of_peak=last / limits.peak if limits.peak else None,
-        state=next((f.state for f in series.findings if f.state in ("open", "suspected", "acknowledged")), ""),
+        state=next(
+            (f.state for f in series.findings if f.state in ("open", "suspected", "acknowledged")),
+            "suspected" if suspected else "",
+        ),
     )
 
 
@@ -156,7 +158,7 @@ def _cells(
     """Gain of each of the newest nights, oldest first; None without data, NaN where nothing is accepted."""
     cells: list[float | None] = [None] * NIGHTS
     for time, value in zip(times, values, strict=True):
-        night = NIGHTS - 1 + (time - newest + _SLACK_S) // DAY_S
+        night = NIGHTS - 1 + (time - newest + NIGHT_SLACK_S) // DAY_S
         if 0 <= night < NIGHTS:
             cells[night] = math.nan if normal is None else gain(series, value, normal.value)
     return cells

@@ -83,6 +83,23 @@ def test_a_recovery_resolves_the_finding_and_needs_nobody(watch: Watch) -> None:
     assert recovery.resolution == f"recovery of {loss.id}"
 
 
+def test_a_recovery_is_told_once_with_what_it_ends_and_does_not_blink(watch: Watch) -> None:
+    """Ten nights after it is over, one night on which detection does not see the loss brings nothing back."""
+    back = STEP + timedelta(days=25)
+    told = story(
+        *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+    )
+    watch(told, back, None)
+    recovery, loss = watch(told, END, back)
+    assert (recovery.news, loss.news) == ((), (loss.resolution,))
+    known, now = [recovery, loss], loss.first_after + 60 * 86_400
+    for days in range(10):
+        known = resolve([recovery, loss], known, {}, now + days * 86_400)
+    odd = {f.id: f.resolution for f in resolve([recovery], known, {}, now + 10 * 86_400)}
+    assert odd == {recovery.id: recovery.resolution, loss.id: loss.resolution}
+
+
 def test_losing_an_improvement_again_is_a_finding(watch: Watch) -> None:
     back = STEP + timedelta(days=25)
     told = story(

@@ -58,6 +58,22 @@ def test_dismissing_silences_exactly_that_finding(watch: Watch, history: History
     assert first.ruling.reason == "why"
 
 
+def test_of_what_was_dismissed_nothing_is_told(watch: Watch, history: History) -> None:
+    """Neither what nobody had been told yet, nor that its level came back."""
+    back = STEP + timedelta(days=25)
+    told = story(
+        *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+    )
+    watch(told, back, None, tell=False)
+    decide("dismissed", back)
+    (dismissed,) = update(history, "planted", morning(back))
+    assert (dismissed.state, dismissed.news) == ("dismissed", ())
+    recovery, loss = watch(told, END, back)
+    assert (recovery.state, recovery.news) == ("resolved", ())
+    assert (loss.state, loss.news) == ("dismissed", ())
+
+
 def test_accepting_a_level_starts_detection_there(watch: Watch, history: History) -> None:
     """After acceptance the old step is not looked at, and a step down from the new level is found."""
     second = STEP + timedelta(days=30)

@@ -20,7 +20,9 @@ def with_news(finding: Finding, before: Finding | None, tell: bool) -> Finding:
     size, told = len(finding.members), before.told_members if before else 0
     grown = before is not None and finding.state == "open" and size >= max(_GROWTH * told, told + 2)
     fresh = _news(finding, before) + ([f"{size - told} series joined"] if grown else [])
-    news = tuple(dict.fromkeys([*(before.untold if before else ()), *fresh]))
+    waiting = [*(before.untold if before else ()), *fresh]
+    # What was dismissed or accepted is silent, also where nobody had been told of it yet.
+    news = () if finding.state in ("dismissed", "accepted") else tuple(dict.fromkeys(waiting))
     return replace(
         finding,
         news=news,
@@ -31,14 +33,18 @@ def with_news(finding: Finding, before: Finding | None, tell: bool) -> Finding:
 
 def _news(finding: Finding, before: Finding | None) -> list[str]:
     if before is None:
-        return ["new"]
+        # What is over when it is first seen needs nobody; a recovery is told with the finding that it ends.
+        return [] if finding.resolution else ["new"]
     news = []
-    # That a mere suspicion is gone, or that one is back, is no news.
-    lasting = before.state != "suspected" if finding.resolution else finding.state == "open"
-    if (finding.resolution is None) != (before.resolution is None) and lasting:
-        news.append(finding.resolution or "came back")
+    # That a mere suspicion is gone is no news.
+    if finding.state == "resolved" and before.resolution is None and before.state != "suspected":
+        news.append(finding.resolution or "resolved")
+    if finding.state == "open" and before.resolution is not None:
+        news.append("came back")
     if before.state == "suspected" and finding.state == "open":
         news.append("confirmed")
-    if finding.ruling is not None and finding.ruling.expired and not (before.ruling and before.ruling.expired):
-        news.append(f"decision expired: {finding.ruling.decision} by {finding.ruling.by}")
+    ruling = finding.ruling
+    expired = ruling is not None and ruling.expired and not (before.ruling and before.ruling.expired)
+    if ruling is not None and expired and finding.state != "resolved":
+        news.append(f"decision expired: {ruling.decision} by {ruling.by}")
     return news

@@ -53,10 +53,9 @@ def resolve(
         if later is None:
             continue
         since = f"since {day(later.first_after)} ({later.id})"
-        settled[earlier.id] = replace(settled[earlier.id], resolution=f"back at the level before {since}")
+        settled[earlier.id] = _resolved(settled[earlier.id], f"back at the level before {since}")
         if later.direction == "up" and _is_mostly(later, earlier):
-            recovered = f"recovery of {earlier.id}"
-            settled[later.id] = replace(settled[later.id], resolution=recovered)
+            settled[later.id] = _resolved(settled[later.id], f"recovery of {earlier.id}")
     return list(settled.values())
 
 
@@ -69,6 +68,11 @@ def _seen(finding: Finding, before: Finding | None, newest: int) -> Finding:
     if newest - since >= _PATIENCE_S or len(finding.members) >= 2 * len(before.members):
         return fresh
     return replace(fresh, resolution=before.resolution, seen_since=since)
+
+
+def _resolved(finding: Finding, why: str) -> Finding:
+    """The finding resolved now: its time to come back is counted from the first night without the reason."""
+    return replace(finding, resolution=why, seen_since=None)
 
 
 def _is_mostly(later: Finding, earlier: Finding) -> bool:

@@ -23,7 +23,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
     (directory / "cat").symlink_to(shutil.which("cat") or "/bin/cat")
     monkeypatch.setenv("PATH", str(directory))
     probe.ask.cache_clear()
-    probe.linked_mpi.cache_clear()
+    probe.linked_mpis.cache_clear()
 
     def make(name: str, body: str) -> Path:
         path = directory / name

@@ -99,3 +99,49 @@ def test_nothing_installed_means_no_stack(tool: Tool) -> None:
 
     tool("unrelated", "true")
     assert system_stacks("local") == []
+
+
+# What `ldd` prints of programs: Open MPI 3 to 5 and 2, Debian's MPICH, MPICH as it comes (its ABI since 3.1,
+# which MVAPICH, Intel MPI and others share), Cray's MPICH for three compilers, no MPI.
+@pytest.mark.parametrize(
+    ("listing", "mpis"),
+    [
+        ("libmpi.so.40 => /usr/lib/x86_64-linux-gnu/libmpi.so.40 (0x7f)", {"openmpi"}),
+        ("libmpi.so.20 => not found", {"openmpi"}),
+        ("libmpich.so.12 => /usr/lib/x86_64-linux-gnu/libmpich.so.12 (0x7f)", {"mpich"}),
+        ("libmpi.so.12 => /opt/mpich/4.2/lib/libmpi.so.12 (0x7f)", {"mpich", "intel-oneapi-mpi"}),
+        ("libmpi_gnu_91.so.12 => /opt/cray/pe/lib64/libmpi_gnu_91.so.12 (0x7f)", {"cray-mpich"}),
+        ("libmpi_cray.so.12 => /opt/cray/pe/lib64/libmpi_cray.so.12 (0x7f)", {"cray-mpich"}),
+        ("libmpi_intel.so.12 => not found", {"cray-mpich"}),
+        ("libc.so.6 => /lib/libc.so.6 (0x7f)", set()),
+    ],
+)
+def test_which_mpis_can_run_a_program(tool: Tool, listing: str, mpis: set[str]) -> None:
+    tool("ldd", f"echo '{listing}'")
+    assert probe.linked_mpis("/some/ior") == mpis
+
+
+def test_ior_of_a_plain_mpich_counts(tool: Tool) -> None:
+    """Without Debian's name of the library."""
+    tool("ldd", "echo 'libmpi.so.12 => /opt/mpich/lib/libmpi.so.12'")
+    tool("ior", "echo 'IOR-4.0.0: MPI Coordinated Test of Parallel I/O'")
+    part = probe.ior(Flavour("mpich"))
+    assert part is not None
+    assert part.version == "4.0.0"
+
+
+def test_cray_has_wrappers_instead_of_mpicc_and_no_mpirun(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its environment PrgEnv-gnu is: `cc` brings MPI along, and `srun` starts programs."""
+    from iowatch.stacks.system import loaded_stack
+
+    wrapper = tool("cc", "echo 'gcc-12 (SUSE Linux) 12.3.0'")
+    tool("h5pcc", f"cat <<'END'\n{SETTINGS.format(parallel='yes')}\nEND")
+    assert loaded_stack("alps") is None
+    for name, value in {"PE_ENV": "GNU", "CRAY_MPICH_VERSION": "8.1.29", "MPICH_DIR": "/opt/cray/x"}.items():
+        monkeypatch.setenv(name, value)
+    stack = loaded_stack("alps")
+    assert stack is not None
+    versions = {part.name: part.version for part in stack.parts}
+    assert versions == {"cray-mpich": "8.1.29", "gcc": "12.3.0", "hdf5": "1.10.8"}
+    assert stack.features == ("hdf5", "mpich")
+    assert stack.tools == {"mpicc": str(wrapper)}

@@ -17,7 +17,17 @@ from pathlib import Path
 from iowatch.stacks.model import Part
 
 TIMEOUT_S = 20.0
-_SONAME = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so", "intel-oneapi-mpi": "libmpi.so.12"}
+CRAY = "cray-mpich"
+# What each MPI's library is called by programs that load it. MPICH and those that keep its binary interface
+# share `libmpi.so.12`: each of them can serve such a program.
+_LIBRARIES = {
+    "openmpi": r"libmpi\.so\.[24]0\b",
+    "mpich": r"libmpich\.so|libmpi\.so\.12\b",
+    "intel-oneapi-mpi": r"libmpi\.so\.12\b",
+    CRAY: r"libmpi_(?:amd|aocc|cray|gnu|intel|nvidia)\w*\.so",
+}
+# Cray's programming environment has one wrapper for each language, which brings MPI along.
+_CRAY_NAMES = {"mpicc": "cc", "mpicxx": "CC", "mpifort": "ftn"}
 
 
 @dataclass(frozen=True)
@@ -32,9 +42,17 @@ class Flavour:
     mpi: str
     suffix: str = ""
 
+    def own_name(self, name: str) -> str:
+        """What this MPI calls a tool (`mpicc`, `h5pcc`…)."""
+        return (_CRAY_NAMES.get(name, name) if self.mpi == CRAY else name) + self.suffix
+
     def tool(self, name: str) -> str | None:
-        """Path of this MPI's own variant of a tool (`mpicc`, `h5pcc`…)."""
-        return shutil.which(name + self.suffix)
+        """Path of this MPI's own variant of a tool."""
+        return shutil.which(self.own_name(name))
+
+    def serves(self, path: str) -> bool:
+        """Whether a program or library is linked against this MPI."""
+        return self.mpi in linked_mpis(path)
 
 
 @cache
@@ -78,10 +96,10 @@ def library(directory: str, name: str) -> str | None:
 
 
 @cache
-def linked_mpi(path: str) -> str | None:
-    """Spack's name of the MPI that a program or library is linked against, or None."""
+def linked_mpis(path: str) -> frozenset[str]:
+    """Names (Spack's) of MPIs that a program or library can run with; empty where it is linked against none."""
     listing = ask("ldd", path)
-    return next((mpi for mpi, soname in _SONAME.items() if soname in listing), None)
+    return frozenset(mpi for mpi, pattern in _LIBRARIES.items() if re.search(pattern, listing))
 
 
 def identify_mpi(mpirun: str) -> tuple[str, str] | None:
@@ -98,6 +116,15 @@ def identify_mpi(mpirun: str) -> tuple[str, str] | None:
     return None
 
 
+def first_on_path() -> Flavour | None:
+    """The MPI whose `mpicc` and `mpirun` come first on PATH, or Cray's where its environment is loaded."""
+    if os.environ.get("PE_ENV") and os.environ.get("CRAY_MPICH_VERSION") and shutil.which("cc"):
+        return Flavour(CRAY)
+    mpirun = shutil.which("mpirun")
+    known = identify_mpi(mpirun) if mpirun and shutil.which("mpicc") else None
+    return Flavour(known[0]) if known else None
+
+
 def compiler(flavour: Flavour) -> Part | None:
     """The C compiler behind `mpicc`."""
     answer = ask(flavour.tool("mpicc") or "", "--version").partition("\n")[0]
@@ -109,8 +136,11 @@ def compiler(flavour: Flavour) -> Part | None:
 
 
 def mpi(flavour: Flavour) -> Part | None:
-    """The MPI itself: needs `mpicc` and `mpirun`."""
+    """The MPI itself: needs `mpicc` and `mpirun`; Cray's, which the batch system starts, its compiler alone."""
     mpicc, mpirun = flavour.tool("mpicc"), flavour.tool("mpirun")
+    if flavour.mpi == CRAY and mpicc:
+        version = os.environ.get("CRAY_MPICH_VERSION", "unknown")
+        return Part(CRAY, version, prefix=os.environ.get("MPICH_DIR"), files=(mpicc,))
     known = identify_mpi(mpirun) if mpicc and mpirun else None
     if mpicc is None or mpirun is None or known is None:
         return None
@@ -148,8 +178,8 @@ def _netcdf_by_config(flavour: Flavour) -> Part | None:
     libdir = _find(r"--libdir\s*->\s*(\S+)", answer) or f"{prefix}/lib"  # not told before 4.4.1.1
     variants = _yes_no(answer, {"mpi": "--has-parallel4", "parallel-netcdf": "--has-pnetcdf"})
     variants.setdefault("mpi", _parallel_by_settings(libdir))
-    shared = library(libdir, "netcdf")
-    if version is None or variants["mpi"] != "true" or shared is None or linked_mpi(shared) != flavour.mpi:
+    shared = library(libdir, "netcdf") or library(libdir, "netcdf_parallel")  # Cray's
+    if version is None or variants["mpi"] != "true" or shared is None or not flavour.serves(shared):
         return None
     return Part("netcdf-c", version, variants, prefix=prefix, files=(shared,))
 
@@ -159,7 +189,7 @@ def _netcdf_by_pkgconfig(flavour: Flavour) -> Part | None:
     version = ask("pkg-config", "--modversion", "netcdf-mpi").strip()
     libdir = ask("pkg-config", "--variable=libdir", "netcdf-mpi").strip()
     shared = library(libdir, "netcdf_mpi") if version else None
-    if shared is None or linked_mpi(shared) != flavour.mpi:
+    if shared is None or not flavour.serves(shared):
         return None
     prefix = ask("pkg-config", "--variable=prefix", "netcdf-mpi").strip()
     return Part("netcdf-c", version, {"mpi": "true"}, prefix=prefix, files=(shared,))
@@ -176,7 +206,7 @@ def pnetcdf(flavour: Flavour) -> Part | None:
     answer = ask(config, "--all") if config else ""
     version = _find(r"PnetCDF (\d\S*)", answer)
     shared = library(ask(config, "--libdir").strip(), "pnetcdf") if config else None
-    if version is None or shared is None or linked_mpi(shared) != flavour.mpi:
+    if version is None or shared is None or not flavour.serves(shared):
         return None
     variants = _yes_no(answer, {"subfiling": "--subfiling", "burstbuffer": "--burst-buffering"})
     return Part(
@@ -191,7 +221,7 @@ def pnetcdf(flavour: Flavour) -> Part | None:
 def _program(name: str, flavour: Flavour) -> str | None:
     """A program on PATH that is linked against this MPI."""
     path = shutil.which(name)
-    return path if path and linked_mpi(path) == flavour.mpi else None
+    return path if path and flavour.serves(path) else None
 
 
 def ior(flavour: Flavour) -> Part | None:
@@ -226,7 +256,7 @@ def darshan_runtime(flavour: Flavour) -> Part | None:
     version = _find(r"[Dd]arshan[ -][Rr]untime (\d\S*)", answer)
     libdir = _find(r"-L(\S+)", ask(config, "--dyn-ld-flags")) if config else None
     shared = library(libdir, "darshan") if libdir else None
-    if version is None or shared is None or linked_mpi(shared) not in (flavour.mpi, None):
+    if version is None or shared is None or (linked_mpis(shared) and not flavour.serves(shared)):
         return None
     return Part("darshan-runtime", version, _yes_no(answer, {"hdf5": "--hdf5-mod"}), files=(shared,))
 

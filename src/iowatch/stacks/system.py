@@ -24,6 +24,7 @@ _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
 FEATURE_OF_PART = {
     "openmpi": "openmpi",
     "mpich": "mpich",
+    "cray-mpich": "mpich",
     "hdf5": "hdf5",
     "netcdf-c": "netcdf4",
     "parallel-netcdf": "pnetcdf",
@@ -52,7 +53,7 @@ def mpi_settings(mpi: str) -> dict[str, str]:
 
 
 def flavours() -> list[probe.Flavour]:
-    """The MPIs of this machine: Debian's variants, or else the one whose `mpirun` is on PATH."""
+    """The MPIs of this machine: Debian's variants, and the one that is first on PATH where it is another."""
     candidates = [probe.Flavour("", suffix) for suffix in _SUFFIXES]
     found = []
     for candidate in candidates:
@@ -60,17 +61,16 @@ def flavours() -> list[probe.Flavour]:
         known = probe.identify_mpi(mpirun) if mpirun and candidate.tool("mpicc") else None
         if known:
             found.append(probe.Flavour(known[0], candidate.suffix))
-    plain = probe.Flavour("")
-    mpirun = plain.tool("mpirun")
-    known = probe.identify_mpi(mpirun) if mpirun and plain.tool("mpicc") else None
-    if not known or any(flavour.mpi == known[0] for flavour in found):
+    plain = probe.first_on_path()
+    if plain is None or any(flavour.mpi == plain.mpi for flavour in found):
         return found
-    return [*found, probe.Flavour(known[0])]
+    return [*found, plain]
 
 
 def _stack(system: str, flavour: probe.Flavour) -> Stack:
     parts = tuple(sorted(filter(None, (ask(flavour) for ask in probe.PROBES)), key=lambda part: part.name))
-    tools = {name: path for name in TOOLS if flavour.suffix and (path := flavour.tool(name))}
+    renamed = [name for name in TOOLS if flavour.own_name(name) != name]
+    tools = {name: path for name in renamed if (path := flavour.tool(name))}
     return Stack(
         name=f"system-{flavour.mpi}",
         system=system,
@@ -89,11 +89,9 @@ def system_stacks(system: str) -> list[Stack]:
 
 
 def loaded_stack(system: str) -> Stack | None:
-    """The stack whose `mpicc` and `mpirun` come first on PATH (of the modules that are loaded), or None."""
-    plain = probe.Flavour("")
-    mpirun = plain.tool("mpirun")
-    known = probe.identify_mpi(mpirun) if mpirun and plain.tool("mpicc") else None
-    return _stack(system, probe.Flavour(known[0])) if known else None
+    """The stack of the MPI that comes first on PATH (of the modules that are loaded), or None."""
+    plain = probe.first_on_path()
+    return _stack(system, plain) if plain else None
 
 
 def _describe(system: str) -> int:

@@ -40,7 +40,7 @@ _WANTED = (
     Wanted("C compiler", ("gcc", "clang", "icx", "icc", "nvc"), ("gcc",), "builds benchio", required=True),
     Wanted(
         "MPI",
-        ("openmpi", "mpich", "intel-oneapi-mpi"),
+        ("openmpi", "mpich", "intel-oneapi-mpi", "cray-mpich"),
         ("openmpi-bin", "libopenmpi-dev"),
         "everything",
         required=True,

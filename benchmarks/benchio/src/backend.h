@@ -66,6 +66,9 @@ extern const struct backend_entry backends[BACKEND_N];
 extern const struct backend backend_null, backend_posix, backend_mpiio, backend_hdf5, backend_netcdf4,
     backend_pnetcdf;
 
+/* A key that no library knows, given along with hints: one that gives it back gives back everything. */
+#define UNKNOWN_HINT "benchio_made_up"
+
 /* Append all hints of `info` to `hints`. */
 void backend_append_info(const struct context *context, MPI_Info info, struct hints *hints);
 

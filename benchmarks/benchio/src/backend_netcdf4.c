@@ -31,8 +31,7 @@ static const char *refuse(const struct options *o) {
     if (o->align > 0)
         return "--align: this netcdf-c has no nc_set_alignment (it came with 4.9.0)";
 #endif
-    (void)o;
-    return NULL;
+    return o->align > INT32_MAX ? "--align: nc_set_alignment takes at most 2^31 - 1 bytes" : NULL;
 }
 
 static size_t buffer_bytes(const struct options *o, const struct geometry *g) {

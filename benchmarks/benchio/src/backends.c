@@ -37,6 +37,10 @@ void backend_append_info(const struct context *c, MPI_Info info, struct hints *h
         int present = 0;
         CHECK_MPI(c, "", "MPI_Info_get_nthkey", MPI_Info_get_nthkey(info, i, key));
         CHECK_MPI(c, "", "MPI_Info_get", MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &present));
+        if (strcmp(key, UNKNOWN_HINT) == 0) {
+            hints->repeats = true;
+            continue;
+        }
         hints->item = realloc(hints->item, (hints->n + 1) * sizeof *hints->item);
         hints->item[hints->n++] = (struct hint){strdup(key), strdup(value)};
     }

@@ -21,6 +21,17 @@ static bool mount_line(char *line, char **mount, char **type, char **source) {
     return *type != NULL && *source != NULL && *mount != NULL;
 }
 
+/* The kernel writes blanks, line ends and backslashes of a path as backslash and three octal digits. */
+static void unescape(char *text) {
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++) {
+        bool escaped = *from == '\\' && strspn(from + 1, "01234567") >= 3;
+        *to++ = escaped ? (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0')) : *from;
+        from += escaped ? 3 : 0;
+    }
+    *to = '\0';
+}
+
 static void find_mount(const char *directory, struct filesystem *fs) {
     char line[3 * PATH_MAX];
     size_t longest = 0;
@@ -31,6 +42,8 @@ static void find_mount(const char *directory, struct filesystem *fs) {
         char *mount, *type, *source;
         if (!mount_line(line, &mount, &type, &source))
             continue;
+        unescape(mount);
+        unescape(source);
         size_t n = strcmp(mount, "/") == 0 ? 0 : strlen(mount);
         bool above = strncmp(directory, mount, n) == 0 && (directory[n] == '/' || directory[n] == '\0');
         if (!above || n < longest) /* of two mounts at one place the later one is on top */

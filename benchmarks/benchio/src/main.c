@@ -1,4 +1,5 @@
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ static void run(struct context *c, const struct placement *placement, struct gua
     MPI_Barrier(c->world);
     if (c->rank == 0) {
         table_print(c, placement, &results);
-        if (fflush(stdout) != 0)
+        if (fflush(stdout) != 0 || ferror(stdout))
             fail(c, EXIT_BROKEN, PLACE("stdout", "printing the table"), "cannot write");
         scratch_remove(c);
         record_write(c, placement, &results);
@@ -89,6 +90,8 @@ int main(int argc, char **argv) {
             fprintf(stderr, "benchio: %s\n", message);
         return EXIT_USAGE;
     }
+    signal(SIGXFSZ,
+           SIG_IGN); /* a write beyond `ulimit -f` then fails and is told, instead of killing the rank */
     struct guard guard = guard_start();
     MPI_Init(&argc, &argv);
     struct context c = context_make(&options);

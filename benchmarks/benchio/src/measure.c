@@ -106,6 +106,7 @@ static MPI_Info make_info(const struct context *c) {
     if (o->hints.n == 0 && o->stripe_count == 0 && o->stripe_size == 0 && !align)
         return info;
     CHECK_MPI(c, "", "MPI_Info_create", MPI_Info_create(&info));
+    CHECK_MPI(c, UNKNOWN_HINT, "MPI_Info_set", MPI_Info_set(info, UNKNOWN_HINT, "1"));
     const struct {
         bool given;
         const char *key;

@@ -48,9 +48,12 @@ struct sizes {
     int n;
 };
 
-/* Hints of MPI-IO (and PnetCDF) as given on the command line and in the hints file, in order. */
+/* Hints of MPI-IO (and PnetCDF) as given on the command line and in the hints file, in order; or those in
+ * force.
+ */
 struct hints {
     size_t n;
+    bool repeats; /* in force: the library gives back whatever it was given, so it tells nothing */
     struct hint {
         char *key, *value;
     } * item;

@@ -5,6 +5,7 @@
 
 #include "fail.h"
 #include "options.h"
+#include "size.h"
 
 /* Nodes are counted in the order of their first rank. */
 static void find_nodes(struct placement *p, const struct context *c) {
@@ -93,6 +94,9 @@ const char *placement_make(struct placement *p, const struct context *c) {
     p->read = roles[(c->rank + p->shift) % c->size];
     free(roles);
     const char *reason = role_geometry(c, &p->write, &p->write_geometry);
+    uint64_t all_bytes;
+    if (reason == NULL && !size_multiply(p->write_geometry.bytes, (uint64_t)c->size, &all_bytes))
+        reason = "all files together are too large";
     int fine = reason == NULL;
     CHECK_MPI(c, "", "MPI_Allreduce", MPI_Allreduce(MPI_IN_PLACE, &fine, 1, MPI_INT, MPI_MIN, c->world));
     if (!fine)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -269,10 +270,20 @@ static void temporary_name(const struct context *c, char text[PATH_MAX]) {
     snprintf(text, PATH_MAX, "%.*s.%d.tmp", PATH_MAX - 32, c->options->json, c->rank);
 }
 
+/* Nothing, or a file: a record takes the place of what it finds, which must not be a device such as
+ * /dev/null. */
+static bool replaceable(const char *path) {
+    struct stat status;
+    return stat(path, &status) != 0 || S_ISREG(status.st_mode);
+}
+
 void record_prepare(const struct context *c) {
     char name[PATH_MAX];
     if (c->options->json == NULL)
         return;
+    if (!replaceable(c->options->json))
+        fail(c, EXIT_BROKEN, PLACE(c->options->json, "writing the record"),
+             "it is no regular file, and the record would take its place");
     CHECK_POSIX(c, c->options->json, "removing an older record",
                 unlink(c->options->json) == 0 || errno == ENOENT);
     temporary_name(c, name);
@@ -318,7 +329,7 @@ void record_write(const struct context *c, const struct placement *p, const stru
 
 void record_write_failed(const struct context *c, struct place place, const char *text, const char *message) {
     char name[PATH_MAX];
-    if (c->options == NULL || c->options->json == NULL)
+    if (c->options == NULL || c->options->json == NULL || !replaceable(c->options->json))
         return;
     temporary_name(c, name);
     FILE *file = fopen(name, "w");

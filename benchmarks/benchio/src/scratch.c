@@ -66,7 +66,11 @@ static void remove_drafts(const char *record) {
 static bool listen(int pipe, char directory[PATH_MAX + 1], char record[PATH_MAX + 1]) {
     char byte, *path = NULL;
     size_t length = 0;
-    while (read(pipe, &byte, 1) == 1) {
+    for (ssize_t n; (n = read(pipe, &byte, 1)) != 0;) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false; /* not the end of the parent */
         if (path == NULL && byte == '-')
             return false;
         if (path == NULL)

@@ -14,6 +14,7 @@ import launch
 
 # `ctest -C full` does each of these to every interface, the short run to those that fail in different ways.
 FULL = os.environ.get("BENCHIO_FULL") == "1"
+LIES = os.environ.get("BENCHIO_LIES")  # the library of lies.c
 ENDLESS = ("--repeat", "1000000", "--local", "64x64x64", "--quiet", "--timeout", "10")
 
 
@@ -75,6 +76,43 @@ class Faults(unittest.TestCase):
         self.assertIn("writing the record", done.stderr)
         self.check_scratch_gone()
 
+    def test_a_device_is_no_record(self) -> None:
+        """rename() would put a file in the place of /dev/null, for root."""
+        os.mkfifo(self.json)
+        done = launch.alone(*self.options("posix"), "--local", "8x8x8", "--repeat", "1")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("no regular file", done.stderr)
+        self.assertTrue(self.json.is_fifo())
+        self.check_scratch_gone()
+
+    def test_limit_of_file_sizes(self) -> None:
+        """The kernel's SIGXFSZ would kill the rank without a word."""
+        limited = ("sh", "-c", 'ulimit -f 80000; exec "$@"', "sh")
+        for api in ("posix", "mpiio"):
+            with self.subTest(api=api):
+                done = launch.alone(*self.options(api), "--local", "128x128x600", before=limited)
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertRegex(done.stderr, r"benchio: rank 0 on .*data\.000000: ")
+                self.check_failed_record("data.000000")
+                self.check_scratch_gone()
+
+    def lied_to(self, lie: str, *options: str) -> int:
+        if "hdf5" not in launch.apis() or not LIES:
+            self.skipTest("needs HDF5 and a build without sanitizers")
+        preload = ":".join(filter(None, (LIES, os.environ.get("LD_PRELOAD"))))
+        shape = ("--pattern", "disjoint", "--block", "64k", "--transfer", "64k", "--repeat", "1")
+        lied_to = ("env", f"LD_PRELOAD={preload}", f"BENCHIO_LIE={lie}")
+        return launch.alone(*self.options("hdf5"), *shape, *options, before=lied_to).returncode
+
+    def test_a_read_that_moves_nothing(self) -> None:
+        """The memory holds what was just written: the same bytes, where one transfer is the whole file."""
+        self.assertEqual(self.lied_to("none", "--verify"), 0)
+        self.assertEqual(self.lied_to("read", "--verify"), 1)
+
+    def test_blocks_that_are_counted_late(self) -> None:
+        """No data are lost in a file with holes between its parts that has no blocks until it is flushed."""
+        self.assertEqual(self.lied_to("blocks", "--chunk", "16k", "--align", "16k", "--verify"), 0)
+
     def test_older_record_does_not_survive(self) -> None:
         self.json.write_text('{"status": "ok"}')
         launch.run(1, *self.options("posix", self.home / "nowhere"))
@@ -130,8 +168,8 @@ class Faults(unittest.TestCase):
         return process, launch.ranks_in(self.scratch)
 
     def check_nobody_left(self) -> None:
-        """No rank, no record, no scratch directory. The launcher's exit status is no part of it: Hydra loses the
-        status of ranks that it or a signal killed now and then and returns 0 (pmodels/mpich issue 7057)."""
+        """No rank, no record, no scratch directory. The launcher's exit status is no part of it: Hydra now and
+        then loses the status of ranks that it or a signal killed and returns 0 (pmodels/mpich issue 7057)."""
         self.assertTrue(launch.wait_for(lambda: not launch.ranks_in(self.scratch)), "a rank was left behind")
         self.assertFalse(self.json.exists(), "a record although the run was killed")
         self.check_scratch_gone()
@@ -154,7 +192,8 @@ class Faults(unittest.TestCase):
                 os.kill(ranks[index], signal.SIGKILL)
                 process.communicate(timeout=60)
                 self.check_nobody_left()
-                self.assertTrue(launch.wait_for(lambda path=draft: not path.exists()), "a draft was left behind")
+                gone = launch.wait_for(lambda path=draft: not path.exists())
+                self.assertTrue(gone, "a draft was left behind")
 
     def test_terminated_by_the_scheduler(self) -> None:
         process, _ = self.running("posix")

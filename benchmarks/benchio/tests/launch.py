@@ -57,9 +57,9 @@ def run(ranks: int, *options: str) -> subprocess.CompletedProcess[str]:
     return ended(command(ranks, *options))
 
 
-def alone(*options: str) -> subprocess.CompletedProcess[str]:
-    """One rank without a launcher, so that the exit code is the program's own."""
-    return ended([BENCHIO, *options])
+def alone(*options: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """One rank without a launcher, so that the exit code is the program's own; `before` starts it."""
+    return ended([*before, BENCHIO, *options])
 
 
 def start(ranks: int, *options: str) -> subprocess.Popen[str]:
@@ -88,9 +88,9 @@ def ranks_in(directory: pathlib.Path) -> list[int]:
 
 
 @contextlib.contextmanager
-def small_tmpfs(options: str):
+def small_tmpfs(options: str, prefix: str | None = None):
     """A tmpfs of its own; skips where mounting is not allowed."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(prefix=prefix) as name:
         done = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", options, "benchio-test", name],
             capture_output=True,

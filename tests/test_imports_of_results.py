@@ -47,6 +47,8 @@ def test_a_bad_file_is_told_and_the_others_are_taken(
     assert result.exit_code == 1
     assert "2 of 4 runs stored" in result.output
     assert "no date" in result.output
+    assert "'result.dat'; give it with --time" in result.output
+    assert "absent_20180911.dat: no such file" in result.output
     assert "incomplete" in result.output
     with History.open() as history:
         assert {row.status for row in history.sessions()} == {"ok", "failed"}
@@ -58,13 +60,23 @@ def test_a_bad_file_is_told_and_the_others_are_taken(
     [
         ("benchio_res_c24_20180924115107_write.dat", datetime(2018, 9, 24, 11, 51, 7, tzinfo=UTC)),
         ("benchio_res_c1_20170611_write.dat", datetime(2017, 6, 11, tzinfo=UTC)),
+        ("ior-2026-03-17.out", datetime(2026, 3, 17, tzinfo=UTC)),
+        ("ior-2026-03-17T02:15:09.out", datetime(2026, 3, 17, 2, 15, 9, tzinfo=UTC)),
+        # Slurm's job 11071122 is no night of the year 1107.
+        ("slurm-11071122-20260317.out", datetime(2026, 3, 17, tzinfo=UTC)),
     ],
 )
 def test_dates_come_from_names(name: str, expected: datetime) -> None:
     assert time_in_name(Path(name)) == expected
 
 
-@pytest.mark.parametrize("name", ["x.dat", "x_2017062_y.dat", "x_20171332.dat", "x_20170611999999.dat"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x.dat", "x_2017062_y.dat", "x_20171332.dat", "x_20170611999999.dat", "x_2017-13-32.dat",
+        "slurm-11071122.out", "slurm-30000101.out",
+    ],
+)  # fmt: skip
 def test_what_is_no_date_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="--time"):
         time_in_name(Path(name))

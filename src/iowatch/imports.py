@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,13 @@ from iowatch.errors import InputError, IowatchError, UsageError, near_miss
 from iowatch.parsers import tokio
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact
+from iowatch.units import utc_now
 
-# `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, with or without the time of day.
-_DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)")
+# `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time of day; or both in ISO 8601.
+_DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
+# The number of a job may look like a date; no result that anybody keeps is older.
+_EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
+_FORMS = "YYYYMMDD, YYYYMMDDhhmmss, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +51,34 @@ class Imported:
 
 
 def time_in_name(path: Path) -> datetime:
-    """The date (and time of day, else midnight) in a file's name, taken as UTC.
+    """The first date (and time of day, else midnight) in a file's name, taken as UTC.
 
     Raises:
-        InputError: there is none, or it is not a date.
+        InputError: there is none, or what looks like one is no date from 1990 to today.
     """
-    match = _DATE.search(path.name)
-    hint = "Give it with --time (ISO 8601 or epoch seconds)."
-    if match is None:
-        raise InputError(f"no date (YYYYMMDD or YYYYMMDDhhmmss) in the name '{path.name}'", hint=hint)
-    day, clock = match.groups()
+    matches = list(_DATE.finditer(path.name))
+    found = next(filter(None, map(_moment, matches)), None)
+    if found is not None:
+        return found
+    what = f"no date ({_FORMS})" if not matches else f"'{matches[0].group()}' is no date from 1990 to today"
+    raise InputError(f"{what} in the name '{path.name}'; give it with --time (ISO 8601 or epoch seconds)")
+
+
+def _moment(match: re.Match[str]) -> datetime | None:
+    digits = re.sub(r"\D", "", match.group())
     try:
-        return datetime.strptime(day + (clock or "000000"), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise InputError(f"'{match.group()}' in the name '{path.name}' is not a date", hint=hint) from error
+        moment = datetime.strptime(f"{digits:0<14}", "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    # A day more: names are often in local time.
+    return moment if _EARLIEST <= moment <= utc_now() + timedelta(days=1) else None
+
+
+def _time_of(path: Path) -> datetime:
+    """As `time_in_name`; that a file is not there is told before its name is read."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    return time_in_name(path)
 
 
 def import_files(
@@ -89,7 +107,7 @@ def import_files(
     troubles: list[Trouble] = []
     for path in files:
         try:
-            record = _record(tool, path, moment or time_in_name(path), partition, stack)
+            record = _record(tool, path, moment or _time_of(path), partition, stack)
         except IowatchError as error:
             troubles.append(Trouble(str(path), error.message.removeprefix(f"{path}: ")))
             continue

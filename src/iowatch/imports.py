@@ -18,7 +18,7 @@ from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact
 from iowatch.units import utc_now
 
-# `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time of day; or both in ISO 8601.
+# `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
 # The number of a job may look like a date; no result that anybody keeps is older.
 _EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)

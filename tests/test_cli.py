@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.cli.main import iowatch
-from iowatch.systems import names
+from iowatch.systems import load, names
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -73,6 +77,20 @@ def test_wrong_use_is_one_message_and_its_exit_code(
     assert result.exit_code == code
     assert told in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
+def test_every_locale_gets_its_answer(encoding: str) -> None:
+    """Not all have the dashes and multiplication signs of our words; JSON loses nothing."""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    words = [sys.executable, "-c", "from iowatch.cli.main import main; main()", "system", "show", "hamburg"]
+    told = [
+        subprocess.run([*words, *more], capture_output=True, env=environment, check=False)
+        for more in ([], ["--json"])
+    ]
+    assert [done.returncode for done in told] == [0, 0], told[0].stderr
+    assert "Scientific Computing" in told[0].stdout.decode(encoding)
+    assert json.loads(told[1].stdout.decode(encoding)) == load("hamburg").to_json()
 
 
 def test_examples_can_be_copied_and_lists_hold_whole_sentences(cli: Callable[..., Result]) -> None:

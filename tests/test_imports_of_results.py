@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,6 +109,17 @@ def test_a_new_name_of_a_system_is_told_once(
     told = [cli("import", "benchio", file, "--system", "arhcer").stderr for file in files]
     assert ["'arhcer' is a new name" in text for text in told] == [True, False]
     assert "new name" not in cli("import", "benchio", files[0], "--system", "archer").stderr
+
+
+def test_a_name_that_is_no_text_is_taken(history: History, tmp_path: Path, shared: Path) -> None:
+    """As of an archive from a machine with another encoding."""
+    good = next((shared / "data/archer-benchio/ARCHER_baseline").glob("*_c24_2018*.dat"))
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/M\xfcnchen_20180911.dat"))
+    path.write_bytes(good.read_bytes())
+    done = import_files(history, "benchio", [path], system="archer")
+    assert (done.stored, done.troubles) == (1, ())
+    (session,) = history.sessions()
+    assert [run.name for run in history.runs(session.uuid)] == ["M\ufffdnchen_20180911.dat"]
 
 
 def test_trouble_names_its_file_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -165,13 +166,14 @@ def _record(tool: str, path: Path, moment: datetime, partition: str, stack: str)
     sha256, size = artefacts.keep(path)
     started_at = int(moment.timestamp())
     identity = f"{tool}\0{partition}\0{stack}\0{started_at}\0{sha256}"
+    name = os.fsencode(path.name).decode("utf-8", "replace")  # a name may be no text
     return RunRecord(
-        name=path.name,
+        name=name,
         partition=partition,
         stack=StackRecord(stack),
         fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
         started_at=started_at,
         output=output,
-        facts={"file": path.name},
-        artefacts=(Artefact("stdout", path.name, sha256, size),),
+        facts={"file": name},
+        artefacts=(Artefact("stdout", name, sha256, size),),
     )

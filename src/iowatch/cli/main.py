@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -97,8 +98,16 @@ def _run(arguments: Sequence[str]) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
+def _speak_any_locale() -> None:
+    """A character that the terminal's encoding lacks is a `?`, not the end of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    _speak_any_locale()
     if os.environ.get("IOWATCH_DEBUG"):
         iowatch.main(prog_name="iowatch")
     sys.exit(_run(sys.argv[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -11,7 +12,8 @@ from rich.console import Console
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout and nothing else; refuses NaN, which is not JSON."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+    click.echo(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False))
 
 
 def messages() -> Console:

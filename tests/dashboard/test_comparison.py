@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from iowatch.dashboard.pictures import forest_axis, forest_picture, forest_scale, samples_picture
+
 
 def test_differences_come_first_and_sides_of_an_event_have_names(franklin_site: Path) -> None:
     """Seed 003: reads of MPI-IO shared files with unaligned transfers changed most, by about fifty."""
@@ -16,4 +20,59 @@ def test_differences_come_first_and_sides_of_an_event_have_names(franklin_site: 
     assert different == sorted(different, reverse=True)
     assert True in different
     assert False in different
-    assert "1,000,000" in re.findall(r'<td class="text">([^<]*)', text)[0]
+    assert "1,000,000" in re.findall(r'<td class="text">(?:<a[^>]*>)?([^<]*)', text)[0]
+
+
+def _event_page(site: Path) -> str:
+    texts = [path.read_text(encoding="utf-8") for path in (site / "comparison").glob("*.html")]
+    (text,) = [one for one in texts if "before and after" in one]
+    return text
+
+
+def test_every_pair_has_its_place_in_the_forest_plot_its_samples_and_its_series(franklin_site: Path) -> None:
+    """Ratios with intervals, raw samples, and (DESIGN.md) every number can be traced."""
+    text = _event_page(franklin_site)
+    rows = re.findall(r"<tr><td.*?</tr>", text, re.DOTALL)
+    for row in rows:
+        (told,) = re.findall(r'aria-label="ratio ([0-9.]+), interval ([0-9.]+) to ([0-9.]+)"', row)
+        ratio, low, high = map(float, told)
+        assert low <= ratio <= high
+        decided = "state good" in row or "state bad" in row
+        assert ('class="ratio no"' not in row) is decided
+        (counts,) = re.findall(r'aria-label="before: (\d+) samples [^;]*; after: (\d+) samples', row)
+        runs = re.findall(r'<td class="number">(\d+) \| (\d+)</td>', row)[0]
+        assert all(int(n) >= int(of) for n, of in zip(counts, runs, strict=True))
+        (page,) = re.findall(r'<a href="\.\./(series/\d+\.html)">', row)
+        assert (franklin_site / page).is_file()
+    assert len(rows) == 11
+
+
+def test_pairs_without_samples_have_a_ratio_and_no_invented_interval(franklin_site: Path) -> None:
+    """Source 000 prints tables without samples."""
+    texts = [path.read_text(encoding="utf-8") for path in (franklin_site / "comparison").glob("*.html")]
+    printed = next(one for one in texts if "NetCDF against MPI-IO on ARCHER" in one)
+    assert 'class="ratio' in printed
+    assert 'class="interval' not in printed
+    assert 'class="strokes' not in printed
+
+
+@pytest.mark.parametrize(
+    "ratios", [[(1.0, None)], [(51.0, (50.0, 54.0)), (0.9, (0.8, 0.95))], [(1e6, (1e5, 1e7))]]
+)
+def test_what_is_drawn_lies_inside_the_picture(ratios: list[tuple[float, tuple[float, float] | None]]) -> None:
+    scale = forest_scale(ratios)
+    drawn = [forest_picture(ratio, ci, "faster", scale) for ratio, ci in ratios] + [forest_axis(scale)]
+    for one in drawn:
+        width = float(re.findall(r'viewBox="0 0 (\d+)', one)[0])
+        places = [float(x) for x in re.findall(r' (?:c?x|x1|x2)="([0-9.-]+)"', one)]
+        assert places
+        assert all(0 <= x <= width for x in places)
+    assert "×1<" in drawn[-1]
+
+
+def test_all_samples_of_a_side_are_drawn() -> None:
+    left, right = (10.0, 20.0, 30.0), (40.0,)
+    drawn = samples_picture(left, right, ("left", "right"))
+    strokes = re.findall(r'class="strokes (?:before|after)" d="([^"]*)"', drawn)
+    assert [one.count("M") for one in strokes] == [3, 1]
+    assert "left: 3 samples from 10 to 30; right: 1 sample from 40 to 40" in drawn

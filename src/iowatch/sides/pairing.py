@@ -24,11 +24,13 @@ class Matched:
     """Pairs, what differs between the sides by construction, and the cases that only one side has.
 
     Attributes:
+        entries: what each of `pairs` was made of, left and right.
         differing: parameter or axis to its value on the left and on the right; taken out of the key.
         common: axes that have the same value everywhere.
     """
 
     pairs: tuple[Pair, ...]
+    entries: tuple[tuple[Entry, Entry], ...]
     differing: Differing
     common: Mapping[str, str]
     only_left: tuple[Entry, ...]
@@ -55,10 +57,11 @@ def match(
     sides = [_by_key(entries, out) for entries in (left, right)]
     shared = [key for key in sides[0] if key in sides[1]]
     axes = _axes([sides[0][key] for key in shared], out)
-    pairs = tuple(_pair(sides[0][key], sides[1][key], out, axes) for key in shared)
+    entries = tuple((sides[0][key], sides[1][key]) for key in shared)
+    pairs = tuple(_pair(one, other, out, axes) for one, other in entries)
     only = [tuple(e for key, e in side.items() if key not in set(shared)) for side in sides]
     common = {name: values[0] for name, values in axes.items() if len(values) == 1}
-    return Matched(pairs, differing, common, only[0], only[1])
+    return Matched(pairs, entries, differing, common, only[0], only[1])
 
 
 def _differing(left: Sequence[Entry], right: Sequence[Entry], asked: Collection[str]) -> Differing:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from iowatch import paths
+from iowatch.compare import Measured, Pair
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.drawing import DAY_S
+from iowatch.dashboard.drawing import DAY_S, Scale
+from iowatch.dashboard.pictures import forest_axis, forest_picture, forest_scale, samples_picture
 from iowatch.errors import InputError, IowatchError
 from iowatch.explain import names
 from iowatch.findings import Finding
 from iowatch.report.comparison import document, summary
-from iowatch.sides import Options, Spec, compare_sides, parse_spec
+from iowatch.sides import Options, Outcome, Spec, compare_sides, parse_spec
+from iowatch.sides.entries import Entry
+from iowatch.store import SeriesRow
 
 _MOST_STACKS = 3
 _MOST_EVENTS = 3
@@ -132,19 +138,64 @@ def _values(site: Site, wanted: Wanted) -> dict[str, Any]:
     except IowatchError as error:
         return {"wanted": wanted, "fault": str(error), "pairs": [], "lines": [], "notes": [], "document": {}}
     found = document(outcome)
-    called = names([pair["case"] for pair in found["pairs"]])
-    pairs = [{**pair, "name": name} for name, pair in zip(called, found["pairs"], strict=True)]
-    pairs.sort(key=_telling)
+    events = wanted.left.kind == wanted.right.kind == "event"
+    sides = ("before", "after") if events else ("left", "right")
+    scale = forest_scale((pair["ratio"], pair["ci"]) for pair in found["pairs"])
+    pairs = sorted(_pairs(site, outcome, found["pairs"], sides, scale), key=_telling)
     return {
         "wanted": wanted,
         "fault": None,
         "document": found,
         "pairs": pairs,
+        "axis": forest_axis(scale),
+        "drawn": any(pair["samples"] for pair in pairs),
+        "units": sorted({f"{pair['unit']} ({pair['statistic'] or 'median'})" for pair in pairs}),
         "lines": summary(outcome),
         "notes": list(outcome.notes),
-        "sides": ("before", "after") if wanted.left.kind == wanted.right.kind == "event" else ("left", "right"),
+        "sides": sides,
         "only": {side: len(entries) for side, entries in found["unpaired"].items() if entries},
     }
+
+
+def _pairs(
+    site: Site, outcome: Outcome, told: Sequence[Mapping[str, Any]], sides: tuple[str, str], scale: Scale
+) -> Iterator[dict[str, Any]]:
+    """Pairs with their pictures, and the series that each side of them comes from."""
+    pages = {_key(one.row): one.page for one in site.catalogue.by_id.values()}
+    called = names([pair["case"] for pair in told])
+    for name, pair, made, entries in zip(
+        called, told, outcome.matched.pairs, outcome.matched.entries, strict=True
+    ):
+        kind = str(pair["verdict"]).split()[0]
+        yield {
+            **pair,
+            "name": name,
+            "pages": [
+                (side, page)
+                for side, entry in zip(sides, entries, strict=True)
+                if (page := _page(entry, pages))
+            ],
+            "forest": forest_picture(pair["ratio"], pair["ci"], kind, scale),
+            "samples": _samples(made, sides),
+        }
+
+
+def _key(row: SeriesRow) -> tuple[str, ...]:
+    return row.system, row.partition, row.stack, row.case.key, row.metric
+
+
+def _page(entry: Entry, pages: Mapping[tuple[str, ...], str]) -> str | None:
+    """The series' page; files and published tables have none."""
+    axes = (entry.axes.get(name, "") for name in ("system", "partition", "stack"))
+    return pages.get((*axes, entry.case.key, entry.metric))
+
+
+def _samples(pair: Pair, sides: tuple[str, str]) -> Markup | None:
+    """Every sample of both sides; None where only summaries were printed."""
+    if not (isinstance(pair.left, Measured) and isinstance(pair.right, Measured)):
+        return None
+    left, right = ([*chain.from_iterable(one.nights.values())] for one in (pair.left, pair.right))
+    return samples_picture(left, right, sides)
 
 
 def _telling(pair: Mapping[str, Any]) -> tuple[int, float]:

@@ -2,6 +2,7 @@
 
 from iowatch.dashboard.pictures.curves import Curve, curves_picture
 from iowatch.dashboard.pictures.fan import NARROW, Line, Name, fan_picture
+from iowatch.dashboard.pictures.forest import forest_axis, forest_picture, forest_scale, samples_picture
 from iowatch.dashboard.pictures.member import member_picture
 from iowatch.dashboard.pictures.series import Mark, axis_top, drawn_limits, grouped, series_picture
 from iowatch.dashboard.pictures.strip import strip_picture
@@ -16,8 +17,12 @@ __all__ = [
     "curves_picture",
     "drawn_limits",
     "fan_picture",
+    "forest_axis",
+    "forest_picture",
+    "forest_scale",
     "grouped",
     "member_picture",
+    "samples_picture",
     "series_picture",
     "strip_picture",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -17,8 +18,10 @@ from iowatch.explain import names
 from iowatch.metrics import metric
 from iowatch.model import Scalar
 from iowatch.sides import Outcome
+from iowatch.sides.grounds import Ground, Grounds
 from iowatch.sides.outcome import described
-from iowatch.units import format_number
+from iowatch.stacks.diff import StackDiff
+from iowatch.units import counted, format_number, format_time
 
 _COLOURS = {"faster": "green", "slower": "red", "not enough data": "yellow"}
 _MOST_UNPAIRED = 10
@@ -39,6 +42,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "settings": asdict(outcome.options.settings),
         "pairs": [_pair(one) for one in outcome.compared],
         "overall": _overall(outcome.overall, outcome.subgroups),
+        "measured": _measured(outcome.grounds),
         "unpaired": {
             "left": [dict(described(entry)) for entry in matched.only_left],
             "right": [dict(described(entry)) for entry in matched.only_right],
@@ -67,6 +71,21 @@ def _pair(one: Comparison) -> dict[str, Any]:
         "runs_needed": one.runs_needed,
         "more_runs": more_runs(one),
     }
+
+
+def _measured(grounds: Grounds) -> dict[str, Any]:
+    sides = {
+        name: side
+        and {
+            "runs": side.runs,
+            "first": format_time(datetime.fromtimestamp(side.first, UTC)),
+            "last": format_time(datetime.fromtimestamp(side.last, UTC)),
+            "stacks": list(side.stacks),
+            "rebuilt": side.rebuilt,
+        }
+        for name, side in (("left", grounds.left), ("right", grounds.right))
+    }
+    return {**sides, "libraries": grounds.libraries and grounds.libraries.to_json()}
 
 
 def _overall(overall: Overall, groups: Sequence[Subgroup]) -> dict[str, Any]:
@@ -214,6 +233,36 @@ def _plain(value: object) -> str:
     return "none" if value is None else str(value)
 
 
+def measured(outcome: Outcome) -> Iterator[str]:
+    """When each side was measured, and what differs between the libraries: what a reader asks first."""
+    grounds = outcome.grounds
+    sides = (("left", grounds.left), ("right", grounds.right))
+    told = [f"{name} {counted(side.runs, 'run')} {_period(side)}" for name, side in sides if side]
+    if told:
+        yield f"Measured: {'; '.join(told)} (UTC)."
+    if grounds.libraries is not None:
+        yield f"Libraries: {_libraries(grounds.libraries)}."
+    for name, side in sides:
+        if side and side.rebuilt:
+            yield f"Libraries: a stack on the {name} was changed between its runs (`iowatch history show`)."
+
+
+def _period(side: Ground) -> str:
+    first, last = (f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}" for time in (side.first, side.last))
+    return f"on {first}" if first == last else f"from {first} to {last}"
+
+
+def _libraries(found: StackDiff) -> str:
+    told = [
+        f"{one.part} {'' if one.field == 'version' else f'{one.field} '}"
+        f"{one.left or 'absent'} → {one.right or 'absent'}"
+        for one in found.differences
+    ]
+    if found.rebuilt:
+        told.append(f"built anew with the same version: {', '.join(found.rebuilt)}")
+    return f"{'; '.join(told)}; {found.same} the same" if told else f"all {found.same} the same on both sides"
+
+
 def _unpaired(outcome: Outcome) -> Iterator[str]:
     both = (("left", outcome.matched.only_left), ("right", outcome.matched.only_right))
     # Named among the pairs, so that what tells them from those is said.
@@ -235,6 +284,8 @@ def print_comparison(outcome: Outcome, console: Console) -> None:
     left, right = _sides(outcome)
     console.print(Text(f"left  {left}\nright {right}", style="bold"))
     console.print(Text(_differing(outcome), style="dim"))
+    for line in measured(outcome):
+        console.print(Text(line, style="dim"))
     for line in summary(outcome):
         console.print(Text(line))
     grid = Table(*_HEADER)
@@ -255,6 +306,7 @@ def markdown(outcome: Outcome) -> str:
         "",
         _escaped(_differing(outcome)),
         "",
+        *(f"- {_escaped(line)}" for line in measured(outcome)),
         *(f"- {_escaped(line)}" for line in summary(outcome)),
         "",
         f"| {' | '.join(_HEADER)} |",

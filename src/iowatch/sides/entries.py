@@ -13,6 +13,8 @@ from iowatch.sides.spec import Spec
 from iowatch.store.results import ResultRow
 
 _DAY_S = 86_400
+# By night: start of a run, and the number of its stack's content in the history.
+Facts = Mapping[str, frozenset[tuple[int, int | None]]]
 AXES = ("system", "partition", "stack", "side")
 
 
@@ -22,12 +24,14 @@ class Entry:
 
     Attributes:
         axes: those of `AXES` that are known.
+        facts: of each night, when its runs began (epoch s) and what their stack consisted of, where known.
     """
 
     case: Case
     metric: str
     axes: Mapping[str, str]
     side: Side
+    facts: Facts = field(default_factory=dict)
 
     @property
     def described(self) -> dict[str, Scalar]:
@@ -70,6 +74,7 @@ def filtered(spec: Spec, entries: Sequence[Entry]) -> tuple[Entry, ...]:
 class _Group:
     case: Case
     nights: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    facts: dict[str, set[tuple[int, int | None]]] = field(default_factory=lambda: defaultdict(set))
 
 
 def gather(rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_side: bool = False) -> Gathered:
@@ -96,13 +101,15 @@ def gather(rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_s
             group = groups.setdefault(key, _Group(row.case))
             night = names[row.session, row.time] if row.pair is None else f"{row.session}#{row.pair}"
             group.nights[night].extend(row.samples)
+            group.facts[night].add((row.time, row.content))
     entries = tuple(_entry(key, group) for key, group in groups.items())
     return Gathered(entries, not_ok, not_positive, warm_ups)
 
 
 def _entry(key: tuple[str, ...], group: _Group) -> Entry:
     axes = {name: value for name, value in zip(AXES, key, strict=False) if value}
-    return Entry(group.case, key[-1], axes, Measured({n: tuple(s) for n, s in group.nights.items()}))
+    measured = Measured({n: tuple(s) for n, s in group.nights.items()})
+    return Entry(group.case, key[-1], axes, measured, {n: frozenset(f) for n, f in group.facts.items()})
 
 
 def night_names(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from iowatch.metrics import METRICS
 from iowatch.model import Scalar
 from iowatch.sides import published
 from iowatch.sides.entries import Entry, Gathered, filtered, gather, night_names
+from iowatch.sides.grounds import Grounds, grounds
 from iowatch.sides.pairing import Matched, match
 from iowatch.sides.resolve import Opened, Place, rows
 from iowatch.sides.spec import Spec
+from iowatch.store import bulk
 from iowatch.store.exported import read_exported
 from iowatch.store.results import ResultRow
 from iowatch.units import counted
@@ -47,7 +49,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A comparison with all that a report says of it; `notes` are what was left out and why."""
+    """A comparison with all that a report says of it.
+
+    Attributes:
+        grounds: when each side was measured, and with which libraries.
+        notes: what was left out and why.
+    """
 
     left: Spec
     right: Spec
@@ -56,6 +63,7 @@ class Outcome:
     overall: Overall
     subgroups: tuple[Subgroup, ...]
     options: Options
+    grounds: Grounds
     notes: tuple[str, ...]
 
 
@@ -84,7 +92,14 @@ def compare_sides(left: Spec, right: Spec, history: Opened, options: Options) ->
     compared, overall = compare(matched.pairs, options.settings)
     groups = subgroups(compared, options.settings)
     notes = _notes(gathered, options)
-    return Outcome(left, right, matched, tuple(compared), overall, groups, options, notes)
+    documents = partial(_contents, history) if {left.kind, right.kind} - {"file", "published"} else None
+    rests_on = grounds(matched.pairs, matched.entries, documents)
+    return Outcome(left, right, matched, tuple(compared), overall, groups, options, rests_on, notes)
+
+
+def _contents(history: Opened, numbers: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+    with history().reading() as connection:
+        return bulk.stack_contents(connection, numbers)
 
 
 def _gathered(left: Spec, right: Spec, history: Opened, options: Options) -> list[Gathered]:

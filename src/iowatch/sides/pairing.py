@@ -95,7 +95,10 @@ def _together(first: Entry, second: Entry) -> Entry:
     nights = dict(first.side.nights)
     for name, samples in second.side.nights.items():
         nights[name] = (*nights.get(name, ()), *samples)
-    return Entry(first.case, first.metric, first.axes, Measured(nights))
+    facts = dict(first.facts)
+    for name, known in second.facts.items():
+        facts[name] = facts.get(name, frozenset()) | known
+    return Entry(first.case, first.metric, first.axes, Measured(nights), facts)
 
 
 def _axes(entries: Sequence[Entry], out: Collection[str]) -> dict[str, list[str]]:

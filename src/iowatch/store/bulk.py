@@ -302,6 +302,12 @@ def stack_documents(connection: Connection) -> dict[str, tuple[str, dict[str, ob
     return {row[0]: (row[1], row[2]) for row in connection.execute(select(*columns))}
 
 
+def stack_contents(connection: Connection, numbers: Sequence[int]) -> dict[int, dict[str, object]]:
+    """`stack.json` of some stacks by their numbers in this history (`ResultRow.content`)."""
+    statement = select(StackTable.id, StackTable.document).where(StackTable.id.in_(set(numbers)))
+    return {row[0]: row[1] for row in connection.execute(statement)}
+
+
 def sessions(connection: Connection) -> dict[str, list[SessionRow]]:
     """All sessions by system, newest first."""
     counted = select(RunTable.session_id, func.count()).group_by(RunTable.session_id)

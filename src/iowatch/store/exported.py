@@ -123,6 +123,7 @@ def _row(where: str, entry: Mapping[str, Any], samples: list[float]) -> ResultRo
             samples=tuple(samples),
             pair=None if pair is None else int(pair),
             side=None if side is None else str(side),
+            content=None,
             **{name: str(value) for name, value in rest.items()},
         )
     except (ValueError, InputError, UsageError) as error:

@@ -37,6 +37,7 @@ class ResultRow:
         pair: number of the pair in a fair run (`iowatch run --ab`), 0 for its warm-up, or None.
         side: `left` or `right` in a fair run, where both may be the same stack, or None.
         samples: in the metric's unit, in the order measured.
+        content: number, in this history, of what its stack consisted of; None in files.
     """
 
     session: str
@@ -51,6 +52,8 @@ class ResultRow:
     pair: int | None
     side: str | None
     samples: tuple[float, ...]
+    # Of one history only: no part of what was measured.
+    content: int | None = field(default=None, compare=False)
 
 
 def results(connection: Connection, chosen: ResultFilter) -> Iterator[ResultRow]:
@@ -75,6 +78,7 @@ def _of_series(
             RunTable.facts["pair"].as_integer(),
             RunTable.facts["side"].as_string(),
             table.samples,
+            RunTable.stack_id,
         )
         .join(RunTable, RunTable.id == table.run_id)
         .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
@@ -88,7 +92,7 @@ def _of_series(
         statement = statement.where(table.time >= chosen.since)
     if chosen.until is not None:
         statement = statement.where(table.time < chosen.until)
-    for number, session, time, run, status, pair, side, blob in connection.execute(statement):
+    for number, session, time, run, status, pair, side, blob, content in connection.execute(statement):
         row = series[number]
         yield ResultRow(
             session=session,
@@ -103,4 +107,5 @@ def _of_series(
             pair=pair,
             side=side,
             samples=unpack(blob),
+            content=content,
         )

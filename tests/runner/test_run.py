@@ -16,9 +16,10 @@ from iowatch.errors import MachineError
 from iowatch.findings import detection
 from iowatch.findings.again import nights_repeated, without_first_runs
 from iowatch.model import Output, Result
-from iowatch.runner import execution, lock, reframe, run
+from iowatch.runner import execution, lock, lost, reframe, run
 from iowatch.runner.site import Partition, Site
 from iowatch.selection import VARIABLE
+from iowatch.stacks import Stack
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.suites import SuiteCase, load
 from iowatch.systems.model import Night
@@ -87,6 +88,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeReframe:
     )
     monkeypatch.setattr(reframe, "follow", made.follow)
     monkeypatch.setattr(run, "load_site", lambda _: site)
+    monkeypatch.setattr(lost, "discover", lambda _: [])
     # The host's file systems may be as full as they like.
     monkeypatch.setattr(run.scratch, "check", lambda *_: None)
     return made
@@ -231,6 +233,52 @@ def test_a_night_that_is_over_is_ended_and_not_green(
     assert verdict.exit_code == 1
     assert all(done.stopped in trouble.reason for trouble in verdict.absent)
     assert len(verdict.absent) == 3
+
+
+BROKEN = Stack("site", "local", "modules", "broken", (), note="its modules do not load: no module mpi/6")
+
+
+def test_a_stack_that_broke_is_absent_and_the_night_not_green(
+    past: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a maintenance that renamed a module: ReFrame hears nothing of the stack, so nothing fails."""
+    monkeypatch.setattr(lost, "discover", lambda _: [BROKEN])
+    said: list[str] = []
+    never_ran = judge(past, tonight(past, None, said))
+    assert (never_ran.status, never_ran.expected, never_ran.exit_code) == ("ok", 6, 0)
+    assert [(t.stack, t.run, t.reason) for t in never_ran.unavailable] == [
+        ("site", "3 cases", f"this stack is broken: {BROKEN.note}")
+    ]
+    case = load("tiny")[0]
+    stack = StackRecord(BROKEN.name)
+    when = int(utc_now().timestamp()) - DAY
+    past.begin_session(SessionRecord("before", "local", "tiny", "run", when))
+    before = RunRecord(f"benchio:{case.name}", "default", stack, "before", when, output_of(case, 1000.0, 9))
+    past.record_runs("before", [before])
+    past.end_session("before", "ok", when)
+    verdict = judge(past, tonight(past, None, said))
+    assert fake.starts[0] == fake.starts[1]
+    assert (verdict.status, verdict.exit_code) == ("incomplete", 1)
+    # What needs no library but MPI; the stack never told what else it had.
+    plain = [one for one in load("tiny") if set(one.requires) <= {"mpi"}]
+    assert [(t.stack, t.partition, t.run) for t in verdict.absent] == [
+        ("site", "default", f"benchio:{one.name}") for one in plain
+    ]
+    assert all(BROKEN.note in t.reason for t in verdict.absent if BROKEN.note)
+    assert f"site: this stack is broken: {BROKEN.note}; its runs count as absent" in said
+    assert judge(past, run.run_suite(past, "local", "tiny", stacks=["gnu"])).exit_code == 0
+
+
+def test_a_stack_that_is_gone_is_told_once(past: History, fake: FakeReframe) -> None:
+    when = int(utc_now().timestamp()) - 60
+    past.begin_session(SessionRecord("before", "local", "tiny", "run", when, {"stacks": ["gnu", "mpich"]}))
+    past.end_session("before", "ok", when)
+    told = [judge(past, tonight(past, None)) for _ in range(2)]
+    assert [verdict.exit_code for verdict in told] == [0, 0]
+    assert [[(t.stack, t.reason) for t in verdict.unavailable] for verdict in told] == [
+        [("mpich", "this stack is gone")],
+        [],
+    ]
 
 
 def test_two_systems_on_one_file_system_do_not_run_at_once(

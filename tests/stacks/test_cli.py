@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from iowatch.cli.commands import stack, system
 from iowatch.errors import InputError, UsageError
 from iowatch.runner.plan import make_plan
 from iowatch.runner.site import Site
-from iowatch.stacks import tool
+from iowatch.stacks import Stack, tool
 from iowatch.stacks.install import install
+from iowatch.stacks.show import render_list
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +49,13 @@ def test_list_tells_what_is_only_locked(var: Path) -> None:
     states = {one["name"]: one["status"] for one in document["stacks"]}
     assert states["reference"] == "locked"
     assert states["netcdf-4.10"] == "locked"
+
+
+def test_list_tells_why_a_stack_is_broken() -> None:
+    note = "its modules do not load: no module mpi/6"
+    console = Console(width=100, record=True, file=io.StringIO())
+    render_list([Stack("site", "local", "modules", "broken", (), note=note)], console)
+    assert note in console.export_text()
 
 
 def test_retired_systems_have_no_stacks(var: Path) -> None:

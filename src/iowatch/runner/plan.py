@@ -42,26 +42,29 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A case that cannot run: features that the stack lacks, and what it needs beyond the system's limits."""
+    """A case that cannot run: features that the stack lacks, what it needs beyond the limits, or what else."""
 
     name: str
     stack: str
     missing: tuple[str, ...]
     beyond: tuple[str, ...] = ()
+    other: str = ""
 
     @property
     def reason(self) -> str:
         """Why, in words."""
         lacks = [f"this stack has no {', '.join(self.missing)}"] if self.missing else []
-        return "; ".join([*lacks, *([f"needs {', '.join(self.beyond)}"] if self.beyond else [])])
+        needs = [f"needs {', '.join(self.beyond)}"] if self.beyond else []
+        return "; ".join([*lacks, *needs, *([self.other] if self.other else [])])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of a session, and what is not available here."""
+    """The runs of a session, what is not available here, and what is expected of broken stacks in vain."""
 
     runs: tuple[PlannedRun, ...]
     unavailable: tuple[Unavailable, ...]
+    lost: tuple[PlannedRun, ...] = ()
 
     @property
     def file_bytes(self) -> int:
@@ -80,7 +83,7 @@ class Plan:
 
     def expected(self) -> list[ExpectedResult]:
         """The expected set of the session."""
-        return [item for run in self.runs for item in run.expected()]
+        return [item for run in (*self.runs, *self.lost) for item in run.expected()]
 
 
 def _unusable(site: Site, stack: str) -> UsageError:
@@ -96,13 +99,19 @@ def _unusable(site: Site, stack: str) -> UsageError:
 
 
 def make_plan(
-    site: Site, cases: Sequence[SuiteCase], stacks: Sequence[str] = (), limits: Limits | None = None
+    site: Site,
+    cases: Sequence[SuiteCase],
+    stacks: Sequence[str] = (),
+    limits: Limits | None = None,
+    *,
+    at_least_one: bool = True,
 ) -> Plan:
     """All cases on all partitions and stacks that can run them.
 
     Args:
         stacks: only these; empty means all.
         limits: what one case may use on the system; a case beyond them is not available.
+        at_least_one: refuse a plan without runs.
 
     Raises:
         UsageError: a stack is not known on this system, or no case can run at all.
@@ -123,7 +132,7 @@ def make_plan(
                     unavailable.append(Unavailable(f"{case.benchmark}:{case.name}", stack, missing, beyond))
                 else:
                     runs.append(PlannedRun(case, partition.name, stack))
-    if not runs:
+    if not runs and at_least_one:
         reasons = sorted({item.reason for item in unavailable})
         raise UsageError(
             f"no case of this suite can run on '{site.system}': {'; '.join(reasons) or 'it has no stack'}",

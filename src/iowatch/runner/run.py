@@ -11,6 +11,7 @@ from iowatch import paths, scratch, suites, systems
 from iowatch.errors import UsageError
 from iowatch.runner import lock, reframe, session
 from iowatch.runner.execution import Execution, Say
+from iowatch.runner.lost import with_lost
 from iowatch.runner.night import Budget, LeftOut, Meter, budget, fit
 from iowatch.runner.past import known_runs
 from iowatch.runner.plan import Plan, Unavailable, make_plan, refuse_beyond_budget
@@ -77,14 +78,19 @@ def run_suite(
             say(f"took in what the killed session {uuid} had left")
         meter = Meter(budget(night, utc_now()) if night else Budget())
         plan, left_out = _with_room(history, system, make_plan(site, cases, stacks, limits), meter.limit)
+        # Who names stacks means no others.
+        plan, lost = (plan, []) if stacks else with_lost(history, site, plan, cases, limits)
         refuse_beyond_budget(site, plan, limits)
         base = scratch_base(site, scratch_directory)
         with lock.hold(lock.of_file_system(base)):
             scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
             scratch.check(base, plan.file_bytes + (limits.free_bytes or 0), plan.inodes)
             say(_opening(system, suite, plan, len(left_out), base))
+            for stack, reason in dict.fromkeys((one.stack, one.reason) for one in lost):
+                say(f"{stack}: {reason}; its runs count as absent")
             again = night is not None and night.repeat_suspected
             execution = Execution(history, site, suite, base, meter, again, say)
+            execution.failures += lost
             execution.run(plan)
     return Finished(
         uuid=execution.record.uuid,

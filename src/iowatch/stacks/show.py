@@ -24,12 +24,14 @@ _HEADLINE = ("openmpi", "mpich", "intel-oneapi-mpi", "hdf5", "netcdf-c", "parall
 
 
 def _headline(stack: Stack) -> str:
+    if stack.status == "broken" and stack.note:
+        return stack.note
     known = (stack.part(name) for name in _HEADLINE)
     return ", ".join(f"{part.name} {part.version}" for part in known if part)
 
 
 def render_list(stacks: Iterable[Stack], console: Console) -> None:
-    """Print one line a stack."""
+    """Print one line a stack: its main parts, or why it is broken."""
     rows = table("stack", "kind", "state", "parts")
     for stack in stacks:
         rows.add_row(stack.name, stack.kind, stack.status, _headline(stack))

@@ -68,4 +68,5 @@ def init(name: str, scheduler: str | None, force: bool, as_json: bool) -> None:
         console.print(f"wrote {path}", markup=False, soft_wrap=True)
     for gap in written.gaps:
         console.print(f"not found: {gap}", markup=False, soft_wrap=True)
-    console.print(f"Read them, then: iowatch system show {name}; iowatch doctor --system {name}", markup=False)
+    then = f"Read them, then: iowatch system show {name}; iowatch doctor --system {name}"
+    console.print(then, markup=False, soft_wrap=True)

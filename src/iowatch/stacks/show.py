@@ -20,7 +20,9 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     return result
 
 
-_HEADLINE = ("openmpi", "mpich", "intel-oneapi-mpi", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench")
+_HEADLINE = (
+    "openmpi", "mpich", "intel-oneapi-mpi", "cray-mpich", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench",
+)  # fmt: skip
 
 
 def _headline(stack: Stack) -> str:

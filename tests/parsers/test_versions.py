@@ -54,6 +54,19 @@ def test_ior_3_2_has_no_number_of_nodes(name: str) -> None:
     assert "rate" not in {result.metric for result in output.results}
 
 
+def test_ior_4_flags_that_take_no_value() -> None:
+    """The word after a flag is the next option, not its value; runs with and without are two cases."""
+    output = parse_file("ior", DATA / "ior-4.0.0-hdf5-flags.txt", rc=0, ranks=2)
+    assert (output.status, output.reason) == ("ok", None)
+    assert _samples(output, "write", "bandwidth") == (2.37, 5.84)
+    case = output.results[0].case
+    assert (case["fill"], case["collective_metadata"], case["alignment_bytes"]) == (False, True, 2**20)
+    output = parse_file("ior", DATA / "ior-4.0.0-mpiio-flags.txt", rc=0, ranks=2)
+    assert (output.status, output.reason) == ("ok", None)
+    assert _samples(output, "read", "bandwidth") == (18.84, 34.88)
+    assert output.results[0].case["mode"] == "mpiio.useFileView"
+
+
 def test_mdtest_1_9() -> None:
     output = parse_file("mdtest", DATA / "mdtest-1.9.3.txt")
     assert (output.version, output.status) == ("1.9.3", "ok")

@@ -8,7 +8,7 @@ import re
 from iowatch.errors import InputError
 from iowatch.model import Scalar
 from iowatch.parsers.draft import MOST_RANKS
-from iowatch.parsers.ior_run import ROW_BLOCK, ROW_TRANSFER, CommandLine, Test, half_unit
+from iowatch.parsers.ior_run import ROW_BLOCK, ROW_TRANSFER, WAYS, CommandLine, Test, half_unit
 from iowatch.units import GIB, KIB, MIB, TIB, parse_size
 
 _APIS = {"NCMPI": "PNETCDF", "DUMMY": "NULL"}
@@ -138,6 +138,9 @@ def _words(test: Test, command: CommandLine) -> Case | None:
         "sync": _sync(test, command),
         "cache": "direct" if _direct(command) else None,
         "stonewall_s": stonewall,
+        "fill": False if "hdf5.noFill" in command.words else None,
+        "collective_metadata": "hdf5.collectiveMetadata" in command.words or None,
+        "mode": ",".join(sorted(WAYS & command.words.keys())) or None,
         **{name: _first(command, places) for name, places in _ASKED.items()},
     }
 

@@ -19,8 +19,22 @@ OPERATIONS = ("write", "read")
 # Options of one letter that take a value, in any version from 3.0 to 4.1.
 _WITH_VALUE = frozenset("aAbdDfGijJlMNoOQstTUX")
 
-# Options spelt out that take no value.
-_FLAGS = {"dryRun", "collective", "warningAsErrors", "posix.odirect", "hdfs.odirect", "ime.odirect"}
+# Options spelt out that take no value (`OPTION_FLAG` in `parse_options.c` and `aiori-*.c`); WAYS change how
+# bytes are moved, and no other parameter of a case stands for them.
+WAYS = frozenset(
+    (
+        *("mpiio.preallocate", "mpiio.useFileView", "mpiio.useStridedDatatype"),
+        *("ncmpi.preallocate", "ncmpi.useFileView", "ncmpi.useStridedDatatype"),
+        *("posix.rangelocks", "posix.lustre.ignorelocks", "posix.gpfs.createsharing", "posix.gpfs.hintaccess"),
+        *("posix.gpfs.finegrainreadsharing", "posix.gpfs.finegrainwritesharing"),
+        *("mmap.madv_dont_need", "mmap.madv_pattern", "cephfs.olazy"),
+    )
+)
+_FLAGS = WAYS | {
+    *("dryRun", "collective", "warningAsErrors", "gpuDirect", "posix.odirect", "hdfs.odirect", "ime.odirect"),
+    *("hdf5.showHints", "hdf5.collectiveMetadata", "hdf5.individualDataSets", "hdf5.noFill"),
+    *("mpiio.showHints", "ncmpi.showHints", "dfs.destroy", "dummy.delay-only-rank0"),
+}
 _OUTPUT_DIRECTIVES = {"", "summaryFile", "summaryFormat", "saveRankPerformanceDetailsCSV", "savePerOpDataCSV"}
 
 

@@ -20,7 +20,8 @@ LONGEST_LINE = 1 << 24
 
 # All control characters but tab, line feed and escape.
 _CONTROLS = bytes({*range(32), 127} - {9, 10, 27})
-_ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b")
+# Colours and the cursor; titles of windows; character sets (`tput sgr0`); what is left of others.
+_ESCAPE = re.compile(rb"\x1b\[[0-?]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b")
 # `mpirun --tag-output` ("[1,0]<stdout>:") and `srun --label` ("0: ").
 _TAG = re.compile(rb"^\[\d+,\d+\]<std(?:out|err|diag)>: ?", re.MULTILINE)
 _LABEL = re.compile(rb"^ *\d{1,7}: ", re.MULTILINE)
@@ -36,9 +37,9 @@ def open_source(source: Source) -> BinaryIO:
 
 def clean(block: bytes) -> bytes:
     """Whole lines without launcher labels and control characters."""
-    block = block.translate(None, _CONTROLS)
     if b"\x1b" in block:
         block = _ESCAPE.sub(b"", block)
+    block = block.translate(None, _CONTROLS)
     if b">:" in block:
         block = _TAG.sub(b"", block)
     if _LABEL.match(block) or any(label in block for label in _FIRST_LABELS):

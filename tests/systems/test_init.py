@@ -55,6 +55,13 @@ esac"""
 QSTAT = """printf 'Queue Max Tot\\n----- --- ---\\nworkq 0 0\\nlong 0 0\\n'"""
 
 
+def test_a_machine_without_a_known_file_system(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container, say; its description is valid all the same."""
+    monkeypatch.setattr("iowatch.systems.init.mounts", list)
+    written = write("here", scheduler="local")
+    assert read(Path(written.files[0])).file_systems == ()
+
+
 def test_slurm_partitions(fake: Callable[[str, str], None]) -> None:
     fake("sinfo", SINFO)
     assert machine.scheduler().name == "slurm"

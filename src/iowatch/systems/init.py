@@ -183,6 +183,7 @@ def system_yaml(name: str, facts: Facts) -> str:
     day = units.utc_now().date().isoformat()
     directory, reason = scratch(facts)
     limits = ["  nodes: 1"] if facts.scheduler == "local" else []
+    storages = _file_systems(facts, day)
     lines = [
         f"# Facts of {name}: written by `iowatch system init` on {facts.host}, {day}.",
         "# docs/systems.md lists all fields; `iowatch system show` checks them.",
@@ -201,8 +202,7 @@ def system_yaml(name: str, facts: Facts) -> str:
         "nodes:",
         *_nodes(facts, day),
         "# interconnect: [{name: InfiniBand HDR, topology: fat tree, source: document and page}]",
-        "file_systems:",
-        *(_file_systems(facts, day) or ["[]"]),
+        *(["file_systems:", *storages] if storages else ["file_systems: []"]),
     ]
     return "\n".join(lines) + "\n"
 

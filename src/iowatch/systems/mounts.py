@@ -18,6 +18,9 @@ TECHNOLOGY = {
     "beegfs_nodev": "BeeGFS",
     "panfs": "Panasas",
     "ceph": "CephFS",
+    "wekafs": "WEKA",
+    "pvfs2": "OrangeFS",
+    "fuse.glusterfs": "GlusterFS",
     "nfs": "NFS",
     "nfs4": "NFS",
     "ext4": "ext4",
@@ -27,7 +30,7 @@ TECHNOLOGY = {
     "overlay": "overlay",
     "tmpfs": "tmpfs",
 }
-PARALLEL = ("Lustre", "GPFS", "BeeGFS", "Panasas", "CephFS")
+PARALLEL = ("Lustre", "GPFS", "BeeGFS", "Panasas", "CephFS", "WEKA", "OrangeFS", "GlusterFS")
 _KERNEL = ("/proc", "/sys", "/run")
 TIMEOUT_S = 5.0
 _ESCAPE = re.compile(r"\\([0-7]{3})")

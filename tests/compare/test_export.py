@@ -6,9 +6,11 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from iowatch.errors import InputError, UsageError
 from iowatch.store import History, SeriesFilter
@@ -17,6 +19,7 @@ from iowatch.store.exported import read_exported
 from iowatch.store.results import ResultFilter, ResultRow
 from tests.compare.history_of import nightly, record
 
+Cli = Callable[..., Result]
 HOSTILE = 'a"b\\c\nd,<script>'
 
 
@@ -131,3 +134,35 @@ def test_binary_noise_is_refused(tmp_path: Path) -> None:
         path.write_bytes(bytes(range(256)) * 10)
         with pytest.raises(InputError):
             read_exported(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--stack", "odl"], "the history has no stack 'odl'"),
+        (["--benchmark", "iro"], "the history has no benchmark 'iro'"),
+        (["--system", "local", "--benchmark", "iro"], "system 'local' has no benchmark 'iro'"),
+        (["--metric", "bandwith"], "the history has no metric 'bandwith'"),
+        (["--since", "2024-01-02", "--until", "2024-01-01"], "not before --until"),
+    ],
+)
+def test_a_misspelt_name_is_no_quiet_empty_file(
+    cli: Cli, filled: History, tmp_path: Path, words: list[str], message: str
+) -> None:
+    target = tmp_path / "out.csv"
+    done = cli("history", "export", *words, "--output", str(target))
+    assert done.exit_code == 2
+    assert message in done.output
+    assert not target.exists()
+
+
+def test_a_metric_that_is_not_measured_yet_is_an_empty_export(cli: Cli, filled: History) -> None:
+    done = cli("history", "export", "--metric", "rate")
+    assert done.exit_code == 0
+    assert done.stdout.count("\n") == 1
+
+
+def test_sessions_are_not_chosen_by_benchmark(cli: Cli, filled: History) -> None:
+    done = cli("history", "list", "--benchmark", "ior")
+    assert done.exit_code == 2
+    assert "Add --series." in done.output

@@ -32,8 +32,9 @@ def junit(history: History, verdict: Verdict) -> str:
     for key in [*expected, *(key for key, run in runs.items() if key not in expected and run.status != "ok")]:
         _case(suite, key, runs.get(key), absent)
     for trouble in (*verdict.left_out, *verdict.unavailable):
-        case = Xml.SubElement(suite, "testcase", classname=_said(trouble.stack), name=_said(trouble.run))
-        Xml.SubElement(case, "skipped", message=_said(trouble.reason))
+        # Readers take cases of one name for one and the same; "2 cases" can stand there for several reasons.
+        case = Xml.SubElement(suite, "testcase", classname=_said(trouble.stack), name=_said(trouble.reason))
+        Xml.SubElement(case, "skipped", message=_said(f"{trouble.run}: {trouble.reason}"))
     _count(suite, history.session(verdict.session).started_at, verdict.wall_s)
     _findings(root, verdict)
     Xml.indent(root)

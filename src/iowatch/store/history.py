@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from iowatch.errors import MachineError, UsageError, near_miss
+from iowatch.metrics import METRICS
 from iowatch.store import findings, ingest, query, results
 from iowatch.store.engine import HOW_TO_FILL, open_engine, told_reason
 from iowatch.store.findings import DetectionRow, FindingRow
@@ -244,3 +245,25 @@ class History:
         if name not in known:
             hint = near_miss(name, known) if known else f"Nothing is in it yet. {HOW_TO_FILL}"
             raise UsageError(f"the history has no system '{name}'", hint=hint)
+
+    def require_series(self, chosen: SeriesFilter) -> None:
+        """Make sure that every name of a filter is one that the history has: a misspelt one fits nothing.
+
+        Raises:
+            UsageError: one is not.
+        """
+        if chosen.system is not None:
+            self.require_system(chosen.system)
+        rows = self.series(SeriesFilter(system=chosen.system))
+        names = {
+            "partition": {row.partition for row in rows},
+            "stack": {row.stack for row in rows},
+            "benchmark": {row.case.benchmark for row in rows},
+            # What is not measured yet is no misspelling.
+            "metric": METRICS.keys(),
+        }
+        for field, known in names.items():
+            name = getattr(chosen, field)
+            if name is not None and name not in known:
+                where = "the history" if chosen.system is None else f"system '{chosen.system}'"
+                raise UsageError(f"{where} has no {field} '{name}'", hint=near_miss(name, sorted(known)))

@@ -42,14 +42,17 @@ def list_(
 ) -> None:
     """List sessions, or series with --series."""
     from iowatch.cli.output import page, print_json
+    from iowatch.errors import UsageError
     from iowatch.report.history import print_series, print_sessions
     from iowatch.store import History, SeriesFilter
 
+    if benchmark is not None and not show_series:
+        raise UsageError("--benchmark chooses series, sessions have several", hint="Add --series.")
     with History.existing(db) as history:
-        if system is not None:
-            history.require_system(system)
+        chosen = SeriesFilter(system=system, benchmark=benchmark)
+        history.require_series(chosen)
         if show_series:
-            rows = history.series(SeriesFilter(system=system, benchmark=benchmark))
+            rows = history.series(chosen)
             print_json([_series_json(row) for row in rows]) if as_json else print_series(page(), rows)
         else:
             sessions = history.sessions(system, limit)
@@ -119,6 +122,7 @@ def export(
     **chosen: Any,
 ) -> None:
     """Write results with every sample to a file that other programs read."""
+    from iowatch.errors import UsageError
     from iowatch.store import History, SeriesFilter
     from iowatch.store.export import export as write
     from iowatch.store.results import ResultFilter
@@ -127,14 +131,14 @@ def export(
     def seconds(text: str | None) -> int | None:
         return None if text is None else int(parse_time(text).timestamp())
 
+    begin, end = seconds(since), seconds(until)
+    if begin is not None and end is not None and begin >= end:
+        raise UsageError(f"--since {since} is not before --until {until}: no result can lie between")
     with History.existing(db) as history:
-        if chosen["system"] is not None:
-            history.require_system(chosen["system"])
+        series = SeriesFilter(**chosen)
+        history.require_series(series)
         uuid = None if session is None else history.session(session).uuid
-        wanted = ResultFilter(
-            series=SeriesFilter(**chosen), session=uuid, since=seconds(since), until=seconds(until)
-        )
-        write(history, wanted, form, output)
+        write(history, ResultFilter(series=series, session=uuid, since=begin, until=end), form, output)
 
 
 def _session_json(row: Any) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def environments(system: str) -> list[dict[str, Any]]:
     if not usable:
         raise MachineError(
             f"system '{system}' has no usable stack",
-            hint=f"`iowatch stack list --system {system}` tells why, `iowatch doctor` how to add what is missing.",
+            hint=f"`iowatch stack list --system {system}` tells why, `iowatch doctor` what to install.",
         )
     named: dict[str, str] = {}
     for stack in usable:

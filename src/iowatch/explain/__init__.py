@@ -7,6 +7,7 @@ from iowatch.explain.conditions import Condition, derive
 from iowatch.explain.explanation import explain
 from iowatch.explain.naming import names
 from iowatch.explain.records import ControlGroup, Explanation, Magnitude, Misfit, Observation, Rule
+from iowatch.explain.rules import find_rule
 from iowatch.explain.suspects import REACH, Cause, Suspect, rank
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Suspect",
     "derive",
     "explain",
+    "find_rule",
     "names",
     "rank",
 ]

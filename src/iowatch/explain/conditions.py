@@ -44,6 +44,10 @@ _BITS: dict[str, float] = {
     "global_size": 5.0,
 }
 _OTHER_BITS = 3.5
+# `POSIX` or `file per process` says more than `not MPI-IO`.
+_VALUE_BITS: dict[tuple[str, Scalar], float] = {("mpiio", False): 0.6}
+# Numbers have an order: `ranks >= 64` is the plainer remark than `ranks != 16` or `ranks in 64, 256`.
+_NO_ORDER_BITS = 0.6
 _SIZES = ("transfer_bytes", "block_bytes", "total_bytes", "stripe_bytes", "alignment_bytes")
 
 # Order in which conditions are read out: "unaligned MPI-IO shared file reads".
@@ -66,7 +70,7 @@ _WORDS: dict[tuple[str, Scalar], str] = {
 _BARE = ("operation", "api", "benchmark", "stack", "partition", "file_system", "pattern")
 
 
-# A parameter with more values than this is compared for equality only.
+# A parameter with more values than this is compared for equality and order only.
 _MOST_VALUES = 24
 
 
@@ -121,7 +125,9 @@ class Condition:
     def bits(self) -> float:
         """Cost of believing in it: the parameter's prior, more for anything but plain equality."""
         extra = {"=": 0.0, "!=": 0.9, "in": 0.4 * len(self.values), ">=": 1.0, "<": 1.0}[self.operator]
-        return bits_of(self.parameter) + extra
+        if self.operator in ("!=", "in") and _is_number(self.values[0]):
+            extra += _NO_ORDER_BITS
+        return bits_of(self.parameter) + extra + _VALUE_BITS.get((self.parameter, self.values[0]), 0.0)
 
     @property
     def words(self) -> str:
@@ -168,6 +174,7 @@ def candidates(derived: Sequence[Parameters], changed: NDArray[np.bool_]) -> lis
         if 2 < len(distinct) <= _MOST_VALUES:
             found += [Condition(name, "!=", (v,)) for v in distinct]
             found += _sets(name, values, distinct, changed)
+        if len(distinct) > 2:
             found += _thresholds(name, distinct)
     return sorted(found, key=lambda c: (c.bits, c.parameter, str(c.values)))
 
@@ -182,11 +189,17 @@ def _sets(
 
     ordered = sorted(distinct, key=lambda v: -share(v))
     for size in range(2, min(len(distinct) - 1, 4) + 1):
-        yield Condition(name, "in", tuple(sorted(ordered[:size], key=str)))
+        yield Condition(name, "in", tuple(sorted(ordered[:size], key=lambda v: (str(type(v)), v))))
 
 
 def _thresholds(name: str, distinct: Sequence[Scalar]) -> Iterable[Condition]:
-    if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in distinct):
+    """Splits of numbers by their order; stripe counts that stand for "default" and "all" have none."""
+    named = name == "stripe_count" and any((name, v) in _WORDS for v in distinct)
+    if not named and all(_is_number(v) for v in distinct):
         for limit in distinct[1:]:
             yield Condition(name, ">=", (limit,))
             yield Condition(name, "<", (limit,))
+
+
+def _is_number(value: Scalar) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -16,6 +16,9 @@ from iowatch.explain.rules import find_rule
 # Parameters that a control group may be named by: others are true of it by accident more often than not.
 _TELLING = ("api", "file", "aligned", "operation", "collective", "file_system", "partition", "stack")
 
+# Fewer series outside of a rule are exceptions, and no second event.
+_LEAST_SECOND = 2
+
 
 def explain(observations: Sequence[Observation]) -> Explanation:
     """What separates the changed from the unchanged, how large the changes are, and what does not fit.
@@ -27,16 +30,33 @@ def explain(observations: Sequence[Observation]) -> Explanation:
     changed = np.asarray([o.changed for o in observations], dtype=bool)
     log_ratios = np.asarray([o.log_ratio for o in observations], dtype=np.float64)
     rule = find_rule(derived, changed)
-    inside = _inside(rule, derived)
-    sized = [int(i) for i in np.flatnonzero(changed & inside)]
+    first = _inside(rule, derived)
+    second = _second(derived, changed, first)
+    rest = _inside(second, derived) & ~first if second else np.zeros_like(first)
+    inside = first | rest
     return Explanation(
         rule=rule,
-        magnitudes=magnitudes(derived, log_ratios, sized),
+        magnitudes=magnitudes(derived, log_ratios, _positions(changed & first)),
         control=_control(derived, changed, inside, log_ratios, rule),
         exceptions=_exceptions(derived, changed, inside, log_ratios) if rule else (),
         changed=int(changed.sum()),
         total=len(observations),
+        second=second,
+        second_magnitudes=magnitudes(derived, log_ratios, _positions(changed & rest)),
     )
+
+
+def _positions(which: NDArray[np.bool_]) -> list[int]:
+    return [int(i) for i in np.flatnonzero(which)]
+
+
+def _second(derived: Sequence[Parameters], changed: NDArray[np.bool_], first: NDArray[np.bool_]) -> Rule | None:
+    """What several changed series outside the rule have in common, or None."""
+    outside = _positions(~first)
+    if changed[outside].sum() < _LEAST_SECOND:
+        return None
+    found = find_rule([derived[i] for i in outside], changed[outside])
+    return found if found and found.conditions and found.changed_in >= _LEAST_SECOND else None
 
 
 def _inside(rule: Rule | None, derived: Sequence[Parameters]) -> NDArray[np.bool_]:

@@ -95,7 +95,8 @@ class Misfit:
 class Explanation:
     """What changed series have in common, how much they changed, what did not, and what fits badly.
 
-    `rule` is None where no condition separates changed from unchanged better than chance.
+    `rule` is None where no condition separates changed from unchanged better than chance. `second` is the rule
+    of the series outside of it, where those that changed share something, too: two causes of one night.
     """
 
     rule: Rule | None
@@ -104,3 +105,10 @@ class Explanation:
     exceptions: tuple[Misfit, ...]
     changed: int
     total: int
+    second: Rule | None = None
+    second_magnitudes: tuple[Magnitude, ...] = ()
+
+    @property
+    def paths(self) -> str:
+        """What the common factors select, for people."""
+        return " and ".join(rule.text for rule in (self.rule, self.second) if rule is not None)

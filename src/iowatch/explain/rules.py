@@ -8,6 +8,7 @@ brevity with one currency and needs no threshold: a rule that saves nothing is n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ _BEAM = 40
 # (tests/explain); without them in 17.
 _LEAST_SAVING = 2.0
 _CONJUNCTION_BITS = 0.75
+# A choice among so many values of a parameter is in the price of the condition.
+_FEW_VALUES = 4
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,19 @@ def covers(conditions: Sequence[Condition], derived: Sequence[Parameters]) -> ND
     return np.asarray(table, dtype=bool).reshape(len(conditions), len(derived))
 
 
-def _distinct(conditions: list[Condition], cover: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _costs(conditions: Sequence[Condition]) -> NDArray[np.float64]:
+    """Bits of each condition; of a parameter with many values the choice among them costs, too."""
+    values = Counter(c.parameter for c in conditions if c.operator == "=")
+    return np.asarray([c.bits + max(0.0, np.log2(values[c.parameter] / _FEW_VALUES)) for c in conditions])
+
+
+def _distinct(cover: NDArray[np.bool_], costs: NDArray[np.float64]) -> NDArray[np.intp]:
     """Positions of the conditions that a search needs: one, the cheapest, of each different cover."""
     seen: dict[bytes, int] = {}
-    for position, row in enumerate(cover):
+    for position in np.argsort(costs, kind="stable"):
+        row = cover[position]
         if row.any() and not row.all():
-            seen.setdefault(row.tobytes(), position)
+            seen.setdefault(row.tobytes(), int(position))
     return np.asarray(sorted(seen.values()), dtype=np.intp)
 
 
@@ -99,8 +109,8 @@ def find_rule(derived: Sequence[Parameters], changed: NDArray[np.bool_]) -> Rule
         return Rule((), (), len(changed), len(changed), 0, 0, "all cases")
     conditions = candidates(derived, changed)
     cover = covers(conditions, derived)
-    costs = np.asarray([c.bits for c in conditions])
-    chosen = _distinct(conditions, cover)
+    costs = _costs(conditions)
+    chosen = _distinct(cover, costs)
     everything = _Found(0.0, (), np.ones(len(changed), dtype=bool))
     best: _Found | None = None
     beam = [everything]

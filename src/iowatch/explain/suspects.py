@@ -196,7 +196,7 @@ def _judge_selective(balance: _Balance, share: float, outside: list[str], explan
     rule, control = explanation.rule, explanation.control
     if rule is not None and rule.conditions and control is not None:
         balance.good.append(
-            f"a change of software or settings can act on one path ({rule.text}) "
+            f"a change of software or settings can act on one path ({explanation.paths}) "
             f"and spare another ({control.label})"
         )
     elif share == 1:

@@ -10,6 +10,7 @@ from iowatch.findings.wording import day, factor, sizes_words
 from iowatch.units import format_number
 
 _WIDTH = 17
+_MOST_EQUIVALENTS = 6
 
 
 def listing(findings: Iterable[Finding]) -> Iterator[str]:
@@ -62,7 +63,9 @@ def _sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         ],
     )
     yield "Common factor", list(_rule(told.rule))
-    yield "Sizes", [sizes_words(told.magnitudes)]
+    yield "And of the rest", list(_rule(told.second)) if told.second else []
+    sizes = [sizes_words(m) for m in (told.magnitudes, told.second_magnitudes)]
+    yield "Sizes", ["; ".join(filter(None, sizes))]
     if told.control is not None:
         c = told.control
         yield (
@@ -106,9 +109,11 @@ def _rule(rule: Rule | None) -> Iterator[str]:
         f"{rule.total_out} (precision {rule.precision:.0%}, recall {rule.recall:.0%})"
     )
     for condition, group in zip(rule.conditions, rule.equivalents, strict=True):
-        same = [c.words for c in group if c.words not in rule.text]
+        same = {c.parameter: c.words for c in reversed(group) if c.parameter != condition.parameter}
         if same:
-            yield f"these data cannot tell '{condition.words}' from: {'; '.join(same[:6])}"
+            others = [same[c.parameter] for c in group if c.parameter in same]
+            told = "; ".join(list(dict.fromkeys(others))[:_MOST_EQUIVALENTS])
+            yield f"these data cannot tell '{condition.words}' from: {told}"
 
 
 def _causes(causes: Iterable[Cause]) -> Iterator[str]:

@@ -62,7 +62,10 @@ def _factor_words(explanation: Explanation, size: float, changed: Sequence[str])
         return f"no common factor ({sizes})"
     if not rule.conditions:
         return f"all series ({sizes})"
-    return f"common factor {rule.text} ({sizes})"
+    told = f"common factor {rule.text} ({sizes})"
+    if explanation.second is None:
+        return told
+    return f"{told}, and {explanation.second.text} ({sizes_words(explanation.second_magnitudes)})"
 
 
 def sizes_words(magnitudes: Sequence[Magnitude]) -> str:

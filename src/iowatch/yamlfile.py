@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
@@ -24,6 +26,9 @@ class Closed(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Entry = TypeVar("Entry")
+# A list of a file; a key without entries, as when somebody takes the last one out, is an empty one.
+Entries = Annotated[tuple[Entry, ...], BeforeValidator(lambda found: () if found is None else found)]
 
 
 def _yaml() -> YAML:
@@ -54,11 +59,26 @@ def read_document(path: Path) -> Any:
     if not path.exists():
         return None
     try:
-        return _yaml().load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not readable: {error}") from error
+    try:
+        return _yaml().load(text)
     except YAMLError as error:
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise InputError(_no_date(path, text) or f"{path}: not YAML: {error}") from error
+
+
+def _no_date(path: Path, text: str) -> str | None:
+    """The line with what YAML takes for a date and the calendar does not have, as 30 February."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for year, month, day in re.findall(r"\b(\d{4})-(\d\d?)-(\d\d?)\b", line):
+            try:
+                date(int(year), int(month), int(day))
+            except ValueError as error:
+                return f"{path}:{number}: '{year}-{month}-{day}' is no date: {error}"
+    return None
 
 
 def of_system(path: Path, system: str, model: type[Model], known: str) -> Model | None:
@@ -100,6 +120,15 @@ def validated(
         raise told from (error if quote else None)
 
 
+# What pydantic says in words of Python.
+_PLAIN = {
+    "extra_forbidden": "unknown field",
+    "tuple_type": "expected a list, each entry behind '- '",
+    "model_type": "expected fields, 'name: value'",
+    "model_attributes_type": "expected fields, 'name: value'",
+}
+
+
 def _faults(path: Path, document: Any, error: ValidationError, quote: bool, entry: str | None) -> list[str]:
     lines = []
     for fault in error.errors(include_url=False):
@@ -107,7 +136,7 @@ def _faults(path: Path, document: Any, error: ValidationError, quote: bool, entr
         unknown = fault["type"] == "extra_forbidden"
         # What several fields say together has no one value to show: `found` would be all of them.
         quoted = quote and not unknown and fault["type"] != "missing" and not isinstance(fault["input"], dict)
-        message = "unknown field" if unknown else fault["msg"].removeprefix("Value error, ")
+        message = _PLAIN.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
         where = entry or f"{path}:{_line(document, fault['loc'])}"
         field = f"field '{name}': " if name else ""
         lines.append(f"{where}: {field}{message}" + (f" (found {fault['input']!r})" if quoted else ""))

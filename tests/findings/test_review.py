@@ -178,6 +178,38 @@ def test_a_damaged_review_file_is_refused_with_its_line(root: Path, text: str, l
     assert message in caught.value.message
 
 
+def test_a_day_that_the_calendar_does_not_have_is_refused_with_its_line(root: Path) -> None:
+    path = root / "reference/events/planted.yaml"
+    path.write_text("system: planted\nevents:\n  - date: 2025-02-30\n    kind: outage\n    title: a\n")
+    with pytest.raises(InputError) as caught:
+        events.load("planted")
+    assert caught.value.message.startswith(f"{path}:3: '2025-02-30' is no date")
+
+
+def test_a_list_whose_last_entry_was_taken_out_is_empty(root: Path) -> None:
+    (root / "reference/reviews/planted.yaml").write_text("system: planted\ndecisions:\n")
+    (root / "reference/events/planted.yaml").write_text("# none yet\nsystem: planted\nevents:\n")
+    assert (review.load("planted"), events.load("planted")) == ((), ())
+    decide("note", END)
+    assert len(review.load("planted")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("system: planted\ndecisions:\n  finding: a\n", ":2: field 'decisions': expected a list"),
+        ("system: planted\ndecisions:\n  - a\n", ":3: field 'decisions.0': expected fields, 'name: value'"),
+        ("- finding: a\n", ":1: expected fields, 'name: value'"),
+    ],
+)
+def test_a_misshapen_file_is_told_in_words_of_yaml(root: Path, text: str, message: str) -> None:
+    path = root / "reference/reviews/planted.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        review.load("planted")
+    assert caught.value.message.startswith(f"{path}{message}")
+
+
 def test_all_faults_of_an_event_file_are_told_together(root: Path) -> None:
     path = root / "reference/events/planted.yaml"
     path.write_text(

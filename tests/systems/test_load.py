@@ -55,7 +55,7 @@ def test_all_faults_are_told_with_line_and_field(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name: [", "not YAML"),
-        ("", "valid dictionary"),
+        ("", "expected fields"),
         ("name: other\ntitle: x\n", "expected 'mine'"),
         ("name: mine\ntitle: ''\n", "field 'title'"),
         (

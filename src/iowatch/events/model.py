@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from iowatch.model import Scalar
-from iowatch.yamlfile import Closed
+from iowatch.yamlfile import Closed, Entries
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Kind = Literal[
@@ -84,4 +84,4 @@ class EventFile(Closed):
     """The whole file."""
 
     system: Text
-    events: tuple[Event, ...] = ()
+    events: Entries[Event] = ()

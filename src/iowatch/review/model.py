@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints, model_validator
 
-from iowatch.yamlfile import Closed
+from iowatch.yamlfile import Closed, Entries
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Verdict = Literal["accepted", "dismissed", "acknowledged", "note"]
@@ -48,4 +48,4 @@ class ReviewFile(Closed):
     """The whole file."""
 
     system: Text
-    decisions: tuple[Decision, ...] = ()
+    decisions: Entries[Decision] = ()

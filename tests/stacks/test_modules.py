@@ -40,6 +40,19 @@ def test_described_by_its_tools(site: Path) -> None:
     assert (versions["openmpi"], versions["gcc"]) == ("5.0.8", "13.2.0")
 
 
+def test_a_module_that_brings_another_python(site: Path) -> None:
+    """Its PYTHONHOME would keep ours from starting, its PYTHONPATH would give it other libraries."""
+    profile = site.parents[2] / ".bash_profile"
+    foreign = site.parents[2] / "python3.9"
+    foreign.mkdir()
+    (foreign / "json.py").write_text("raise SystemExit('another Python')\n")
+    text = f"export PYTHONHOME=/opt/python/3.9 PYTHONPATH={foreign}\n}}\n"
+    profile.write_text(profile.read_text().removesuffix("}\n") + text)
+    site.write_text("modules: [mpi/5]\n")
+    stack = modules.load("somewhere", site)
+    assert (stack.status, stack.note) == ("installed", None)
+
+
 def test_a_module_that_is_gone_makes_the_stack_broken(site: Path) -> None:
     site.write_text("modules: [mpi/6]\n")
     stack = modules.load("somewhere", site)
@@ -54,6 +67,10 @@ def test_a_module_that_is_gone_makes_the_stack_broken(site: Path) -> None:
         ("modules: []\n", "expected 'modules' as a list"),
         ("modules: [a]\nmodule: b\n", "unknown field 'module'"),
         ("- a\n", "expected a mapping"),
+        ("modules: [1.10]\n", "1.1 is no text"),
+        ("modules: [a]\nsettings: {A: true}\n", "True is no text"),
+        ("modules: [a]\nsettings: {A: }\n", "None is no text"),
+        ("modules: [a]\nsettings: {A-B: 1}\n", "'A-B' cannot name"),
     ],
 )
 def test_bad_files(site: Path, text: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from iowatch.stacks.model import Stack, from_json
 
 FILE = "modules.yaml"
 TIMEOUT_S = 120.0
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -30,6 +32,13 @@ def read(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     modules, settings = document.get("modules"), document.get("settings") or {}
     if not isinstance(modules, list) or not modules or not isinstance(settings, dict):
         raise InputError(f"{path}: expected 'modules' as a list of names and 'settings' as name: value")
+    for value in (*modules, *settings.values()):
+        # YAML reads `true` and `1.10` as a truth value and as the number 1.1: nobody's environment has these.
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise InputError(f"{path}: {value!r} is no text", hint="Write it in quotes.")
+    for name in settings:
+        if not _VARIABLE.fullmatch(str(name)):
+            raise InputError(f"{path}: '{name}' cannot name an environment variable")
     return tuple(map(str, modules)), {str(name): str(value) for name, value in settings.items()}
 
 
@@ -42,7 +51,8 @@ def load(system: str, path: Path) -> Stack:
     modules, settings = read(path)
     name = path.parent.name
     loading = " && ".join(f"module load {shlex.quote(module)}" for module in modules)
-    describe = f"{shlex.quote(sys.executable)} -m iowatch.stacks.system {shlex.quote(system)}"
+    # -I: modules may bring a Python, whose PYTHONHOME and PYTHONPATH are not for ours.
+    describe = f"{shlex.quote(sys.executable)} -I -m iowatch.stacks.system {shlex.quote(system)}"
     empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings)
     try:
         # A login shell: that is where sites define the function `module`.

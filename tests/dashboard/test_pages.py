@@ -13,6 +13,7 @@ import pytest
 
 from iowatch.dashboard.build import build
 from iowatch.dashboard.catalogue import collect
+from iowatch.dashboard.pages.session import readable
 from iowatch.model import Output, Result, Scalar
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.dashboard import hostile
@@ -223,3 +224,23 @@ def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path
     assert {one.row.case.parameters.get("fair"): one.headline for one in series} == {None: True, True: False}
     build(history, tmp_path / "site")
     assert len(list((tmp_path / "site" / "series").glob("*.html"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("unit", "samples", "shown"),
+    [
+        ("s", (0.07963, 0.00009622), ("ms", (79.63, 0.09622))),
+        ("s", (0.0000113, 0.000006996), ("µs", (11.3, 6.996))),
+        ("s", (1.25, 0.07), ("s", (1.25, 0.07))),
+        ("MiB/s", (0.01, 0.02), ("MiB/s", (0.01, 0.02))),
+        ("1", (3.0, 4.0), ("", (3.0, 4.0))),
+    ],
+)
+def test_short_times_are_told_in_units_that_people_read(
+    unit: str, samples: tuple[float, ...], shown: tuple[str, tuple[float, ...]]
+) -> None:
+    """Times to open and close of a real run of benchio were 0.00009622 s on its page."""
+    told = readable(unit, samples)
+    assert told["unit"] == shown[0]
+    assert told["shown"] == pytest.approx(shown[1])
+    assert told["summary"].max == pytest.approx(max(shown[1]))

@@ -159,7 +159,7 @@ def _machine(
         decisions=_read(lambda: review.load(name), (), faults),
         references=references,
         stacks=tuple(own),
-        faults=tuple(faults),
+        faults=tuple(dict.fromkeys(faults)),
     )
 
 

@@ -25,6 +25,8 @@ Results = Sequence[tuple[int, tuple[float, ...]]]
 # Full Darshan reports cost seconds each, and a night has some hundred runs. A page keeps those that it was made
 # with; older nights come to be without only where a site is made from nothing.
 _REPORTED_NIGHTS = 7
+# Least of a row's highest value, unit and factor for it: 0.000096 s is nothing that people can read.
+_SECONDS = ((0.1, "s", 1.0), (1e-4, "ms", 1e3), (0.0, "µs", 1e6))
 # Facts that have a place of their own on the page.
 _TOLD = ("darshan", "partial_results", "nodes", "command", "source", "label")
 
@@ -80,11 +82,8 @@ def _log(files: Sequence[Artefact]) -> Path | None:
 
 
 def _run(site: Site, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
-    told = [
-        {"series": site.catalogue.by_id[number], "samples": samples, "summary": summarise(samples)}
-        for number, samples in results
-        if number in site.catalogue.by_id
-    ]
+    known = [(site.catalogue.by_id[n], samples) for n, samples in results if n in site.catalogue.by_id]
+    told = [{"series": one, "samples": samples, **readable(one.metric.unit, samples)} for one, samples in known]
     return {
         "run": run,
         "results": told,
@@ -98,6 +97,15 @@ def _run(site: Site, run: RunRow, kept: Sequence[Artefact], results: Results) ->
         "parts": _parts(run.stack_document),
         "facts": _pretty({name: value for name, value in run.facts.items() if name not in _TOLD}),
     }
+
+
+def readable(unit: str, samples: Sequence[float]) -> dict[str, Any]:
+    """Unit (none for counts and shares), values and summary of a row for people: short times in ms or µs."""
+    shown, factor = "" if unit == "1" else unit, 1.0
+    if unit == "s":
+        shown, factor = next((name, by) for least, name, by in _SECONDS if max(samples) >= least)
+    values = tuple(value * factor for value in samples)
+    return {"unit": shown, "shown": values, "summary": summarise(values)}
 
 
 def _operations(told: Sequence[Mapping[str, Any]]) -> list[str]:

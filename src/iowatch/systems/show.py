@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import time
 
 from rich.console import Console
 from rich.table import Table
 
 from iowatch.stacks.show import table
 from iowatch.systems.doctor import Report
-from iowatch.systems.model import FileSystem, Named, Night, System
+from iowatch.systems.model import Blackout, FileSystem, Named, Night, System
 from iowatch.systems.mounts import Mount
-from iowatch.units import format_number, format_size
+from iowatch.units import counted, format_number, format_size
 
 
 def _size(size_bytes: int | None) -> str:
@@ -90,9 +91,9 @@ def _hardware(system: System) -> Table:
     rows = table("what", "facts", "source")
     for node in system.nodes:
         facts = (
-            node.count and f"{node.count} nodes",
-            node.cores and f"{node.cores} cores",
-            node.sockets and f"{node.sockets} sockets",
+            node.count and counted(node.count, "node"),
+            node.cores and counted(node.cores, "core"),
+            node.sockets and counted(node.sockets, "socket"),
             node.processor,
             node.memory and f"{node.memory} memory",
         )
@@ -120,11 +121,22 @@ def _peaks(system: System) -> Table:
     return rows
 
 
+def _blackout(blackout: Blackout) -> str:
+    """`blackout 'backup' (mon tue 22:30 to 01:00 UTC, since 2026-11-21)`."""
+    days = " ".join(blackout.days) or "every day"
+    season = [f"{word} {day}" for word, day in (("since", blackout.since), ("until", blackout.until)) if day]
+    if blackout.start == blackout.end == time(0):
+        span = days
+    else:
+        span = f"{days} {blackout.start:%H:%M} to {blackout.end:%H:%M} UTC"
+    return f"blackout '{blackout.reason}' ({', '.join([span, *season])})"
+
+
 def _night(night: Night) -> str:
     """The night's policy in one line."""
     plain = night.model_dump(exclude={"blackouts", "repeat_suspected"}, exclude_none=True)
-    words = [f"{name} {value}" for name, value in plain.items()]
-    words += [f"blackout '{blackout.reason}'" for blackout in night.blackouts]
+    words = [f"{name} {format_size(value) if name == 'bytes' else value}" for name, value in plain.items()]
+    words += [_blackout(blackout) for blackout in night.blackouts]
     words += [] if night.repeat_suspected else ["suspected cases are not repeated"]
     return ", ".join(words)
 

@@ -28,10 +28,16 @@ def command(ranks: int, *options: str) -> list[str]:
     return [MPIEXEC, "-n", str(ranks), BENCHIO, *options]
 
 
+def started(words: list[str]) -> subprocess.Popen[str]:
+    """Without a terminal: launchers read from it, and in the background that stops them for ever."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+
+
 def ended(words: list[str]) -> subprocess.CompletedProcess[str]:
     """A run that has ended. One that hangs is left to CTest's time limit, so that `--repeat after-timeout` can
     tell it from one that fails, but not before it is told where it hangs."""
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = started(words)
     try:
         stdout, stderr = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
@@ -63,7 +69,7 @@ def alone(*options: str, before: tuple[str, ...] = ()) -> subprocess.CompletedPr
 
 
 def start(ranks: int, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(command(ranks, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return started(command(ranks, *options))
 
 
 def wait_for(condition, seconds: float = 20) -> bool:

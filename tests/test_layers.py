@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "iowatch"
 
 # Left may not import from right; names in one row may use each other.
 LAYERS = [
-    {"errors", "units", "metrics", "paths", "files", "yamlfile"},
+    {"errors", "units", "metrics", "paths", "files", "yamlfile", "tables"},
     {"model"},
     {
         "tools",

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rich.console import Console
-from rich.table import Table
 
+from iowatch import tables
 from iowatch.metrics import METRICS
 from iowatch.model import Case, summarise
 from iowatch.store import ExpectedResult, RunRow, SeriesRow, SessionRow
+from iowatch.tables import Plain
 from iowatch.units import format_number, format_time
 
 Results = Sequence[tuple[SeriesRow, tuple[float, ...]]]
@@ -32,12 +33,8 @@ def _when(seconds: int | None) -> str:
     return "–" if seconds is None else format_time(datetime.fromtimestamp(seconds, UTC))
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        right = name in ("n", "runs", "max", "median", "min")
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    return table
+def _table(*columns: str) -> Plain:
+    return tables.table(*columns, right=("n", "runs", "max", "median", "min"))
 
 
 def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:

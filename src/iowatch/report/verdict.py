@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from iowatch.metrics import METRICS
+from iowatch.tables import Plain
 from iowatch.units import counted, format_number
 from iowatch.verdict import NIGHTS_TO_JUDGE, Trouble, Verdict
 
@@ -43,7 +44,7 @@ def answer(verdict: Verdict) -> str:
 
 
 def _headlines(verdict: Verdict) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Plain(box=None, pad_edge=False, header_style="bold")
     table.add_column("stack")
     table.add_column("run", overflow="fold")
     table.add_column("result")
@@ -57,7 +58,7 @@ def _headlines(verdict: Verdict) -> Table:
 
 
 def _transfers(verdict: Verdict) -> Table:
-    table = Table(
+    table = Plain(
         box=None, pad_edge=False, header_style="bold", title="MPI-IO operations a repetition (Darshan)"
     )
     table.title_justify = "left"

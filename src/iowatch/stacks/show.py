@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 from iowatch.stacks.diff import StackDiff
 from iowatch.stacks.model import Part, Stack
+from iowatch.tables import table
 from iowatch.units import counted
-
-
-class Plain(Table):
-    """A table of words from files and programs: `[draft]` is text, not markup."""
-
-    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **options)
-
-
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """A table without frames; columns named in `right` are aligned to the right."""
-    result = Plain(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        result.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
-    return result
-
 
 _MPIS = ("openmpi", "mpich", "intel-oneapi-mpi", "cray-mpich")
 _HEADLINE = (*_MPIS, "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench")

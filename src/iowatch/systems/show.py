@@ -8,10 +8,10 @@ from datetime import time
 from rich.console import Console
 from rich.table import Table
 
-from iowatch.stacks.show import table
 from iowatch.systems.doctor import Report
 from iowatch.systems.model import Blackout, FileSystem, Named, Night, System
 from iowatch.systems.mounts import Mount
+from iowatch.tables import table
 from iowatch.units import counted, format_number, format_size
 
 

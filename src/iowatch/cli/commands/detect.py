@@ -84,16 +84,15 @@ def _print_page(found: Mapping[str, Detection]) -> None:
     """The answer first, then one line a change."""
     from collections import Counter
 
-    from rich.table import Table
-
     from iowatch.cli.output import page
+    from iowatch.tables import Plain
 
     console = page()
     changed = sum(bool(answer.changes) for answer in found.values())
     console.print(f"{changed} of {len(found)} series changed")
     for status, count in Counter(a.status for a in found.values() if a.status != "ok").items():
         console.print(f"{count} not judged: {status}")
-    table = Table("series", "what", "since", "nights", "ratio", "before", "after", "confidence", box=None)
+    table = Plain("series", "what", "since", "nights", "ratio", "before", "after", "confidence", box=None)
     for name, answer in found.items():
         for row in _rows(answer):
             table.add_row(name, *row)

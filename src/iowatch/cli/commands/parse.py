@@ -78,16 +78,14 @@ def _words(case: Mapping[str, object]) -> str:
 
 
 def _table(output: Output, shared: set[str]) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
     from iowatch.model import summarise
+    from iowatch.tables import Plain
     from iowatch.units import format_number
 
-    table = Table("operation", "metric", "unit", "n", "max", "median", "min", "", box=None)
+    table = Plain("operation", "metric", "unit", "n", "max", "median", "min", "", box=None)
     for result in output.results:
         row = summarise(result.samples)
         numbers = (format_number(value) for value in (row.max, row.median, row.min))
         own = {name: value for name, value in result.case.items() if name not in shared}
-        table.add_row(result.operation, result.metric, result.unit, str(row.n), *numbers, escape(_words(own)))
+        table.add_row(result.operation, result.metric, result.unit, str(row.n), *numbers, _words(own))
     return table

@@ -103,7 +103,7 @@ def propose(
     print_json(change.to_json(written=write)) if as_json else shown.print_change(change, page())
     if not as_json:
         done = f"wrote {change.path}" if write else "nothing written; repeat with --write to accept"
-        messages().print(done if change.diff else "nothing to change")
+        messages().print(done if change.diff else "nothing to change", markup=False, soft_wrap=True)
 
 
 @command.command(epilog="Example: iowatch reference check --system local")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iowatch.explain import Condition, Explanation, Observation, explain
-from iowatch.findings.text import _rule as rule_lines
+from iowatch.findings.text import as_well
 from iowatch.model import Scalar
 from tests.explain.planted import MIB, cases, trial
 
@@ -105,7 +105,7 @@ def test_parameters_that_always_go_together_are_both_said_to_fit() -> None:
     rule = explained(known, [c["partition"] == "cpu" and c["operation"] == "read" for c in known]).rule
     assert rule is not None
     assert rule.text == "scratch1 cpu reads"
-    assert list(rule_lines(rule))[1:] == ["these data cannot tell 'scratch1' from: cpu"]
+    assert list(as_well(rule)) == ["these data cannot tell 'scratch1' from: cpu"]
 
 
 def test_two_causes_of_one_night_are_two_common_factors() -> None:

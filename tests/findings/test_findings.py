@@ -15,6 +15,7 @@ from iowatch.detect import Detection, detect_many, parallel
 from iowatch.errors import UsageError
 from iowatch.findings import from_json, load, update
 from iowatch.findings.standing import resolve
+from iowatch.findings.text import page
 from iowatch.store import History
 from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
@@ -175,6 +176,18 @@ def test_series_without_runs_after_are_no_data_and_not_unchanged(watch: Watch) -
     (found,) = [f for f in watch(story(*told.series[:4]), END, STEP) if f.state == "open"]
     assert found.without_data == 4
     assert found.explanation.total == 4
+
+
+def test_a_series_too_young_to_be_judged_is_not_called_unchanged(watch: Watch) -> None:
+    """It has six nights and lost as much as those that changed; nobody knows, and the page says so."""
+    young = level("PNETCDF", "write", (STEP, 0.5))
+    told = slower_mpiio()
+    watch(told, STEP - timedelta(days=2), None)
+    both = story(*told.series, young)
+    (found,) = watch(both, STEP + timedelta(days=4), STEP - timedelta(days=2))
+    assert (found.explanation.changed, found.explanation.total, found.moved_otherwise) == (2, 8, 1)
+    assert found.explanation.exceptions == ()
+    assert any("not surely" in line for line in page(found))
 
 
 def test_ids_and_prefixes_find_and_wrong_ones_are_told(watch: Watch, history: History) -> None:

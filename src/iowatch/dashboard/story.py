@@ -73,7 +73,8 @@ def fan(finding: Finding, machine: Machine, samples: Samples) -> Markup:
             line = _line(one, samples[one.row.id], members.get(one.row.id), finding.first_after)
             lines += [line] if line else []
     told = finding.explanation
-    names = [Name(m.label or "changed", m.ratio, True) for m in told.magnitudes]
+    sizes = [*told.magnitudes, *told.second_magnitudes]
+    names = [Name(m.label or "changed", m.ratio, True) for m in sizes]
     names = names or [Name("changed", finding.size, True)]
     if told.control is not None:
         names.append(Name(told.control.label, told.control.ratio, False))

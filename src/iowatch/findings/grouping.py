@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
+from iowatch.explain import derive, find_rule
 from iowatch.findings.detection import Step
 from iowatch.findings.records import Direction
 from iowatch.metrics import METRICS
+from iowatch.model import Scalar
 from iowatch.store import SeriesRow
 
 _DAY_S = 86400
@@ -21,6 +23,9 @@ _DAY_S = 86400
 _NEIGHBOURHOOD_S = 3 * _DAY_S
 # Runs of one night start within this time of each other.
 _NIGHT_S = _DAY_S // 2
+# Two events are at least two nights apart, and of the series of each so many are on the right side of the rule:
+# less may be how detection dates steps in noise.
+_APART_S, _CLEAR = _DAY_S // 2, 0.9
 # On a night like any other about this share of the series looks suspicious (13 % on Edison, fewer on a quiet
 # system); groups that chance would make more seldom than once in 500 nights are told.
 _SUSPECTED_SHARE, _CHANCE = 0.1, 0.002
@@ -55,6 +60,16 @@ def log_gain(row: SeriesRow, ratio: float) -> float:
     return math.log(ratio) if METRICS[row.metric].direction == "higher" else -math.log(ratio)
 
 
+def parameters(row: SeriesRow) -> dict[str, Scalar]:
+    """The case's parameters and the axes of its series."""
+    return {
+        "benchmark": row.case.benchmark,
+        "stack": row.stack,
+        "partition": row.partition,
+        **row.case.parameters,
+    }
+
+
 def group(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Step]]) -> list[Group]:
     """Groups of changes in order of time.
 
@@ -66,7 +81,7 @@ def group(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Step]]) -> l
     for direction, sign in directions:
         left = [m for m in moved if m.log_gain * sign > 0]
         while left:
-            made = _gather(direction, left)
+            made = _first_event(_gather(direction, left))
             groups.append(made)
             taken = set(map(id, made.moved))
             left = [m for m in left if id(m) not in taken]
@@ -83,8 +98,33 @@ def _gather(direction: Direction, left: Sequence[Moved]) -> Group:
     near = _alike(list(nearest.values()))
     if all(_distance(m, night) > 0 for m in near):  # the night was that of suspicions which are left out
         night = _strongest_night(near)
-    last_before = max(m.change.last_before for m in near if _distance(m, night) == 0)
-    return Group(direction, tuple(sorted(near, key=lambda m: m.change.first_after)), last_before, night)
+    return _group(direction, near, night)
+
+
+def _group(direction: Direction, moved: Sequence[Moved], night: int) -> Group:
+    last_before = max(m.change.last_before for m in moved if _distance(m, night) == 0)
+    return Group(direction, tuple(sorted(moved, key=lambda m: m.change.first_after)), last_before, night)
+
+
+def _first_event(group: Group) -> Group:
+    """A group without what belongs to another event of the days around: series of another night that share what
+    those of its own night do not.
+
+    Series that are dated to neither night, or to the wrong one, follow the rule.
+    """
+    late = [m for m in group.moved if _distance(m, group.first_after) > _APART_S]
+    if not late:
+        return group
+    other = _strongest_night(late)
+    nearer = [_distance(m, other) < _distance(m, group.first_after) for m in group.moved]
+    derived = [derive(parameters(m.row)) for m in group.moved]
+    rule = find_rule(derived, np.asarray(nearer))
+    if rule is None or not rule.conditions or min(rule.precision, rule.recall) < _CLEAR:
+        return group
+    mine = [
+        m for m, its in zip(group.moved, derived, strict=True) if not all(c.holds(its) for c in rule.conditions)
+    ]
+    return _group(group.direction, mine, _strongest_night(mine))
 
 
 def _strongest_night(moved: Sequence[Moved]) -> int:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
 from iowatch.explain import Observation, names
 from iowatch.findings.detection import Step, nightly
-from iowatch.findings.grouping import Group, Moved, log_gain
+from iowatch.findings.grouping import Group, Moved, log_gain, parameters
 from iowatch.findings.records import Member
 from iowatch.metrics import METRICS
-from iowatch.model import Scalar
 from iowatch.store import SeriesPoints, SeriesRow
 
 # Levels of unchanged series are medians of at most this many nights on each side.
 _NIGHTS = 30
 _HALF_DAY_S = 43_200
+# A series that moved by so much of the event's size is not called unchanged, though no change of it is sure:
+# noise may hide one, or it is too young to be judged.
+_UNSURE = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,6 @@ class Seen:
     moved_otherwise: int
 
 
-def parameters(row: SeriesRow) -> dict[str, Scalar]:
-    """The case's parameters and the axes of its series."""
-    return {
-        "benchmark": row.case.benchmark,
-        "stack": row.stack,
-        "partition": row.partition,
-        **row.case.parameters,
-    }
-
-
 def observe(
     group: Group,
     rows: Sequence[SeriesRow],
@@ -63,6 +56,7 @@ def observe(
     """
     others: list[tuple[SeriesRow, float]] = []
     without_data = moved_otherwise = 0
+    least = _UNSURE * median(abs(m.log_gain) for m in group.moved)
     for row in rows:
         if row.id in group.series_ids:
             continue
@@ -72,6 +66,8 @@ def observe(
         ratio = _ratio(row, points[row.id], changes.get(row.id, ()), group)
         if ratio is None:
             without_data += 1
+        elif abs(math.log(ratio)) >= least:
+            moved_otherwise += 1
         else:
             others.append((row, ratio))
     changed = [(m.row, m.log_gain, True) for m in group.moved]

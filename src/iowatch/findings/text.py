@@ -108,11 +108,18 @@ def _rule(rule: Rule | None) -> Iterator[str]:
         f"{rule.text}: {rule.changed_in} of {rule.total_in} changed, of the others {rule.changed_out} of "
         f"{rule.total_out} (precision {rule.precision:.0%}, recall {rule.recall:.0%})"
     )
+    yield from as_well(rule)
+
+
+def as_well(rule: Rule) -> Iterator[str]:
+    """What fits exactly as well as a rule's conditions, a line a condition; one remark a parameter."""
     for condition, group in zip(rule.conditions, rule.equivalents, strict=True):
-        same = {c.parameter: c.words for c in reversed(group) if c.parameter != condition.parameter}
+        same: dict[str, str] = {}
+        for other in group:
+            if other.parameter != condition.parameter:
+                same.setdefault(other.parameter, other.words)
         if same:
-            others = [same[c.parameter] for c in group if c.parameter in same]
-            told = "; ".join(list(dict.fromkeys(others))[:_MOST_EQUIVALENTS])
+            told = "; ".join(list(same.values())[:_MOST_EQUIVALENTS])
             yield f"these data cannot tell '{condition.words}' from: {told}"
 
 

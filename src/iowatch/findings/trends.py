@@ -9,8 +9,7 @@ from typing import Any
 
 from iowatch.explain import names
 from iowatch.findings.detection import headline_series
-from iowatch.findings.grouping import log_gain
-from iowatch.findings.observe import parameters
+from iowatch.findings.grouping import log_gain, parameters
 from iowatch.findings.wording import day, factor
 from iowatch.store import History, SeriesRow
 

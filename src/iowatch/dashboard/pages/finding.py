@@ -13,6 +13,7 @@ from iowatch.dashboard.context import Site
 from iowatch.dashboard.levels import trends
 from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.traces import Traced, before_after
+from iowatch.explain import Rule
 from iowatch.findings import Finding
 from iowatch.findings import text as finding_text
 from iowatch.store import SessionRow
@@ -52,6 +53,7 @@ def _values(site: Site, machine: Machine, finding: Finding) -> dict[str, Any]:
     return {
         "machine": machine,
         "finding": finding,
+        "as_well": [line for rule in _rules(finding) for line in finding_text.as_well(rule)],
         "decisions": [d for d in machine.decisions if d.finding == finding.id],
         "fan": story.fan(finding, machine, samples),
         "others": story.other_events(finding, machine),
@@ -63,6 +65,11 @@ def _values(site: Site, machine: Machine, finding: Finding) -> dict[str, Any]:
         "runs": _run_links(site, machine, finding),
         "sessions": [(s, page_of(s)) for s in _sessions(finding, machine)],
     }
+
+
+def _rules(finding: Finding) -> list[Rule]:
+    told = finding.explanation
+    return [rule for rule in (told.rule, told.second) if rule is not None]
 
 
 def _run_links(site: Site, machine: Machine, finding: Finding) -> dict[int, str]:

@@ -111,6 +111,25 @@ def test_a_new_name_of_a_system_is_told_once(
     assert "new name" not in cli("import", "benchio", files[0], "--system", "archer").stderr
 
 
+def test_a_file_can_be_imported_again_for_the_right_system(history: History, tmp_path: Path) -> None:
+    """After it was imported for a misspelt one."""
+    path = tmp_path / "ior_20260101.out"
+    path.write_text("")
+    stored = [import_files(history, "ior", [path], system=name).stored for name in ("locl", "local", "local")]
+    assert stored == [1, 1, 0]
+
+
+@pytest.mark.parametrize("moment", ["1970", "2026", "2062-01-01"])
+def test_a_year_is_no_second_since_1970(
+    cli: Callable[..., Result], var: Path, tmp_path: Path, moment: str
+) -> None:
+    """`--time 2026` would be 33 minutes after midnight of the first day of 1970."""
+    (tmp_path / "ior.out").write_text("")
+    told = cli("import", "ior", tmp_path / "ior.out", "--system", "local", "--time", moment)
+    assert told.exit_code == 2
+    assert "from 1990 to today" in told.stderr
+
+
 def test_a_name_that_is_no_text_is_taken(history: History, tmp_path: Path, shared: Path) -> None:
     """As of an archive from a machine with another encoding."""
     good = next((shared / "data/archer-benchio/ARCHER_baseline").glob("*_c24_2018*.dat"))

@@ -17,7 +17,7 @@ from iowatch.errors import InputError, IowatchError, UsageError, near_miss
 from iowatch.parsers import tokio
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact
-from iowatch.units import utc_now
+from iowatch.units import format_time, utc_now
 
 # `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
@@ -71,14 +71,20 @@ def _moment(match: re.Match[str]) -> datetime | None:
         moment = datetime.strptime(f"{digits:0<14}", "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError:
         return None
-    # A day more: names are often in local time.
-    return moment if _EARLIEST <= moment <= utc_now() + timedelta(days=1) else None
+    return moment if _plausible(moment) else None
+
+
+def _plausible(moment: datetime) -> bool:
+    # A day more: times are often local.
+    return _EARLIEST <= moment <= utc_now() + timedelta(days=1)
 
 
 def _time_of(path: Path) -> datetime:
     """As `time_in_name`; that a file is not there is told before its name is read."""
     if not path.exists():
         raise InputError(f"{path}: no such file")
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory; name its files")
     return time_in_name(path)
 
 
@@ -98,8 +104,12 @@ def import_files(
         moment: when they ran; None takes it from each file's name.
 
     Raises:
-        UsageError: no such tool.
+        UsageError: no such tool; a moment before 1990 or after today.
     """
+    if moment is not None and not _plausible(moment):
+        raise UsageError(
+            f"nothing that is kept ran at {format_time(moment)}", hint="Expected a time from 1990 to today."
+        )
     if tool == "tokio":
         return _import_tokio(history, files, system)
     if tool not in parsers.PARSERS:
@@ -108,7 +118,7 @@ def import_files(
     troubles: list[Trouble] = []
     for path in files:
         try:
-            record = _record(tool, path, moment or _time_of(path), partition, stack)
+            record = _record(tool, path, moment or _time_of(path), system, partition, stack)
         except IowatchError as error:
             troubles.append(Trouble(str(path), error.message.removeprefix(f"{path}: ")))
             continue
@@ -161,11 +171,11 @@ def _tokio_record(run: tokio.ImportedRun, system: str) -> RunRecord:
     )
 
 
-def _record(tool: str, path: Path, moment: datetime, partition: str, stack: str) -> RunRecord:
+def _record(tool: str, path: Path, moment: datetime, system: str, partition: str, stack: str) -> RunRecord:
     output = parsers.parse_file(tool, path)
     sha256, size = artefacts.keep(path)
     started_at = int(moment.timestamp())
-    identity = f"{tool}\0{partition}\0{stack}\0{started_at}\0{sha256}"
+    identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"
     name = os.fsencode(path.name).decode("utf-8", "replace")  # a name may be no text
     return RunRecord(
         name=name,

@@ -90,3 +90,12 @@ def test_command_tells_people_the_reason(tmp_path: Path) -> None:
 def test_command_refuses_a_file_that_is_not_there() -> None:
     result = CliRunner().invoke(command, ["ior", "/nowhere/at/all"])
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench"])
+def test_an_empty_output_is_told_as_empty(tool: str) -> None:
+    """What it lacks follows from that; an exit code is told beside it."""
+    assert parse(tool, "\n").reason == "the output is empty"
+    reason = parse(tool, "", rc=-9).reason
+    assert reason is not None
+    assert reason.startswith("the output is empty; ")

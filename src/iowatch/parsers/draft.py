@@ -126,7 +126,7 @@ class Draft:
         """Judge and hand over."""
         self.trouble.inspect_source(evidence.stderr)
         if lines.empty:
-            self.cut("the output is empty")
+            self._incomplete[:] = ["the output is empty"]  # all else follows from that
         if evidence.rc:
             stopped, words = exit_meaning(evidence.rc)
             (self.cut if stopped else self.fail)(words)

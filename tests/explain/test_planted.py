@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from iowatch.explain import Condition, Explanation, Observation, explain
+from iowatch.explain import Condition, Explanation, Observation, Suspect, explain, rank
 from iowatch.findings.text import as_well
 from iowatch.model import Scalar
 from tests.explain.planted import MIB, cases, trial
 
 TRIALS = 30
+DAY = 86_400
 
 
 @pytest.mark.parametrize(
@@ -136,3 +137,28 @@ def test_chance_outside_of_a_rule_is_seldom_a_second_one() -> None:
         labels = [c["file"] == "shared" or bool(stream.random() < 0.15) for c in known]
         second += explained(known, labels).second is not None
     assert second <= 4
+
+
+def test_a_cause_is_held_against_the_common_factor_that_it_fits() -> None:
+    """A new netcdf-c and a full scratch1 on one night; a scheduler the day before explains neither better."""
+    known = cases(128, np.random.default_rng(5))
+    slow = [c["api"] == "NETCDF4" and c["operation"] == "write" for c in known]
+    full = [c["file_system"] == "scratch1" and c["file"] == "per-process" for c in known]
+    changed = [one or other for one, other in zip(slow, full, strict=True)]
+    seen = [Observation(c, is_, math.log(0.5) * is_) for c, is_ in zip(known, changed, strict=True)]
+    causes = rank(
+        [
+            Suspect("scheduler", "software", "software", 0, 1),
+            Suspect("netcdf-c", "upgrade", "upgrade", 2 * DAY, 2 * DAY, {"api": "NETCDF4"}),
+            Suspect("full", "configuration", "configuration", 2 * DAY, 2 * DAY, {"file_system": "scratch1"}),
+            Suspect("other", "upgrade", "upgrade", 2 * DAY, 2 * DAY, {"api": "MPIIO"}),
+        ],
+        last_before=DAY,
+        first_after=2 * DAY,
+        observations=seen,
+        explanation=explain(seen),
+    )
+    assert {c.name for c in causes[:2]} == {"netcdf-c", "full"}
+    assert [c.name for c in causes[2:]] == ["scheduler", "other"]
+    told = next(c for c in causes if c.name == "netcdf-c").speaks_for
+    assert f"{sum(slow)} of {sum(slow)} changed series of NETCDF4 writes lie in its scope (api NETCDF4)" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from iowatch.explain.conditions import Condition
+from iowatch.explain.conditions import Condition, derive
 from iowatch.model import Scalar
 
 
@@ -43,6 +43,11 @@ class Rule:
     changed_out: int
     total_out: int
     text: str
+
+    def holds(self, parameters: Mapping[str, Scalar]) -> bool:
+        """Whether a case, by its parameters as they are stored, meets all conditions."""
+        derived = derive(parameters)
+        return all(condition.holds(derived) for condition in self.conditions)
 
     @property
     def precision(self) -> float:

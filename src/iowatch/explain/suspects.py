@@ -119,7 +119,7 @@ def _judge(
 ) -> Cause:
     balance = _Balance(1.0)
     when = _judge_date(balance, days)
-    _judge_scope(balance, suspect, observations)
+    _judge_scope(balance, suspect, observations, explanation)
     _judge_reach(balance, suspect, observations, explanation)
     for verdict, text in suspect.evidence:
         balance.score *= _WEIGHT[verdict]
@@ -148,16 +148,33 @@ def _inside(suspect: Suspect, observation: Observation) -> bool:
     return all(derived.get(name) == value for name, value in suspect.scope.items())
 
 
-def _judge_scope(balance: _Balance, suspect: Suspect, observations: Sequence[Observation]) -> None:
-    """A stated scope has to hold the changed series."""
-    changed = [o for o in observations if o.changed]
-    if not suspect.scope or not changed:
+def _judge_scope(
+    balance: _Balance, suspect: Suspect, observations: Sequence[Observation], explanation: Explanation
+) -> None:
+    """A stated scope has to hold the changed series; of two common factors, those of the better one."""
+    groups = _changed(observations, explanation)
+    if not suspect.scope or not groups[0][1]:
         return
-    held = sum(_inside(suspect, o) for o in changed)
+    held = [sum(_inside(suspect, o) for o in group) for _, group in groups]
+    best = max(range(len(groups)), key=lambda i: held[i] / len(groups[i][1]))
+    whose, group = groups[best]
     stated = ", ".join(f"{name} {value}" for name, value in suspect.scope.items())
-    balance.score *= max(held / len(changed), 0.05)
-    target = balance.good if held == len(changed) else balance.bad
-    target.append(f"{held} of {len(changed)} changed series lie in its scope ({stated})")
+    balance.score *= max(held[best] / len(group), 0.05)
+    target = balance.good if held[best] == len(group) else balance.bad
+    target.append(f"{held[best]} of {len(group)} {whose} lie in its scope ({stated})")
+
+
+def _changed(
+    observations: Sequence[Observation], explanation: Explanation
+) -> list[tuple[str, list[Observation]]]:
+    """The changed series, and where they have two common factors those of each."""
+    changed = [o for o in observations if o.changed]
+    rules = [explanation.rule, explanation.second] if explanation.second else []
+    return [("changed series", changed)] + [
+        (f"changed series of {rule.text}", [o for o in changed if rule.holds(o.parameters)])
+        for rule in rules
+        if rule is not None
+    ]
 
 
 def _judge_reach(

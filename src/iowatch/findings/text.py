@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from iowatch.explain import Cause, Rule
+from iowatch.explain import Cause, Explanation, Rule
 from iowatch.findings.records import Finding, Member
 from iowatch.findings.wording import day, factor, sizes_words
 from iowatch.units import format_number
@@ -64,8 +64,7 @@ def _sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     )
     yield "Common factor", list(_rule(told.rule))
     yield "And of the rest", list(_rule(told.second)) if told.second else []
-    sizes = [sizes_words(m) for m in (told.magnitudes, told.second_magnitudes)]
-    yield "Sizes", ["; ".join(filter(None, sizes))]
+    yield "Sizes", list(_sizes(told))
     if told.control is not None:
         c = told.control
         yield (
@@ -109,6 +108,15 @@ def _rule(rule: Rule | None) -> Iterator[str]:
         f"{rule.total_out} (precision {rule.precision:.0%}, recall {rule.recall:.0%})"
     )
     yield from as_well(rule)
+
+
+def _sizes(told: Explanation) -> Iterator[str]:
+    """A line a common factor, each with its name where there are two."""
+    if told.rule is None or told.second is None:
+        yield sizes_words(told.magnitudes)
+        return
+    yield f"{told.rule.text}: {sizes_words(told.magnitudes)}"
+    yield f"{told.second.text}: {sizes_words(told.second_magnitudes)}"
 
 
 def as_well(rule: Rule) -> Iterator[str]:

@@ -273,6 +273,8 @@ def test_a_stack_that_is_gone_is_told_once(past: History, fake: FakeReframe) -> 
     when = int(utc_now().timestamp()) - 60
     past.begin_session(SessionRecord("before", "local", "tiny", "run", when, {"stacks": ["gnu", "mpich"]}))
     past.end_session("before", "ok", when)
+    past.begin_session(SessionRecord("import", "local", "ior", "import", when + 1))
+    past.end_session("import", "ok", when + 1)
     told = [judge(past, tonight(past, None)) for _ in range(2)]
     assert [verdict.exit_code for verdict in told] == [0, 0]
     assert [[(t.stack, t.reason) for t in verdict.unavailable] for verdict in told] == [

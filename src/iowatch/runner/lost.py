@@ -18,6 +18,8 @@ from iowatch.store import History, SeriesFilter
 from iowatch.suites import SuiteCase
 from iowatch.systems.model import Limits
 
+_SESSIONS = 10
+
 
 def broken_stacks(system: str) -> list[Stack]:
     """Stacks that somebody described or installed, and that cannot be used."""
@@ -52,9 +54,9 @@ def with_lost(
 
 
 def _last_stacks(history: History, system: str) -> set[str]:
-    """Stacks that the last session on this system could use."""
-    sessions = history.sessions(system, limit=1)
-    return set(sessions[0].attributes.get("stacks", ())) if sessions else set()
+    """Stacks that the last night on this system could use; imports and fair runs do not say."""
+    sessions = history.sessions(system, limit=_SESSIONS)
+    return set(next((s.attributes["stacks"] for s in sessions if "stacks" in s.attributes), ()))
 
 
 def _runs(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from iowatch import findings, spool
+from iowatch.cli.watched import run_and_judge
 from iowatch.errors import MachineError
 from iowatch.findings import detection
 from iowatch.findings.again import nights_repeated, without_first_runs
@@ -233,6 +234,14 @@ def test_a_night_that_is_over_is_ended_and_not_green(
     assert verdict.exit_code == 1
     assert all(done.stopped in trouble.reason for trouble in verdict.absent)
     assert len(verdict.absent) == 3
+
+
+def test_a_report_that_cannot_be_written_does_not_cost_the_verdict(
+    past: History, fake: FakeReframe, var: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(MachineError, match=r"cannot write /proc/x/junit\.xml"):
+        run_and_judge("local", "tiny", (), None, None, (Path("/proc/x/junit.xml"), None), None, False)
+    assert "tiny on local: OK" in capsys.readouterr().out
 
 
 BROKEN = Stack("site", "local", "modules", "broken", (), note="its modules do not load: no module mpi/6")

@@ -48,8 +48,9 @@ def run_and_judge(
             history, system, suite, stacks=stacks, scratch_directory=scratch, night=night, say=_say
         )
         verdict = judge(history, finished)
+        # First of all: a report that cannot be written must not cost the verdict of a night.
+        print_json(verdict.to_json()) if as_json else render(verdict, page())
         _write(history, verdict, reports)
-    print_json(verdict.to_json()) if as_json else render(verdict, page())
     return verdict.exit_code
 
 

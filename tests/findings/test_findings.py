@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -232,3 +233,16 @@ def test_a_resolved_finding_comes_back_only_after_a_week(watch: Watch) -> None:
     assert [f.resolution is None for f in (seen, still, back)] == [False, False, True]
     (again,) = resolve([], [seen], {}, now + week + 2)
     assert again.seen_since is None
+
+
+def test_only_more_series_than_people_know_of_bring_a_finding_back_at_once(watch: Watch) -> None:
+    """Two series, four, two, four: the four are told once."""
+    told = slower_mpiio()
+    (finding,) = watch(
+        story(*told.series, *(level("PNETCDF", op, (STEP, 0.5)) for op in ("write", "read"))), END
+    )
+    two = replace(finding, members=finding.members[:2], resolution="over", state="resolved", told_members=2)
+    now = finding.first_after + 60 * 86_400
+    (first,) = resolve([finding], [two], {}, now)
+    (again,) = resolve([finding], [replace(two, told_members=4)], {}, now)
+    assert (first.resolution, again.resolution) == (None, "over")

@@ -65,7 +65,8 @@ def _seen(finding: Finding, before: Finding | None, newest: int) -> Finding:
     if before is None or before.resolution is None or before.state == "suspected":
         return fresh
     since = before.seen_since or newest
-    if newest - since >= _PATIENCE_S or len(finding.members) >= 2 * len(before.members):
+    known = max(len(before.members), before.told_members)
+    if newest - since >= _PATIENCE_S or len(finding.members) >= 2 * known:
         return fresh
     return replace(fresh, resolution=before.resolution, seen_since=since)
 

@@ -133,6 +133,18 @@ def test_a_record_of_a_failed_run_says_why() -> None:
     assert output.results == ()
 
 
+def test_of_two_rows_of_mdtest_for_one_operation_none_is_believed() -> None:
+    """A row of another process; which of the two is this run's, the output does not say."""
+    lines = (DATA / "mdtest-1.9.3.txt").read_text().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if line.lstrip().startswith("File creation"))
+    foreign = lines[at].replace("14629.048", "24629.048")
+    assert foreign != lines[at]
+    output = parse("mdtest", "".join([*lines[:at], foreign, *lines[at:]]))
+    assert output.status == "incomplete"
+    assert {"stat", "remove"} <= {result.operation for result in output.results}
+    assert "create" not in {result.operation for result in output.results}
+
+
 @pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench"])
 @pytest.mark.parametrize(
     "text", ["", "\n", "nothing that a benchmark prints\n", "{\n}\n", "[1, 2]\n", "\x00\xff"]

@@ -63,6 +63,21 @@ class SeriesSamples:
     count: NDArray[np.int64]
     samples: NDArray[np.float64]
 
+    def only(self, nights: NDArray[np.bool_]) -> SeriesSamples:
+        """The same of some of its results, shape (n,)."""
+        if nights.all():
+            return self
+        return SeriesSamples(
+            self.series_id,
+            self.time[nights],
+            self.run_id[nights],
+            self.max[nights],
+            self.median[nights],
+            self.min[nights],
+            self.count[nights],
+            self.samples[np.repeat(nights, self.count)],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StackUse:
@@ -142,8 +157,11 @@ class RunSessions:
     session: NDArray[np.int64]
 
     def of(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Numbers of the sessions of runs, shape (n,)."""
-        return self.session[np.searchsorted(self.run, runs)]
+        """Numbers of the sessions of runs, shape (n,); -1 for runs that came after this was read."""
+        if not len(self.run):
+            return np.full(len(runs), -1, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.run, runs), len(self.run) - 1)
+        return np.where(self.run[places] == runs, self.session[places], -1)
 
 
 def run_sessions(connection: Connection) -> RunSessions:

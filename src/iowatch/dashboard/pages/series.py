@@ -73,8 +73,15 @@ class _Pages:
         with self.site.history.reading() as connection:
             for samples in bulk.samples_of(connection, list(by_id)):
                 one = by_id[samples.series_id]
-                text = self.site.render(one.page, "series.html", self.values(one, samples))
+                text = self.site.render(one.page, "series.html", self.values(one, self._known(samples, one)))
                 self.site.writer.write(one.page, text)
+
+    def _known(self, samples: SeriesSamples, series: Series) -> SeriesSamples:
+        """Without results that came after the catalogue was read: others write while a site is built."""
+        assert self.session_of is not None
+        sessions = np.fromiter(self.sessions, dtype=np.int64, count=len(self.sessions))
+        known = np.isin(self.session_of.of(samples.run_id), sessions)
+        return samples.only(known & (samples.run_id <= series.stamp.newest))
 
     def values(self, series: Series, samples: SeriesSamples) -> dict[str, Any]:
         """What the template shows."""

@@ -22,6 +22,7 @@ def _lines(source: str | bytes) -> list[str]:
         (b"  3: write 1\r\n", "write 1"),
         (b"\x00write\x07 1\x1b[0m  \n", "write 1"),
         (b"\x1b]0;job 7\x07write\x1b(B\x1b[m 1\x1b[38;5;2m\n", "write 1"),
+        (b"\xef\xbb\xbfwrite 1\n", "write 1"),
         (b"11/20/2026 12:20:40: Process 0\n", "11/20/2026 12:20:40: Process 0"),
         (b"\tapi = POSIX\n", "\tapi = POSIX"),
     ],

@@ -22,6 +22,8 @@ LONGEST_LINE = 1 << 24
 _CONTROLS = bytes({*range(32), 127} - {9, 10, 27})
 # Colours and the cursor; titles of windows; character sets (`tput sgr0`); what is left of others.
 _ESCAPE = re.compile(rb"\x1b\[[0-?]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b")
+# What some editors of Windows put before everything.
+_MARK = b"\xef\xbb\xbf"
 # `mpirun --tag-output` ("[1,0]<stdout>:") and `srun --label` ("0: ").
 _TAG = re.compile(rb"^\[\d+,\d+\]<std(?:out|err|diag)>: ?", re.MULTILINE)
 _LABEL = re.compile(rb"^ *\d{1,7}: ", re.MULTILINE)
@@ -72,8 +74,9 @@ class Lines:
 
     def blocks(self) -> Iterator[bytes]:
         """Blocks of whole lines, cleaned; the last line perhaps cut off."""
-        rest = b""
+        rest, mark = b"", _MARK
         while data := self._stream.read(BLOCK_BYTES):
+            data, mark = data.removeprefix(mark), b""
             if len(rest) >= LONGEST_LINE and b"\n" not in data:
                 continue
             data = rest + data

@@ -67,6 +67,15 @@ def test_ior_4_flags_that_take_no_value() -> None:
     assert output.results[0].case["mode"] == "mpiio.useFileView"
 
 
+def test_h5bench_with_alignment_is_another_case() -> None:
+    path = DATA / "h5bench-1.6-aligned.txt"
+    output = parse_file("h5bench", path, rc=0, ranks=2)
+    assert (output.status, output.results[0].case["alignment_bytes"]) == ("ok", 4096)
+    for lost in ("    align length = 4096\n", "Align settings: \n"):
+        output = parse("h5bench", path.read_text().replace(lost, ""), rc=0, ranks=2)
+        assert (output.status, output.results) == ("incomplete", ())
+
+
 def test_mdtest_1_9() -> None:
     output = parse_file("mdtest", DATA / "mdtest-1.9.3.txt")
     assert (output.version, output.status) == ("1.9.3", "ok")

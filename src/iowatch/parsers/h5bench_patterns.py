@@ -51,6 +51,7 @@ class _Block:
     contradicts: bool = False
     varying: bool = False
     strided: bool = False
+    aligned: bool = False
     available: dict[str, int] = field(default_factory=dict)
     unlimited: bool = False
     compressing: bool = False
@@ -142,6 +143,8 @@ def _read_value(block: _Block, text: str) -> None:
         return
     if match[1] == "Strided access settings":
         block.strided = True
+    if match[1] == "Align settings":
+        block.aligned = True
     name = f"{block.inside}: {match[1]}"
     if match[1].startswith("Dim_"):
         block.dims[match[1]] = match[2]
@@ -194,6 +197,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
     if (
         block.contradicts
         or not _strides_fit(block)
+        or not _alignment_fits(block)
         or not (ranks and particles and steps)
         or collective is None
         or metadata is None
@@ -225,6 +229,7 @@ def _case(block: _Block, mode: str, word: str) -> dict[str, Scalar | None] | Non
         "distribution": "normal" if block.varying else None,
         "unlimited": block.unlimited or None,
         "compressed": block.compressing or None,
+        "alignment_bytes": whole(block.option("align length")) if block.aligned else None,
         "total_bytes": total,
     }
 
@@ -246,6 +251,12 @@ def _strides_fit(block: _Block) -> bool:
     if block.strided != all(sizes) or block.strided != any(sizes):
         return False
     return (block.stride is not None) == (sizes[0] not in ("", "0"))
+
+
+def _alignment_fits(block: _Block) -> bool:
+    """Programs that align say how; others say nothing of it."""
+    lengths = [whole(block.option(name)) for name in ("align length", "align threshold")]
+    return all(lengths) if block.aligned else not any(lengths)
 
 
 def _ranks_fit(block: _Block, word: str, ranks: int) -> bool:

@@ -14,8 +14,9 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 
 class BuildBenchio(rfm.RunOnlyRegressionTest):
-    """Builds benchio for one stack in `var/build/benchio/<stack>`; does next to nothing when up to date.
+    """Builds benchio for one stack in `var/build/benchio/<system>/<stack>`, if it is not up to date.
 
+    Two clusters that share a home may have stacks of one name, and of other compilers and processors.
     A stack that brings its own benchio (feature `benchio`, from Spack) needs no build.
     """
 
@@ -30,7 +31,8 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
             self.program = "benchio"
             return
         source = paths.root() / "benchmarks" / "benchio"
-        place = paths.var().absolute() / "build" / "benchio" / self.current_environ.name
+        builds = paths.var().absolute() / "build" / "benchio"
+        place = builds / self.current_system.name / self.current_environ.name
         self.program = str(place / "benchio")
         self.executable = shlex.quote(self.program)
         compiler = f"-DCMAKE_C_COMPILER={self.current_environ.cc}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,13 @@ SHARED = ROOT.parent / "shared"
 # The same examples in every run, and no limit of time: a busy machine is no reason to fail.
 settings.register_profile("iowatch", deadline=None, derandomize=True)
 settings.load_profile("iowatch")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def away_from_the_site() -> None:
+    """A site's account has such settings in its profile; programs that tests start must not write there."""
+    for name in ("IOWATCH_DB", "IOWATCH_SCRATCH", "IOWATCH_ROOT", "IOWATCH_DARSHAN_PRIVACY"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -88,6 +88,8 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
         assert runs[0].stack_document["name"] == stack
         assert {a.kind for a in history.artefacts(runs[0].id)} >= {"stdout", "stderr", "record"}
     assert not list((place / "scratch").glob("iowatch-*")), "scratch is not swept"
+    # Another system's stack of the same name, in a home that two clusters share, has a program of its own.
+    assert (place / "build" / "benchio" / "local" / stack / "benchio").is_file()
 
     second = run([*RUN, "--stack", stack, "--json"], place)
     verdict = json.loads(second.stdout)

@@ -85,6 +85,14 @@ def test_scratch_is_expanded(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert system.scratch_directory() == Path("/lustre/me/io")
 
 
+@pytest.mark.parametrize("place", ["lustre/me", "~/io"])
+def test_a_scratch_that_depends_on_the_directory_is_refused(tmp_path: Path, place: str) -> None:
+    """It would measure the file system of whoever's directory it is started in."""
+    system = read(write(tmp_path, f"name: mine\ntitle: x\nscratch: {place}\n"))
+    with pytest.raises(UsageError, match=f"'{place}' is no absolute path"):
+        system.scratch_directory()
+
+
 def test_every_machine_of_the_seeds_is_described_and_retired() -> None:
     assert set(names()) >= MACHINES_OF_THE_SEEDS
     for name in MACHINES_OF_THE_SEEDS:

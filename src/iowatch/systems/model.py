@@ -270,15 +270,19 @@ class System(Closed):
         """Where benchmarks write, with variables replaced.
 
         Raises:
-            UsageError: no scratch is set, or it names a variable that is not set.
+            UsageError: no scratch is set, it names a variable that is not set, or is no absolute path.
         """
         where = f"systems/{self.name}/system.yaml: field 'scratch'"
         if self.scratch is None:
             raise UsageError(f"{where} is not set", hint="Set it to a directory on the file system to measure.")
-        known = {**os.environ, "IOWATCH_VAR": str(paths.var())}
+        known = {**os.environ, "IOWATCH_VAR": str(paths.var().absolute())}
         text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), self.scratch)
         if "$" in text:
             raise UsageError(
                 f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path."
+            )
+        if not text.startswith("/"):
+            raise UsageError(
+                f"{where}: '{text}' is no absolute path", hint="It would be another one in every directory."
             )
         return Path(text)

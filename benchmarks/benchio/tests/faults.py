@@ -14,7 +14,7 @@ import launch
 
 # `ctest -C full` does each of these to every interface, the short run to those that fail in different ways.
 FULL = os.environ.get("BENCHIO_FULL") == "1"
-LIES = os.environ.get("BENCHIO_LIES")  # the library of lies.c
+LIES = os.environ["BENCHIO_LIES"]  # the library of lies.c
 ENDLESS = ("--repeat", "1000000", "--local", "64x64x64", "--quiet", "--timeout", "10")
 
 
@@ -97,8 +97,8 @@ class Faults(unittest.TestCase):
                 self.check_scratch_gone()
 
     def lied_to(self, lie: str, *options: str) -> int:
-        if "hdf5" not in launch.apis() or not LIES:
-            self.skipTest("needs HDF5 and a build without sanitizers")
+        if "hdf5" not in launch.apis():
+            self.skipTest("this benchio was built without HDF5")
         preload = ":".join(filter(None, (LIES, os.environ.get("LD_PRELOAD"))))
         shape = ("--pattern", "disjoint", "--block", "64k", "--transfer", "64k", "--repeat", "1")
         lied_to = ("env", f"LD_PRELOAD={preload}", f"BENCHIO_LIE={lie}")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.errors import UsageError
+from iowatch.errors import InputError, UsageError
 from iowatch.stacks import reframe as environments_module
 from iowatch.systems import machine
 from iowatch.systems.init import write
 from iowatch.systems.load import read
 from iowatch.systems.machine import Partition
+from iowatch.systems.options import OPTIONS
 
 from .test_reframe import STACK, configuration
 
@@ -60,6 +61,14 @@ def test_a_machine_without_a_known_file_system(checkout: Path, monkeypatch: pyte
     monkeypatch.setattr("iowatch.systems.init.mounts", list)
     written = write("here", scheduler="local")
     assert read(Path(written.files[0])).file_systems == ()
+
+
+def test_a_misspelt_scheduler_in_a_configuration_names_the_known() -> None:
+    """`SCHEDULER = "Slurm"` in reframe.py, or ReFrame's own word for one."""
+    with pytest.raises(InputError, match="no scheduler is called 'Slurm'") as told:
+        OPTIONS["Slurm"]
+    assert "Did you mean 'slurm'?" in str(told.value)
+    assert "pbspro" not in OPTIONS
 
 
 def test_slurm_partitions(fake: Callable[[str, str], None]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from iowatch.errors import InputError, near_miss
+
 
 @dataclass(frozen=True)
 class Options:
@@ -21,17 +23,23 @@ class Options:
     exclusive: tuple[str, ...]
 
 
-OPTIONS = {
-    "slurm": Options("slurm", "srun", "--partition={}", ("--exclusive",)),
+class _Known(dict[str, Options]):
+    def __missing__(self, name: str) -> Options:
+        raise InputError(f"no scheduler is called '{name}'", hint=near_miss(name, list(self)))
+
+
+OPTIONS = _Known(
+    # Values of SCHEDULER in systems/*/reframe.py.
+    slurm=Options("slurm", "srun", "--partition={}", ("--exclusive",)),
     # Slurm that keeps no accounts (AccountingStorageType=accounting_storage/none).
-    "squeue": Options("squeue", "srun", "--partition={}", ("--exclusive",)),
+    squeue=Options("squeue", "srun", "--partition={}", ("--exclusive",)),
     # Not ReFrame's `pbs`: it waits for ever for the output of a job that was deleted while it waited.
-    "pbs": Options("pbspro", "mpirun", "-q {}", ("-l place=excl",)),
-    "lsf": Options("lsf", "mpirun", "-q {}", ("-x",)),
+    pbs=Options("pbspro", "mpirun", "-q {}", ("-l place=excl",)),
+    lsf=Options("lsf", "mpirun", "-q {}", ("-x",)),
     # Inside an allocation: see iowatch.systems.flux.
-    "flux": Options("local", "flux-run", "{}", ()),
-    "local": Options("local", "mpirun", "{}", ()),
-}
+    flux=Options("local", "flux-run", "{}", ()),
+    local=Options("local", "mpirun", "{}", ()),
+)
 
 
 # Slurm's reasons of a waiting job that no waiting removes (squeue(1), "JOB REASON CODES"): ReFrame cancels the

@@ -16,7 +16,7 @@ from iowatch.detect.settings import Settings
 from iowatch.detect.stretch import Series, Stretch
 from iowatch.errors import InputError
 
-VERSION = "levels-8"
+VERSION = "levels-9"
 """Changes whenever the same series may give another answer: a key for remembered answers."""
 
 

@@ -32,9 +32,11 @@ class Settings:
             transients, shortness of the shorter level, how far the step is undone, how unproven a first
             level is.
         newest_weights: of 1, ln evidence, ln(step / usual scatter), how far the step undoes the one before,
-            share of nights in transients, how unproven a first level is; for a newest level of few nights.
+            share of nights in transients, how unproven a first level is, how short the history is; for a
+            newest level of few nights.
         return_nights: nights after which a step that is undone counts 1/e of one undone at once.
         first_nights, young_nights: a first level is proven after so many nights, and in a series of so many.
+        short_nights: a history of fewer nights is short: a spell may be half of it.
         min_confidence: least confidence of a reported step.
         floor: smallest spread believed; steps of quantised or constant values are judged against it.
         correlation, correlation_nights: lag-1 autocorrelation assumed, and the nights that it weighs.
@@ -65,10 +67,11 @@ class Settings:
     prior_nights: float = 10.0
     floor: float = 0.006
     settled_weights: tuple[float, ...] = (-2.05, 0.53, 0.51, 0.53, -5.18, -0.76, -3.44, -1.99)
-    newest_weights: tuple[float, ...] = (-5.36, 2.54, 0.31, -3.31, -6.74, -1.65)
+    newest_weights: tuple[float, ...] = (-5.36, 2.54, 0.31, -3.31, -6.74, -1.65, -3.3)
     return_nights: float = 25.0
     first_nights: float = 30.0
     young_nights: float = 150.0
+    short_nights: float = 20.0
     min_confidence: float = 0.63
     correlation: float = 0.1
     correlation_nights: float = 20.0

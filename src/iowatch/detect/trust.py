@@ -39,6 +39,7 @@ def step_facts(series: Series, stretches: list[Stretch]) -> list[tuple[Facts, bo
     few, away = series.settings.transient_nights, float(series.away.mean())
     found: list[tuple[Facts, bool]] = []
     undone = returns(stretches, series.settings.return_nights)
+    short = max(0.0, 1 - len(series.logs) / series.settings.short_nights)
     for (before, after), back in zip(pairwise(stretches), undone, strict=True):
         _, evidence = series.common(before, after)
         step = abs(after.level - before.level)
@@ -48,7 +49,7 @@ def step_facts(series: Series, stretches: list[Stretch]) -> list[tuple[Facts, bo
             found.append(((), newest))
         elif newest:
             relative = _relative(step, scatter[: after.first])
-            found.append(((1.0, _log(evidence, 3, 80), relative, back, away, start), True))
+            found.append(((1.0, _log(evidence, 3, 80), relative, back, away, start, short), True))
         else:
             facts = (
                 1.0,

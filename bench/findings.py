@@ -2,6 +2,7 @@
 
     python bench/findings.py            1,000 series x 365 nights, a planted event every 60 nights
     python bench/findings.py edison     Edison's year night by night: findings, and how often people are told
+    python bench/findings.py rules      how often a planted common factor is found again
 
 Prints what it measured; peak memory is that of the whole process.
 """
@@ -23,6 +24,8 @@ from sqlalchemy import insert, select
 ROOT = Path(__file__).resolve().parents[1]
 # In the place of bench/, where this very file would pass for another module.
 sys.path[0] = str(ROOT)
+
+from tests.explain.planted import trial  # noqa: E402
 
 from iowatch.findings import update  # noqa: E402
 from iowatch.model import Output, Result, Scalar  # noqa: E402
@@ -165,6 +168,24 @@ def replay(whole: History, history: History) -> None:
         print(f"    {times:4}  {what}")
 
 
+TRIALS = 100
+SPOILT = ((0.0, 0.0), (0.02, 0.0), (0.05, 0.0), (0.05, 0.3), (0.1, 0.0))
+
+
+def rules() -> None:
+    """Share of the trials in which exactly the planted series are selected; in brackets: no rule stated."""
+    heads = "".join(f"{f'{wrong:.0%} wrong, {missing:.0%} missing':>24}" for wrong, missing in SPOILT)
+    print(f"{'series, conditions':<20}{heads}")
+    for n, size in product((24, 48, 96, 200), (1, 2, 3)):
+        row = ""
+        for wrong, missing in SPOILT:
+            stream = np.random.default_rng([n, size, int(1000 * wrong), int(10 * missing)])
+            found = [trial(n, size, wrong, missing, stream) for _ in range(TRIALS)]
+            same, silent = sum(f.same for f in found), sum(f.rule is None for f in found)
+            row += f"{f'{same / TRIALS:.0%} ({silent / TRIALS:.0%})':>24}"
+        print(f"{f'{n}, {size}':<20}{row}", flush=True)
+
+
 def _again(whole: History, number: int) -> RunRecord:
     run = whole.run(number)
     results = tuple(
@@ -182,5 +203,5 @@ def _again(whole: History, number: int) -> RunRecord:
 
 
 if __name__ == "__main__":
-    edison() if sys.argv[1:] == ["edison"] else scale()
+    {"edison": edison, "rules": rules}.get("".join(sys.argv[1:2]), scale)()
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")

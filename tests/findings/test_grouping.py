@@ -53,6 +53,13 @@ def test_small_suspicions_after_a_change_do_not_move_its_date() -> None:
     assert (len(second.moved), second.first_after) == (5, 10 * DAY)
 
 
+def test_a_bad_night_days_after_a_change_is_no_part_of_it() -> None:
+    """However deep: the series had good nights between, and one such member spoils the common factor."""
+    changes = {0: step(8, -0.4), 1: step(8, -0.4), 2: step(11, -0.9, suspected=True)}
+    first, second = group(rows(3), changes)
+    assert (first.series_ids, second.series_ids) == (frozenset({0, 1}), frozenset({2}))
+
+
 @pytest.mark.parametrize("apart", [2, 3, 4])
 def test_two_events_within_days_are_two_groups(apart: int) -> None:
     """scratch1 halves on night 8, scratch2 loses a third some nights later; one series of it is misdated."""

@@ -155,10 +155,16 @@ def _distance(moved: Moved, night: int) -> int:
 
 
 def _alike(near: list[Moved]) -> list[Moved]:
-    """Without suspicions that are small beside the confirmed changes: bad nights of other series, perhaps."""
-    confirmed = [abs(m.log_gain) for m in near if not m.change.suspected]
-    least = 0.5 * median(confirmed) if confirmed else 0.0
-    return [m for m in near if not m.change.suspected or abs(m.log_gain) >= least]
+    """Without suspicions that are small beside the confirmed changes, or nights later: bad nights, perhaps."""
+    confirmed = [m for m in near if not m.change.suspected]
+    if not confirmed:
+        return near
+    night, least = _strongest_night(confirmed), 0.5 * median(abs(m.log_gain) for m in confirmed)
+    return [
+        m
+        for m in near
+        if not m.change.suspected or (abs(m.log_gain) >= least and _distance(m, night) <= _APART_S)
+    ]
 
 
 def credible(group: Group, series: int) -> bool:

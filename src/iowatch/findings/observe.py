@@ -19,8 +19,8 @@ from iowatch.store import SeriesPoints, SeriesRow
 # Levels of unchanged series are medians of at most this many nights on each side.
 _NIGHTS = 30
 _HALF_DAY_S = 43_200
-# A series that moved by so much of the event's size is not called unchanged, though no change of it is sure:
-# noise may hide one, or it is too young to be judged.
+# A series that moved the same way by so much of the event's size is not called unchanged, though no change of
+# it is sure: noise may hide one, or it is too young to be judged.
 _UNSURE = 0.5
 
 
@@ -56,7 +56,7 @@ def observe(
     """
     others: list[tuple[SeriesRow, float]] = []
     without_data = moved_otherwise = 0
-    least = _UNSURE * median(abs(m.log_gain) for m in group.moved)
+    least, sign = _UNSURE * median(abs(m.log_gain) for m in group.moved), 1 if group.direction == "up" else -1
     for row in rows:
         if row.id in group.series_ids:
             continue
@@ -66,7 +66,7 @@ def observe(
         ratio = _ratio(row, points[row.id], changes.get(row.id, ()), group)
         if ratio is None:
             without_data += 1
-        elif abs(math.log(ratio)) >= least:
+        elif log_gain(row, ratio) * sign >= least:
             moved_otherwise += 1
         else:
             others.append((row, ratio))

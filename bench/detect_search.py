@@ -20,7 +20,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -146,8 +146,10 @@ def _fact_scales(groups: list[Group], newest: bool) -> Floats:
     return np.where(spread > 0, 1 / np.maximum(spread, 0.05), 1.0)
 
 
-def search(cma: Any, objective: Objective, start: Settings, minutes: float, seed: int) -> Settings:
-    """The best settings that were met within the time."""
+def search(
+    cma: Any, objective: Objective, start: Settings, minutes: float, seed: int, keep: Callable[[Settings], None]
+) -> Settings:
+    """The best settings that were met within the time; each better ones are kept at once."""
     space = Space(start, objective.kinds)
     options = {"seed": seed, "popsize": 16, "verbose": -9}
     evolution = cma.CMAEvolutionStrategy(np.zeros(len(space.origin)), 0.08, options)
@@ -168,6 +170,7 @@ def search(cma: Any, objective: Objective, start: Settings, minutes: float, seed
         if min(costs) < best_cost:
             best_cost = min(costs)
             best = tried[costs.index(best_cost)]
+            keep(best)
     print(f"best: cost {best_cost:.2f}")
     return best
 
@@ -222,12 +225,18 @@ def read_weights(source: str) -> Settings:
     return replace(now, **weights)
 
 
+def write(weights: Settings, out: Path | None) -> None:
+    """As `read_weights` reads them; a search that is ended early leaves the best so far."""
+    if out:
+        out.write_text(json.dumps({name: getattr(weights, name) for name in WEIGHTS}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=20.0, help="of the search alone")
     parser.add_argument("--seed", type=int, default=1, help="of the search and of the simulated series")
     parser.add_argument("--from", dest="start", default="now", help="`now`, or a file that --out wrote")
-    parser.add_argument("--out", type=Path, help="where to write the weights found, as JSON")
+    parser.add_argument("--out", type=Path, help="where to write better weights, as JSON, when they are found")
     given = parser.parse_args()
     try:
         import cma
@@ -238,11 +247,9 @@ def main() -> None:
             sys.exit(f"detect_search needs {needed}")
     start = read_weights(given.start)
     objective = Objective(start, given.seed)
-    found = search(cma, objective, start, given.minutes, given.seed)
+    found = search(cma, objective, start, given.minutes, given.seed, lambda better: write(better, given.out))
     for name in WEIGHTS:
         print(f"    {name}: {Settings.__annotations__[name]} = {getattr(found, name)}")
-    if given.out:
-        given.out.write_text(json.dumps({name: getattr(found, name) for name in WEIGHTS}, indent=1) + "\n")
     print(*comparison(objective, {"now": Settings(), "found": found}, given.seed), sep="\n")
 
 

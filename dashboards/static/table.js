@@ -51,7 +51,10 @@
       row.hidden = !inputs.every((input) => {
         const name = input.dataset.filter, value = input.value;
         if (!value) return true;
-        return name === "words" ? value.toLowerCase().split(/\s+/).every((word) => words[i].includes(word)) : (row.dataset[name] ?? "") === value;
+        const own = row.dataset[name] ?? "";
+        if (name === "words") return value.toLowerCase().split(/\s+/).every((word) => words[i].includes(word));
+        // A series can be in an open finding and look different once more.
+        return name === "state" ? own.split(" ").includes(value) : own === value;
       });
       shown += !row.hidden;
     });

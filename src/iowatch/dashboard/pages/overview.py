@@ -39,7 +39,7 @@ class Row:
     strip: Markup
     of_published: float | None
     of_peak: float | None
-    state: str
+    states: tuple[str, ...]
 
 
 def page_of(machine: Machine) -> str:
@@ -145,11 +145,14 @@ def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: 
         strip=strip_picture(_cells(series, times, values, normal, newest)),
         of_published=last / limits.published.value if limits.published else None,
         of_peak=last / limits.peak if limits.peak else None,
-        state=next(
-            (f.state for f in series.findings if f.state in ("open", "suspected", "acknowledged")),
-            "suspected" if suspected else "",
-        ),
+        states=_states(series, suspected),
     )
+
+
+def _states(series: Series, suspected: bool) -> tuple[str, ...]:
+    """Of its newest finding that is not settled, and whether its newest nights look different again."""
+    found = [f.state for f in series.findings if f.state in ("open", "suspected", "acknowledged")][:1]
+    return tuple(dict.fromkeys([*found, *(["suspected"] if suspected else [])]))
 
 
 def _cells(

@@ -61,7 +61,7 @@ def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> 
         (GOOD.replace("[posix, mpiio]", "[posix, posix]"), "there twice"),
         ("format: 1\nsummary: x\nmatrix: []\n", "matrix"),
         ("{", "not YAML"),
-        ("", "valid"),
+        ("", "expected fields"),
     ],
 )
 def test_a_wrong_suite_is_told(tmp_path: Path, text: str, told: str) -> None:

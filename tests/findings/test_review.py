@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from iowatch import events, findings, review
 from iowatch.errors import InputError
 from iowatch.findings import update
+from iowatch.findings.text import page
 from iowatch.store import History
 from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
@@ -110,6 +112,9 @@ def test_a_note_changes_nothing_but_is_shown(watch: Watch, history: History) -> 
     (found,) = update(history, "planted", morning(END))
     assert found.state == "open"
     assert [n.reason for n in found.notes] == ["why"]
+    (note,) = found.notes
+    told = page(replace(found, notes=(replace(note, reason="one line\nand another"),)))
+    assert any(line.endswith("one line and another") for line in told)
 
 
 def test_a_later_decision_overrules_an_earlier_one(watch: Watch, history: History) -> None:

@@ -84,7 +84,7 @@ def _sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         [
             f"{r.decision}{' (expired)' if r.expired else ''} by {r.by} on {r.date}"
             + (f" until {r.until}" if r.until else "")
-            + f": {r.reason}"
+            + f": {' '.join(r.reason.split())}"
             for r in rulings
         ],
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.errors import InputError
+from iowatch.errors import InputError, UsageError
 from iowatch.imports import import_files, time_in_name
 from iowatch.store import History, SeriesFilter
 
@@ -117,6 +117,16 @@ def test_a_file_can_be_imported_again_for_the_right_system(history: History, tmp
     path.write_text("")
     stored = [import_files(history, "ior", [path], system=name).stored for name in ("locl", "local", "local")]
     assert stored == [1, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "../archer", "archer/main"])
+def test_a_name_that_no_file_can_have_is_refused(name: str, history: History, tmp_path: Path) -> None:
+    """Once stored, it would make findings of all systems fail: their events and reviews are files."""
+    path = tmp_path / "output.txt"
+    path.write_text("")
+    with pytest.raises(UsageError, match="is not the name of a system"):
+        import_files(history, "ior", [path], system=name, moment=datetime(2026, 1, 1, tzinfo=UTC))
+    assert history.systems() == []
 
 
 @pytest.mark.parametrize("moment", ["1970", "2026", "2062-01-01"])

@@ -18,6 +18,7 @@ from iowatch.parsers import tokio
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.records import Artefact
 from iowatch.units import format_time, utc_now
+from iowatch.yamlfile import require_system_name
 
 # `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
@@ -104,8 +105,9 @@ def import_files(
         moment: when they ran; None takes it from each file's name.
 
     Raises:
-        UsageError: no such tool; a moment before 1990 or after today.
+        UsageError: no such tool; a name that no system can have; a moment before 1990 or after today.
     """
+    require_system_name(system)
     if moment is not None and not _plausible(moment):
         raise UsageError(
             f"nothing that is kept ran at {format_time(moment)}", hint="Expected a time from 1990 to today."

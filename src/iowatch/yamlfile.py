@@ -45,9 +45,18 @@ def path_in_reference(folder: str, system: str) -> Path:
     Raises:
         UsageError: the name would lead out of the folder.
     """
+    require_system_name(system)
+    return paths.root() / "reference" / folder / f"{system}.yaml"
+
+
+def require_system_name(system: str) -> None:
+    """Refuse what cannot be the name of a system's files.
+
+    Raises:
+        UsageError: the name would lead out of a folder.
+    """
     if not system or system.startswith(".") or "/" in system or "\0" in system:
         raise UsageError(f"'{system}' is not the name of a system", hint="Expected for example archer2.")
-    return paths.root() / "reference" / folder / f"{system}.yaml"
 
 
 def read_document(path: Path) -> Any:

@@ -185,7 +185,7 @@ def file_system_type(path: Path) -> str:
     """The type in /proc/self/mounts of the mount that holds `path`, or `unknown`."""
     best, kind = "", "unknown"
     try:
-        lines = Path("/proc/self/mounts").read_text().splitlines()
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return kind
     resolved = str(path.resolve())

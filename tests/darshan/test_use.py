@@ -31,6 +31,8 @@ HINT_CASES: list[tuple[str | None, str, Mapping[str, float], Mapping[str, float]
     ("close", "/lus/a", {"POSIX_F_WRITE_END_TIMESTAMP": 5.0, "POSIX_F_CLOSE_END_TIMESTAMP": 9.0}, {}),
     (None, "/lus/a", {"POSIX_F_WRITE_END_TIMESTAMP": 5.0, "POSIX_F_CLOSE_END_TIMESTAMP": 5.5}, {}),
     ("slow_rank", "/lus/a", {"POSIX_F_SLOWEST_RANK_TIME": 3.0}, {}),
+    ("slow_rank", "/lus/a", {}, {"MPIIO_COLL_WRITES": 100, "MPIIO_F_WRITE_TIME": 4.0,
+                                 "MPIIO_F_SLOWEST_RANK_TIME": 3.0}),
     ("metadata", "/lus/a", {"POSIX_F_META_TIME": 400.0, "POSIX_F_SLOWEST_RANK_TIME": 110.0}, {}),
     ("read_back", "/lus/a", {"POSIX_BYTES_READ": 200 << 20}, {}),
     ("read_back", "/lus/a", {"POSIX_BYTES_READ": 50 << 20}, {"MPIIO_BYTES_WRITTEN": 100 << 20}),

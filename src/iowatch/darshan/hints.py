@@ -61,17 +61,27 @@ def _percent(share: float) -> str:
     return f"{format_number(100 * share)} %"
 
 
+def _striped(row: Mapping[str, Any]) -> bool:
+    """Whether a file lies on several targets: by its layout, where the log has it, else by its file system."""
+    if row["stripes"]:
+        return any(part["stripe_count"] != 1 for part in row["stripes"]["components"])
+    return row["file_system"] in STRIPED
+
+
 def _unaligned(trace: Trace) -> Hint | None:
-    share = trace.derived["unaligned_share"]
-    striped = any(row["stripes"] or row["file_system"] in STRIPED for row in trace.files)
-    if share is None or share <= UNALIGNED_SHARE or not striped:
+    used = [row["counters"] for row in trace.files if _striped(row)]
+    accesses = sum(counts.get(f"POSIX_{word}S", 0) for counts in used for word in ("READ", "WRITE"))
+    unaligned = sum(counts.get("POSIX_FILE_NOT_ALIGNED", 0) for counts in used)
+    if not accesses or unaligned <= UNALIGNED_SHARE * accesses:
         return None
+    share = unaligned / accesses
     return Hint(
         "unaligned",
-        f"{_percent(share)} of the accesses do not start on a boundary of the file system, and files are "
-        "striped: such accesses touch two stripes and wait for each other's locks.",
-        _evidence(trace, "POSIX_FILE_NOT_ALIGNED", "POSIX_WRITES", "POSIX_READS", "POSIX_FILE_ALIGNMENT"),
-        f"unaligned share above {_percent(UNALIGNED_SHARE)} on a striped file system",
+        f"{_percent(share)} of the accesses to striped files do not start on a boundary of the file system: "
+        "such accesses touch two stripes and wait for each other's locks.",
+        {"unaligned_share_of_striped": share}
+        | _evidence(trace, "POSIX_FILE_NOT_ALIGNED", "POSIX_WRITES", "POSIX_READS", "POSIX_FILE_ALIGNMENT"),
+        f"unaligned share above {_percent(UNALIGNED_SHARE)} on striped files",
         f"{_FRANKLIN}, figure 2 (1 MB against 1 MiB transfers); {_DRISHTI}, P08",
     )
 
@@ -125,10 +135,11 @@ def _close(trace: Trace) -> Hint | None:
 
 
 def _slow_rank(trace: Trace) -> Hint | None:
+    """Of the topmost layer: below collective MPI-IO few ranks do all the work on purpose."""
     performance = trace.derived["performance"]
     module, prefix = ("MPI-IO", "MPIIO") if "MPI-IO" in performance else ("POSIX", "POSIX")
     figures = performance.get(module)
-    first = next((f for f in trace.files if f["slowest"] and f["slowest"]["module"] == module), None)
+    first = next((f["slowest"] for f in trace.files if f["slowest"]), None)
     if figures is None or first is None or trace.job["ranks"] < 4:
         return None
     ratio, time_s = figures["imbalance"], figures["time_by_slowest_s"]
@@ -137,7 +148,7 @@ def _slow_rank(trace: Trace) -> Hint | None:
     return Hint(
         "slow_rank",
         f"the slowest rank spends {format_number(ratio)} times as long in {module} calls as the mean rank; "
-        f"longest: rank {first['slowest']['rank']}, {format_number(first['slowest']['time_s'])} s in one file.",
+        f"longest in one file: rank {first['rank']}, {format_number(first['time_s'])} s of {first['module']}.",
         {"imbalance": ratio, "time_by_slowest_s": time_s}
         | _evidence(trace, *(f"{prefix}_F_{word}_TIME" for word in ("READ", "WRITE", "META"))),
         f"slowest path at least {SLOW_RANK_RATIO} times the mean, on 4 ranks or more",

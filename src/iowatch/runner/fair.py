@@ -114,7 +114,7 @@ def _common(left: Plan, right: Plan) -> _Sides:
 def _opening(site: Site, suite: str, stacks: Sequence[str], sides: _Sides, base: Path) -> str:
     batch = sorted({part.scheduler for part in site.partitions} - {"local"})
     note = (
-        f"; jobs go through {', '.join(batch)} one by one: for the same nodes start this inside an allocation"
+        f"; jobs go through {', '.join(batch)} one by one and may land on different nodes (docs/comparison.md)"
         if batch
         else ""
     )

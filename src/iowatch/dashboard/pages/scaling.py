@@ -25,6 +25,8 @@ _AXIS_WORDS = {
 }
 _PASSED = ("value", "unit", "where", "title", "total_mib", "benchmark", "nodes", "statistic")
 _MOST_CURVES = 14
+# Where both a curve of ours and a printed one name these, they must agree.
+_SAME = ("api", "operation", "local_size", "stripe_count", "pattern")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -86,11 +88,8 @@ def _figure(system: str, rows: Rows, own: Sequence[tuple[Mapping[str, Any], Curv
 
 
 def _comparable(case: Mapping[str, Any], printed: Mapping[str, Any]) -> bool:
-    """Whether a curve of ours says the same as printed: what both name must agree."""
-    pairs = [
-        (case.get(name), printed.get(name))
-        for name in ("api", "operation", "local_size", "stripe_count", "pattern")
-    ]
+    """Whether a curve of ours says the same as printed."""
+    pairs = [(case.get(name), printed.get(name)) for name in _SAME]
     return all(ours is None or theirs is None or ours == theirs for ours, theirs in pairs)
 
 
@@ -138,12 +137,8 @@ def _own(site: Site, machine: Machine) -> list[tuple[Mapping[str, Any], Curve]]:
         places = sorted(
             (float(one.row.case.parameters["ranks"]), float(points[one.row.id].max[-1])) for one in series
         )
-        found.append(
-            (
-                {"api": parameters.get("api"), "operation": parameters.get("operation")},
-                Curve(_named(series[0]), places, ours=True),
-            )
-        )
+        shared = series[0].row.case.parameters
+        found.append(({name: shared.get(name) for name in _SAME}, Curve(_named(series[0]), places, ours=True)))
     return found
 
 

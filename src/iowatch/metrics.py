@@ -63,6 +63,10 @@ _ROWS = (
 
 METRICS: dict[str, Metric] = {row.name: row for row in _ROWS}
 
+# Of several metrics of one case the first of these that it has is watched and
+# compared: the others follow from it.
+HEADLINES = ("bandwidth", "observed_bandwidth", "raw_bandwidth", "rate", "time")
+
 
 def metric(name: str) -> Metric:
     """The facts of one metric.

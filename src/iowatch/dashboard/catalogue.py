@@ -13,8 +13,8 @@ from iowatch.errors import IowatchError
 from iowatch.events import Event
 from iowatch.explain import names
 from iowatch.findings import Finding, load
-from iowatch.findings.detection import HEADLINES, headlines
-from iowatch.metrics import METRICS, Metric
+from iowatch.findings.detection import headlines
+from iowatch.metrics import HEADLINES, METRICS, Metric
 from iowatch.reference import bandwidth
 from iowatch.reference.bandwidth import References
 from iowatch.review import Decision

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from iowatch.detect import VERSION, Detection, Drift, Level, Transient
 from iowatch.detect.parallel import Answers, detecting
 from iowatch.findings.again import nights_repeated, without_first_runs
-from iowatch.metrics import METRICS
+from iowatch.metrics import HEADLINES, METRICS
 from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow
 
-# Of several metrics of one run the first of these that the case has: the others follow from it.
-HEADLINES = ("bandwidth", "observed_bandwidth", "raw_bandwidth", "rate", "time")
 _CHUNK = 50
 # Chunks that are read, but not yet judged.
 _AHEAD = 4

@@ -17,13 +17,14 @@ from iowatch import __version__, paths, scratch, selection, spool, suites
 from iowatch.compare.fair import Schedule, SideName, Turn, Until
 from iowatch.darshan import Reader
 from iowatch.errors import MachineError, UsageError
+from iowatch.metrics import HEADLINES
+from iowatch.model import Result
 from iowatch.runner import lock, reframe, session
 from iowatch.runner.execution import Say, environment_of
 from iowatch.runner.night import key as key_of
 from iowatch.runner.plan import Plan, PlannedRun, make_plan, refuse_beyond_budget
 from iowatch.runner.run import in_service, scratch_base
 from iowatch.runner.site import Site, load_site
-from iowatch.sides.outcome import HEADLINES
 from iowatch.store import ExpectedResult, History
 from iowatch.store.records import SessionStatus
 from iowatch.units import counted, format_size
@@ -227,11 +228,12 @@ class _Runner:
 
 
 def _samples(cases: Sequence[spool.SpooledCase]) -> dict[str, tuple[float, ...]]:
-    """Samples of the metrics that will be compared, by case and metric; the key is the same on both sides."""
-    found = {}
+    """Samples of the metric that will be compared, by case; the key is the same on both sides."""
+    found: dict[str, Result] = {}
     for case in cases:
         output = spool.output_of(case)
         for result in output.results if output.status == "ok" else ():
             if result.metric in HEADLINES:
-                found[f"{result.full_case(output.tool).key} {result.metric}"] = result.samples
-    return found
+                key = result.full_case(output.tool).key
+                found[key] = min(found.get(key, result), result, key=lambda r: HEADLINES.index(r.metric))
+    return {key: result.samples for key, result in found.items()}

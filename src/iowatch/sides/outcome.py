@@ -11,7 +11,7 @@ from pathlib import Path
 from iowatch.compare import Comparison, Measured, Overall, Pair, Settings, Side, compare
 from iowatch.compare.subgroup import Subgroup, subgroups
 from iowatch.errors import UsageError
-from iowatch.metrics import METRICS
+from iowatch.metrics import HEADLINES, METRICS
 from iowatch.model import Scalar
 from iowatch.sides import published
 from iowatch.sides.entries import Entry, Gathered, filtered, gather, night_names
@@ -24,17 +24,14 @@ from iowatch.store.exported import read_exported
 from iowatch.store.results import ResultRow
 from iowatch.units import counted
 
-# Metrics compared where none is asked for; times of phases would only multiply the pairs.
-HEADLINES = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "rate")
-
 
 @dataclass(frozen=True)
 class Options:
     """What is compared and how strictly.
 
     Attributes:
-        metrics: names; empty means the headline metrics, or where neither side has one all that have a better
-            direction.
+        metrics: names; empty means of each case the one that is watched (`metrics.HEADLINES`), or where neither
+            side has one all that have a better direction.
         ignored: parameters taken out of the key.
         days: before and after an event.
         last: newest nights of each case used; older levels of a stack say little, and cost time.
@@ -78,12 +75,11 @@ def compare_sides(left: Spec, right: Spec, history: Opened, options: Options) ->
         InputError: a file is damaged.
     """
     gathered = _gathered(left, right, history, options)
-    sides = [
-        _chosen(filtered(spec, side.entries), options)
-        for spec, side in zip((left, right), gathered, strict=True)
-    ]
+    found = [filtered(spec, side.entries) for spec, side in zip((left, right), gathered, strict=True)]
+    watched = not options.metrics and any(entry.metric in HEADLINES for side in found for entry in side)
+    sides = [_chosen(entries, options.metrics, watched) for entries in found]
     asked = set(left.filters) & set(right.filters)
-    matched = match(sides[0], sides[1], options.ignored, asked)
+    matched = match(sides[0], sides[1], options.ignored, asked, headlines=watched)
     if not matched.pairs:
         raise UsageError(
             f"no case is on both sides of '{left.text}' and '{right.text}'", hint=_why_not(sides[0], sides[1])
@@ -119,11 +115,9 @@ def _gathered(left: Spec, right: Spec, history: Opened, options: Options) -> lis
     ]
 
 
-def _chosen(entries: Sequence[Entry], options: Options) -> list[Entry]:
-    wanted = options.metrics or HEADLINES
-    found = [entry for entry in entries if entry.metric in wanted]
-    if found or options.metrics:
-        return found
+def _chosen(entries: Sequence[Entry], asked: Sequence[str], watched: bool) -> list[Entry]:
+    if asked or watched:
+        return [entry for entry in entries if entry.metric in (asked or HEADLINES)]
     return [entry for entry in entries if METRICS[entry.metric].direction != "neutral"]
 
 

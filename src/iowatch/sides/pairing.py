@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from iowatch.compare import Measured, Pair
 from iowatch.errors import UsageError
+from iowatch.metrics import HEADLINES
 from iowatch.model import Case, Scalar, canonical_json
 from iowatch.sides.entries import AXES, Entry
 
@@ -17,6 +18,8 @@ _KEPT = {
 }  # fmt: skip
 
 Differing = Mapping[str, tuple[Scalar | None, Scalar | None]]
+# A case as both sides have it, and a metric.
+_Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,11 @@ class Matched:
 
 
 def match(
-    left: Sequence[Entry], right: Sequence[Entry], ignored: Collection[str] = (), asked: Collection[str] = ()
+    left: Sequence[Entry],
+    right: Sequence[Entry],
+    ignored: Collection[str] = (),
+    asked: Collection[str] = (),
+    headlines: bool = False,
 ) -> Matched:
     """Pair entries by everything but what differs between the sides.
 
@@ -48,6 +55,7 @@ def match(
     Args:
         ignored: names taken out of the key in any case; samples of cases that become equal are put together.
         asked: names that the user filtered both sides by, which may differ whatever they are.
+        headlines: of each case only the first metric of `HEADLINES` that both sides have; all are of those.
 
     Raises:
         UsageError: printed figures would have to be put together.
@@ -56,12 +64,25 @@ def match(
     out = {*differing, *ignored}
     sides = [_by_key(entries, out) for entries in (left, right)]
     shared = [key for key in sides[0] if key in sides[1]]
+    alone = [[key for key in side if key not in set(shared)] for side in sides]
+    if headlines:
+        shared = _watched(shared)
+        alone = [_watched(keys, {case for case, _ in shared}) for keys in alone]
     axes = _axes([sides[0][key] for key in shared], out)
     entries = tuple((sides[0][key], sides[1][key]) for key in shared)
     pairs = tuple(_pair(one, other, out, axes) for one, other in entries)
-    only = [tuple(e for key, e in side.items() if key not in set(shared)) for side in sides]
+    only = [tuple(side[key] for key in keys) for side, keys in zip(sides, alone, strict=True)]
     common = {name: values[0] for name, values in axes.items() if len(values) == 1}
     return Matched(pairs, entries, differing, common, only[0], only[1])
+
+
+def _watched(keys: Iterable[_Key], done: Collection[str] = ()) -> list[_Key]:
+    """Of each case that is not `done` its first metric."""
+    found: dict[str, str] = {}
+    for case, name in keys:
+        if case not in done:
+            found[case] = min(found.get(case, name), name, key=HEADLINES.index)
+    return list(found.items())
 
 
 def _differing(left: Sequence[Entry], right: Sequence[Entry], asked: Collection[str]) -> Differing:
@@ -76,12 +97,11 @@ def _differing(left: Sequence[Entry], right: Sequence[Entry], asked: Collection[
     return found
 
 
-def _by_key(entries: Sequence[Entry], out: Collection[str]) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+def _by_key(entries: Sequence[Entry], out: Collection[str]) -> dict[_Key, Entry]:
+    found: dict[_Key, Entry] = {}
     for entry in entries:
-        key = canonical_json(
-            {"metric": entry.metric, **{n: v for n, v in entry.described.items() if n not in out}}
-        )
+        case = canonical_json({n: v for n, v in entry.described.items() if n not in out})
+        key = case, entry.metric
         found[key] = _together(found[key], entry) if key in found else entry
     return found
 

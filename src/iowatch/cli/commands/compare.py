@@ -24,7 +24,7 @@ after it on the right), published:SOURCE/TABLE, or a file of `iowatch history ex
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Metric (may be repeated) [default: bandwidth, rate].",
+    help="Metric (may be repeated) [default: of each case the one that is watched].",
 )
 @click.option(
     "--ignore",

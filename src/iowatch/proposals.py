@@ -13,7 +13,7 @@ from iowatch import findings
 from iowatch.errors import InputError, UsageError, near_miss
 from iowatch.findings import detection
 from iowatch.metrics import METRICS
-from iowatch.reference import bandwidth, peak, policy, published, rewrite, seeded
+from iowatch.reference import bandwidth, digests, peak, policy, published, rewrite, seeded
 from iowatch.reference.audit import Measured, Remark, audit
 from iowatch.reference.bandwidth import Entry
 from iowatch.reference.propose import Change, Level, Proposal, proposals, text_of
@@ -198,7 +198,10 @@ def check_files(history: History | None, system: str | None = None) -> list[Rema
         raise UsageError(f"no system '{system}'", hint=near_miss(system, system_names()))
     chosen = [system] if system else sorted(p.stem for p in bandwidth.path_of("x").parent.glob("*.yaml"))
     remarks = [remark for name in chosen for remark in _of_system(history, name)]
-    return remarks if system else remarks + _of_tables()
+    of_tables = _of_tables()
+    if not of_tables:
+        remarks += _of_papers(chosen)
+    return remarks if system else remarks + of_tables
 
 
 def _of_system(history: History | None, system: str) -> list[Remark]:
@@ -216,11 +219,26 @@ def _of_system(history: History | None, system: str) -> list[Remark]:
 
 
 def _of_tables() -> list[Remark]:
+    """Faults of the published tables; where there are none, what changed since they were compared."""
     try:
         published.load_all()
+        return [Remark("error", *_split(line)) for line in digests.changes()]
     except InputError as error:
         return _faults(error)
-    return []
+
+
+def _of_papers(systems: Sequence[str]) -> list[Remark]:
+    """Where the reference files of published machines are not what the tables give."""
+    printed = seeded.by_system()
+    remarks = []
+    for system in (name for name in systems if name in printed):
+        try:
+            references = bandwidth.load(system)
+        except InputError:
+            continue  # told already
+        if references.exists:
+            remarks += [Remark("error", *what) for what in seeded.differences(references, printed[system])]
+    return remarks
 
 
 def _faults(error: InputError) -> list[Remark]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iowatch.errors import InputError, UsageError
-from iowatch.reference import bandwidth, peak, policy, published, rewrite, seeded
+from iowatch.reference import bandwidth, peak, policy, published, rewrite, seeded, words
 from iowatch.reference.bandwidth import Entry, Provenance, References
 
 BY = Provenance(statistic="median of maxima", n=9, spread=0.03, date=dt.date(2026, 1, 1), origin=["a", "b"],
@@ -262,3 +263,40 @@ def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
     path.write_text(manual.split("```yaml\n")[1].split("```")[0])
     (entry,) = bandwidth.load("local", path).entries
     assert (entry.lower, entry.upper, entry.provenance.by) == (1700, 2400, "Ada")
+
+
+@pytest.mark.parametrize("which", ["required", "optional", "none"])
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"check": "BenchoCheck"}, "no check is called 'BenchoCheck'. Did you mean 'BenchioCheck'"),
+        ({"variable": "wirte_bandwidth"}, "there is no operation 'wirte'.*Did you mean 'write'"),
+        ({"case": "aip=MPIIO,ranks=4"}, "no case has a parameter 'aip'.*Did you mean 'api'"),
+    ],
+)
+def test_unknown_word_is_a_problem_whatever_the_policy(
+    which: policy.Policy, changed: dict[str, str], told: str
+) -> None:
+    references = _here(ENTRY, replace(ENTRY, **changed))  # type: ignore[arg-type]
+    (problem,) = _resolved(references, which, known_checks=["BenchioCheck", "IorCheck"]).problems
+    assert re.search(told, problem)
+
+
+def test_metric_that_the_case_does_not_measure_is_a_problem_where_references_count() -> None:
+    references = _here(replace(ENTRY, variable="write_rate", unit="1/s"))
+    (problem,) = _resolved(references, "optional").problems
+    assert "BenchioCheck has no write_rate for this case. Did you mean" in problem
+    assert _resolved(references, "optional", variables=["read_bandwidth"]).problems == ()
+
+
+def test_words_of_a_case_that_nobody_listed_are_known_where_a_run_has_them() -> None:
+    references = _here(replace(ENTRY, case="api=MPIIO,colour=red"))
+    assert _resolved(references, "optional", case={**CASE, "colour": "red"}).problems == ()
+    assert len(_resolved(references, "optional").problems) == 1
+
+
+def test_words_of_entries_are_those_of_the_architecture() -> None:
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = manual.split("## Case parameters")[1].split("\n## ")[0]
+    named = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines() if row.startswith("| `")]
+    assert {name for row in named for name in row} - {"operation"} == set(words.PARAMETERS)

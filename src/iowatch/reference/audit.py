@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from iowatch.errors import near_miss
 from iowatch.model import Scalar
-from iowatch.reference.bandwidth import Entry, References, case_text
+from iowatch.reference.bandwidth import Entry, References, case_text, variable
+from iowatch.reference.words import strange
 
 OLD_AFTER = dt.timedelta(days=365)
 Severity = Literal["error", "warning", "note"]
@@ -59,9 +60,11 @@ def audit(
         for one in series
         if (entry := references.find(one.partition, one.stack, one.case, one.operation, one.metric))
     }
-    remarks = _strange(references, sorted(known_checks))
+    remarks = _strange(references, sorted(known_checks)) + _misspelt(references, series)
     for entry in references.entries:
-        remarks += _of_entry(entry, used.get(entry.key), bool(series), today)
+        if series and entry.key not in used:
+            remarks.append(_unused(entry, references.system, series))
+        remarks += _of_entry(entry, used.get(entry.key), today)
     if references.exists:
         remarks += _without(references, series)
     return remarks
@@ -76,12 +79,41 @@ def _strange(references: References, known: list[str]) -> list[Remark]:
     ]
 
 
-def _of_entry(entry: Entry, one: Measured | None, has_history: bool, today: dt.date) -> list[Remark]:
+def _misspelt(references: References, series: list[Measured]) -> list[Remark]:
+    parameters = {name for one in series for name in one.case}
+    operations = {variable(one.operation, "rate").removesuffix("_rate") for one in series}
+    found = dict.fromkeys(strange(references.entries, parameters, operations))
+    return [Remark("error", where, text) for where, text in found]
+
+
+def _unused(entry: Entry, system: str, series: list[Measured]) -> Remark:
+    """An entry that no case of the history uses, and which name in it was probably meant to be another."""
+    measured = {
+        "partition": {f"{system}:{one.partition}" for one in series},
+        "stack": {one.stack for one in series},
+        "variable": {variable(one.operation, one.metric) for one in series},
+    }
+    hints = [
+        f" No {what} '{name}' was measured. {near_miss(name, sorted(known))}"
+        for what, known in measured.items()
+        if (name := getattr(entry, what)) not in known
+    ]
+    values = {pair for one in series for pair in case_text(one.case).split(",")}
+    hints += [
+        f" No case has {pair}. {near_miss(pair, _same_name(pair, values))}"
+        for pair in sorted(entry.parameters - values)
+    ]
+    text = f"no case uses {entry.variable} of {entry.stack}, {entry.case}"
+    return Remark("warning", entry.where, f"{text}.{hints[0]}" if hints else text)
+
+
+def _same_name(pair: str, values: Iterable[str]) -> list[str]:
+    name = pair.partition("=")[0]
+    return sorted(value for value in values if value.startswith(f"{name}="))
+
+
+def _of_entry(entry: Entry, one: Measured | None, today: dt.date) -> list[Remark]:
     remarks = []
-    if has_history and one is None:
-        remarks.append(
-            Remark("warning", entry.where, f"no case uses {entry.variable} of {entry.stack}, {entry.case}")
-        )
     if today - entry.provenance.date > OLD_AFTER:
         remarks.append(Remark("warning", entry.where, f"{entry.variable} is of {entry.provenance.date}"))
     if entry.low is None and entry.high is None:

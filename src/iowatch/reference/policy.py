@@ -15,7 +15,8 @@ from typing import Literal
 from iowatch import paths
 from iowatch.errors import near_miss
 from iowatch.model import Scalar
-from iowatch.reference.bandwidth import Entry, References, case_text
+from iowatch.reference.bandwidth import Entry, References, case_text, split
+from iowatch.reference.words import strange
 
 Policy = Literal["required", "optional", "none"]
 
@@ -33,9 +34,6 @@ class Resolved:
     key: str | None
     entries: Mapping[str, Entry]
     problems: tuple[str, ...] = ()
-
-
-_NOTHING = Resolved(None, {})
 
 
 def resolve(
@@ -59,14 +57,16 @@ def resolve(
         policy: of its suite: must every variable have a reference, may it, or is there none to look for?
         known_checks: names of all check classes (`checks()`); another name in the file is a mistake.
     """
+    problems = tuple(_unknown_checks(references, known_checks)) if known_checks is not None else ()
+    problems += _misspelt(references, check, case, variables)
     if policy == "none":
-        return _NOTHING
-    strange = tuple(_strange(references, known_checks)) if known_checks is not None else ()
+        return Resolved(None, {}, problems)
     fitting = _fitting(references, check, partition, stack, case)
     key = max({e.case for e in fitting}, key=lambda text: (text.count(","), text), default=None)
     found = {e.variable: e for e in fitting if e.case == key}
+    problems += _not_measured(found, check, variables)
     missing = _missing(references, check, stack, case, [v for v in variables if v not in found])
-    return Resolved(key, found, strange + (missing if policy == "required" else ()))
+    return Resolved(key, found, problems + (missing if policy == "required" else ()))
 
 
 def _fitting(
@@ -77,12 +77,31 @@ def _fitting(
     return [e for e in references.entries if (e.check, e.partition, e.stack) == place and e.parameters <= has]
 
 
-def _strange(references: References, known_checks: Iterable[str]) -> Iterable[str]:
+def _unknown_checks(references: References, known_checks: Iterable[str]) -> Iterable[str]:
     known = sorted(known_checks)
     for name in references.checks:
         if name not in known:
             where = next(e.where for e in references.entries if e.check == name)
             yield f"{where}: no check is called '{name}'. {near_miss(name, known)}"
+
+
+def _misspelt(
+    references: References, check: str, case: Mapping[str, Scalar], variables: Collection[str]
+) -> tuple[str, ...]:
+    """Words in the check's entries that nothing has: ReFrame would find no reference, and say nothing."""
+    own = [entry for entry in references.entries if entry.check == check]
+    found = strange(own, case, {split(name)[0] for name in variables})
+    return tuple(dict.fromkeys(f"{where}: {what}" for where, what in found))
+
+
+def _not_measured(found: Mapping[str, Entry], check: str, variables: Collection[str]) -> tuple[str, ...]:
+    """Entries that hold for the case, of an operation that ran, with a metric that nothing measured."""
+    ran = {split(name)[0] for name in variables}
+    return tuple(
+        f"{entry.where}: {check} has no {name} for this case. {near_miss(name, sorted(variables))}"
+        for name, entry in found.items()
+        if name not in variables and entry.operation in ran
+    )
 
 
 def _missing(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
+from dataclasses import replace
 
 from iowatch.model import Scalar
 from iowatch.reference import longform, published
-from iowatch.reference.bandwidth import Entry, Provenance, case_text, variable
+from iowatch.reference.bandwidth import Entry, Provenance, References, case_text, variable
+from iowatch.reference.rewrite import as_written
 from iowatch.units import MIB
 
 STACK, PARTITION, BY = "published", "default", "iowatch"
@@ -116,22 +118,64 @@ def _of_table(table: published.Table, date: dt.date) -> Iterable[Entry]:
             yield _entry(table, record, statistics, date)
 
 
-def entries(system: str) -> list[Entry]:
-    """References of a published system; of several tables with the same case, the first that prints a spread.
+def by_system() -> dict[str, list[Entry]]:
+    """References of all published systems; of several tables with one case, the first that prints a spread.
 
     Raises:
         InputError: a table is damaged.
     """
-    found: dict[tuple[str, ...], Entry] = {}
+    found: dict[str, dict[tuple[str, ...], Entry]] = {}
     for table in (t for t in published.load_all() if longform.has_long_form(t) and _is_primary(t)):
         date = dt.date.fromisoformat(published.sources()[table.source].date or "")
         for entry in _of_table(table, date):
-            known = found.get(entry.key)
-            if entry.partition == f"{system}:{PARTITION}" and (
-                known is None or (known.low is None and entry.low)
-            ):
-                found[entry.key] = entry
-    return list(found.values())
+            of_system = found.setdefault(entry.partition.removesuffix(f":{PARTITION}"), {})
+            known = of_system.get(entry.key)
+            if known is None or (known.low is None and entry.low):
+                of_system[entry.key] = entry
+    return {system: list(entries.values()) for system, entries in found.items()}
+
+
+def entries(system: str) -> list[Entry]:
+    """References of one published system, or none.
+
+    Raises:
+        InputError: a table is damaged.
+    """
+    return by_system().get(system, [])
+
+
+def differences(references: References, printed: Iterable[Entry]) -> list[tuple[str, str]]:
+    """(where, what) of entries of the papers that are not, or no more, what the tables give.
+
+    Args:
+        printed: `entries` of that system.
+    """
+    tables = {entry.key: as_written(entry) for entry in printed}
+    there = {entry.key: entry for entry in references.entries if entry.stack == STACK}
+    found = [
+        (entry.where, f"{entry.variable}: {what}")
+        for key, entry in there.items()
+        if (what := _difference(entry, tables.get(key)))
+    ]
+    lost = [entry for key, entry in tables.items() if key not in there]
+    return found + [
+        (
+            str(references.path),
+            f"{entry.variable} of table {entry.provenance.origin[0]}, {entry.case}, is not there",
+        )
+        for entry in lost
+    ]
+
+
+def _difference(entry: Entry, printed: Entry | None) -> str | None:
+    if printed is None:
+        return f"no table gives an entry of stack '{STACK}' for this case"
+    if replace(entry, where="") == printed:
+        return None
+    here, paper = ([e.value, e.low, e.high, e.unit] for e in (entry, printed))
+    if here != paper:
+        return f"{here} is not what table {printed.provenance.origin[0]} gives: {paper}"
+    return f"its provenance is not what table {printed.provenance.origin[0]} gives"
 
 
 def _is_primary(table: published.Table) -> bool:

@@ -108,17 +108,23 @@ def propose(
 
 @command.command(epilog="Example: iowatch reference check --system local")
 @options.system()
+@click.option(
+    "--renew", is_flag=True, help="Note the published tables as they are now: compared with the papers."
+)
 @options.database
 @options.as_json
-def check(system: str | None, db: str | None, as_json: bool) -> int:
+def check(system: str | None, renew: bool, db: str | None, as_json: bool) -> int:
     """Validate reference files and published tables; find entries without case and cases without entry."""
     from pathlib import Path
 
     from iowatch import proposals
+    from iowatch.reference import digests
     from iowatch.reference import show as shown
     from iowatch.store import History
     from iowatch.store.engine import database_url
 
+    if renew:
+        messages().print(f"wrote {digests.renew()}", markup=False, soft_wrap=True)
     kind, _, path = database_url(db).partition(":///")
     if db is None and kind == "sqlite" and not Path(path).exists():
         messages().print(f"no history at {path} yet: the files are checked alone", markup=False, soft_wrap=True)

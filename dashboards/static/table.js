@@ -59,6 +59,7 @@
       shown += !row.hidden;
     });
     told.textContent = `${shown} of ${rows.length}`;
+    table.dispatchEvent(new Event("filtered"));
   }
   for (const input of inputs) {
     input.value = state.get(input.dataset.filter) ?? "";

@@ -201,8 +201,8 @@ def test_the_overview_does_not_colour_what_is_not_of_the_newest_night(make: Make
     assert re.findall(r'<td class="gain (\w+)"', text) == ["none"] * 3
     assert text.count("10 without data") == 3
     index = cells((site / "overview.html").read_text(encoding="utf-8"))
-    assert next(row[1:6] for row in index if row and row[0] == "dead") == ["0", "0", "0", "0", "3"]
-    assert next(row[1:6] for row in index if row and row[0] == "quiet") == ["0", "3", "0", "0", "0"]
+    assert next(row[1:6] for row in index if row and row[0] == "dead") == ["0", "3", "0", "0", "0"]
+    assert next(row[1:6] for row in index if row and row[0] == "quiet") == ["0", "0", "0", "3", "0"]
 
 
 def test_few_nights_are_not_measured_against_themselves(make: Make) -> None:

@@ -67,7 +67,8 @@ def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
             target = (page.path.parent / unquote(name)).resolve() if name else page.path.resolve()
             assert target.is_file(), f"{page.path}: {link}"
             assert target.is_relative_to(site.resolve())
-            if fragment and target in known:
+            # `#outcome=below` is a state of the page, no place in it.
+            if fragment and "=" not in fragment and target in known:
                 assert fragment in known[target].ids, f"{page.path}: {link}"
 
 

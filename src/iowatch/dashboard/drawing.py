@@ -164,6 +164,10 @@ def time_axis(x: Scale, bottom: float, most: int = 7) -> str:
 
 def picture(width: float, height: float, label: str, parts: Iterable[str], kind: str = "picture") -> Markup:
     """A whole picture; `label` says in words what it shows."""
-    head = f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">'
+    # Cells may be pressed or drawn out; text may not.
+    fit = ' preserveAspectRatio="none"' if kind == "strip" else ""
+    head = (
+        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}"{fit} role="img" aria-label="{escape(label)}">'
+    )
     # Numbers are formatted and texts escaped where the parts are made.
     return Markup(head + "".join(parts) + "</svg>")  # noqa: S704  # nosec B704

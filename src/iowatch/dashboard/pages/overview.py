@@ -1,4 +1,4 @@
-"""Overview: a row a watched series: newest value against what it should be, newest nights as cells."""
+"""Overview: a heat map of the newest night, and a row a watched series with the newest nights as cells."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from markupsafe import Markup
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.drawing import DAY_S
+from iowatch.dashboard.heatmap import heat_map
 from iowatch.dashboard.levels import NIGHT_SLACK_S, Accepted, accepted, gain, suspicions
 from iowatch.dashboard.pictures import strip_picture
 from iowatch.dashboard.pictures.strip import kind_of
@@ -23,6 +24,8 @@ from iowatch.store import SeriesPoints
 NIGHTS = 30
 _READ_S = 60 * DAY_S
 _COLUMNS = ("operation", "api", "file")
+# What can be said of a series in the newest night, what needs somebody first; long gone: not for `NIGHTS`.
+OUTCOMES = ("below", "without result", "above", "as accepted", "not judged", "long gone")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Row:
     newest: float
     time: int
     late: bool
+    gone: bool
     accepted: Accepted | None
     gain: float | None
     kind: str
@@ -40,6 +44,13 @@ class Row:
     of_published: float | None
     of_peak: float | None
     states: tuple[str, ...]
+
+    @property
+    def outcome(self) -> str:
+        """One of `OUTCOMES`: what the newest night says of the series."""
+        if self.late:
+            return "long gone" if self.gone else "without result"
+        return {"w": "below", "s": "as accepted", "b": "above"}.get(self.kind[0], "not judged")
 
 
 def page_of(machine: Machine) -> str:
@@ -57,6 +68,7 @@ def publish(site: Site) -> None:
             [one.basis for one in machine.watched],
             machine.sessions[0].started_at if machine.sessions else 0,
             silent(machine, site.now),
+            _running(machine, site.now),
         ]
         bases.append(basis)
         site.page(page_of(machine), "overview.html", basis, partial(_values, machine, read, site.now))
@@ -81,28 +93,38 @@ def _values(machine: Machine, read: Callable[[Machine], list[Row]], now: int) ->
     return {
         "machine": machine,
         "rows": rows,
+        "heat": heat_map(rows, lambda row: row.series.row),
+        "newest": machine.sessions[0] if machine.sessions else None,
+        "outcomes": _counted(rows),
         "choices": {name: values for name, values in choices.items() if 1 < len(values) <= 60},
         "columns": _COLUMNS,
         "published": any(row.of_published is not None for row in rows),
         "peak": any(row.of_peak is not None for row in rows),
         "nights": NIGHTS,
         "silent": silent(machine, now),
+        "running": _running(machine, now),
         "others": [one for one in machine.series if not one.headline],
     }
 
 
+def _running(machine: Machine, now: int) -> bool:
+    """Whether the newest night goes on: what is not there may still come."""
+    return bool(machine.sessions) and machine.sessions[0].status == "running" and not silent(machine, now)
+
+
+def _counted(rows: Sequence[Row]) -> dict[str, int]:
+    """How many series each of `OUTCOMES` is said of."""
+    said = [row.outcome for row in rows]
+    return {name: said.count(name) for name in OUTCOMES}
+
+
 def _summary(machine: Machine, rows: Sequence[Row], now: int) -> dict[str, Any]:
-    # What is not of the newest night is neither good nor bad.
-    kinds = [row.kind for row in rows if not row.late]
     return {
         "machine": machine,
         "page": page_of(machine),
-        "worse": sum(kind[0] == "w" for kind in kinds),
-        "better": sum(kind[0] == "b" for kind in kinds),
-        "same": kinds.count("same"),
+        "outcomes": _counted(rows),
         "silent": silent(machine, now),
-        "unjudged": kinds.count("none"),
-        "late": sum(row.late for row in rows),
+        "running": _running(machine, now),
         "strip": strip_picture(_worst_first(rows[:400]), "series"),
     }
 
@@ -121,7 +143,7 @@ def _rows(site: Site, machine: Machine) -> Iterator[Row]:
     points = site.history.points([one.row.id for one in machine.watched], since=newest - _READ_S)
     suspected = {one.series.row.id for one in suspicions(machine)}
     rows = [_row(one, points, newest, site, one.row.id in suspected) for one in machine.watched]
-    yield from sorted(rows, key=lambda r: (r.time < newest - NIGHTS * DAY_S, r.gain is None, r.gain or 0.0))
+    yield from sorted(rows, key=lambda r: (r.gone, r.gain is None, r.gain or 0.0))
 
 
 def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: Site, suspected: bool) -> Row:
@@ -139,6 +161,7 @@ def _row(series: Series, points: Mapping[int, SeriesPoints], newest: int, site: 
         newest=last,
         time=times[-1],
         late=times[-1] < newest - NIGHT_SLACK_S,
+        gone=times[-1] < newest - NIGHTS * DAY_S,
         accepted=normal,
         gain=share,
         kind=kind_of(share),

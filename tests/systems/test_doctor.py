@@ -97,3 +97,24 @@ def test_the_page_starts_with_the_answer(machine_with) -> None:
         second
         == "  add it with: apt-get install -y libhdf5-openmpi-dev libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin"
     )
+
+
+def test_retired_system_is_advised_nothing_that_would_be_refused(machine_with) -> None:
+    machine_with()
+    report = doctor.examine("archer")
+    assert report.retired is not None
+    assert "published" in report.retired
+    assert (report.commands, report.findings, report.usable) == ((), (), False)
+    done = CliRunner().invoke(command, ["--system", "archer"], standalone_mode=False)
+    assert done.return_value == 1
+    assert done.stdout.startswith("No suite runs for this system, and nothing can be installed for it: ")
+    assert "add it with" not in done.stdout
+
+
+def test_system_without_system_stacks_is_not_advised_packages_that_it_would_not_use(
+    machine_with, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(programs=False)
+    described = doctor.load("local").model_copy(update={"system_stacks": False})
+    monkeypatch.setattr(doctor, "load", lambda _system: described)
+    assert doctor.examine().commands == ("apt-get install -y cmake pkg-config", SPACK)

@@ -12,6 +12,7 @@ from iowatch.stacks.discover import discover
 from iowatch.stacks.model import Stack
 from iowatch.stacks.tool import spack_version
 from iowatch.systems import machine
+from iowatch.systems.load import load
 from iowatch.systems.mounts import Mount, mounts
 
 
@@ -80,7 +81,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that `iowatch doctor` shows."""
+    """Everything that `iowatch doctor` shows.
+
+    Attributes:
+        retired: why no suite runs for the system any more, and nothing can be installed for it; or None.
+        findings, commands: none for a retired system, because nothing that is added would be used.
+    """
 
     distribution: str
     cores: int
@@ -89,6 +95,7 @@ class Report:
     findings: tuple[Finding, ...]
     commands: tuple[str, ...]
     file_systems: tuple[Mount, ...]
+    retired: str | None = None
 
     @property
     def missing(self) -> tuple[Finding, ...]:
@@ -98,7 +105,7 @@ class Report:
     @property
     def usable(self) -> bool:
         """Whether suites can run at all."""
-        return not any(finding.required for finding in self.missing)
+        return self.retired is None and not any(finding.required for finding in self.missing)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -138,35 +145,51 @@ def examine(system: str = "local") -> Report:
 
     Raises:
         UsageError: no such system.
+        InputError: its system.yaml is damaged.
+    """
+    described = load(system)
+    findings, commands = ((), ()) if described.retired else _advice(system, described.system_stacks)
+    return Report(
+        distribution=machine.distribution()[0],
+        cores=os.cpu_count() or 1,
+        memory_bytes=machine.memory_bytes(),
+        scheduler=machine.scheduler(),
+        findings=findings,
+        commands=commands,
+        file_systems=tuple(mounts()),
+        retired=described.retired,
+    )
+
+
+def _advice(system: str, system_stacks: bool) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """What was found, and the commands that add the rest.
+
+    Args:
+        system_stacks: whether libraries of the operating system count; else packages of Debian add nothing.
     """
     stacks = discover(system)
-    name, has_apt = machine.distribution()
+    has_apt = machine.distribution()[1]
     spack_command = _spack_command(system)
     findings: list[Finding] = []
     packages: list[str] = []
-    from_spack = False
-    rows = [(w.title, w.use, w.required, _found(w, stacks), w.packages) for w in _WANTED]
+    rows = [
+        (w.title, w.use, w.required, _found(w, stacks), w.packages if system_stacks else ()) for w in _WANTED
+    ]
     for title, program, package, use, required in _PROGRAMS:
         path = shutil.which(program)
         rows.append((title, use, required, (path,) if path else (), (package,)))
-    spack = spack_version()
     for title, use, required, found, needs in rows:
         command = None
         if not found:
             command = apt_get(needs) if needs and has_apt else spack_command
             packages += needs if has_apt else ()
-            from_spack = from_spack or command == spack_command
         findings.append(Finding(title, use, required, found, command))
+    spack = spack_version()
     findings.append(
         Finding("Spack", "pinned stacks", False, (spack,) if spack else (), None if spack else spack_command)
     )
-    commands = ([apt_get(packages)] if packages else []) + ([spack_command] if from_spack or not spack else [])
-    return Report(
-        distribution=name,
-        cores=os.cpu_count() or 1,
-        memory_bytes=machine.memory_bytes(),
-        scheduler=machine.scheduler(),
-        findings=tuple(findings),
-        commands=tuple(commands),
-        file_systems=tuple(mounts()),
+    from_spack = any(finding.command == spack_command for finding in findings)
+    return tuple(findings), (
+        *([apt_get(packages)] if packages else []),
+        *([spack_command] if from_spack else []),
     )

@@ -20,6 +20,8 @@ def _size(size_bytes: int | None) -> str:
 
 
 def _answer(report: Report) -> str:
+    if report.retired:
+        return f"No suite runs for this system, and nothing can be installed for it: {report.retired}."
     missing = [finding.title for finding in report.missing]
     if not missing:
         return "Everything that iowatch uses is here."
@@ -48,12 +50,13 @@ def render_doctor(report: Report, console: Console) -> None:
     memory = _size(report.memory_bytes)
     console.print(f"\n{report.distribution}; {report.cores} cores, {memory} memory", markup=False)
     console.print(f"Scheduler: {report.scheduler.title}\n", markup=False)
-    rows = table("part", "found", "used for")
-    for finding in report.findings:
-        found = ", ".join(finding.found) or ("MISSING, required" if finding.required else "missing")
-        rows.add_row(finding.title, found, finding.use)
-    console.print(rows)
-    console.print()
+    if report.findings:
+        rows = table("part", "found", "used for")
+        for finding in report.findings:
+            found = ", ".join(finding.found) or ("MISSING, required" if finding.required else "missing")
+            rows.add_row(finding.title, found, finding.use)
+        console.print(rows)
+        console.print()
     console.print(_file_systems(report.file_systems))
 
 

@@ -61,11 +61,13 @@ WRONG = [
     (("run", "--ab", "a", "b", "--no-jitter"), 2, "--no-jitter is for --night"),
     (("run", "--seed", "0"), 2, "are for --ab"),
     (("run", "--benchmark", "ior"), 2, "are for --ab"),
+    (("run", "--dry-run", "--markdown", "x.md"), 2, "--dry-run measures nothing"),
+    (("run", "--dry-run", "--ab", "a", "b"), 2, "--dry-run measures nothing"),
     (("run", "--no-jitter"), 2, "--no-jitter is for --night"),
     (("import", "ioor", "x", "--system", "local"), 2, "ioor"),
     (("history", "show", "nowhere"), 2, "no history at"),
     (("stack", "show", "x" * 5000), 2, "File name too long"),
-    (("history", "list", "--db", "/proc/x/y.db"), 2, "no history at sqlite:////proc/x/y.db"),
+    (("history", "list", "--db", "/proc/x/y.db"), 2, "no history at"),
 ]
 
 

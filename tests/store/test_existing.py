@@ -11,8 +11,8 @@ import pytest
 from click.testing import Result
 from sqlalchemy.exc import OperationalError
 
-from iowatch.errors import InputError, UsageError
-from iowatch.store import History, SessionRecord
+from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.store import History, SessionRecord, engine
 from iowatch.store.engine import told_reason
 
 Cli = Callable[..., Result]
@@ -112,3 +112,32 @@ def test_a_history_of_another_account_is_told(history: History, monkeypatch: pyt
     assert told_reason(error, history.engine) == "attempt to write a readonly database"
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert "this account may not write there" in told_reason(error, history.engine)
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"), [("home/me/var", "nfs4"), ("lustre/x", "lustre"), ("home/local disk", "ext4")]
+)
+def test_a_history_on_a_network_file_system_is_refused_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
+) -> None:
+    """The innermost mount counts; /proc/self/mounts writes a blank as \\040."""
+    table = tmp_path / "mounts"
+    inner = str(tmp_path / "home/local disk").replace(" ", "\\040")
+    table.write_text(
+        "/dev/vda1 / ext4 rw 0 0\n"
+        f"server:/home {tmp_path}/home nfs4 rw 0 0\n/dev/vdb {inner} ext4 rw 0 0\n"
+        f"10.0.0.1@o2ib:/scratch {tmp_path}/lustre lustre rw 0 0\n"
+    )
+    monkeypatch.setattr(engine, "MOUNTS", table)
+    monkeypatch.delenv("IOWATCH_ALLOW_NETWORK_SQLITE", raising=False)
+    path = tmp_path / place / "iowatch.db"
+    if kind == "ext4":
+        History.open(str(path)).close()
+        return
+    with pytest.raises(MachineError, match=rf"network file system \({kind}\)") as refused:
+        History.open(str(path))
+    assert "PostgreSQL" in (refused.value.hint or "")
+    assert not path.exists()
+    monkeypatch.setenv("IOWATCH_ALLOW_NETWORK_SQLITE", "1")
+    History.open(str(path)).close()
+    assert path.exists()

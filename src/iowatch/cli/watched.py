@@ -8,10 +8,13 @@ from iowatch.cli.output import messages, page, print_json
 from iowatch.files import write_whole
 from iowatch.report.junit import junit
 from iowatch.report.markdown import markdown
+from iowatch.report.plan import render as render_plan
+from iowatch.report.plan import to_json
 from iowatch.report.verdict import render
-from iowatch.runner.night import wait
-from iowatch.runner.run import in_service, run_suite
+from iowatch.runner.night import Budget, budget, wait
+from iowatch.runner.run import in_service, prepare, run_suite
 from iowatch.store import History
+from iowatch.store.engine import NoHistoryError
 from iowatch.systems.model import Night
 from iowatch.units import utc_now
 from iowatch.verdict import Verdict, judge
@@ -52,6 +55,31 @@ def run_and_judge(
         print_json(verdict.to_json()) if as_json else render(verdict, page())
         _write(history, verdict, reports)
     return verdict.exit_code
+
+
+def rehearse(
+    system: str,
+    suite: str,
+    stacks: tuple[str, ...],
+    scratch: Path | None,
+    night: Night | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """Tell what a run would do now; a history that is not there yet is none to learn from. The exit code.
+
+    Raises:
+        IowatchError: as `prepare`.
+    """
+    limit = budget(night, utc_now()) if night else Budget()
+    try:
+        with History.existing(db) as history:
+            prepared = prepare(history, system, suite, stacks, scratch, limit)
+    except NoHistoryError as error:
+        _say(f"{error}; nothing is known of earlier runs")
+        prepared = prepare(None, system, suite, stacks, scratch, limit)
+    print_json(to_json(prepared)) if as_json else render_plan(prepared, page())
+    return 0
 
 
 def policy(system: str, jitter: bool) -> Night | None:

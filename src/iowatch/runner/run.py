@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from iowatch.errors import UsageError
 from iowatch.runner import lock, reframe, session
 from iowatch.runner.execution import Execution, Say
 from iowatch.runner.lost import with_lost
-from iowatch.runner.night import Budget, LeftOut, Meter, budget, fit
+from iowatch.runner.night import Budget, Key, LeftOut, Meter, Past, budget, fit
 from iowatch.runner.past import known_runs
 from iowatch.runner.plan import Plan, Unavailable, make_plan, refuse_beyond_budget
 from iowatch.runner.site import Site, load_site
@@ -48,6 +48,55 @@ class Finished:
     repeated: int = 0
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a session would do, before any of it is done.
+
+    Attributes:
+        past: what earlier sessions tell of its runs.
+        left_out: runs that the night has no room for.
+        lost: runs of broken stacks, which will be absent, with the reason.
+        base: directory to write in.
+    """
+
+    site: Site
+    suite: str
+    plan: Plan
+    past: Mapping[Key, Past]
+    left_out: tuple[LeftOut, ...]
+    lost: tuple[reframe.Failure, ...]
+    base: Path
+
+
+def prepare(
+    history: History | None,
+    system: str,
+    suite: str,
+    stacks: Sequence[str] = (),
+    scratch_directory: Path | None = None,
+    limit: Budget = Budget(),  # noqa: B008 - frozen, and without limits
+) -> Prepared:
+    """Work out what a suite would run on a system now; nothing is started, locked or written.
+
+    Args:
+        history: None where nothing was ever run.
+        limit: of the night.
+
+    Raises:
+        UsageError: unknown system, suite or stack; a retired system; no run is possible or has room.
+    """
+    cases = suites.load(suite)
+    limits = in_service(system).limits
+    site = load_site(system)
+    past = known_runs(history, system) if history else {}
+    plan, left_out = _with_room(past, system, make_plan(site, cases, stacks, limits), limit)
+    lost: list[reframe.Failure] = []
+    if history and not stacks:  # who names stacks means no others
+        plan, lost = with_lost(history, site, plan, cases, limits)
+    refuse_beyond_budget(site, plan, limits)
+    return Prepared(site, suite, plan, past, left_out, tuple(lost), scratch_base(site, scratch_directory))
+
+
 def run_suite(
     history: History,
     system: str,
@@ -69,28 +118,24 @@ def run_suite(
         MachineError: another run is going on; scratch cannot be used; ReFrame cannot be started.
     """
     started = time.monotonic()
-    cases = suites.load(suite)
+    suites.load(suite)  # a misspelt name is told before anything is waited for
     limits = in_service(system).limits
     with lock.hold(paths.var() / "lock" / f"{system}.lock"):
-        site = load_site(system)
         recovered = session.recover(history, system)
         for uuid in recovered:
             say(f"took in what the killed session {uuid} had left")
         meter = Meter(budget(night, utc_now()) if night else Budget())
-        plan, left_out = _with_room(history, system, make_plan(site, cases, stacks, limits), meter.limit)
-        # Who names stacks means no others.
-        plan, lost = (plan, []) if stacks else with_lost(history, site, plan, cases, limits)
-        refuse_beyond_budget(site, plan, limits)
-        base = scratch_base(site, scratch_directory)
+        prepared = prepare(history, system, suite, stacks, scratch_directory, meter.limit)
+        plan, base = prepared.plan, prepared.base
         with lock.hold(lock.of_file_system(base)):
             scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
             scratch.check(base, plan.file_bytes + (limits.free_bytes or 0), plan.inodes)
-            say(_opening(system, suite, plan, len(left_out), base))
-            for stack, reason in dict.fromkeys((one.stack, one.reason) for one in lost):
+            say(opening(prepared))
+            for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.lost):
                 say(f"{stack}: {reason}; its runs count as absent")
             again = night is not None and night.repeat_suspected
-            execution = Execution(history, site, suite, base, meter, again, say)
-            execution.failures += lost
+            execution = Execution(history, prepared.site, suite, base, meter, again, say)
+            execution.failures += prepared.lost
             execution.run(plan)
     return Finished(
         uuid=execution.record.uuid,
@@ -101,19 +146,21 @@ def run_suite(
         wall_s=time.monotonic() - started,
         benchmark_s=execution.progress.benchmark_s,
         runs=execution.progress.done,
-        left_out=left_out,
+        left_out=prepared.left_out,
         stopped=execution.stopped,
         repeated=execution.repeated,
     )
 
 
-def _with_room(history: History, system: str, plan: Plan, limit: Budget) -> tuple[Plan, tuple[LeftOut, ...]]:
+def _with_room(
+    past: Mapping[Key, Past], system: str, plan: Plan, limit: Budget
+) -> tuple[Plan, tuple[LeftOut, ...]]:
     """The plan without what tonight has no room for.
 
     Raises:
         UsageError: it has room for nothing.
     """
-    runs, left_out = fit(plan.runs, known_runs(history, system), limit)
+    runs, left_out = fit(plan.runs, past, limit)
     if not runs:
         raise UsageError(
             f"there is no room for any run: {left_out[0].reason}",
@@ -122,11 +169,13 @@ def _with_room(history: History, system: str, plan: Plan, limit: Budget) -> tupl
     return replace(plan, runs=runs), left_out
 
 
-def _opening(system: str, suite: str, plan: Plan, left_out: int, base: Path) -> str:
+def opening(prepared: Prepared) -> str:
+    """What is about to begin, in one line."""
+    plan, left_out = prepared.plan, len(prepared.left_out)
     others = f" ({left_out} left for other nights)" if left_out else ""
     return (
-        f"{suite} on {system}: {counted(len(plan.runs), 'run')}{others}, "
-        f"{format_size(plan.volume_bytes)} written and read, scratch {base}"
+        f"{prepared.suite} on {prepared.site.system}: {counted(len(plan.runs), 'run')}{others}, "
+        f"{format_size(plan.volume_bytes)} written and read, scratch {prepared.base}"
     )
 
 

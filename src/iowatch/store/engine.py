@@ -21,6 +21,7 @@ HEAD = "0004"
 _BUSY_TIMEOUT_S = 60
 # A transaction needs some pages in the log, and the log its index.
 _NO_ROOM_BYTES = 2**18
+MOUNTS = Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = {
     "nfs",
     "nfs4",
@@ -34,6 +35,10 @@ NETWORK_FILE_SYSTEMS = {
     "afs",
     "ceph",
 }
+
+
+class NoHistoryError(InputError):
+    """There is no history at the place that was named."""
 
 
 def database_url(place: str | None = None) -> str:
@@ -115,9 +120,9 @@ def told_reason(error: DBAPIError, engine: Engine) -> str:
     return str(error.orig)
 
 
-def _absent(engine: Engine) -> InputError:
+def _absent(engine: Engine) -> NoHistoryError:
     place = engine.url.render_as_string(hide_password=True)
-    return InputError(f"there is no history at {place}", hint=HOW_TO_FILL)
+    return NoHistoryError(f"there is no history at {place}", hint=HOW_TO_FILL)
 
 
 def _told(error: DatabaseError, engine: Engine) -> MachineError:
@@ -185,7 +190,7 @@ def file_system_type(path: Path) -> str:
     """The type in /proc/self/mounts of the mount that holds `path`, or `unknown`."""
     best, kind = "", "unknown"
     try:
-        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return kind
     resolved = str(path.resolve())

@@ -50,7 +50,8 @@ class History:
         """Open a history to read what it holds: one that is not there is an error, not a quiet night.
 
         Raises:
-            InputError: there is none, or it is not a history, or is newer than this program.
+            NoHistoryError: there is none.
+            InputError: it is not a history, or is newer than this program.
             MachineError: it cannot be read or written.
         """
         return cls(open_engine(place, create=False))

@@ -11,7 +11,7 @@ from iowatch.cli.options import PERCENT
 
 
 @click.command(
-    epilog="Examples:\n  iowatch run --system local --suite smoke\n"
+    epilog="Examples:\n  iowatch run --system local --suite smoke\n  iowatch run --suite survey --dry-run\n"
     "  iowatch run --suite tiny --benchmark benchio --ab system-openmpi system-mpich --until-ci 5%",
     short_help="Run a suite, keep everything it measures, judge it.",
 )
@@ -44,6 +44,7 @@ from iowatch.cli.options import PERCENT
     help="Keep to the system's night: jitter, blackouts, budgets; repeat what is suspected.",
 )  # fmt: skip
 @click.option("--no-jitter", is_flag=True, help="With --night: begin at once.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would run, what it costs, and what cannot run.")
 @click.option(
     "--junit", "junit_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Also write the verdict as JUnit XML.",
@@ -67,6 +68,7 @@ def command(
     seed: int | None,
     night: bool,
     no_jitter: bool,
+    dry_run: bool,
     junit_file: Path | None,
     markdown_file: Path | None,
     db: str | None,
@@ -79,16 +81,19 @@ def command(
     references and against the history.
     """
     fair_only = (pairs, until_ci, budget, seed, *benchmarks)
-    _refuse_mixed(ab is not None, stacks, (junit_file, markdown_file), night, no_jitter, fair_only)
+    reports = (junit_file, markdown_file)
+    _refuse_mixed(ab is not None, stacks, reports, night, no_jitter, dry_run, fair_only)
     if ab is not None:
         from iowatch.cli.fair import run_and_compare
 
         end = (pairs, until_ci, budget)
         return run_and_compare(system, suite, ab, end, benchmarks, seed, scratch, db, as_json)
-    from iowatch.cli.watched import policy, run_and_judge
+    from iowatch.cli.watched import policy, rehearse, run_and_judge
 
     kept = policy(system, not no_jitter) if night else None
-    return run_and_judge(system, suite, stacks, scratch, kept, (junit_file, markdown_file), db, as_json)
+    if dry_run:
+        return rehearse(system, suite, stacks, scratch, kept, db, as_json)
+    return run_and_judge(system, suite, stacks, scratch, kept, reports, db, as_json)
 
 
 def _refuse_mixed(
@@ -97,6 +102,7 @@ def _refuse_mixed(
     reports: tuple[Path | None, Path | None],
     night: bool,
     no_jitter: bool,
+    dry_run: bool,
     fair_only: tuple[object, ...],
 ) -> None:
     """Options that would be ignored are refused."""
@@ -104,6 +110,8 @@ def _refuse_mixed(
         raise click.UsageError("--ab names both stacks: leave --stack out")
     if ab and any(reports):
         raise click.UsageError("--junit and --markdown report a verdict; --ab gives a comparison")
+    if dry_run and (ab or any(reports)):
+        raise click.UsageError("--dry-run measures nothing: leave --ab, --junit and --markdown out")
     if ab and night:
         raise click.UsageError("--night watches; --ab compares, and has its own --budget")
     if not ab and any(value is not None for value in fair_only):

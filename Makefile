@@ -20,6 +20,13 @@ setup: ## prepare the machine for tests and development
 test: setup ## all tests: Python, C, one end-to-end run
 	ci/ctest
 	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest --history postgresql tests/darshan tests/notify tests/report tests/runner
+
+# What reads or writes a history; tests of the store itself run on both in any case.
+WITH_HISTORY := $(addprefix tests/,compare darshan dashboard demo findings notify reference report runner systems)
+.PHONY: test-postgresql
+test-postgresql: setup ## all tests that need a history, on PostgreSQL instead of SQLite
+	$(PYTHON) -m pytest --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
 
 .PHONY: lint
 lint: setup ## style, types, security of code and dependencies

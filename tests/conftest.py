@@ -29,6 +29,33 @@ def away_from_the_site() -> None:
         os.environ.pop(name, None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--history postgresql`: what tests would keep in an SQLite file goes to a PostgreSQL database instead."""
+    parser.addoption("--history", choices=["sqlite", "postgresql"], default="sqlite")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL, leave out what is about SQLite's file, or starts programs that make one."""
+    if config.getoption("--history") == "sqlite":
+        return
+    why = postgresql.usable()
+    for item in items:
+        for marker in ("sqlite_file", "end_to_end"):
+            if why or item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=why or f"{marker}: not with --history postgresql"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def history_on_postgresql(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--history postgresql`, each path of a history stands for a database of its own."""
+    if request.config.getoption("--history") == "sqlite":
+        yield
+        return
+    with postgresql.server() as socket, pytest.MonkeyPatch.context() as patch:
+        postgresql.stand_in_for_files(socket, patch)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """`shared/` beside the checkout: outputs measured elsewhere and the seed documents."""

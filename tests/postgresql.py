@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import shutil
@@ -10,6 +11,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 
 def programs() -> Path | None:
@@ -86,3 +89,19 @@ def create_database(socket: Path, name: str) -> str:
         if known is None:
             connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
     return f"postgresql+psycopg://iowatch@/{name}?host={socket}"
+
+
+def stand_in_for_files(socket: Path, patch: pytest.MonkeyPatch) -> None:
+    """Whatever this process opens as an SQLite file becomes a database on the server, named by its path."""
+    from iowatch.store import engine, usage
+
+    real = engine.database_url
+
+    def database_url(place: str | None = None) -> str:
+        url = real(place)
+        if not url.startswith("sqlite"):
+            return url
+        return create_database(socket, "file_" + hashlib.sha256(url.encode()).hexdigest()[:16])
+
+    for module in (engine, usage):
+        patch.setattr(module, "database_url", database_url)

@@ -146,6 +146,7 @@ def test_the_nights_of_the_shutdown_are_missing() -> None:
     assert (min(days), max(days)) == ("2009-01-01", "2009-04-30")
 
 
+@pytest.mark.sqlite_file
 def test_a_history_with_measurements_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "iowatch.db"
     with History.open(str(path)) as history:

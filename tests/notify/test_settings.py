@@ -123,6 +123,7 @@ def test_a_failed_channel_is_exit_code_1(
     assert "IOWATCH_SLACK" in done.output
 
 
+@pytest.mark.sqlite_file
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
 def test_a_misspelt_history_is_refused_and_nobody_told(
     cli: Any, write: Callable[[str], Path], var: Path, more: tuple[str, ...]

@@ -22,6 +22,7 @@ def test_no_run_starts_meanwhile(var: Path) -> None:
         pass
 
 
+@pytest.mark.sqlite_file
 @pytest.mark.parametrize("name", ["local", "of-another-checkout"])
 def test_a_restore_waits_for_no_run(cli: Callable[..., Done], var: Path, tmp_path: Path, name: str) -> None:
     with History.open() as history:

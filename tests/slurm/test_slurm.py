@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from tests.slurm.conftest import Cluster, wait_until
 
 pytestmark = pytest.mark.end_to_end
 
+# `nightly` writes and reads tens of GiB.
+SUITE = os.environ.get("IOWATCH_TEST_SUITE", "smoke")
 IOWATCH = str(ROOT / ".venv" / "bin" / "iowatch")
 
 
@@ -36,10 +39,10 @@ def runs_of_last_session(cluster: Cluster) -> tuple[str, list[RunRow]]:
 
 def test_a_night_goes_through_slurm_one_case_after_the_other(cluster: Cluster, stack: str) -> None:
     known = len(cluster.ended())
-    words = [str(ROOT / "ci" / "nightly"), "--system", "slurm-local", "--suite", "smoke", "--stack", stack]
+    words = [str(ROOT / "ci" / "nightly"), "--system", "slurm-local", "--suite", SUITE, "--stack", stack]
     done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "smoke on slurm-local: OK" in done.stdout
+    assert f"{SUITE} on slurm-local: OK" in done.stdout
     status, runs = runs_of_last_session(cluster)
     assert status == "ok"
     # Of a job that ended between two looks at the queue, ReFrame does not learn the nodes.
@@ -123,3 +126,24 @@ def test_a_night_that_is_ended_leaves_no_job_in_slurm(cluster: Cluster, stack: s
         wait_until(lambda: not cluster.jobs("PENDING,RUNNING,COMPLETING"), 30)
     assert runs_of_last_session(cluster)[0] == "incomplete"
     assert cluster.ended()[-1]["JobState"] == "CANCELLED"
+
+
+def test_a_fair_run_takes_its_turns_inside_one_allocation(cluster: Cluster, stack: str) -> None:
+    """Started outside of any job: it asks for one, and goes on in there without a job a case."""
+    others = len(cluster.ended())
+    words = [IOWATCH, "run", "--system", "slurm-local", "--suite", "tiny", "--benchmark", "benchio"]
+    words += ["--ab", stack, stack, "--pairs", "3", "--budget", "10", "--json"]
+    done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "asking Slurm for one allocation: salloc" in done.stderr
+    assert "--partition=node --nodes=1" in done.stderr
+    document = json.loads(done.stdout)
+    assert document["fair"]["pairs"] == 3
+    assert document["measured"]["left"]["nodes"] == document["measured"]["right"]["nodes"] == [cluster.node]
+    assert document["measured"]["on_other_nodes"]["runs"] == 0
+    assert document["measured"]["on_other_nodes"]["of"] >= 3
+    assert len(cluster.ended()) == others  # no job of ReFrame's
+    with History.open(str(cluster.var / "iowatch.db")) as history:
+        session = history.session(document["fair"]["session"])
+    assert session.attributes["allocation"]["nodes"] == cluster.node
+    wait_until(lambda: not cluster.ask("squeue", "--noheader"), 10)

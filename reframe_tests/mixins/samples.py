@@ -130,12 +130,19 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "command": shlex.join([self.program, *tool.arguments(options, str(self.scratch_directory))]),
                 "reframe_test": self.unique_name,
                 "exit_code": _number(stage / _rc(0)),
-                # Slurm's `squeue` never saw a job that ended between two looks; ReFrame then asks for "None".
-                "nodes": [node for node in self.job.nodelist or [] if node != "None"],
+                "nodes": self._nodes(),
                 **turn,
             },
         )
         spool.put(session, case, self._files(stage))
+
+    def _nodes(self) -> list[str]:
+        """Where the case ran: inside an allocation the launcher knows, else the scheduler."""
+        placed = getattr(self.job.launcher, "placed", None)
+        if placed is not None:
+            return list(placed(self.job))
+        # Slurm's `squeue` never saw a job that ended between two looks; ReFrame then asks for "None".
+        return [node for node in self.job.nodelist or [] if node != "None"]
 
     def _files(self, stage: Path) -> dict[str, list[Path]]:
         tool = self.case.tool

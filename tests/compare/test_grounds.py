@@ -111,4 +111,6 @@ def test_printed_tables_have_no_runs() -> None:
         parse_spec("published:000/13"), parse_spec("published:000/14"), lambda: pytest.fail("opened"), Options()
     )
     assert list(measured(outcome)) == []
-    assert document(outcome)["measured"] == {"left": None, "right": None, "libraries": None}
+    assert document(outcome)["measured"] == {
+        "left": None, "right": None, "libraries": None, "on_other_nodes": None,
+    }  # fmt: skip

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 from iowatch.cli.output import messages, page, print_json
 from iowatch.compare.fair import Until
 from iowatch.errors import MachineError, UsageError
 from iowatch.report import comparison as report
-from iowatch.runner.fair import FairRun, run_fair
+from iowatch.runner.fair import FairRun, asking, run_fair
 from iowatch.sides import Options, Outcome, compare_sides, parse_spec
 from iowatch.store import History
 from iowatch.units import counted
@@ -40,13 +44,18 @@ def run_and_compare(
     import secrets
 
     console = messages()
+    until = _until(*end)
+    words = asking(system, suite, stacks, until, benchmarks)
+    if words is not None:
+        console.print(f"asking Slurm for one allocation: {shlex.join(words)}", markup=False, soft_wrap=True)
+        return _become([*words, *_myself()])
     with History.open(db) as history:
         finished = run_fair(
             history,
             system,
             suite,
             stacks,
-            _until(*end),
+            until,
             seed=secrets.randbelow(2**31) if seed is None else seed,
             benchmarks=benchmarks,
             scratch_directory=scratch,
@@ -80,6 +89,19 @@ def _compared(history: History, finished: FairRun) -> Outcome:
             f"the fair run measured no case on both sides: {len(finished.missing)} runs failed or are absent",
             hint=f"`iowatch history show {finished.uuid}` tells why.",
         ) from error
+
+
+def _myself() -> list[str]:
+    """This very command, to be started once more."""
+    return [sys.executable, "-c", "from iowatch.cli.main import main; main()", *sys.argv[1:]]
+
+
+def _become(words: list[str]) -> NoReturn:
+    """Go on as another program, which gets the signals and gives the exit code."""
+    try:
+        os.execvp(words[0], words)  # noqa: S606 - arguments, no shell
+    except OSError as error:
+        raise MachineError(f"cannot start {words[0]}: {error}") from error
 
 
 def _until(pairs: int | None, half_width: float | None, minutes: float | None) -> Until:

@@ -21,10 +21,12 @@ from iowatch.sides import Outcome
 from iowatch.sides.grounds import Ground, Grounds
 from iowatch.sides.outcome import described
 from iowatch.stacks.diff import StackDiff
+from iowatch.store.nodelist import fold
 from iowatch.units import counted, format_number, format_time
 
 _COLOURS = {"faster": "green", "slower": "red", "not enough data": "yellow"}
 _MOST_UNPAIRED = 10
+_LONGEST_NODES = 60
 
 
 # For programs
@@ -82,10 +84,15 @@ def _measured(grounds: Grounds) -> dict[str, Any]:
             "last": format_time(datetime.fromtimestamp(side.last, UTC)),
             "stacks": list(side.stacks),
             "rebuilt": side.rebuilt,
+            "nodes": list(side.nodes),
         }
         for name, side in (("left", grounds.left), ("right", grounds.right))
     }
-    return {**sides, "libraries": grounds.libraries and grounds.libraries.to_json()}
+    return {
+        **sides,
+        "libraries": grounds.libraries and grounds.libraries.to_json(),
+        "on_other_nodes": grounds.elsewhere and dict(zip(("runs", "of"), grounds.elsewhere, strict=True)),
+    }
 
 
 def _overall(overall: Overall, groups: Sequence[Subgroup]) -> dict[str, Any]:
@@ -245,6 +252,24 @@ def measured(outcome: Outcome) -> Iterator[str]:
     for name, side in sides:
         if side and side.rebuilt:
             yield f"Libraries: a stack on the {name} was changed between its runs (`iowatch history show`)."
+    yield from _nodes(grounds)
+
+
+def _nodes(grounds: Grounds) -> Iterator[str]:
+    """Where the sides ran, as far as it may explain a difference."""
+    apart, of = grounds.elsewhere or (0, 0)
+    left, right = (side.nodes if side else () for side in (grounds.left, grounds.right))
+    if apart:
+        yield f"Nodes: {apart} of {of} runs had other nodes than the run of the other side that they meet."
+    elif of and left == right:
+        yield f"Nodes: {_few(left)} on both sides, the same for every pair of runs."
+    elif left and right and not set(left) & set(right):
+        yield f"Nodes: none in common: {_few(left)} | {_few(right)}."
+
+
+def _few(nodes: Sequence[str]) -> str:
+    told = fold(nodes)
+    return told if len(told) <= _LONGEST_NODES else f"{len(nodes)} nodes"
 
 
 def _period(side: Ground) -> str:

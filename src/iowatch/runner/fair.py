@@ -10,7 +10,7 @@ import platform
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iowatch import __version__, paths, scratch, selection, spool, suites
@@ -20,13 +20,17 @@ from iowatch.errors import MachineError, UsageError
 from iowatch.metrics import HEADLINES
 from iowatch.model import Result
 from iowatch.runner import lock, reframe, session
+from iowatch.runner.allocation import Ground, salloc, settle
 from iowatch.runner.execution import Say, environment_of
 from iowatch.runner.night import key as key_of
 from iowatch.runner.plan import Plan, PlannedRun, make_plan, refuse_beyond_budget
 from iowatch.runner.run import in_service, scratch_base
 from iowatch.runner.site import Site, load_site
 from iowatch.store import ExpectedResult, History
+from iowatch.store.nodelist import fold
 from iowatch.store.records import SessionStatus
+from iowatch.systems.allocation import here
+from iowatch.systems.model import Limits
 from iowatch.units import counted, format_size
 
 
@@ -80,21 +84,46 @@ def run_fair(
         UsageError: unknown or retired system, unknown suite or stack, no case that both stacks can run.
         MachineError: another run is going on; scratch cannot be used; ReFrame cannot be started.
     """
-    cases = [case for case in suites.load(suite) if not benchmarks or case.benchmark in benchmarks]
     limits = in_service(system).limits
     with lock.hold(paths.var() / "lock" / f"{system}.lock"):
-        site = load_site(system)
+        ground = settle(load_site(system), here())
+        site = ground.site
         for uuid in session.recover(history, system):
             say(f"took in what the killed session {uuid} had left")
-        sides = _common(*(make_plan(site, cases, [stack], limits) for stack in stacks))
+        sides = _planned(ground, suite, stacks, benchmarks, limits)
         refuse_beyond_budget(site, sides.left, limits)
         base = scratch_base(site, scratch_directory)
         with lock.hold(lock.of_file_system(base)):
             scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
             scratch.check(base, sides.left.file_bytes + (limits.free_bytes or 0), sides.left.inodes)
-            say(_opening(site, suite, stacks, sides, base))
+            say(_opening(ground, suite, stacks, sides, base))
             schedule = Schedule(until, seed)
-            return _Runner(history, site, suite, stacks, sides, base, schedule, say).run()
+            return _Runner(history, ground, suite, stacks, sides, base, schedule, say).run()
+
+
+def asking(
+    system: str, suite: str, stacks: tuple[str, str], until: Until, benchmarks: Sequence[str] = ()
+) -> list[str] | None:
+    """The beginning of a command that gives a fair run an allocation: `salloc` with its options.
+
+    None inside an allocation, where no scheduler is in between, and where it is another than Slurm.
+
+    Raises:
+        UsageError: as `run_fair`.
+    """
+    limits = in_service(system).limits
+    ground = settle(load_site(system), here())
+    if not ground.queued:
+        return None
+    return salloc(ground.site, list(_planned(ground, suite, stacks, benchmarks, limits).left.runs), until)
+
+
+def _planned(
+    ground: Ground, suite: str, stacks: tuple[str, str], benchmarks: Sequence[str], limits: Limits
+) -> _Sides:
+    cases = [case for case in suites.load(suite) if not benchmarks or case.benchmark in benchmarks]
+    within = ground.limits(limits)
+    return _common(*(make_plan(ground.site, cases, [stack], within) for stack in stacks))
 
 
 def _common(left: Plan, right: Plan) -> _Sides:
@@ -112,24 +141,30 @@ def _common(left: Plan, right: Plan) -> _Sides:
     return _Sides(kept[0], kept[1])
 
 
-def _opening(site: Site, suite: str, stacks: Sequence[str], sides: _Sides, base: Path) -> str:
-    batch = sorted({part.scheduler for part in site.partitions} - {"local"})
-    note = (
-        f"; jobs go through {', '.join(batch)} one by one and may land on different nodes (docs/comparison.md)"
-        if batch
-        else ""
-    )
+def _opening(ground: Ground, suite: str, stacks: Sequence[str], sides: _Sides, base: Path) -> str:
     return (
-        f"{suite} on {site.system}, {stacks[0]} and {stacks[1]} in turn: "
+        f"{suite} on {ground.site.system}, {stacks[0]} and {stacks[1]} in turn: "
         f"{counted(len(sides.left.runs), 'case')}, {format_size(2 * sides.left.volume_bytes)} "
-        f"written and read a pair, scratch {base}{note}"
+        f"written and read a pair, scratch {base}{_where(ground)}"
     )
+
+
+def _where(ground: Ground) -> str:
+    if ground.allocation is not None:
+        job, nodes = ground.allocation.job, ground.allocation.nodes
+        return f"; all in job {job} of {ground.allocation.title} on {fold(nodes)}"
+    if ground.queued:
+        return (
+            f"; every case is a job of its own in {', '.join(ground.queued)} and may land on other nodes: "
+            "start it inside an allocation (docs/comparison.md)"
+        )
+    return ""
 
 
 @dataclass
 class _Runner:
     history: History
-    site: Site
+    ground: Ground
     suite: str
     stacks: tuple[str, str]
     sides: _Sides
@@ -137,6 +172,7 @@ class _Runner:
     schedule: Schedule
     say: Say
     pairs: int = 0
+    site: Site = field(init=False)
 
     def run(self) -> FairRun:
         attributes: dict[str, object] = {
@@ -145,8 +181,12 @@ class _Runner:
             "scratch": str(self.base),
             "fair": {"left": self.stacks[0], "right": self.stacks[1], "seed": self.schedule.seed},
         }
-        record = session.new_record(self.site.system, self.suite, attributes)
+        allocation = self.ground.allocation
+        if allocation is not None:
+            attributes["allocation"] = {"job": allocation.job, "nodes": fold(allocation.nodes)}
+        record = session.new_record(self.ground.site.system, self.suite, attributes)
         place = session.begin(self.history, record, ())
+        self.site = self.ground.configured(place)
         status: SessionStatus = "incomplete"
         with Reader() as reader:
             try:
@@ -170,7 +210,7 @@ class _Runner:
         """One turn: run, take in case by case, tell the schedule."""
         plan = self.sides.plan(turn.side)
         environment = environment_of(place.name, place, self.base, self.suite)
-        environment |= selection.write(place, map(key_of, plan.runs))
+        environment |= self.ground.environment() | selection.write(place, map(key_of, plan.runs))
         environment["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
         aside = place / "warm-up"
         if turn.warm_up:

@@ -13,12 +13,19 @@ from iowatch.errors import InputError, IowatchError, near_miss
 
 @dataclass(frozen=True)
 class Partition:
-    """A ReFrame partition: name, scheduler, names of its stacks, directory for scratch files (or None)."""
+    """A ReFrame partition.
+
+    Attributes:
+        stacks: their names.
+        scratch: directory for scratch files, or None.
+        access: options that its jobs give the scheduler.
+    """
 
     name: str
     scheduler: str
     stacks: tuple[str, ...]
     scratch: Path | None
+    access: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,4 +87,5 @@ def load_site(system: str) -> Site:
 def _partition(entry: dict[str, Any], stacks: dict[str, str]) -> Partition:
     scratch = entry.get("extras", {}).get("scratch")
     offered = tuple(stacks[name] for name in entry["environs"])
-    return Partition(entry["name"], entry["scheduler"], offered, Path(scratch) if scratch else None)
+    place = Path(scratch) if scratch else None
+    return Partition(entry["name"], entry["scheduler"], offered, place, tuple(entry.get("access", ())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from iowatch.compare import Measured, Side
 from iowatch.errors import UsageError, near_miss
@@ -13,9 +14,19 @@ from iowatch.sides.spec import Spec
 from iowatch.store.results import ResultRow
 
 _DAY_S = 86_400
-# By night: start of a run, and the number of its stack's content in the history.
-Facts = Mapping[str, frozenset[tuple[int, int | None]]]
 AXES = ("system", "partition", "stack", "side")
+
+
+class Fact(NamedTuple):
+    """A run of a night: when it began (epoch s), and the numbers of its stack's content and of itself in the
+    history, where known."""
+
+    time: int
+    content: int | None
+    number: int | None
+
+
+Facts = Mapping[str, frozenset[Fact]]
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,7 @@ class Entry:
 
     Attributes:
         axes: those of `AXES` that are known.
-        facts: of each night, when its runs began (epoch s) and what their stack consisted of, where known.
+        facts: the runs of each night.
     """
 
     case: Case
@@ -74,7 +85,7 @@ def filtered(spec: Spec, entries: Sequence[Entry]) -> tuple[Entry, ...]:
 class _Group:
     case: Case
     nights: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    facts: dict[str, set[tuple[int, int | None]]] = field(default_factory=lambda: defaultdict(set))
+    facts: dict[str, set[Fact]] = field(default_factory=lambda: defaultdict(set))
 
 
 def gather(rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_side: bool = False) -> Gathered:
@@ -101,7 +112,7 @@ def gather(rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_s
             group = groups.setdefault(key, _Group(row.case))
             night = names[row.session, row.time] if row.pair is None else f"{row.session}#{row.pair}"
             group.nights[night].extend(row.samples)
-            group.facts[night].add((row.time, row.content))
+            group.facts[night].add(Fact(row.time, row.content, row.number))
     entries = tuple(_entry(key, group) for key, group in groups.items())
     return Gathered(entries, not_ok, not_positive, warm_ups)
 

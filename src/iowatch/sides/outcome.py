@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -88,14 +88,24 @@ def compare_sides(left: Spec, right: Spec, history: Opened, options: Options) ->
     compared, overall = compare(matched.pairs, options.settings)
     groups = subgroups(compared, options.settings)
     notes = _notes(gathered, options)
-    documents = partial(_contents, history) if {left.kind, right.kind} - {"file", "published"} else None
-    rests_on = grounds(matched.pairs, matched.entries, documents)
+    known = _Known(history) if {left.kind, right.kind} - {"file", "published"} else None
+    rests_on = grounds(matched.pairs, matched.entries, known)
     return Outcome(left, right, matched, tuple(compared), overall, groups, options, rests_on, notes)
 
 
-def _contents(history: Opened, numbers: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-    with history().reading() as connection:
-        return bulk.stack_contents(connection, numbers)
+@dataclass(frozen=True)
+class _Known:
+    """What `grounds` asks of the history."""
+
+    history: Opened
+
+    def contents(self, numbers: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        with self.history().reading() as connection:
+            return bulk.stack_contents(connection, numbers)
+
+    def nodes(self, numbers: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+        with self.history().reading() as connection:
+            return bulk.run_nodes(connection, numbers)
 
 
 def _gathered(left: Spec, right: Spec, history: Opened, options: Options) -> list[Gathered]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, func, select
 
 from iowatch.model import Case
+from iowatch.store.kinds import unfolded
 from iowatch.store.packing import unpack, unpack_all
 from iowatch.store.query import driver_rows
 from iowatch.store.records import Artefact, RunRow, SeriesRow, SessionRow
@@ -291,6 +292,18 @@ def run_outcomes(connection: Connection, session_ids: Sequence[int]) -> Iterator
         )
         for row in connection.execute(statement):
             yield row[0], row[1], row[2], row[3]
+
+
+def run_nodes(connection: Connection, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Nodes of some runs by their numbers; those of which none are known are left out."""
+    found = {}
+    for start in range(0, len(numbers), _CHUNK):
+        chunk = list(numbers[start : start + _CHUNK])
+        statement = select(RunTable.id, RunTable.facts).where(RunTable.id.in_(chunk))
+        for number, facts in connection.execute(statement):
+            if nodes := unfolded(facts or {}).get("nodes"):
+                found[number] = tuple(map(str, nodes))
+    return found
 
 
 def stack_uses(connection: Connection) -> list[StackUse]:

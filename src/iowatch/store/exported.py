@@ -124,6 +124,7 @@ def _row(where: str, entry: Mapping[str, Any], samples: list[float]) -> ResultRo
             pair=None if pair is None else int(pair),
             side=None if side is None else str(side),
             content=None,
+            number=None,
             **{name: str(value) for name, value in rest.items()},
         )
     except (ValueError, InputError, UsageError) as error:

@@ -38,6 +38,7 @@ class ResultRow:
         side: `left` or `right` in a fair run, where both may be the same stack, or None.
         samples: in the metric's unit, in the order measured.
         content: number, in this history, of what its stack consisted of; None in files.
+        number: of the run in this history; None in files.
     """
 
     session: str
@@ -54,6 +55,7 @@ class ResultRow:
     samples: tuple[float, ...]
     # Of one history only: no part of what was measured.
     content: int | None = field(default=None, compare=False)
+    number: int | None = field(default=None, compare=False)
 
 
 def results(connection: Connection, chosen: ResultFilter) -> Iterator[ResultRow]:
@@ -79,6 +81,7 @@ def _of_series(
             RunTable.facts["side"].as_string(),
             table.samples,
             RunTable.stack_id,
+            table.run_id,
         )
         .join(RunTable, RunTable.id == table.run_id)
         .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
@@ -92,8 +95,8 @@ def _of_series(
         statement = statement.where(table.time >= chosen.since)
     if chosen.until is not None:
         statement = statement.where(table.time < chosen.until)
-    for number, session, time, run, status, pair, side, blob, content in connection.execute(statement):
-        row = series[number]
+    for place, session, time, run, status, pair, side, blob, content, number in connection.execute(statement):
+        row = series[place]
         yield ResultRow(
             session=session,
             time=time,
@@ -108,4 +111,5 @@ def _of_series(
             side=side,
             samples=unpack(blob),
             content=content,
+            number=number,
         )

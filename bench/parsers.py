@@ -5,7 +5,9 @@
 
 Kinds: `warnings`: an IOR output with warnings of a launcher in front of it; `errors`: every line holds a word
 that errors have; `ior-rows`: repetitions of IOR without end; `mdtest-V3`: a verbose mdtest; `benchio-rows`;
-`h5bench-steps`; `noise`: random bytes. One process a kind, so that each has its own peak of memory.
+`h5bench-steps`; `noise`: random bytes. Of the rows those behind the 50,000th are not read any more; in
+`sound-ior`, `sound-benchio` and `sound-record` every row is, parsed again and again until the size is reached.
+One process a kind, so that each has its own peak of memory.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+
+import sound_outputs
 
 MIB = 1 << 20
 
@@ -116,6 +120,14 @@ KINDS: dict[str, tuple[str, Callable[[], Iterator[bytes]]]] = {
 }
 
 
+# kind -> tool and a sound output of some megabytes
+SOUND: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "sound-ior": ("ior", lambda: sound_outputs.ior_text(_IOR_HEAD, 24_900)),
+    "sound-benchio": ("benchio", lambda: sound_outputs.benchio_text(_BENCHIO_HEAD, 49_900)),
+    "sound-record": ("benchio", lambda: sound_outputs.benchio_record(2_000)),
+}
+
+
 class Endless(io.RawIOBase):
     """A stream of `size` bytes from pieces made on demand; the time that making them takes is kept apart."""
 
@@ -160,16 +172,32 @@ def measure(kind: str, mib: int) -> str:
     )
 
 
+def measure_sound(kind: str, mib: int) -> str:
+    """One line of figures for a sound output."""
+    from iowatch.parsers import parse
+
+    tool, make = SOUND[kind]
+    data = make()
+    turns = max(1, mib * MIB // len(data))
+    began = time.process_time()
+    for _ in range(turns):
+        output = parse(tool, data)
+    rate = turns * len(data) / 1e6 / (time.process_time() - began)
+    rows = sum(len(result.samples) for result in output.results if result.metric == "bandwidth")
+    size = f"{turns} x {len(data) / 1e6:.1f} MB"
+    return f"{kind:<14} {tool:<8} {size} {rate:>7.1f} MB/s  {rows} rows  {output.status}"
+
+
 def main() -> None:
     """Measure all kinds, each in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=1024, help="size of each output (default 1024)")
-    parser.add_argument("--kind", choices=KINDS, help="only this one, in this process")
+    parser.add_argument("--kind", choices=[*KINDS, *SOUND], help="only this one, in this process")
     arguments = parser.parse_args()
     if arguments.kind:
-        print(measure(arguments.kind, arguments.mib))
+        print((measure_sound if arguments.kind in SOUND else measure)(arguments.kind, arguments.mib))
         return
-    for kind in KINDS:
+    for kind in (*KINDS, *SOUND):
         command = [sys.executable, __file__, "--kind", kind, "--mib", str(arguments.mib)]
         subprocess.run(command, check=True)
 

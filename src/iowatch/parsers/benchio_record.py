@@ -78,8 +78,10 @@ class _Digits:
     def read(self, text: str) -> float:
         """One number of the document."""
         value = float(text)
-        self._as_benchio &= f"{value:.17g}" == text
-        self._as_python &= repr(value) == text
+        if self._as_benchio and f"{value:.17g}" != text:
+            self._as_benchio = False
+        if self._as_python and repr(value) != text:
+            self._as_python = False
         return value
 
     @property

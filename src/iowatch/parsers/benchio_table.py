@@ -25,6 +25,7 @@ _COUNT = re.compile(r"Running on\s+(\d{1,9})\s+(process\(es\)|nodes?(?:\(s\))?)"
 _NODE = re.compile(r"Node number\s+\d+\s+is \S+\s+with\s+(\d{1,9})\s+process(?:es)?")
 _FILE = re.compile(r"(Writing to|Deleting:) (\S+)")
 _LISTS = {"Using the following IO methods": "methods", "Using the following stripings": "stripings"}
+_MIB_PER_S = {unit: mib_per_s(1.0, unit) for unit in ("MiB/s", "GiB/s")}
 # Both numbers of a row carry 15 digits or more.
 _TOLERANCE = 2e-14
 
@@ -63,6 +64,8 @@ class Block:
 
     def takes(self, kind: str, time_s: str, rate: str) -> bool:
         """Whether such a row can follow what is there already."""
+        if not self.checks and not kind:
+            return (time_s, rate) not in self.printed and len(self.times) < MOST_ROWS
         doubled = not kind and (time_s, rate) in self.printed
         return not ("avg" in self.checks or kind in self.checks or doubled or len(self.times) >= MOST_ROWS)
 
@@ -88,8 +91,9 @@ class Table:
     def read(self, line: str) -> None:
         """Take one cleaned line."""
         text = line.strip()
-        if text.startswith("time =") and self.blocks and len(self.blocks[-1].times) >= MOST_ROWS:
-            self.damaged += 1
+        if text.startswith("time ="):
+            self._listing = None
+            self._read_row(text)
         elif text in _LISTS:
             self.recent = True
             self._listing = self.lists.setdefault(_LISTS[text], [])
@@ -100,15 +104,13 @@ class Table:
             self._read(text)
 
     def _read(self, text: str) -> None:
-        if (row := _ROW.fullmatch(text)) is not None:
-            self._read_row(*row.groups())
+        if "time =" in text or "rate =" in text:
+            self._read_row(text)
         elif (file := _FILE.fullmatch(text)) is not None:
             self._read_file(file[1], file[2])
         elif text in ("Finished", "Simple Parallel IO benchmark"):
             self.ends += text == "Finished"
             self.titles += text != "Finished"
-        elif "time =" in text or "rate =" in text:
-            self.damaged += 1
         else:
             self._read_head(text)
 
@@ -135,27 +137,34 @@ class Table:
         else:
             self.damaged += 1
 
-    def _read_row(self, kind: str, time_s: str, rate: str, unit: str) -> None:
+    def _read_row(self, text: str) -> None:
         """Take one row where it belongs: a row after the averages, or of no file, belongs nowhere."""
         block = self.blocks[-1] if self.blocks else None
-        values = float(time_s), mib_per_s(float(rate), unit)
-        if block is None or not block.takes(kind, time_s, rate) or not self._digits_fit(time_s, rate):
+        full = block is not None and len(block.times) >= MOST_ROWS and text.startswith("time =")
+        match = None if full else _ROW.fullmatch(text)
+        if match is None or block is None:
             self.damaged += 1
-        elif kind:
-            block.checks[kind] = values
-        elif math.isclose(values[0] * values[1] * MIB, self.total_bytes or 0, rel_tol=_TOLERANCE):
+            return
+        kind, time_s, rate, unit = match.groups()
+        if not block.takes(kind, time_s, rate) or not (self._digits_fit(time_s) and self._digits_fit(rate)):
+            self.damaged += 1
+            return
+        seconds, bandwidth = float(time_s), float(rate) * _MIB_PER_S[unit]
+        if kind:
+            block.checks[kind] = seconds, bandwidth
+        elif math.isclose(seconds * bandwidth * MIB, self.total_bytes or 0, rel_tol=_TOLERANCE):
             block.printed.add((time_s, rate))
-            block.times.append(values[0])
-            block.rates.append(values[1])
+            block.times.append(seconds)
+            block.rates.append(bandwidth)
         else:
             self.damaged += 1
 
-    def _digits_fit(self, *numbers: str) -> bool:
-        """Whether numbers are printed with as many digits as this Fortran run-time prints everywhere.
+    def _digits_fit(self, number: str) -> bool:
+        """Whether a number is printed with as many digits as this Fortran run-time prints everywhere.
 
         gfortran prints 17 digits, Intel 15 (16 with an exponent); Cray drops trailing zeros: no rule.
         """
-        return self.digits < 15 or all(_digits(n) in (self.digits, self.digits + ("E" in n)) for n in numbers)
+        return self.digits < 15 or _digits(number) in (self.digits, self.digits + ("E" in number))
 
 
 def _digits(number: str) -> int:

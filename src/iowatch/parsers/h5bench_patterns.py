@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from iowatch.model import Scalar
-from iowatch.parsers.draft import Draft, Evidence
+from iowatch.parsers.draft import LARGEST_ALIGNMENT, Draft, Evidence
 from iowatch.parsers.h5bench_numbers import YES, Measured, amount, human, seconds, whole
 
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
@@ -26,6 +26,7 @@ _PATTERNS = {
 _PATTERN = re.compile(rf"data_write_({'|'.join(_PATTERNS)}): Finished writing time step")
 _AVAILABLE = re.compile(r"(Total particles in the file|Number of particles available per rank): (\d+)")
 _STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d{1,9}), BLOCK_CNT = (\d{1,9})")
+_ALIGNMENT = re.compile(r"Value of alignment (length|threshold) : +(\d+)")
 _CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
 _WRITE_TIMES = {
     "open_time": "H5Fcreate() time",
@@ -52,6 +53,7 @@ class _Block:
     varying: bool = False
     strided: bool = False
     aligned: bool = False
+    alignment: dict[str, str] = field(default_factory=dict)
     available: dict[str, int] = field(default_factory=dict)
     unlimited: bool = False
     compressing: bool = False
@@ -119,6 +121,8 @@ def _read_other(block: _Block, text: str) -> None:
         block.stride = int(stride[1]), int(stride[2])
     elif (available := _AVAILABLE.fullmatch(text)) is not None:
         block.available[available[1][0]] = int(available[2])
+    elif (alignment := _ALIGNMENT.fullmatch(text)) is not None:
+        block.alignment[f"align {alignment[1]}"] = alignment[2]
     elif text in _CHANGE:
         block.change = _CHANGE[text]
     else:
@@ -254,9 +258,13 @@ def _strides_fit(block: _Block) -> bool:
 
 
 def _alignment_fits(block: _Block) -> bool:
-    """Programs that align say how; others say nothing of it."""
+    """Programs that align say how, most of them twice; others say nothing of it."""
+    if any(block.option(name).strip() != value for name, value in block.alignment.items()):
+        return False
     lengths = [whole(block.option(name)) for name in ("align length", "align threshold")]
-    return all(lengths) if block.aligned else not any(lengths)
+    if not block.aligned:
+        return not any(lengths)
+    return all(length is not None and length <= LARGEST_ALIGNMENT for length in lengths)
 
 
 def _ranks_fit(block: _Block, word: str, ranks: int) -> bool:

@@ -7,7 +7,7 @@ import re
 
 from iowatch.errors import InputError
 from iowatch.model import Scalar
-from iowatch.parsers.draft import MOST_RANKS
+from iowatch.parsers.draft import LARGEST_ALIGNMENT, MOST_RANKS
 from iowatch.parsers.ior_run import ROW_BLOCK, ROW_TRANSFER, WAYS, CommandLine, Test, half_unit
 from iowatch.units import GIB, KIB, MIB, TIB, parse_size
 
@@ -23,12 +23,11 @@ _SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions",
 _LARGEST_BYTES = 1 << 60
 _WHOLE = re.compile(r"[1-9]\d{0,11}")
 
-_OPTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# parameter -> where a command line asks for it: option spelt out, letter, directive
+# parameter -> where a command line asks for it (option spelt out, letter, directive), and what nobody asks for
 _ASKED = {
-    "stripe_count": ("posix.lustre.stripecount", "", "lustreStripeCount"),
-    "stripe_bytes": ("posix.lustre.stripesize", "", "lustreStripeSize"),
-    "alignment_bytes": ("hdf5.setAlignment", "J", "setAlignment"),
+    "stripe_count": ("posix.lustre.stripecount", "", "lustreStripeCount", 1 << 20),
+    "stripe_bytes": ("posix.lustre.stripesize", "", "lustreStripeSize", LARGEST_ALIGNMENT),
+    "alignment_bytes": ("hdf5.setAlignment", "J", "setAlignment", LARGEST_ALIGNMENT),
 }
 
 Case = dict[str, Scalar | None]
@@ -123,7 +122,8 @@ def _words(test: Test, command: CommandLine) -> Case | None:
         return None
     if not command.scripted and not _as_asked(options, command, api):
         return None
-    if not all(map(_OPTION_NAME.fullmatch, command.words)):
+    numbers = _numbers(command)
+    if numbers is None or not command.knows_words(api):
         return None
     if not known or collective is None or any(options.get(name) not in table for table, name in tables):
         return None
@@ -141,7 +141,7 @@ def _words(test: Test, command: CommandLine) -> Case | None:
         "fill": False if "hdf5.noFill" in command.words else None,
         "collective_metadata": "hdf5.collectiveMetadata" in command.words or None,
         "mode": ",".join(sorted(WAYS & command.words.keys())) or None,
-        **{name: _first(command, places) for name, places in _ASKED.items()},
+        **numbers,
     }
 
 
@@ -179,9 +179,18 @@ def _sync(test: Test, command: CommandLine) -> Scalar | None:
     return asked
 
 
-def _first(command: CommandLine, places: tuple[str, str, str]) -> int | None:
-    word, letter, directive = places
-    return _parsed(command.words.get(word) or command.letters.get(letter) or command.directive(directive))
+def _numbers(command: CommandLine) -> Case | None:
+    """Parameters that only the command line names; None where one cannot be."""
+    numbers: Case = {}
+    for name, (word, letter, directive, largest) in _ASKED.items():
+        places = (command.words.get(word), command.letters.get(letter), command.directive(directive))
+        text = next((place for place in places if place is not None), None)
+        if text is None:
+            continue
+        numbers[name] = number = -1 if text == "-1" else _parsed(text)
+        if number is None or number > largest:
+            return None
+    return numbers
 
 
 def _direct(command: CommandLine) -> bool:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 
-from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Summary, half_unit, is_count
+from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Summary, is_count
 
 _PAIR = re.compile(r'"([^"]+)" ?: ("[^"]*"|[^",{}\[\]]+)')
-_NUMBER = re.compile(r"\d+\.\d{4}")
-_SECTIONS = ("Parameters", "Options", "Results", "max", "summary")
+_NUMBER = re.compile(r"\d{1,15}\.\d{4}")
+_NUMBERS = re.compile(rf"(?:{_NUMBER.pattern} )+")
+_UNREAL = re.compile(r"(?:^| )-*(?:inf|nan)")
+_SECTION = re.compile(r'"(Parameters|Options|Results|max|summary)": ')
+_BEGINNINGS = frozenset(("access", "operation", "Finished"))
 _TIMES = ("openTime", "wrRdTime", "closeTime", "totalTime")
 _ROW_KEYS = ("access", "bwMiB", "blockKiB", "xferKiB", "iops", "latency", *_TIMES)
 # before 3.3
@@ -27,6 +30,11 @@ _SUMMARY = {
 _FACTS = {"Began": "began", "Machine": "machine", "Path": "path", "apiVersion": "api_version"}
 
 
+def _half(_value: float) -> float:
+    """Half a unit of the last digit: all numbers of rows have four decimals."""
+    return 0.00005
+
+
 class JsonReader:
     """Fills a `Run` from the lines of a JSON output."""
 
@@ -40,26 +48,24 @@ class JsonReader:
     def read(self, line: str) -> None:
         """Take one cleaned line."""
         line = line.strip()
-        for name in _SECTIONS:
-            if line.startswith(f'"{name}": ') and line[-1] in "{[":
-                self._close()
-                self._section = name
-                return
-        for match in _PAIR.finditer(line):
-            self._take(match[1], match[2].strip(), match[2][0] == '"')
+        if line[-1] in "{[" and (section := _SECTION.match(line)) is not None:
+            self._close()
+            self._section = section[1]
+            return
+        for key, value in _PAIR.findall(line):
+            self._take(key, value[1:-1] if value[0] == '"' else value.rstrip())
         if line.startswith("}"):
             self._close()
 
-    def _take(self, key: str, value: str, quoted: bool) -> None:
-        text = value[1:-1] if quoted else value
-        if key == "Finished":
+    def _take(self, key: str, text: str) -> None:
+        if self._object and key not in _BEGINNINGS:
+            self._object.append((key, text))
+        elif key == "Finished":
             self._close()
             self._run.ends += 1
         elif key in ("access", "operation") and self._section in ("Results", "summary"):
             self._close()
             self._object = [(key, text)]
-        elif self._object:
-            self._object.append((key, text))
         elif key == "TestID":
             self._begin_test(text)
         else:
@@ -83,6 +89,7 @@ class JsonReader:
             self._section = ""
             self._counts = {}
             self._test = self._run.begin_test(int(number))
+            self._test.half = _half
 
     def finish(self) -> None:
         """All lines were read: what the parameters did not say exactly is missing."""
@@ -104,19 +111,19 @@ class JsonReader:
         operation = pairs[0][1]
         iteration = self._counts.get(operation, 0)
         self._counts[operation] = iteration + 1
-        keys, values = tuple(key for key, _ in pairs), dict(pairs)
-        if any(value.lstrip("-").startswith(("inf", "nan")) for value in values.values()):
+        keys, (_, *values) = zip(*pairs, strict=True)
+        numbers = "".join([f"{value} " for value in values])
+        if _UNREAL.search(numbers):
             self._run.unreal += 1
-        elif keys != self._row_keys() or not all(map(_NUMBER.fullmatch, [value for _, value in pairs[1:]])):
+        elif keys != self._row_keys() or not _NUMBERS.fullmatch(numbers):
             self._run.damaged += 1
         else:
-            self._add(operation, iteration, values)
+            self._add(operation, iteration, dict(pairs))
 
     def _add(self, operation: str, iteration: int, values: dict[str, str]) -> None:
         texts = [values.get(key) for key in ("bwMiB", "iops", *_TIMES)]
         row = Row(*(float(t) if t is not None else None for t in texts))  # type: ignore[arg-type]
-        halves = Row(*(half_unit(t) if t is not None else None for t in texts))  # type: ignore[arg-type]
-        if not self._test.add(operation, iteration, row, halves):
+        if not self._test.add(operation, iteration, row):
             self._run.damaged += 1
 
     def _row_keys(self) -> tuple[str, ...]:

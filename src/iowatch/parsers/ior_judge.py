@@ -6,6 +6,9 @@ and mean of the rows), and is believed where they agree.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import repeat
+
 from iowatch.parsers.draft import MOST_ROWS, Draft, Evidence
 from iowatch.parsers.ior_case import Case, case_of, whole
 from iowatch.parsers.ior_run import OPERATIONS, CommandLine, Row, Run, Test
@@ -30,7 +33,7 @@ def judge(draft: Draft, run: Run, evidence: Evidence) -> None:
         draft.cut("the output ends before 'Finished'")
     if run.unreal:
         draft.fail(f"{run.unreal} rows with numbers that cannot be (inf, nan, negative)")
-    if run.nobodys.rows or run.nobodys.options:
+    if run.nobodys.count or run.nobodys.options:
         draft.cut("the beginning of a test is missing")
     if run.damaged:
         draft.cut(f"{run.damaged} damaged or doubled rows")
@@ -56,9 +59,9 @@ def _judge_test(
         return
     if not _was_performed(draft, test, where) or not _ranks_fit(draft, test, case, command, evidence):
         return
-    if len(test.rows) >= MOST_ROWS:
+    if test.count >= MOST_ROWS:
         draft.fail(f"{where}more than {MOST_ROWS} rows")
-    expected = {name for name, _ in test.rows} | command.operations() | set(test.summaries)
+    expected = {name for name, rows in test.rows.items() if rows} | command.operations() | set(test.summaries)
     for operation in OPERATIONS:
         if operation in expected:
             rows = _believed(draft, test, operation, case, repetitions, where)
@@ -87,62 +90,66 @@ def _ranks_fit(draft: Draft, test: Test, case: Case, command: CommandLine, evide
     return False
 
 
-def _believed(
-    draft: Draft, test: Test, operation: str, case: Case, repetitions: int, where: str
-) -> list[tuple[Row, Row]]:
-    """The rows of one operation (numbers, halves of their last digits), in the order of repetitions."""
-    keys = [(operation, i) for i in range(repetitions) if (operation, i) in test.rows]
-    if len(keys) < sum(1 for name, _ in test.rows if name == operation):
+def _believed(draft: Draft, test: Test, operation: str, case: Case, repetitions: int, where: str) -> list[Row]:
+    """The rows of one operation in the order of repetitions."""
+    rows = test.rows[operation]
+    keys = sorted(rows)
+    if keys and keys[-1] >= repetitions:
         draft.cut(f"{where}more {operation} rows than repetitions")
         return []
-    good = [key for key in keys if _row_agrees(test, key, case)]
+    total, transfer = int(case["total_bytes"] or 0), int(case["transfer_bytes"] or 1)
+    moved = [test.moved.get((operation, key), total) for key in keys] if test.moved else repeat(total)
+    good = [
+        rows[key]
+        for key, size in zip(keys, moved, strict=False)
+        if _row_agrees(rows[key], size, transfer, test.half)
+    ]
     if len(good) < len(keys):
         draft.cut(f"{where}{len(keys) - len(good)} {operation} rows contradict themselves")
     if len(keys) < repetitions:
         draft.cut(f"{where}{len(keys)} of {repetitions} {operation} repetitions were printed whole")
-    return [(test.rows[key], test.halves[key]) for key in good]
+    return good
 
 
-def _row_agrees(test: Test, key: tuple[str, int], case: Case) -> bool:
+def _row_agrees(row: Row, moved: int, transfer: int, half: Callable[[float], float]) -> bool:
     """Bandwidth x time and rate x transfer time x transfer size are both the bytes that were moved.
 
     The transfers alone take no longer than the whole.
     """
-    row, half = test.rows[key], test.halves[key]
-    moved = test.moved.get(key, int(case["total_bytes"] or 0))
-    transfers = moved / int(case["transfer_bytes"] or 1)
-    if not _product_fits(row.bandwidth, half.bandwidth, row.time, half.time, moved / MIB):
+    bandwidth, rate, open_s, transfer_s, close_s, time_s = row
+    longest = max(open_s, transfer_s, close_s)
+    if longest > time_s and longest - half(longest) > time_s + half(time_s):
         return False
-    parts = (row.open_time - half.open_time, row.close_time - half.close_time)
-    if max(*parts, row.transfer_time - half.transfer_time) > row.time + half.time:
+    if not _product_fits(bandwidth, time_s, moved / MIB, half):
         return False
-    if row.rate is None or half.rate is None:
+    if rate is None:
         return True
-    highest = (row.rate + half.rate) * int(case["transfer_bytes"] or 0) / MIB
-    if row.bandwidth - half.bandwidth > highest * (1 + _SLACK):
+    highest = rate * transfer / MIB
+    if bandwidth > highest and bandwidth - half(bandwidth) > highest + half(rate) * transfer / MIB:
         return False
-    return _product_fits(row.rate, half.rate, row.transfer_time, half.transfer_time, transfers)
+    return _product_fits(rate, transfer_s, moved / transfer, half)
 
 
-def _product_fits(a: float, half_a: float, b: float, half_b: float, product: float) -> bool:
-    low = (a - half_a) * max(b - half_b, 0.0)
-    high = (a + half_a) * (b + half_b)
-    return low * (1 - _SLACK) <= product <= high * (1 + _SLACK)
+def _product_fits(a: float, b: float, product: float, half: Callable[[float], float]) -> bool:
+    """Whether a x b can be the product, given that both are rounded."""
+    half_a, half_b, slack = half(a), half(b), _SLACK * product
+    return (a - half_a) * (b - half_b) - slack <= product <= (a + half_a) * (b + half_b) + slack
 
 
 def _like_summary(
-    draft: Draft, test: Test, operation: str, rows: list[tuple[Row, Row]], repetitions: int, where: str
-) -> list[tuple[Row, Row]]:
+    draft: Draft, test: Test, operation: str, rows: list[Row], repetitions: int, where: str
+) -> list[Row]:
     """The rows, where the summary agrees with them; none where it does not."""
     summary = test.summaries.get(operation)
     if summary is None:
         draft.cut(f"{where}the summary of {operation} is missing or damaged")
         return rows
-    slack = summary.half + max((half.bandwidth for _, half in rows), default=0.0) + _SLACK * summary.max
-    values = [row.bandwidth for row, _ in rows]
-    fits = all(summary.min - slack <= v <= summary.max + slack for v in values)
+    values = [row.bandwidth for row in rows]
+    high, low = max(values, default=0.0), min(values, default=summary.min)
+    slack = summary.half + test.half(high) + _SLACK * summary.max
+    fits = summary.min - slack <= low and high <= summary.max + slack
     if fits and len(values) == repetitions:
-        found = (max(values), min(values), sum(values) / repetitions)
+        found = (high, low, sum(values) / repetitions)
         fits = all(abs(f - s) <= slack for f, s in zip(found, summary[:3], strict=True))
     if not fits:
         draft.cut(f"{where}the {operation} rows do not agree with their summary")
@@ -150,8 +157,8 @@ def _like_summary(
     return rows
 
 
-def _keep(draft: Draft, operation: str, rows: list[tuple[Row, Row]], case: Case) -> None:
-    for metric in Row._fields:
-        values = [getattr(row, metric) for row, _ in rows]
+def _keep(draft: Draft, operation: str, rows: list[Row], case: Case) -> None:
+    columns = list(zip(*rows, strict=True)) or [()] * len(Row._fields)
+    for metric, values in zip(Row._fields, columns, strict=True):
         if None not in values:
             draft.keep(operation, metric, values, case)

@@ -5,7 +5,7 @@ Source of all formats: hpc/ior 3.0.1 to 4.1, `ior-output.c` (3.0 and 3.1: `ior.c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,11 +35,24 @@ _FLAGS = WAYS | {
     *("hdf5.showHints", "hdf5.collectiveMetadata", "hdf5.individualDataSets", "hdf5.noFill"),
     *("mpiio.showHints", "ncmpi.showHints", "dfs.destroy", "dummy.delay-only-rank0"),
 }
+# Options spelt out that take one.
+_VALUED = {
+    *("dataPacketType", "randomPrefill", "random-offset-seed", "allocateBufferOnGPU"),
+    *("posix.beegfs.NumTargets", "posix.beegfs.ChunkSize", "posix.gpfs.releasetoken"),
+    *("posix.lustre.stripecount", "posix.lustre.stripesize", "posix.lustre.startost"),
+    *("mpiio.hintsFileName", "hdf5.hintsFileName", "ncmpi.hintsFileName", "hdf5.setAlignment"),
+    *("aio.max-pending", "aio.granularity", "dummy.delay-create", "dummy.delay-close", "dummy.delay-sync"),
+    *("dummy.delay-xfer", "hdfs.user", "hdfs.name_node", "hdfs.replicas", "hdfs.block_size"),
+}
+# What a test does, where directives say it.
+_PHASES = {"writeFile", "readFile", "checkWrite", "checkRead"}
+_WORDS = _FLAGS | _VALUED | _PHASES
+_BACKENDS = {name.partition(".")[0] for name in _WORDS if "." in name}
 _OUTPUT_DIRECTIVES = {"", "summaryFile", "summaryFormat", "saveRankPerformanceDetailsCSV", "savePerOpDataCSV"}
 
 
 class Row(NamedTuple):
-    """One repetition in MiB/s, 1/s (None before 3.3) and seconds; or half a unit of the last digits of one."""
+    """One repetition in MiB/s, 1/s (None before 3.3) and seconds."""
 
     bandwidth: float
     rate: float | None
@@ -108,6 +121,11 @@ class CommandLine:
         pairs = (pair.partition("=") for pair in self.letters.get("O", "").split(","))
         return next((value for key, _, value in pairs if key == name), None)
 
+    def knows_words(self, api: str) -> bool:
+        """Whether IOR has every option that is spelt out; backends not listed here have those of their name."""
+        others = (name.partition(".") for name in self.words.keys() - _WORDS)
+        return all(dot and name not in _BACKENDS and name.upper() == api for name, dot, _ in others)
+
     @property
     def plain(self) -> bool:
         """Whether all parameters of the test were given by letters."""
@@ -116,12 +134,16 @@ class CommandLine:
 
     def operations(self) -> set[str]:
         """The operations that must be timed: those named, or both where none was."""
-        directed = {"writeFile", "readFile", "checkWrite", "checkRead"}
-        if self.scripted or any(self.directive(name) for name in directed) or directed & self.words.keys():
+        if self.scripted or any(self.directive(name) for name in _PHASES) or _PHASES & self.words.keys():
             return set()
         if not set("wrWR") & set(self.letters):
             return set(OPERATIONS)
         return {name for name in OPERATIONS if name[0] in self.letters}
+
+
+def half_in_table(value: float) -> float:
+    """Half a unit of the last digit that IOR's table prints of a number, or more (`PPDouble`)."""
+    return 0.5 if value >= 3600 else 0.005 if value >= 1 else 0.0000005
 
 
 @dataclass
@@ -132,7 +154,8 @@ class Test:
         options: as printed under `Options`, keys of version 3.2 and later.
         exact: parameters that were printed exactly elsewhere (summary, JSON's parameters): `transfer`, `block`,
             `segments`, `tasks`, `per_node`, `repetitions`, `fsync`.
-        rows: (operation, iteration) -> numbers; halves: half a unit of their last digits.
+        rows: operation -> iteration -> numbers; count: of all of them.
+        half: a printed number -> half a unit of its last digit.
         moved: (operation, iteration) -> bytes, where IOR said that it moved others than asked for.
         summaries: operation -> summary, where it was printed whole.
         contradictions: names of options that were printed twice with different values.
@@ -142,8 +165,9 @@ class Test:
 
     options: dict[str, str] = field(default_factory=dict)
     exact: dict[str, int] = field(default_factory=dict)
-    rows: dict[tuple[str, int], Row] = field(default_factory=dict)
-    halves: dict[tuple[str, int], Row] = field(default_factory=dict)
+    rows: dict[str, dict[int, Row]] = field(default_factory=lambda: {name: {} for name in OPERATIONS})
+    count: int = 0
+    half: Callable[[float], float] = half_in_table
     moved: dict[tuple[str, int], int] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
@@ -160,12 +184,13 @@ class Test:
         if self.exact.setdefault(name, value) != value:
             self.contradictions.append(name)
 
-    def add(self, operation: str, iteration: int, row: Row, halves: Row) -> bool:
+    def add(self, operation: str, iteration: int, row: Row) -> bool:
         """Take a row; False where that repetition was there already, or there are too many."""
-        if (operation, iteration) in self.rows or len(self.rows) >= MOST_ROWS:
+        rows = self.rows[operation]
+        if iteration in rows or self.count >= MOST_ROWS:
             return False
-        self.rows[operation, iteration] = row
-        self.halves[operation, iteration] = halves
+        rows[iteration] = row
+        self.count += 1
         return True
 
 

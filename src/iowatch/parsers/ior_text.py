@@ -17,7 +17,6 @@ from iowatch.parsers.ior_run import (
     Run,
     Summary,
     Test,
-    half_unit,
     is_count,
 )
 
@@ -28,7 +27,15 @@ _OLD_TEST = re.compile(r"Test (\d+) started: (.*)")
 _OLD_CLIENTS = re.compile(r"(\d+) \((\d+) per node\)")
 _OLD_ORDER = {"sequential offsets": "sequential", "random offsets": "random"}
 
-_FIELD = r"(\d+|\d{1,4}\.\d\d|[01]\.\d{6}) +"
+# What `PPDouble` prints: six decimals below 1, two below 3,600, then none.
+_NUMBER = (
+    r"0\.\d{6}|[1-9]\d{0,2}\.\d\d|[4-9]\d{3}|[1-9]\d{4,17}|3[6-9]\d\d"
+    r"|[12]\d{3}\.\d\d|3[0-5]\d\d\.\d\d|3600\.00|1\.000000"
+)
+_FIELD = rf"({_NUMBER}) +"
+# Columns of a row: ten characters and a blank each, two blanks behind the latency.
+_LAYOUT = "%-10s%-10s %-10s %-10s  %-10s %-10s %-10s %-10s %-10s %-10s %s"
+_OLD_LAYOUT = "%-10s%-10s %-10s %-10s %-10s %-10s %-10s %-10s %s"
 # before 3.3: no IOPS and no latency
 _ROW = re.compile(rf"(write|read) +{_FIELD}(?:{_FIELD}{_FIELD})?{_FIELD * 6}(\d+)")
 _LIKE_ROW = re.compile(r"(?:write|read) +(?:[-+.\d]|inf|nan)")
@@ -41,14 +48,6 @@ _MOST_WARNINGS = 20
 _FACTS = {"Began": "began", "Machine": "machine", "Path": "path", "apiVersion": "api_version"}
 
 
-def _precise(number: str) -> bool:
-    """Whether a number has the precision that IOR gives to such a value."""
-    value = float(number)
-    if "." not in number:
-        return value >= 3600
-    return 1 <= value <= 3600 if number[-3] == "." else value <= 1
-
-
 class TextReader:
     """Fills a `Run` from the lines of a default output."""
 
@@ -58,13 +57,14 @@ class TextReader:
         self._inside = ""
         self._columns: list[str] = []
         self._sizes: dict[str, int] = {}
+        self._shown = ("", "")
         self._old = False
 
     def read(self, line: str) -> None:
         """Take one cleaned line."""
         word = line[:5]
         if self._inside == "rows" and word in ("write", "read "):
-            if len(self._test.rows) < MOST_ROWS:
+            if self._test.count < MOST_ROWS:
                 self._read_row(line)
         elif self._inside == "summary" and word in ("write", "read "):
             self._read_summary(line)
@@ -91,7 +91,7 @@ class TextReader:
     def _begin_test(self, line: str) -> None:
         old = _OLD_TEST.match(line)
         number = old[1] if old else line.rpartition(" ")[2]
-        self._inside = ""
+        self._inside, self._shown = "", ("", "")
         if is_count(number):
             self._old = old is not None
             self._test = self._run.begin_test(int(number), self._old)
@@ -170,30 +170,25 @@ class TextReader:
         if match is None:
             self._blame(line)
             return
-        operation, *fields, iteration = match.groups()
-        numbers = [f for f in fields if f is not None]
-        if not all(map(_precise, numbers)) or not self._aligned(line, operation, numbers, iteration):
+        cells = match.groups()
+        operation, bandwidth, rate, _latency, block, transfer, *times, iteration = cells
+        old = rate is None
+        if line != (_OLD_LAYOUT % (*cells[:2], *cells[4:]) if old else _LAYOUT % cells):
             self._run.damaged += 1
             return
-        self._add(operation, int(iteration), fields, sizes)
-
-    def _aligned(self, line: str, operation: str, numbers: list[str], iteration: str) -> bool:
-        """Whether every field stands in its column."""
-        cells = [f"{n:<10} " for n in numbers]
-        if len(numbers) > 7:
-            cells[2] += " "  # the latency is followed by two blanks
-        return f"{operation:<10}{''.join(cells)}{iteration}" == line
-
-    def _add(self, operation: str, iteration: int, fields: list[str | None], sizes: dict[str, int]) -> None:
-        bandwidth, rate, _latency, block, transfer, *times = fields
-        kept = [bandwidth, rate, *times]
-        row = Row(*(float(f) if f is not None else None for f in kept))  # type: ignore[arg-type]
-        halves = Row(*(half_unit(f) if f is not None else None for f in kept))  # type: ignore[arg-type]
-        if not self._test.add(operation, iteration, row, halves):
+        row = Row(float(bandwidth), None if old else float(rate), *map(float, times))
+        if not self._test.add(operation, int(iteration), row):
             self._run.damaged += 1
             return
-        self._test.set_option(ROW_BLOCK, str(block))
-        self._test.set_option(ROW_TRANSFER, str(transfer))
+        if self._shown != (block, transfer):
+            self._shown = block, transfer
+            self._test.set_option(ROW_BLOCK, block)
+            self._test.set_option(ROW_TRANSFER, transfer)
+        if sizes:
+            self._take_sizes(operation, int(iteration), sizes)
+
+    def _take_sizes(self, operation: str, iteration: int, sizes: dict[str, int]) -> None:
+        """What warnings in front of a row said about the file."""
         if "Using actual" in sizes:
             self._test.moved[operation, iteration] = sizes["Using actual"]
         self._check_file(sizes)

@@ -44,7 +44,7 @@ def clean(block: bytes) -> bytes:
     block = block.translate(None, _CONTROLS)
     if b">:" in block:
         block = _TAG.sub(b"", block)
-    if _LABEL.match(block) or any(label in block for label in _FIRST_LABELS):
+    if _LABEL.match(block) or (b"0: " in block and any(label in block for label in _FIRST_LABELS)):
         block = _LABEL.sub(b"", block)
     return block
 

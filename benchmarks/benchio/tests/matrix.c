@@ -51,6 +51,25 @@ static uint64_t expected_bytes(const struct options *o, const struct placement *
     return bytes;
 }
 
+/* How many combinations ran, and how many this number of ranks cannot form. */
+struct tally {
+    int ran;
+    int impossible;
+};
+
+static struct tally tally;
+
+/* Only a division of ranks or cells may be impossible; anything else that is refused was forgotten here. */
+static void count_impossible(const char *text, const char *message, int rank) {
+    if (strstr(text, "--instances") == NULL && strstr(text, "--global") == NULL) {
+        fprintf(stderr, "matrix: %s: refused: %s\n", text, message);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_BROKEN);
+    }
+    tally.impossible++;
+    if (rank == 0)
+        printf("not with so many ranks: %s: %s\n", text, message);
+}
+
 static void run(const char *dir, const char *text) {
     char copy[512], message[1024];
     struct words words = {{"matrix", "--verify", "--quiet", "--dir", dir, "--repeat", "2"}, 7};
@@ -66,8 +85,13 @@ static void run(const char *dir, const char *text) {
         MPI_Abort(MPI_COMM_WORLD, EXIT_USAGE);
     }
     struct context c = make_context(&options);
-    bool possible = options_check_ranks(&options, c.size, message, sizeof message);
-    if (possible && placement_make(&placement, &c) == NULL) {
+    const char *reason = options_check_ranks(&options, c.size, message, sizeof message)
+                             ? placement_make(&placement, &c)
+                             : message;
+    if (reason != NULL) {
+        count_impossible(text, reason, rank);
+    } else {
+        tally.ran++;
         if (rank == 0)
             printf("%s\n", text), fflush(stdout);
         scratch_make(&c);
@@ -174,6 +198,8 @@ static void each_layout(const char *dir, const struct backend *backend, bool ful
 static void each_backend(const char *dir, bool full) {
     for (int api = 0; api < BACKEND_N; api++) {
         const struct backend *backend = backends[api].backend;
+        if (backend == NULL)
+            printf("not built: %s\n", backends[api].name);
         if (backend == NULL || !backend->has_files)
             continue;
         for (size_t i = 0; i < N_OF(shapes); i++)
@@ -193,7 +219,7 @@ int main(int argc, char **argv) {
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
-        puts("matrix: all fine");
+        printf("matrix: all fine: %d runs, %d impossible\n", tally.ran, tally.impossible);
     MPI_Finalize();
     return EXIT_FINE;
 }

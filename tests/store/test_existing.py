@@ -114,6 +114,13 @@ def test_a_history_of_another_account_is_told(history: History, monkeypatch: pyt
     assert "this account may not write there" in told_reason(error, history.engine)
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_a_url_as_postgresql_writes_it_needs_no_name_of_a_driver(postgresql_url: str, scheme: str) -> None:
+    """libpq takes both schemes (PostgreSQL manual, 34.1.1.2)."""
+    History.open(postgresql_url.replace("postgresql+psycopg", scheme)).close()
+    History.existing(postgresql_url).close()
+
+
 @pytest.mark.parametrize(
     ("place", "kind"), [("home/me/var", "nfs4"), ("lustre/x", "lustre"), ("home/local disk", "ext4")]
 )

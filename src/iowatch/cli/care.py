@@ -64,7 +64,7 @@ def restore(file: Path, replace: bool, db: str | None) -> None:
 
 
 @click.command(
-    "copy", epilog="Example: iowatch history copy var/iowatch.db postgresql+psycopg://iowatch@db/iowatch"
+    "copy", epilog="Example: iowatch history copy var/iowatch.db postgresql://iowatch@db/iowatch"
 )
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")

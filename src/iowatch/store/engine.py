@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -42,8 +43,12 @@ class NoHistoryError(InputError):
 
 
 def database_url(place: str | None = None) -> str:
-    """The database to use: `place` (path or URL), else `IOWATCH_DB`, else `var/iowatch.db` of the checkout."""
+    """The database to use: `place` (path or URL), else `IOWATCH_DB`, else `var/iowatch.db` of the checkout.
+
+    `postgresql://…`, as PostgreSQL's own programs take it, means the driver that is installed with iowatch.
+    """
     chosen = place or os.environ.get("IOWATCH_DB") or str(paths.var() / "iowatch.db")
+    chosen = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", chosen)
     return chosen if "://" in chosen else f"sqlite:///{Path(chosen).absolute()}"
 
 
@@ -81,7 +86,7 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
 # Without blanks: 8 bytes less in each run.
 _json = partial(json.dumps, separators=(",", ":"))
 HOW_TO_FILL = "`iowatch run` or `iowatch import` fills it; --db or IOWATCH_DB names another."
-_URL_HINT = "Expected a path or sqlite:///path or postgresql+psycopg://user@host/name."
+_URL_HINT = "Expected a path or sqlite:///path or postgresql://user@host/name."
 
 
 def _of_a_read_only_place(url: str) -> dict[str, Any]:

@@ -56,10 +56,27 @@ static bool check_layout(const struct options *o, struct refusal *refusal) {
     return true;
 }
 
+/* Of a hint and an option that mean the same, one would win in silence, and the record would name the other.
+ */
+static bool check_said_once(const struct options *o, const char *key, struct refusal *refusal) {
+    const struct {
+        bool given;
+        const char *option, *key;
+    } said[] = {{o->stripe_count > 0, "stripe-count", "striping_factor"},
+                {o->stripe_size > 0, "stripe-size", "striping_unit"},
+                {o->align > 0, "align", "nc_var_align_size"}};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (said[i].given && strcmp(key, said[i].key) == 0)
+            return refuse(refusal, "--%s and --hint %s say the same: leave one out", said[i].option, key);
+    return true;
+}
+
 /* Before MPI is asked: it would abort with the scratch directory already made. */
-static bool check_hints(const struct hints *hints, struct refusal *refusal) {
-    for (size_t i = 0; i < hints->n; i++) {
-        const struct hint *hint = &hints->item[i];
+static bool check_hints(const struct options *o, struct refusal *refusal) {
+    for (size_t i = 0; i < o->hints.n; i++) {
+        const struct hint *hint = &o->hints.item[i];
+        if (!check_said_once(o, hint->key, refusal))
+            return false;
         if (strlen(hint->key) >= MPI_MAX_INFO_KEY)
             return refuse(refusal, "--hint %.32s...: this MPI takes keys of at most %d characters", hint->key,
                           MPI_MAX_INFO_KEY - 1);
@@ -70,13 +87,15 @@ static bool check_hints(const struct hints *hints, struct refusal *refusal) {
     return true;
 }
 
-static bool check_api(const struct options *o, struct refusal *refusal) {
+static bool check_api(const struct options *o, int argc, char **argv, struct refusal *refusal) {
     const struct backend *backend = backends[o->api].backend;
     const char *api = backend->name;
     if (!backend->has_hints && (o->hints.n > 0 || o->stripe_count > 0 || o->stripe_size > 0))
         return refuse(
             refusal,
             "--hint and --stripe-*: %s takes no MPI-IO hints; set the layout of the directory instead", api);
+    if (!backend->has_access && o->access == ACCESS_COLLECTIVE && option_given(argc, argv, "access"))
+        return refuse(refusal, "--access collective: %s has no collective transfers", api);
     if (o->collective_metadata && strcmp(api, "hdf5") != 0)
         return refuse(refusal, "--collective-metadata is a choice of hdf5 only");
     if (o->cache == CACHE_DIRECT && strcmp(api, "posix") != 0)
@@ -106,8 +125,8 @@ static bool check_run(const struct options *o, struct refusal *refusal) {
 
 bool options_check(const struct options *options, int argc, char **argv, struct refusal *refusal) {
     return check_run(options, refusal) && check_pattern(options, argc, argv, refusal) &&
-           check_layout(options, refusal) && check_api(options, refusal) &&
-           check_hints(&options->hints, refusal);
+           check_layout(options, refusal) && check_api(options, argc, argv, refusal) &&
+           check_hints(options, refusal);
 }
 
 bool options_check_ranks(const struct options *options, int ranks, char *message, size_t n) {

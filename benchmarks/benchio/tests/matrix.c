@@ -165,12 +165,14 @@ static void each_file(const char *dir, const char *api, const char *shape, const
 }
 
 static void each_op(const char *dir, const struct backend *backend, const char *shape, bool full) {
-    char more[64];
+    char more[64], how[32] = "";
     for (int access = 0; access_names[access] != NULL && (access == 0 || backend->has_access); access++) {
-        snprintf(more, sizeof more, "--op both --access %s", access_names[access]);
+        if (backend->has_access)
+            snprintf(how, sizeof how, "--access %s", access_names[access]);
+        snprintf(more, sizeof more, "--op both %s", how);
         each_file(dir, backend->name, shape, more);
         for (int op = 0; full && op < OP_BOTH; op++) {
-            snprintf(more, sizeof more, "--op %s --access %s", op_names[op], access_names[access]);
+            snprintf(more, sizeof more, "--op %s %s", op_names[op], how);
             each_file(dir, backend->name, shape, more);
         }
     }

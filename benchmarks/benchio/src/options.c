@@ -234,14 +234,6 @@ static void resolve(struct options *options) {
         options->segments = interleaved ? 16 : 1;
 }
 
-bool option_given(int argc, char **argv, const char *name) {
-    for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], "--", 2) == 0 && strcspn(argv[i] + 2, "=") == strlen(name) &&
-            strncmp(argv[i] + 2, name, strlen(name)) == 0)
-            return true;
-    return false;
-}
-
 bool options_parse(struct options *options, int argc, char **argv, char *message, size_t n) {
     struct refusal refusal = {message, n};
     *options = (struct options){0};

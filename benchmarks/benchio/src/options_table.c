@@ -1,5 +1,7 @@
 #include "options_table.h"
 
+#include <string.h>
+
 #define NAME_OF(symbol, text) text,
 const char *const file_names[] = {BENCHIO_FILES(NAME_OF) NULL};
 const char *const pattern_names[] = {BENCHIO_PATTERNS(NAME_OF) NULL};
@@ -87,3 +89,11 @@ const struct entry option_table[OPTION_N] = {
     {"version", T_FLAG, AT(version), NULL, "no", NULL, NULL, false,
      "print versions of all libraries and exit"},
 };
+
+bool option_given(int argc, char **argv, const char *name) {
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], "--", 2) == 0 && strcspn(argv[i] + 2, "=") == strlen(name) &&
+            strncmp(argv[i] + 2, name, strlen(name)) == 0)
+            return true;
+    return false;
+}

@@ -32,7 +32,6 @@ REFUSED = {
     "--api posix --access collective": "posix has no collective transfers",
     "--api mpiio --stripe-count 4 --hint striping_factor=8": "say the same",
     "--api mpiio --stripe-size 1m --hint striping_unit=4096": "say the same",
-    "--api pnetcdf --align 4096 --hint nc_var_align_size=512": "say the same",
     "--api posix --chunk 8x8x8": "no chunked storage",
     "--api posix --align 1m": "does not",
     "--api mpiio --cache direct": "only posix",

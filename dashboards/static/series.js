@@ -19,8 +19,13 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");
-  const stamp = (seconds) => new Date(seconds * 1000);
-  const day = (seconds) => stamp(seconds).toISOString().slice(0, 10);
+  // Plotly knows no zones and shows Date objects and numbers in the reader's own: it is given text, by the site's clock.
+  const offset = (seconds) => data.offsets.findLast(([from]) => from <= seconds)?.[1] ?? data.offsets[0][1];
+  const text = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
+  const stamp = (seconds) => text(seconds + offset(seconds));
+  const day = (seconds) => stamp(seconds).slice(0, 10);
+  // Back from the site's clock (ms) to UTC (s).
+  const utc = (shown) => { const near = shown / 1000 - offset(shown / 1000); return shown / 1000 - offset(near); };
 
   function lower(value) {  // the first night not before `value`
     let a = 0, b = time.length;
@@ -30,7 +35,8 @@
   function told(i) {
     const nodes = data.nodes == null ? "" : `<br>${data.nodes} node${data.nodes === 1 ? "" : "s"}`;
     const name = data.sessions[session[i]][0].replace(/[<>&]/g, " "), stack = data.stack.slice(0, 80).replace(/[<>&]/g, " ");
-    return `${stamp(time[i]).toISOString().slice(0, 16).replace("T", " ")} UTC<br>session ${name}<br>stack ${stack}${nodes}<br>run ${run[i]}`;
+    const also = data.zone === "UTC" ? "" : ` (${text(time[i]).slice(11, 16)} UTC)`;
+    return `${stamp(time[i]).slice(0, 16)} ${data.zone}${also}<br>session ${name}<br>stack ${stack}${nodes}<br>run ${run[i]}`;
   }
 
   // What is drawn of the nights from `from` to `to` (seconds).
@@ -89,13 +95,13 @@
   const first = time[0] - 43200, last = time[time.length - 1] + 43200;
   // The range stands in the address: #from=2009-03-01&to=2009-04-01
   function wanted() {
-    const asked = new URLSearchParams(location.hash.slice(1)), from = Date.parse(asked.get("from")) / 1000, to = Date.parse(asked.get("to")) / 1000 + 86400;
+    const asked = new URLSearchParams(location.hash.slice(1)), from = utc(Date.parse(asked.get("from"))), to = utc(Date.parse(asked.get("to")) + 86400e3);
     return [Number.isFinite(from) ? from : first, Number.isFinite(to) ? to : last];
   }
   function layout([from, to]) {
     const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") };
     return {
-      xaxis: { ...axis, type: "date", range: [stamp(from), stamp(to)], title: { text: "UTC" }, tickformatstops: DATES },
+      xaxis: { ...axis, type: "date", range: [stamp(from), stamp(to)], title: { text: data.zone }, tickformatstops: DATES },
       yaxis: { ...axis, range: [0, top], exponentformat: "none", title: { text: `${data.label} (${data.unit})` } },
       paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 },
       margin: { t: 24, r: 12, l: 70, b: 44 }, showlegend: false, hovermode: "closest", dragmode: "zoom", shapes: shapes(), uirevision: "kept",
@@ -122,7 +128,7 @@
       if (busy) return;
       const all = change["xaxis.autorange"], from = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], to = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
       if (!all && from === undefined) return;
-      const seconds = (value) => +new Date(typeof value === "string" ? `${value.replace(" ", "T")}${value.length > 10 ? "Z" : ""}` : value) / 1000;
+      const seconds = (value) => utc(+new Date(typeof value === "string" ? `${value.replace(" ", "T")}${value.length > 10 ? "Z" : ""}` : value));
       const range = all ? [first, last] : [seconds(from), seconds(to)];
       if (!range.every(Number.isFinite)) return;
       history.replaceState(null, "", all ? location.pathname + location.search : `#from=${day(range[0])}&to=${day(range[1])}`);

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any
 
 from jinja2 import Environment
@@ -22,6 +23,7 @@ class Site:
     """One build.
 
     Attributes:
+        zone: in which times are shown.
         recipe: digest of templates, styles, code and settings: with another one every page is made anew.
         nights: how many of the newest nights of each system have long pages of their runs.
         reports: how many runs of a night have Darshan's timeline and full report.
@@ -32,6 +34,7 @@ class Site:
     catalogue: Catalogue
     templates: Environment
     writer: Writer
+    zone: tzinfo
     recipe: str
     nights: int
     reports: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import Any
 
@@ -24,13 +24,17 @@ _HALF_DATE = 24
 
 @dataclass(frozen=True)
 class Scale:
-    """From data to picture, linear or logarithmic; one single value lies in the middle."""
+    """From data to picture, linear or logarithmic; one single value lies in the middle.
+
+    `zone` is that of the dates on a scale of times (epoch s).
+    """
 
     low: float
     high: float
     start: float
     end: float
     logarithmic: bool = False
+    zone: tzinfo = UTC
 
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
@@ -63,35 +67,35 @@ def value_ticks(top: float) -> list[float]:
     return [step * i for i in range(int(top / step + 1e-9) + 1)]
 
 
-def date_ticks(first: float, last: float, most: int = 7) -> list[tuple[float, str]]:
-    """Beginnings of days, months or years (UTC) within the span, with their labels."""
+def date_ticks(first: float, last: float, most: int = 7, zone: tzinfo = UTC) -> list[tuple[float, str]]:
+    """Beginnings of days, months or years of a zone within the span, with their labels."""
     days = max((last - first) / DAY_S, 1e-9)
-    if days <= 1.5 * most:
-        every = max(1, math.ceil(days / most))
-        begin = math.ceil(first / DAY_S)
-        return [(d * DAY_S, _date(d * DAY_S, "%-d %b")) for d in range(begin, int(last // DAY_S) + 1, every)]
     if days <= 60:
-        every = 7 * math.ceil(days / 7 / most)
-        begin = math.ceil(first / DAY_S)
-        return [(d * DAY_S, _date(d * DAY_S, "%-d %b")) for d in range(begin, int(last // DAY_S) + 1, every)]
-    months = _months(first, last)
+        every = 7 * math.ceil(days / 7 / most) if days > 1.5 * most else max(1, math.ceil(days / most))
+        return [(d.timestamp(), f"{d:%-d %b}") for d in _days(first, last, every, zone)]
+    months = _months(first, last, zone)
     every = next(e for e in (1, 2, 3, 6, 12, 24, 60, 120, 1200) if len(months) / e <= most)
     chosen = [m for m in months if (m.year * 12 + m.month - 1) % every == 0]
     return [(m.timestamp(), f"{m:%b %Y}" if every < 12 else f"{m:%Y}") for m in chosen]
 
 
-def _months(first: float, last: float) -> list[datetime]:
-    moment = datetime.fromtimestamp(first, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+def _days(first: float, last: float, every: int, zone: tzinfo) -> list[datetime]:
+    """Midnights by the clock of a zone: days of 23 or 25 hours move none of them."""
+    start = datetime.fromtimestamp(first, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    start += timedelta(days=start.timestamp() < first)
+    count = math.ceil((last - first) / DAY_S / every) + 1
+    found = (start + timedelta(days=every * n) for n in range(count))
+    return [moment for moment in found if moment.timestamp() <= last]
+
+
+def _months(first: float, last: float, zone: tzinfo) -> list[datetime]:
+    moment = datetime.fromtimestamp(first, zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     found = []
     while moment.timestamp() <= last:
         if moment.timestamp() >= first:
             found.append(moment)
         moment = moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1)
     return found
-
-
-def _date(seconds: float, form: str) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime(form)
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
@@ -154,7 +158,7 @@ def value_axis(y: Scale, left: float, right: float, ticks: Sequence[float], unit
 def time_axis(x: Scale, bottom: float, most: int = 7) -> str:
     """Dates under the picture; one at its right end stays inside."""
     parts = []
-    for moment, label in date_ticks(x.low, x.high, most):
+    for moment, label in date_ticks(x.low, x.high, most, x.zone):
         at = x(moment)
         last = at > x.end - _HALF_DATE
         parts.append(line("grid", at, bottom, at, bottom + 4))

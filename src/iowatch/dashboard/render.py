@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -17,13 +16,14 @@ from markupsafe import Markup
 from iowatch import __version__, paths
 from iowatch.dashboard.plotly import style_ids
 from iowatch.dashboard.site import slug
-from iowatch.errors import UsageError
-from iowatch.findings.wording import factor
+from iowatch.findings.wording import day, factor
 from iowatch.metrics import METRICS
 from iowatch.report.history import case_words
+from iowatch.systems.zone import time_zone
 from iowatch.units import format_number, format_size, format_time
 
 _MOST_SHOWN = 160
+_MINUTE = "%Y-%m-%d %H:%M"
 
 
 def environment(zone: str = "UTC") -> Environment:
@@ -31,7 +31,9 @@ def environment(zone: str = "UTC") -> Environment:
 
     Raises:
         UsageError: no such time zone.
+        MachineError: the machine has no data of zones.
     """
+    local = time_zone(zone)
     made = Environment(
         loader=FileSystemLoader(paths.root() / "dashboards" / "templates"),
         autoescape=True,
@@ -39,10 +41,6 @@ def environment(zone: str = "UTC") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    try:
-        local = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(f"'{zone}' is not a time zone", hint="Expected for example Europe/London.") from error
     made.globals.update(metrics=METRICS, zone=zone, version=__version__, plotly_style_ids=style_ids)
     made.filters.update(
         number=format_number,
@@ -54,19 +52,32 @@ def environment(zone: str = "UTC") -> Environment:
         slug=slug,
         brief=brief,
         when=partial(when, zone=local),
-        day=partial(when, zone=local, form="%-d %b %Y"),
+        day=partial(date_of, zone=local),
     )
     return made
 
 
-def when(seconds: int | None, zone: ZoneInfo, form: str = "%Y-%m-%d %H:%M") -> Markup:
-    """A `<time>` element in the site's zone, with UTC as its title."""
+def when(seconds: int | None, zone: tzinfo) -> Markup:
+    """A moment in the site's zone, with UTC on hover."""
+    return _moment(seconds, zone, lambda local: local.strftime(_MINUTE))
+
+
+def date_of(seconds: int | None, zone: tzinfo) -> Markup:
+    """The date of a night, an event, a change: that of UTC, as in findings, their names and commands.
+
+    On hover the moment, in the site's zone, too.
+    """
+    return _moment(seconds, zone, lambda _: day(int(seconds or 0)))
+
+
+def _moment(seconds: int | None, zone: tzinfo, words: Callable[[datetime], str]) -> Markup:
     if seconds is None:
         return Markup("–")
     moment = datetime.fromtimestamp(seconds, UTC)
-    utc, shown = format_time(moment), moment.astimezone(zone).strftime(form)
-    # Digits only: nothing of it comes from outside.
-    return Markup(f'<time datetime="{utc}" title="{utc} (UTC)">{shown}</time>')  # noqa: S704  # nosec B704
+    utc, local = format_time(moment), moment.astimezone(zone)
+    told = f"{utc} (UTC)" if zone is UTC else f"{local.strftime(_MINUTE)} {zone}, {utc} (UTC)"
+    # Digits and the checked name of a zone: nothing of it comes from outside.
+    return Markup(f'<time datetime="{utc}" title="{told}">{words(local)}</time>')  # noqa: S704  # nosec B704
 
 
 def percent(share: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import tzinfo
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,8 @@ def around(history: History, finding: Finding, machine: Machine) -> dict[int, Se
         return {one.series_id: one for one in found}
 
 
-def fan(finding: Finding, machine: Machine, samples: Samples) -> Markup:
-    """The finding at one look: a picture for screens, another for phones."""
+def fan(finding: Finding, machine: Machine, samples: Samples, zone: tzinfo) -> Markup:
+    """The finding at one look: a picture for screens, another for phones; dates are midnights of `zone`."""
     members = {member.series_id: member for member in finding.members}
     lines = []
     for one in _concerned(finding, machine):
@@ -81,8 +82,8 @@ def fan(finding: Finding, machine: Machine, samples: Samples) -> Markup:
     wide, narrow = _happened(finding)
     others = [(mark.start, str(number)) for number, mark in enumerate(other_events(finding, machine), start=1)]
     moment, label = finding.first_after, finding.line
-    drawn = fan_picture(lines, moment, names, brief(wide, 70), label, others)
-    return drawn + fan_picture(lines, moment, names, brief(narrow, 28), label, others, NARROW)
+    drawn = fan_picture(lines, moment, names, brief(wide, 70), label, others, zone=zone)
+    return drawn + fan_picture(lines, moment, names, brief(narrow, 28), label, others, NARROW, zone)
 
 
 def _happened(finding: Finding) -> tuple[str, str]:
@@ -112,7 +113,7 @@ def _line(series: Series, samples: SeriesSamples, member: Member | None, moment:
     return Line(samples.time.tolist(), gains.tolist(), member is not None)
 
 
-def multiples(finding: Finding, machine: Machine, samples: Samples) -> Iterator[dict[str, Any]]:
+def multiples(finding: Finding, machine: Machine, samples: Samples, zone: tzinfo) -> Iterator[dict[str, Any]]:
     """A small picture a member, the largest change first, all on one time axis."""
     by_id = {one.row.id: one for one in machine.series}
     known = [m for m in finding.members if m.series_id in samples and m.series_id in by_id]
@@ -122,7 +123,8 @@ def multiples(finding: Finding, machine: Machine, samples: Samples) -> Iterator[
         drawn = None
         if member.series_id in samples and member.series_id in by_id:
             one = samples[member.series_id]
-            drawn = member_picture(member, one.time, nightly(by_id[member.series_id], one), first, last)
+            values = nightly(by_id[member.series_id], one)
+            drawn = member_picture(member, one.time, values, first, last, zone)
         yield {"member": member, "picture": drawn, "page": f"series/{member.series_id}.html"}
 
 

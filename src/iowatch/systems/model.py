@@ -19,7 +19,8 @@ from pydantic import (
 )
 
 from iowatch import paths, units
-from iowatch.errors import InputError, UsageError, near_miss
+from iowatch.errors import InputError, MachineError, UsageError, near_miss
+from iowatch.systems.zone import time_zone
 from iowatch.yamlfile import Closed
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -44,6 +45,20 @@ def _bandwidth_unit(unit: str) -> str:
 
 Size = Annotated[PositiveInt, BeforeValidator(_size)]
 BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
+
+
+def _zone(name: str) -> str:
+    """Where the machine has no data of zones the name is believed: whoever shows times in it will say so."""
+    try:
+        time_zone(name)
+    except UsageError as error:
+        raise ValueError(f"{error.message}. {error.hint}") from error
+    except MachineError:
+        pass
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_zone)]
 
 
 class Sourced(Closed):
@@ -211,6 +226,7 @@ class System(Closed):
     """A machine.
 
     Attributes:
+        timezone: IANA name of the zone in which the dashboard shows times; everything else is in UTC.
         retired: why it cannot be measured any more; None for a machine in service.
         system_stacks: whether its stacks include those of the operating system's packages, found by looking at
             the machine that iowatch runs on.
@@ -221,6 +237,7 @@ class System(Closed):
     name: Name
     title: Text
     site: Text | None = None
+    timezone: Zone | None = None
     retired: Text | None = None
     system_stacks: bool = False
     scratch: Text | None = None

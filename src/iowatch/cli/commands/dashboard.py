@@ -18,7 +18,10 @@ def command() -> None:
     "build", epilog="Example: iowatch dashboard build --output /srv/www/iowatch --zone Europe/London"
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Where [default: site/ in var/].")
-@click.option("--zone", default="UTC", show_default=True, help="Time zone of the pages (IANA name).")
+@click.option(
+    "--zone",
+    help="Time zone of the pages (IANA name) [default: that of system.yaml (`timezone`), else UTC].",
+)
 @click.option(
     "--nights",
     type=click.IntRange(min=1),
@@ -35,7 +38,9 @@ def command() -> None:
 )
 @options.database
 @options.as_json
-def build(output: Path | None, zone: str, nights: int, reports: int, db: str | None, as_json: bool) -> None:
+def build(
+    output: Path | None, zone: str | None, nights: int, reports: int, db: str | None, as_json: bool
+) -> None:
     """Build the site beside the old one and switch at once.
 
     Only pages with news are made anew.

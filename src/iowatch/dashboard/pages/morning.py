@@ -72,7 +72,7 @@ def _urgency(machine: Machine, silent: bool) -> tuple[int, str]:
 def _values(
     site: Site, machines: Sequence[Machine], pictured: Sequence[tuple[Machine, Finding]], silent: Set[str]
 ) -> dict[str, Any]:
-    pictures = {f.id: story.fan(f, m, story.around(site.history, f, m)) for m, f in pictured}
+    pictures = {f.id: story.fan(f, m, story.around(site.history, f, m), site.zone) for m, f in pictured}
     told = [_system(site, machine, pictures, machine.name in silent) for machine in machines]
     newest = max((m.sessions[0].started_at for m in machines if m.sessions), default=None)
     return {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
-from iowatch.dashboard.drawing import pause_s
+from iowatch.dashboard.drawing import DAY_S, pause_s
 from iowatch.dashboard.levels import accepted, gain, levels, nightly, said, transients
 from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.parallel import in_parallel
@@ -20,6 +20,7 @@ from iowatch.dashboard.pictures import Mark, axis_top, drawn_limits, grouped, se
 from iowatch.events import Event
 from iowatch.store import SessionRow, bulk
 from iowatch.store.bulk import RunSessions, SeriesSamples
+from iowatch.systems.zone import offsets
 from iowatch.units import format_number
 
 _ROWS = 14
@@ -104,7 +105,7 @@ class _Pages:
             "shown": {level.kind for level in levels(series, samples)}
             | ({"transient"} if transients(series) else set()),
             "drawn": drawn_limits(series, samples),
-            "picture": series_picture(series, samples, marks),
+            "picture": series_picture(series, samples, marks, self.site.zone),
             "rows": list(self._rows(samples, of_runs)),
             "plot": self._plot(series, samples, of_runs, marks),
         }
@@ -150,6 +151,8 @@ class _Pages:
             "limits": drawn_limits(series, samples),
             "top": axis_top(series, samples),
             "pause": pause_s(samples.time),
+            "zone": str(self.site.zone),
+            "offsets": offsets(self.site.zone, *(int(samples.time[i]) // DAY_S for i in (0, -1))),
         }
 
 

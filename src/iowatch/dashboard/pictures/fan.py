@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 import numpy as np
 from markupsafe import Markup
@@ -65,6 +66,7 @@ def fan_picture(
     label: str,
     others: Sequence[tuple[int, str]] = (),
     shape: Shape = WIDE,
+    zone: tzinfo = UTC,
 ) -> Markup:
     """Draw a finding.
 
@@ -75,10 +77,11 @@ def fan_picture(
         what: happened there; written at the line of the date.
         label: the finding in words.
         others: other moments (epoch seconds) with the number that they have below the picture.
+        zone: dates stand at its midnights.
     """
     drawn = _chosen(lines)
     times = [t for one in drawn for t in (one.times[0], one.times[-1])] or [moment - DAY_S, moment + DAY_S]
-    x = Scale(min(times), max(times), _LEFT, shape.width - shape.right)
+    x = Scale(min(times), max(times), _LEFT, shape.width - shape.right, zone=zone)
     y = Scale(*_extent(drawn), _HEIGHT - _BOTTOM, _TOP, logarithmic=True)
     dates = time_axis(x, _HEIGHT - _BOTTOM, shape.most_dates)
     parts = [_axis(x, y), dates, *_others(others, x), *_lines(drawn, x, y), *_moment(moment, what, x)]

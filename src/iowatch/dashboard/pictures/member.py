@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, tzinfo
+from typing import Any
+
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -13,14 +16,22 @@ _WIDTH, _HEIGHT = 300, 132
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 6, 14, 22
 
 
-def member_picture(member: Member, times: NDArray, values: NDArray, first: int, last: int) -> Markup:  # type: ignore[type-arg]
+def member_picture(
+    member: Member,
+    times: NDArray[Any],
+    values: NDArray[Any],
+    first: int,
+    last: int,
+    zone: tzinfo = UTC,
+) -> Markup:
     """Draw a member; all members of a finding share the time axis from `first` to `last` (epoch s).
 
     Args:
         times, values: shape (n,): epoch seconds and the metric's unit.
+        zone: dates stand at its midnights.
     """
     top = nice_top(max(float(values.max(initial=0.0)), member.before, member.after))
-    x, y = Scale(first, last, _LEFT, _WIDTH - _RIGHT), Scale(0.0, top, _HEIGHT - _BOTTOM, _TOP)
+    x, y = Scale(first, last, _LEFT, _WIDTH - _RIGHT, zone=zone), Scale(0.0, top, _HEIGHT - _BOTTOM, _TOP)
     ticks = "".join(
         line("grid", _LEFT, y(v), _WIDTH - _RIGHT, y(v)) + text("tick", _LEFT - 4, y(v) + 4, format_number(v))
         for v in (0.0, top / 2, top)

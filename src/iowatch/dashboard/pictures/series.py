@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 import numpy as np
 from markupsafe import Markup
@@ -41,10 +42,13 @@ class Mark:
     label: str
 
 
-def series_picture(series: Series, samples: SeriesSamples, marks: Sequence[Mark]) -> Markup:
-    """Samples as bars from lowest to highest a night, the headline as a line; the value axis starts at zero."""
+def series_picture(series: Series, samples: SeriesSamples, marks: Sequence[Mark], zone: tzinfo = UTC) -> Markup:
+    """Samples as bars from lowest to highest a night, the headline as a line; the value axis starts at zero.
+
+    Dates stand at the midnights of `zone`.
+    """
     values = nightly(series, samples)
-    x = Scale(float(samples.time[0]), float(samples.time[-1]), _LEFT, _WIDTH - _RIGHT)
+    x = Scale(float(samples.time[0]), float(samples.time[-1]), _LEFT, _WIDTH - _RIGHT, zone=zone)
     near = drawn_limits(series, samples)
     y = Scale(0.0, nice_top(axis_top(series, samples)), _HEIGHT - _BOTTOM, _TOP)
     held = levels(series, samples)

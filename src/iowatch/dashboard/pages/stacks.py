@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from iowatch.dashboard.catalogue import Machine
@@ -14,6 +15,17 @@ from iowatch.store import bulk
 from iowatch.store.bulk import StackUse
 
 Documents = Mapping[str, tuple[str, Mapping[str, Any]]]
+# A stack of one name may be another one on another partition.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Build:
+    """A part of a stack as it was measured with; documents come from outside and may lack anything."""
+
+    version: str
+    hash: str
+    compiler: str
 
 
 def publish(site: Site) -> None:
@@ -32,35 +44,54 @@ def _values(site: Site) -> dict[str, Any]:
 
 
 def _system(machine: Machine, documents: Documents) -> dict[str, Any]:
-    newest: dict[str, StackUse] = {use.name: use for use in sorted(machine.stacks, key=lambda u: u.last)}
-    parts = {name: _parts(documents[use.digest][1]) for name, use in newest.items()}
-    names = sorted({part for known in parts.values() for part in known})
-    rows = [(name, [known.get(name) for known in parts.values()]) for name in names]
+    newest: dict[Key, StackUse] = {
+        (u.partition, u.name): u for u in sorted(machine.stacks, key=lambda u: u.last)
+    }
+    uses = [newest[key] for key in sorted(newest, key=lambda key: (key[1], key[0]))]
+    builds = [_builds(documents[use.digest][1]) for use in uses]
+    rows = [
+        (name, [known.get(name) for known in builds], _differs([known.get(name) for known in builds]))
+        for name in sorted({part for known in builds for part in known})
+    ]
     return {
         "machine": machine,
-        "stacks": list(newest.values()),
-        "rows": [(name, cells, len(set(cells)) > 1) for name, cells in rows],
+        "stacks": [(use, documents[use.digest][1].get("kind")) for use in uses],
+        "partitions": len({use.partition for use in machine.stacks}) > 1,
+        "rows": rows,
         "changes": list(_changes(machine, documents)),
     }
 
 
-def _parts(document: Mapping[str, Any]) -> dict[str, str]:
-    """Version by part; documents come from outside and may hold anything."""
+def _differs(builds: Sequence[Build | None]) -> str:
+    """What is not the same in all stacks: the version, the build of one version, or nothing."""
+    if len({build and build.version for build in builds}) > 1:
+        return "version"
+    hashes = {build.hash for build in builds if build is not None} - {""}
+    return "build" if len(hashes) > 1 else ""
+
+
+def _builds(document: Mapping[str, Any]) -> dict[str, Build]:
+    """Builds by the name of their part."""
     parts = document.get("parts")
     known = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    return {str(part.get("name", "?")): str(part.get("version", "?")) for part in known}
+    return {
+        str(part.get("name", "?")): Build(
+            str(part.get("version", "?")), str(part.get("hash") or ""), str(part.get("compiler") or "")
+        )
+        for part in known
+    }
 
 
-def _changes(machine: Machine, documents: Documents) -> list[dict[str, Any]]:
-    """Where one name came with another content: what differs, newest first."""
+def _changes(machine: Machine, documents: Documents) -> Iterator[dict[str, Any]]:
+    """Where one name came with another content on one partition: what differs, newest first."""
     found = []
-    last: dict[tuple[str, str], StackUse] = {}
+    last: dict[Key, StackUse] = {}
     for use in machine.stacks:
         before = last.get((use.partition, use.name))
         if before is not None and before.digest != use.digest:
-            found.append({"use": use, "differences": _differences(documents, before, use)})
+            found.append({"use": use, "before": before, "differences": _differences(documents, before, use)})
         last[use.partition, use.name] = use
-    return found[::-1]
+    yield from found[::-1]
 
 
 def _differences(documents: Documents, before: StackUse, after: StackUse) -> StackDiff | None:

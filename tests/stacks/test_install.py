@@ -11,6 +11,7 @@ import pytest
 from iowatch.errors import MachineError
 from iowatch.stacks import lock
 from iowatch.stacks.discover import load
+from iowatch.stacks.externals import External
 from iowatch.stacks.install import install
 from iowatch.stacks.tool import pinned_version, spack_version
 
@@ -21,6 +22,7 @@ LOCK = ROOT / "systems" / "local" / "stacks" / "debian" / "spack.lock"
 @pytest.fixture
 def spack(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """A program that answers `find` and `install` as Spack 1.1 does, and keeps what it was asked."""
+    monkeypatch.setattr(External, "here", lambda self: self.version)  # the machine that the locks were made on
     root = tmp_path / "spack"
     (root / "bin").mkdir(parents=True)
     (root / "lib" / "spack" / "spack").mkdir(parents=True)
@@ -108,6 +110,7 @@ def test_a_wrong_spack_root_is_not_passed_over(
 @pytest.mark.usefixtures("var")
 def test_without_spack_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SPACK_ROOT", raising=False)
+    monkeypatch.setattr(External, "here", lambda self: self.version)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match="no Spack found") as caught:
         install("debian", "local")

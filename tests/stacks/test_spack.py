@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.stacks import lock, tool
+from iowatch.stacks import externals, lock, tool
 
-from .test_committed import LOCKS, MANIFESTS, ROOT, label
+from .test_committed import EXAMPLES, LOCKS, MANIFESTS, ROOT, label
 
 pytestmark = pytest.mark.skipif(not os.environ.get("SPACK_ROOT"), reason="needs SPACK_ROOT, a Spack 1.1")
 RECIPE = ROOT / "benchmarks" / "spack_repo" / "iowatch" / "packages" / "benchio" / "package.py"
@@ -44,7 +44,7 @@ def test_recipe_is_clean(tmp_path: Path) -> None:
     assert "failed" not in answer
 
 
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=label)
+@pytest.mark.parametrize("manifest", [*MANIFESTS, *EXAMPLES], ids=label)
 def test_schema_of_spack_itself(tmp_path: Path, manifest: Path) -> None:
     """Spack validates an environment and all that it includes when it opens it."""
     target = environment(tmp_path, manifest)
@@ -69,6 +69,25 @@ def test_concretizes_to_the_committed_lock(tmp_path: Path, manifest: Path) -> No
     target = environment(tmp_path, manifest)
     spack("-e", str(target), "concretize", "--force")
     assert lock.parts(target / "spack.lock") == lock.parts(manifest.parent / "spack.lock")
+
+
+@pytest.mark.skipif(
+    not os.environ.get("IOWATCH_TEST_CONCRETIZE"), reason="minutes a stack: IOWATCH_TEST_CONCRETIZE=1"
+)
+@pytest.mark.parametrize("manifest", EXAMPLES, ids=label)
+def test_example_concretizes_on_what_the_site_brings(tmp_path: Path, manifest: Path) -> None:
+    target = environment(tmp_path, manifest)
+    spack("-e", str(target), "concretize", "--force")
+    taken = {external.name: external.version for external in externals.of_lock(target / "spack.lock")}
+    assert taken["lustre"] == "2.15.4"
+    parts = {part.name: part for part in lock.parts(target / "spack.lock")}
+    assert parts["ior"].variants["lustre"] == parts["darshan-runtime"].variants["lustre"] == "true"
+    if label(manifest) == "cray":
+        assert taken["cray-mpich"] == "8.1.30"
+        return
+    assert "slurm" in taken
+    assert parts["openmpi"].variants["romio-filesystem"] == "lustre"
+    assert parts["openmpi"].variants["schedulers"] == "slurm"
 
 
 @pytest.mark.skipif(not os.environ.get("IOWATCH_TEST_INSTALL"), reason="builds benchio: IOWATCH_TEST_INSTALL=1")

@@ -6,22 +6,21 @@ Spack runs here, once; jobs and compute nodes source `activate.sh` and never see
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.errors import MachineError, UsageError
+from iowatch.stacks import environment as environments
 from iowatch.stacks import lock, tool
-from iowatch.stacks.activate import home, materialise
+from iowatch.stacks.activate import materialise
 from iowatch.stacks.discover import load, source
+from iowatch.stacks.environment import Say
 from iowatch.stacks.model import Part, Stack
-from iowatch.stacks.probe import ask
+from iowatch.stacks.probe import CRAY, ask
 from iowatch.stacks.system import TOOLS, features, mpi_settings
 
-Say = Callable[[str], None]
 # Built from the checkout: its sources change without its recipe, so it is built again every time.
 OWN_PACKAGE = "benchio"
 _DONE = re.compile(r"^\[[+e]\] (?:\S+ \(external |\S*/)?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
@@ -43,36 +42,6 @@ def _spack(bootstrap: bool, say: Say) -> str:
     if found != tool.pinned_version():
         say(f"this is Spack {found}; the locks were made with {tool.pinned_version()}")
     return program
-
-
-def _absolute_includes(manifest: Path) -> dict[str, Any]:
-    """The environment of a `spack.yaml` with its includes as absolute paths, so that it can live elsewhere."""
-    document = lock.read_yaml(manifest)
-    includes = document["spack"].get("include", [])
-    document["spack"]["include"] = [str((manifest.parent / path).resolve()) for path in includes]
-    return document
-
-
-def _environment(stack: str, system: str, concretize: bool) -> Path:
-    """A Spack environment under var/ with the committed lock."""
-    from ruamel.yaml import YAML
-
-    folder = source(system, stack)
-    manifest, committed = folder / "spack.yaml", folder / "spack.lock"
-    if not committed.is_file() and not concretize:
-        raise InputError(
-            f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine."
-        )
-    if not concretize and not lock.matches(manifest, committed):
-        message = f"{committed} was not made from {manifest.name}: their specs differ"
-        raise InputError(message, hint=f"Write it again: spack -e {folder} concretize --force")
-    target = home(system, stack) / "env"
-    target.mkdir(parents=True, exist_ok=True)
-    with (target / "spack.yaml").open("w", encoding="utf-8") as handle:
-        YAML(typ="safe").dump(_absolute_includes(manifest), handle)
-    if not concretize:
-        shutil.copyfile(committed, target / "spack.lock")
-    return target
 
 
 def _lines(command: list[str]) -> Iterator[str]:
@@ -147,7 +116,7 @@ def _files(part: Part) -> tuple[str, ...]:
 def _tools(parts: tuple[Part, ...]) -> dict[str, str]:
     """Names that jobs use to programs, for an MPI that Spack did not build: its tools are in no view."""
     for part in parts:
-        if part.name in ("openmpi", "mpich") and part.prefix and not Path(part.prefix, ".spack").is_dir():
+        if part.name in ("openmpi", "mpich", CRAY) and part.prefix and not Path(part.prefix, ".spack").is_dir():
             found = {name: _external_tool(part, name) for name in TOOLS}
             return {name: path for name, path in found.items() if path}
     return {}
@@ -216,13 +185,14 @@ def install(
     known = load(stack, system)
     if known.kind != "spack":
         raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
-    environment = _environment(stack, system, concretize)
+    environment = environments.resolved(stack, system, concretize, say)
     spack = _spack(bootstrap, say)
     if concretize:
         say(f"{stack}: resolving versions; this takes a minute or two")
         for line in _lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
             if line.startswith("==>"):
                 say(f"{stack}: {line.removeprefix('==> ')}")
+        say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {source(system, stack)}")
     _build(spack, environment, stack, jobs, say)
     prefixes = _prefixes(spack, environment)
     described = _describe(stack, system, environment, prefixes)

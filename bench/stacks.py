@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 
 from iowatch.stacks import discover
-from iowatch.stacks.activate import materialise
+from iowatch.stacks.activate import materialise, script
+from iowatch.stacks.model import Part, Stack
 
 REPEAT = 30
+MANY = sorted(Path("/usr/lib").glob("**/lib*.so*"))[:500]
 IOWATCH = str(Path(sys.executable).parent / "iowatch")
 
 
@@ -25,13 +27,20 @@ def median_ms(command: list[str], repeat: int = REPEAT) -> float:
     return statistics.median(samples) * 1e3
 
 
+def many() -> str:
+    """The script of a stack with as many files to look for as one that Spack built from the bottom."""
+    parts = tuple(Part(path.name, "1", files=(str(path),)) for path in MANY)
+    return script(Stack("many", "local", "spack", "installed", parts, ()), None)
+
+
 def main() -> None:
     """Print one line a figure."""
     empty = median_ms(["bash", "-c", ":"])
     for stack in discover("local"):
         if stack.status == "installed":
-            script = materialise(stack) / "activate.sh"
-            print(f"activation of {stack.name}: {median_ms(['bash', '-c', f'. {script}']) - empty:.1f} ms")
+            path = materialise(stack) / "activate.sh"
+            print(f"activation of {stack.name}: {median_ms(['bash', '-c', f'. {path}']) - empty:.1f} ms")
+    print(f"activation of a stack of {len(MANY)} libraries: {median_ms(['bash', '-c', many()]) - empty:.1f} ms")
     diff = [IOWATCH, "stack", "diff", "netcdf-4.3.3.1", "netcdf-4.4.0"]
     print(f"iowatch {' '.join(diff[1:])}: {median_ms(diff, 5):.0f} ms")
 

@@ -9,6 +9,7 @@ import pytest
 
 from iowatch.errors import InputError, UsageError
 from iowatch.reference import derived
+from tests.reference.seed_text import ABSENT, SEEDS, printed
 
 ERRATA = (Path(__file__).resolve().parents[2] / "reference" / "ERRATA.md").read_text(encoding="utf-8")
 STRIPES = ["1 MiB", "4 MiB", "8 MiB"]
@@ -41,7 +42,7 @@ def test_rounded_figures_of_the_text_give_its_percentages() -> None:
 
 
 def test_what_does_not_hold_is_in_the_errata_and_nothing_else() -> None:
-    failing = {fact.name for fact in derived.facts() if not fact.holds}
+    failing = {fact.name for fact in derived.facts() if fact.holds is False}
     assert failing
     mentioned = set(re.findall(r"`([a-z0-9-]+)`", ERRATA)) & {fact.name for fact in derived.facts()}
     assert failing <= mentioned
@@ -59,14 +60,48 @@ def test_franklin_shares() -> None:
     assert derived.franklin_after() == {"read 1 MB": 50, "write 1 MB": 21, "write 1 MiB": 120}
 
 
+def test_what_no_text_states_is_shown_with_what_it_is_computed_from() -> None:
+    """Source 001, Table A.15: 774.47 over 54.8 MiB/s; source 003: 1 % x 50, 7 % x 3, 40 % x 3."""
+    ours = {fact.name: fact for fact in derived.facts() if fact.stated is None}
+    assert ours["hamburg-aligned-write"].computed == pytest.approx(774.47 / 54.8)
+    assert {name: fact.computed for name, fact in ours.items() if fact.source == "003"} == {
+        "franklin-read-1mb-after": 50,
+        "franklin-write-1mb-after": 21,
+        "franklin-write-1mib-after": 120,
+    }
+    assert {fact.holds for fact in ours.values()} == {None}
+    assert all("A.15" in fact.section or "5.4" in fact.section for fact in ours.values())
+
+
 def test_best_stripe_size_by_volume() -> None:
     """Read off Tables 4 and 6 by eye; the peaks are at 4 MiB (128^3) and 8 MiB (256^3), section 6."""
-    small, large = (derived.best_columns("000", table, STRIPES) for table in ("4", "6"))
-    assert small[24576] == "4 MiB"
-    assert large[786432] == "8 MiB"
+    best = {(s.table, s.total_mib): s for s in derived.best_stripes()}
+    assert best["4", 24576].best == "4 MiB"
+    assert best["6", 786432].best == "8 MiB"
+    assert best["6", 786432].writers == 6144
     assert derived.peak("000", "4", *STRIPES) == derived.peak("000", "4", "4 MiB")
     assert derived.peak("000", "6", *STRIPES) == derived.peak("000", "6", "8 MiB")
-    assert all(best != "1 MiB" for best in large.values())
+    assert all(stripe.best != "1 MiB" for stripe in best.values() if stripe.table == "6")
+    assert all((stripe.gain == 0) == (stripe.best == "1 MiB") for stripe in best.values())
+
+
+@pytest.mark.skipif(not SEEDS.is_dir(), reason=ABSENT)
+def test_best_stripe_sizes_are_those_of_the_document() -> None:
+    """The highest of the three rates of each printed row of Tables 4 and 6."""
+    for table in ("4", "6"):
+        printed_rows = printed("000", table)[2]
+        expected = []
+        for writers, _, *rates in printed_rows:
+            values = [float(rate) for rate in rates]
+            expected.append((int(writers), STRIPES[values.index(max(values))]))
+        assert [(s.writers, s.best) for s in derived.best_stripes() if s.table == table] == expected
+
+
+@pytest.mark.skipif(not SEEDS.is_dir(), reason=ABSENT)
+def test_aligned_over_unaligned_is_that_of_the_document() -> None:
+    means = {tuple(row[:4]): float(row[6]) for row in printed("001", "A.15")[2]}
+    ratio = means["NC4", "cll.", "aligned", "write"] / means["NC4", "cll.", "unaligned", "write"]
+    assert derived.fact("hamburg-aligned-write").computed == ratio
 
 
 def test_stream_per_node_is_cores_times_per_core() -> None:

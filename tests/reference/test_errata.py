@@ -7,8 +7,6 @@ import pytest
 from iowatch.reference import derived, published
 from iowatch.reference.derived import cell, numbers
 
-STRIPES = ["1 MiB", "4 MiB", "8 MiB"]
-
 
 def test_table_2_has_seen_higher_maxima_than_table_4_and_table_1_agrees_with_3() -> None:
     def differing(raw: str, by_stripe: str) -> list[float]:
@@ -66,9 +64,9 @@ def test_four_stripes_are_best_for_few_writers_on_cosma6(writers: int) -> None:
 
 
 def test_best_stripe_size_does_not_simply_follow_the_volume() -> None:
-    small, large = (derived.best_columns("000", table, STRIPES) for table in ("4", "6"))
-    assert [small[volume] for volume in (49152, 98304, 196608)] == ["1 MiB", "1 MiB", "8 MiB"]
-    assert list(large.values()).count("4 MiB") == 6
+    best = {(stripe.table, stripe.total_mib): stripe.best for stripe in derived.best_stripes()}
+    assert [best["4", volume] for volume in (49152, 98304, 196608)] == ["1 MiB", "1 MiB", "8 MiB"]
+    assert [size for (table, _), size in best.items() if table == "6"].count("4 MiB") == 6
 
 
 def test_upper_rows_of_a8_repeat_a7() -> None:

@@ -1,12 +1,12 @@
-"""Facts that the papers state, computed again from their tables.
+"""Facts that the papers state, computed again from their tables; and a few that only their tables tell.
 
 A fact is one row of `_FACTS`: what the text states (a row of the source's table "text") and how it comes out of
-the tables. Where it does not come out, ERRATA.md names the fact.
+the tables. Where it does not come out, ERRATA.md names the fact. What no text has as a number is `_UNSTATED`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -25,8 +25,8 @@ class Fact:
     Attributes:
         name: key, and where it does not hold the word to look for in ERRATA.md.
         source: `000`…`004`.
-        section: where it is stated.
-        stated: the number of the text.
+        section: where it is stated, or what it is computed from.
+        stated: the number of the text; None where it has none.
         unit: of both numbers.
         relation: how the text means it: `is` (to the digits printed), `about` (within 5 %), `over`, `under`.
         computed: what the tables give.
@@ -35,14 +35,16 @@ class Fact:
     name: str
     source: str
     section: str
-    stated: float
+    stated: float | None
     unit: str
-    relation: Relation
+    relation: Relation | None
     computed: float
 
     @property
-    def holds(self) -> bool:
-        """Whether the statement follows from the tables."""
+    def holds(self) -> bool | None:
+        """Whether the statement follows from the tables; None where there is none."""
+        if self.stated is None:
+            return None
         if self.relation == "over":
             return self.computed > self.stated
         if self.relation == "under":
@@ -106,15 +108,40 @@ def gain(value: float, base: float) -> float:
     return 100 * (value / base - 1)
 
 
-def best_columns(source: str, table: str, columns: list[str]) -> dict[float, str]:
-    """For each volume (Total MiB) the column with the highest bandwidth: which stripe size serves it best.
+@dataclass(frozen=True, slots=True)
+class BestStripe:
+    """Which stripe size serves one volume best, in one printed table of ARCHER.
 
-    Raises:
-        UsageError: no such table or column.
+    Attributes:
+        table: of source 000.
+        case: what was written: interface and local size.
+        total_mib: volume, MiB.
+        best: the stripe size as printed.
+        gain: how much higher it is than with 1 MiB, in per cent.
     """
-    volumes = numbers(source, table, "Total MiB")
-    rows = zip(*(numbers(source, table, column) for column in columns), strict=True)
-    return {v: columns[row.index(max(row))] for v, row in zip(volumes, rows, strict=True)}
+
+    table: str
+    case: str
+    writers: int
+    total_mib: float
+    best: str
+    gain: float
+
+
+STRIPE_SIZES = ("1 MiB", "4 MiB", "8 MiB")
+_STRIPE_TABLES = {"4": "MPIIO 128x128x128", "6": "MPIIO 256x256x256"}
+
+
+def best_stripes() -> list[BestStripe]:
+    """For each volume of source 000, Tables 4 and 6 (MPI-IO, maximum striping), the best stripe size."""
+    return [stripe for table, case in _STRIPE_TABLES.items() for stripe in _best_stripes(table, case)]
+
+
+def _best_stripes(table: str, case: str) -> Iterator[BestStripe]:
+    columns = ("Writers", "Total MiB", *STRIPE_SIZES)
+    for writers, volume, *rates in zip(*(numbers("000", table, c) for c in columns), strict=True):
+        best = STRIPE_SIZES[rates.index(max(rates))]
+        yield BestStripe(table, case, int(writers), volume, best, gain(max(rates), rates[0]))
 
 
 def _hamburg(table: str, column: str, *cells: str) -> float:
@@ -148,7 +175,6 @@ _READ_FACTOR = "IOR MPI-IO read factor, 1 MB (over)"
 _WRITE_FACTOR = "IOR MPI-IO write factor, aligned and not (roughly)"
 _ARCHER_PEAK = "ARCHER theoretical sustained performance as used"
 _CIRRUS_PEAK = "Cirrus theoretical maximum as used"
-_STRIPED = ("1 MiB", "4 MiB", "8 MiB")
 
 _Row = tuple[str, str, str, Relation, Callable[[], float]]
 _FACTS: tuple[_Row, ...] = (
@@ -173,7 +199,7 @@ _FACTS: tuple[_Row, ...] = (
     ("rdf-dac-netcdf", "000", "RDF DAC NetCDF as part of MPI-IO", "is",
      lambda: fraction(peak("000", "18", "NetCDF"), peak("000", "18", "MPI-IO"))),
     ("archer-netcdf", "000", "ARCHER NetCDF as part of MPI-IO (roughly)", "about",
-     lambda: fraction(peak("000", "10", *_STRIPED), peak("000", "4", *_STRIPED))),
+     lambda: fraction(peak("000", "10", *STRIPE_SIZES), peak("000", "4", *STRIPE_SIZES))),
     ("hdf5-overhead", "000", "overhead of HDF5", "is",
      lambda: 100 - fraction(peak("000", "18", "HDF5"), peak("000", "18", "MPI-IO"))),
     ("netcdf-overhead", "000", "overhead of NetCDF", "is",
@@ -204,32 +230,6 @@ _FACTS: tuple[_Row, ...] = (
 )  # fmt: skip
 
 
-def _fact(row: _Row) -> Fact:
-    name, source, quantity, relation, compute = row
-    text = _table(source, "text")
-    (line,) = (line for line in text.rows if line[1] == quantity)
-    section, _, value, unit, *_ = line
-    assert isinstance(value, int | float)
-    return Fact(name, source, str(section), value, str(unit), relation, compute())
-
-
-def facts() -> list[Fact]:
-    """All facts, in the order of the sources."""
-    return [_fact(row) for row in _FACTS]
-
-
-def fact(name: str) -> Fact:
-    """One fact.
-
-    Raises:
-        UsageError: no such fact.
-    """
-    for row in _FACTS:
-        if row[0] == name:
-            return _fact(row)
-    raise UsageError(f"no fact '{name}'", hint=near_miss(name, [row[0] for row in _FACTS]))
-
-
 def aligned_over_unaligned() -> float:
     """NetCDF-4 collective writes of the 1-OST pattern, mean with alignment over mean without (001/A.15)."""
     aligned = _hamburg("A.15", "Mean", "NC4", "cll.", "aligned", "write")
@@ -247,3 +247,45 @@ def franklin_after() -> dict[str, float]:
         "write 1 MB": _franklin(_WRITE_1MB, _WRITE_FACTOR),
         "write 1 MiB": _franklin(aligned, _WRITE_FACTOR),
     }
+
+
+# (name, source, what it is computed from, unit, how)
+_UNSTATED: tuple[tuple[str, str, str, str, Callable[[], float]], ...] = (
+    ("hamburg-aligned-write", "001", "Table A.15: NetCDF-4, 1-OST, cll. write, aligned over unaligned", "1",
+     aligned_over_unaligned),
+    ("franklin-read-1mb-after", "003", "sections 3 and 5.4: share of file-per-processor x factor", "%",
+     lambda: franklin_after()["read 1 MB"]),
+    ("franklin-write-1mb-after", "003", "sections 3 and 5.4: share of file-per-processor x factor", "%",
+     lambda: franklin_after()["write 1 MB"]),
+    ("franklin-write-1mib-after", "003", "sections 3 and 5.4: share of file-per-processor x factor", "%",
+     lambda: franklin_after()["write 1 MiB"]),
+)  # fmt: skip
+
+
+def _fact(row: _Row) -> Fact:
+    name, source, quantity, relation, compute = row
+    text = _table(source, "text")
+    (line,) = (line for line in text.rows if line[1] == quantity)
+    section, _, value, unit, *_ = line
+    assert isinstance(value, int | float)
+    return Fact(name, source, str(section), value, str(unit), relation, compute())
+
+
+def facts() -> list[Fact]:
+    """All facts, in the order of the sources."""
+    ours = [
+        Fact(name, source, of, None, unit, None, compute()) for name, source, of, unit, compute in _UNSTATED
+    ]
+    return sorted([*map(_fact, _FACTS), *ours], key=lambda fact: fact.source)
+
+
+def fact(name: str) -> Fact:
+    """One fact.
+
+    Raises:
+        UsageError: no such fact.
+    """
+    known = {fact.name: fact for fact in facts()}
+    if name not in known:
+        raise UsageError(f"no fact '{name}'", hint=near_miss(name, list(known)))
+    return known[name]

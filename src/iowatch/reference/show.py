@@ -87,19 +87,42 @@ def print_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = 
 
 
 def derived_facts() -> dict[str, Any]:
-    """Statements of the papers beside what their tables give."""
-    return {"facts": [{**asdict(fact), "holds": fact.holds} for fact in derived.facts()]}
+    """Statements of the papers beside what their tables give, and the best stripe size of each volume."""
+    return {
+        "facts": [{**asdict(fact), "holds": fact.holds} for fact in derived.facts()],
+        "best_stripes": [asdict(stripe) for stripe in derived.best_stripes()],
+    }
 
 
 def print_facts(shown: dict[str, Any], console: Console) -> None:
     """One line a fact; what does not follow is in reference/ERRATA.md."""
     grid = Grid("fact", "source", "stated", "computed", "unit", "follows")
     for fact in shown["facts"]:
-        holds = "yes" if fact["holds"] else "no, see ERRATA.md"
-        relation = "" if fact["relation"] == "is" else f"{fact['relation']} "
-        stated, computed = f"{relation}{format_number(fact['stated'])}", format_number(fact["computed"])
-        grid.add_row(fact["name"], fact["source"], stated, computed, fact["unit"], holds)
+        stated, computed = _stated(fact), format_number(fact["computed"])
+        grid.add_row(fact["name"], fact["source"], stated, computed, fact["unit"], _FOLLOWS[fact["holds"]])
     console.print(grid)
+    stripes = Grid("source", "case", "writers", "MiB in all", "best stripe size", "over 1 MiB")
+    for row in shown["best_stripes"]:
+        place, size = f"000, Table {row['table']}", format_number(row["total_mib"])
+        stripes.add_row(
+            place,
+            row["case"],
+            str(row["writers"]),
+            size,
+            row["best"],
+            f"+{row['gain']:.0f} %" if row["gain"] else "–",
+        )
+    console.print(stripes)
+
+
+_FOLLOWS = {True: "yes", False: "no, see ERRATA.md", None: "not stated as a number"}
+
+
+def _stated(fact: dict[str, Any]) -> str:
+    if fact["stated"] is None:
+        return "–"
+    relation = "" if fact["relation"] == "is" else f"{fact['relation']} "
+    return f"{relation}{format_number(fact['stated'])}"
 
 
 def print_accepted(shown: dict[str, Any], console: Console) -> None:

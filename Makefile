@@ -32,6 +32,7 @@ test-postgresql: setup ## all tests that need a history, on PostgreSQL instead o
 lint: setup ## style, types, security of code and dependencies
 	.venv/bin/ruff check src tests reframe_tests bench
 	.venv/bin/ruff format --check src tests reframe_tests bench
+	.venv/bin/clang-format --dry-run -Werror $(wildcard benchmarks/benchio/*/*.[ch])
 	.venv/bin/mypy
 	.venv/bin/bandit -q -ll -r src -c pyproject.toml
 	ci/audit

@@ -1,0 +1,120 @@
+"""`ci/setup` where the system's Python is too old, or another one than .venv was made with."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# A Python of some version: answers what the script asks, makes environments, and installs nothing.
+PYTHON = """#!/bin/sh
+case "$*" in
+  --version) echo "Python {version}" ;;
+  *"sys.exit(sys.version_info"*) exit {too_old} ;;
+  *"%d.%d"*) echo {short} ;;
+  "-m venv .venv") mkdir -p .venv/bin .venv/lib/python{short}/site-packages; cp "$0" .venv/bin/python
+    cp "$0" .venv/bin/iowatch ;;
+esac
+"""
+# Everything that the packages would bring is here.
+PROGRAMS = ("cc", "make", "cmake", "pkg-config", "mpicc", "h5pcc", "pnetcdf-config")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The script, its lock, and a PATH with what it needs and no apt-get."""
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "bin").mkdir()
+    text = (ROOT / "ci" / "setup").read_text().replace("/usr/bin/python3", "no-python")
+    (tmp_path / "ci" / "setup").write_text(text)
+    for name in ("requirements.lock", "pyproject.toml"):
+        (tmp_path / name).write_text("")
+    for name in (
+        "sh",
+        "bash",
+        "dirname",
+        "sed",
+        "grep",
+        "cut",
+        "sha256sum",
+        "id",
+        "mkdir",
+        "cp",
+        "rm",
+        "touch",
+    ):
+        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
+    for name in PROGRAMS:
+        _program(tmp_path, name, "#!/bin/sh\n")
+    return tmp_path
+
+
+def _program(checkout: Path, name: str, text: str) -> None:
+    (checkout / "bin" / name).write_text(text)
+    (checkout / "bin" / name).chmod(0o755)
+
+
+def _python(checkout: Path, version: str) -> None:
+    short = ".".join(version.split(".")[:2])
+    too_old = int(tuple(map(int, short.split("."))) < (3, 11))
+    _program(checkout, "python3", PYTHON.format(version=version, short=short, too_old=too_old))
+
+
+def _setup(checkout: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        ["bash", "ci/setup"], cwd=checkout, env={"PATH": str(checkout / "bin")}, capture_output=True, text=True
+    )
+    return done.returncode, done.stderr
+
+
+def test_too_old_a_python_is_told_with_what_brings_another(checkout: Path) -> None:
+    """Ubuntu 22.04 has Python 3.10, and 3.11 in a package of its own."""
+    _python(checkout, "3.10.12")
+    code, told = _setup(checkout)
+    assert code == 3
+    assert "Python 3.11 or later with venv is needed; here: Python 3.10.12" in told
+    assert "Ubuntu 22.04: python3.11 python3.11-venv" in told
+    assert "PYTHON=/path/to/python3 make nightly" in told
+
+
+@pytest.mark.parametrize(
+    ("candidate", "beside", "packages"),
+    [
+        ("3.10.6-1~22.04.1", "3.11", "python3.11 python3.11-venv"),
+        ("3.12.3-0ubuntu2", "3.12", "python3 python3-venv"),
+        ("3.9.2-3", "none", "python3 python3-venv"),
+    ],
+)
+def test_packages_are_those_of_a_python_that_is_new_enough(
+    checkout: Path, candidate: str, beside: str, packages: str
+) -> None:
+    """`apt-cache policy` of Ubuntu 22.04, Ubuntu 24.04 and Debian 11 (which has no newer one)."""
+    _program(
+        checkout, "apt-cache",
+        f"""#!/bin/sh
+case $2 in
+  python3) echo "  Candidate: {candidate}" ;;
+  python{beside}-venv) echo "  Candidate: {beside}.0~rc1-1" ;;
+  *) echo "  Candidate: (none)" ;;
+esac
+""",
+    )  # fmt: skip
+    _, told = _setup(checkout)
+    assert f"apt-get install -y --no-install-recommends {packages} \n" in told
+
+
+def test_an_environment_of_a_python_that_is_gone_is_made_anew(checkout: Path) -> None:
+    """An upgrade of the distribution: /usr/bin/python3 is another version now."""
+    _python(checkout, "3.11.2")
+    assert _setup(checkout)[0] == 0
+    assert _setup(checkout) == (0, "")
+    _python(checkout, "3.13.5")
+    shutil.copy(checkout / "bin" / "python3", checkout / ".venv" / "bin" / "python")
+    code, told = _setup(checkout)
+    assert (code, "making it anew" in told) == (0, True)
+    assert (checkout / ".venv" / "lib" / "python3.13").is_dir()
+    assert not (checkout / ".venv" / "lib" / "python3.11").exists()
+    assert _setup(checkout) == (0, "")

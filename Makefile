@@ -2,7 +2,8 @@
 .DEFAULT_GOAL := help
 SUITE ?= smoke
 SYSTEM ?= local
-PYTHON := .venv/bin/python
+# Not PYTHON: that is how a person names the Python to make .venv with.
+OUR_PYTHON := .venv/bin/python
 
 .PHONY: help
 help: ## list the targets
@@ -19,14 +20,14 @@ setup: ## prepare the machine for tests and development
 .PHONY: test
 test: setup ## all tests: Python, C, one end-to-end run
 	ci/ctest
-	$(PYTHON) -m pytest
-	$(PYTHON) -m pytest --history postgresql tests/darshan tests/notify tests/report tests/runner
+	$(OUR_PYTHON) -m pytest
+	$(OUR_PYTHON) -m pytest --history postgresql tests/darshan tests/notify tests/report tests/runner
 
 # What reads or writes a history; tests of the store itself run on both in any case.
 WITH_HISTORY := $(addprefix tests/,compare darshan dashboard demo findings notify reference report runner systems)
 .PHONY: test-postgresql
 test-postgresql: setup ## all tests that need a history, on PostgreSQL instead of SQLite
-	$(PYTHON) -m pytest --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
+	$(OUR_PYTHON) -m pytest --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
 
 .PHONY: lint
 lint: setup ## style, types, security of code and dependencies
@@ -39,7 +40,7 @@ lint: setup ## style, types, security of code and dependencies
 
 .PHONY: bench
 bench: setup ## figures of speed, memory and detection quality (docs say what to expect)
-	$(PYTHON) bench/all.py
+	$(OUR_PYTHON) bench/all.py
 
 .PHONY: stack
 stack: setup ## build the reference stack with Spack (fetches the pinned Spack where none is given)

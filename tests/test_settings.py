@@ -1,0 +1,41 @@
+"""Every environment variable that the code reads is told where people look for it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.conftest import ROOT
+
+# A variable as code reads or sets it, not as a sentence mentions it.
+_READ = re.compile(r"""["'{$](IOWATCH_[A-Z_]*[A-Z])\b""")
+_TOLD = re.compile(r"\bIOWATCH_[A-Z_]*[A-Z]\b")
+# Secrets of channels are named by each site in its own file; these are examples.
+_EXAMPLES = {"IOWATCH_SLACK", "IOWATCH_HOOK", "IOWATCH_CHAT", "IOWATCH_HOOK_TOKEN", "IOWATCH_CHAT_URL"}
+
+
+def _named(pattern: re.Pattern[str], *places: str) -> set[str]:
+    files = [path for place in places for path in sorted((ROOT / place).rglob("*")) or [ROOT / place]]
+    texts = (path.read_text(errors="ignore") for path in files if path.is_file() and path.suffix != ".pyc")
+    return {name for text in texts for name in pattern.findall(text)} - _EXAMPLES
+
+
+@pytest.mark.parametrize(
+    ("document", "places"),
+    [
+        ("docs/operations.md", ("src", "reframe_tests")),
+        ("CONTRIBUTING.md", ("tests", "systems/slurm-local", "ci/audit")),
+    ],
+)
+def test_every_variable_is_told(document: str, places: tuple[str, ...]) -> None:
+    read = _named(_READ, *places)
+    assert len(read) >= 5
+    told = _named(_TOLD, document, *(["docs/operations.md"] if document == "CONTRIBUTING.md" else []))
+    assert read - told == set()
+
+
+def test_nothing_is_told_that_no_code_reads() -> None:
+    told = _named(_TOLD, "docs", "README.md", "CONTRIBUTING.md")
+    read = _named(_READ, "src", "reframe_tests", "tests", "systems", "ci")
+    assert told - read == set()

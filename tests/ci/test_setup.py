@@ -118,3 +118,18 @@ def test_an_environment_of_a_python_that_is_gone_is_made_anew(checkout: Path) ->
     assert (checkout / ".venv" / "lib" / "python3.13").is_dir()
     assert not (checkout / ".venv" / "lib" / "python3.11").exists()
     assert _setup(checkout) == (0, "")
+
+
+def test_a_package_that_the_distribution_lacks_does_not_keep_the_others_away(checkout: Path) -> None:
+    """Ubuntu has no package `chromium-driver`; apt-get would then install nothing of the whole list."""
+    _python(checkout, "3.12.3")
+    (checkout / "bin" / "mpicc").unlink()
+    (checkout / "bin" / "id").unlink()
+    _program(checkout, "id", "#!/bin/sh\necho 0\n")
+    _program(checkout, "apt-cache", "#!/bin/sh\n[ $2 = libopenmpi-dev ] || echo '  Candidate: 4.1.6'\n")
+    _program(checkout, "apt-get", '#!/bin/sh\necho "$@" >> asked\n')
+    code, told = _setup(checkout)
+    assert code == 0
+    assert "setup: no package here: libopenmpi-dev\n" in told
+    asked = (checkout / "asked").read_text().splitlines()[-1]
+    assert asked.endswith("--no-install-recommends openmpi-bin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import subprocess
 from pathlib import Path
@@ -18,8 +19,12 @@ REFRAME = ROOT / ".venv" / "bin" / "reframe"
 pytestmark = pytest.mark.skipif(not REFRAME.exists(), reason="needs ReFrame in .venv (ci/setup --dev)")
 
 
+# What IOR 4.0.0 left in its summary file when it ran the smoke suite's first write on four ranks.
+SOUND = ROOT / "tests" / "data" / "ior-4.0.0-smoke.json"
+
+
 def check(
-    tool: str, case: str, program: str, tmp_path: Path, *options: str
+    tool: str, case: str, program: str, tmp_path: Path, *options: str, suite: str = "smoke", **variables: str
 ) -> tuple[int, dict[str, Any], list[Path]]:
     """Run one case with `program` in the benchmark's place: ReFrame's exit code, test case, spooled cases."""
     fake = tmp_path / "fake"
@@ -31,6 +36,7 @@ def check(
         "IOWATCH_SCRATCH": str(tmp_path / "scratch"),
         "IOWATCH_SESSION_DIR": str(session),
         "IOWATCH_VAR": str(tmp_path / "var"),
+        **variables,
     }
     words = [
         str(REFRAME),
@@ -39,7 +45,7 @@ def check(
         "-c",
         str(ROOT / "reframe_tests" / f"{tool}.py"),
     ]
-    words += ["-r", "-t", "^smoke$", "-n", f"entry=smoke/{case}", "-S", f"program={fake}"]
+    words += ["-r", "-t", f"^{suite}$", "-n", f"entry={suite}/{case}", "-S", f"program={fake}"]
     words += ["--prefix", str(tmp_path / "rfm"), "--report-file", str(tmp_path / "report.json"), *options]
     done = subprocess.run(
         words, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120
@@ -53,14 +59,87 @@ READ = ("ior", "op=read,api=posix,file=per-process")
 WRITE = "op=write,api=posix,file=per-process$"
 
 
-def test_a_proper_output_passes_with_every_repetition(tmp_path: Path, shared: Path) -> None:
-    case = shared / "data/captured/ior/4.0.0/mpiio_shared_coll_np4"
-    code, testcase, spooled = check("ior", WRITE, f"cat {case / 'stdout'}", tmp_path)
+def test_a_proper_output_passes_with_every_repetition(tmp_path: Path) -> None:
+    code, testcase, spooled = check("ior", WRITE, f"cp {SOUND} ior.json", tmp_path)
     assert (code, testcase["result"]) == (0, "pass")
     output = json.loads(spooled[0].read_text())["output"]
-    truth = json.loads((case / "truth.json").read_text())
     write = next(r for r in output["results"] if (r["operation"], r["metric"]) == ("write", "bandwidth"))
-    assert len(write["samples"]) == len([row for row in truth["per_repetition"] if row["op"] == "write"])
+    printed = [row["bwMiB"] for row in json.loads(SOUND.read_text())["tests"][0]["Results"]]
+    assert write["samples"] == printed
+    assert len(printed) == 5
+
+
+def test_what_another_case_printed_is_no_result(tmp_path: Path, shared: Path) -> None:
+    """A sound output of MPI-IO to one shared file, where POSIX to a file a process was asked for."""
+    case = shared / "data/captured/ior/4.0.0/mpiio_shared_coll_np4"
+    _, testcase, spooled = check("ior", WRITE, f"cat {case / 'stdout'}", tmp_path)
+    assert "api is MPIIO in the output, the suite asks for POSIX" in testcase["fail_reason"]
+    assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
+
+
+def test_what_a_program_prints_beside_its_result_file_counts(tmp_path: Path) -> None:
+    """IOR tells wrong data on its standard output, and returns the number of errors modulo 256."""
+    program = f"cp {SOUND} ior.json; echo 'WARNING: Incorrect data on write (256 errors found).'"
+    _, testcase, _ = check("ior", WRITE, program, tmp_path)
+    assert "data check errors" in testcase["fail_reason"]
+
+
+def lfs(tmp_path: Path, script: str) -> str:
+    """A PATH with an `lfs` of this script in front."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    (place / "lfs").write_text(f"#!/bin/sh\n{script}\n")
+    (place / "lfs").chmod(0o755)
+    return f"{place}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_a_case_beyond_the_quota_is_not_started(tmp_path: Path) -> None:
+    path = lfs(tmp_path, "[ $1 = quota ] && echo '/mnt/lustre 1024 0 2048 - 10 0 25 -'")
+    code, testcase, _ = check("ior", WRITE, "touch $0.started", tmp_path, PATH=path)
+    assert (code, testcase["result"], testcase["fail_phase"]) == (1, "fail", "run")
+    assert "in your quota" in testcase["fail_reason"]
+    assert not (tmp_path / "fake.started").exists()
+
+
+def test_plain_reframe_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    here = f"iowatch-reframe-{platform.node()}"
+    for name in (f"{here}-{dead.pid}", f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"):
+        (tmp_path / "scratch" / name / "case").mkdir(parents=True)
+    check("ior", WRITE, f"cp {SOUND} ior.json", tmp_path)
+    left = {path.parent.name for path in (tmp_path / "scratch").glob("*/*")}
+    assert left == {f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"}
+
+
+STRIPED = (
+    "block=16m,op=write,api=mpiio,file=shared,transfer=1m,ranks=4,collective=False,"
+    "stripe-count=4,stripe-size=4m"
+)
+
+
+@pytest.mark.parametrize("script", ["exit 0", "exit 1"])
+def test_striping_that_is_not_in_force_is_no_part_of_the_case(script: str, tmp_path: Path) -> None:
+    """Chosen by name: otherwise such a case is left out where there is no Lustre."""
+    selection = tmp_path / "selection.json"
+    selection.write_text(json.dumps([["default", "gnu", f"ior:{STRIPED}"]]))
+    text = SOUND.read_text().replace('"api": "POSIX"', '"api": "MPIIO"').replace("-a POSIX", "-a MPIIO")
+    text = text.replace("file-per-process", "single-shared-file").replace(" -F ", " ")
+    (tmp_path / "shared.json").write_text(text.replace('"API": "POSIX"', '"API": "MPIIO"'))
+    program = f"cp {tmp_path / 'shared.json'} ior.json"
+    variables = {"PATH": lfs(tmp_path, script), "IOWATCH_SELECTION": str(selection)}
+    code, _, spooled = check("ior", f"{STRIPED}$", program, tmp_path, suite="survey", **variables)
+    assert code == 0
+    spooled_case = json.loads(spooled[0].read_text())
+    striped = {name for name in spooled_case["output"]["results"][0]["case"] if name.startswith("stripe")}
+    assert striped == ({"stripe_count", "stripe_bytes"} if script == "exit 0" else set())
+    told = spooled_case["facts"].get("striping", "")
+    assert told.startswith("not applicable on ") == (script == "exit 1")
+
+
+def test_a_case_that_striping_alone_tells_from_others_is_skipped(tmp_path: Path) -> None:
+    code, testcase, _ = check("ior", f"{STRIPED}$", "exit 1", tmp_path, suite="survey")
+    assert (code, testcase["result"]) == (0, "skip")
 
 
 @pytest.mark.parametrize(

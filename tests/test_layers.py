@@ -18,6 +18,7 @@ LAYERS = [
     {
         "tools",
         "suites",
+        "proof",
         "spool",
         "selection",
         "scratch",

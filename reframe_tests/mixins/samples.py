@@ -12,7 +12,7 @@ import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import run_before, sanity_function
 
-from iowatch import parsers, spool
+from iowatch import parsers, proof, spool
 from iowatch.merge import merge
 from iowatch.metrics import METRICS
 from iowatch.model import Output, Result
@@ -65,20 +65,20 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         # Runs of a fair comparison are many a night: series of their own, which no nightly change is read from.
         fair = {"fair": True} if "pair" in spool.turn_facts() else {}
         added = {**self.case.tool.case(self.case.options), **fair}
+        for name in self.striping_that_failed():
+            del added[name]
         results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)
-        self.output_record = replace(merged, results=results)
+        whole = replace(merged, results=results)
+        self.output_record = proof.judged(self.case, whole, self.striping_failure())
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
             self._spool(Path(session))
 
     @sanity_function
     def is_complete(self) -> bool:
-        """The output is whole, and every expected (operation, metric) is there."""
+        """The output is whole, shows what was asked for, and every expected (operation, metric) is there."""
         output: Output = self.output_record
-        got = {(result.operation, result.metric) for result in output.results}
-        missing = [
-            f"{operation} {metric}" for operation, metric in self.case.expects if (operation, metric) not in got
-        ]
+        missing = proof.absent(self.case, output)
         return sn.all(
             [
                 sn.assert_eq(output.status, "ok", msg=f"{output.status}: {output.reason}"),
@@ -104,7 +104,12 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         source = next((path for path in candidates if path.is_file() and path.stat().st_size), stdout)
         rc = _number(stage / _rc(start))
         return parsers.parse_file(
-            self.benchmark, source, stderr=stderr, rc=None if rc is None else int(rc), ranks=self.case.ranks
+            self.benchmark,
+            source,
+            stderr=stderr,
+            rc=None if rc is None else int(rc),
+            ranks=self.case.ranks,
+            log=None if source == stdout else stdout,
         )
 
     def _never_ended(self, stage: Path) -> str:
@@ -129,6 +134,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             facts={
                 "command": shlex.join([self.program, *tool.arguments(options, str(self.scratch_directory))]),
                 "reframe_test": self.unique_name,
+                **self.striping_facts(),
                 "exit_code": _number(stage / _rc(0)),
                 "nodes": self._nodes(),
                 **turn,

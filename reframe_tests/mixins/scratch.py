@@ -4,11 +4,41 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import cache
+from pathlib import Path
 
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before
 
 from iowatch import scratch
+from iowatch.errors import UsageError
+from iowatch.model import Scalar
+from iowatch.systems.striping import obstacle
+from iowatch.tools.tool import striping
+from iowatch.units import format_size
+
+# In the stage directory, where the striping that a case asks for is in force; beside it what `lfs` said.
+_STRIPED, _REFUSED = "iowatch.striped", "iowatch.striped.err"
+
+
+@cache
+def _sweep(base: Path) -> None:
+    scratch.sweep_ended(base)
+
+
+_spent_bytes = 0
+
+
+def _spend(volume_bytes: int, budget_bytes: int) -> None:
+    """Count what this ReFrame writes and reads in all."""
+    global _spent_bytes
+    if _spent_bytes + volume_bytes > budget_bytes:
+        raise UsageError(
+            f"this case writes and reads {format_size(volume_bytes)}, those before it "
+            f"{format_size(_spent_bytes)}; the system's byte budget is {format_size(budget_bytes)} a session",
+            hint="Choose fewer cases, or raise limits.total_bytes in its system.yaml.",
+        )
+    _spent_bytes += volume_bytes
 
 
 class ScratchMixin(rfm.RegressionTestPlugin):
@@ -20,10 +50,25 @@ class ScratchMixin(rfm.RegressionTestPlugin):
 
     @run_after("setup")
     def choose_scratch(self) -> None:
-        base = (
-            os.environ.get("IOWATCH_SCRATCH") or self.current_partition.extras.get("scratch") or self.stagedir
-        )
+        base = self.scratch_base()
+        _sweep(base)
         self.scratch_directory = scratch.case_directory(base, self.unique_name, self.current_environ.name)
+
+    def scratch_base(self) -> Path:
+        """The directory below which this and other sessions write."""
+        named = os.environ.get("IOWATCH_SCRATCH") or self.current_partition.extras.get("scratch")
+        return Path(named or self.stagedir)
+
+    @run_before("run")
+    def see_room(self) -> None:
+        """Refuse to write where there is no room, by bytes, files, quota and the system's byte budget."""
+        tool, options, limits = self.case.tool, self.case.options, self.limits()
+        reserve = (limits.free_bytes if limits else None) or 0
+        scratch.check(self.scratch_base(), tool.file_bytes(options) + reserve, tool.inodes(options))
+        if (
+            limits and limits.total_bytes and "IOWATCH_SESSION" not in os.environ
+        ):  # `iowatch run` counted before
+            _spend(tool.volume_bytes(options), limits.total_bytes)
 
     @run_before("run")
     def use_scratch(self) -> None:
@@ -46,5 +91,25 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         )
         if not words:
             return []
-        # On another file system `lfs` fails or is absent: the case goes on and its output says so.
-        return [f"lfs setstripe {words} {quoted} 2>/dev/null || echo 'iowatch: striping not applicable' >&2"]
+        # On another file system `lfs` fails or is absent: the case goes on, and its result says so.
+        return [
+            f"if lfs setstripe {words} {quoted} 2> {_REFUSED}; then : > {_STRIPED}; "
+            "else echo 'iowatch: striping not applicable' >&2; fi"
+        ]
+
+    def striping_that_failed(self) -> dict[str, Scalar]:
+        """Case parameters of a striping that was asked for and is not in force."""
+        return {} if (Path(self.stagedir) / _STRIPED).is_file() else striping(self.case.options)
+
+    def striping_facts(self) -> dict[str, str]:
+        """What a person has to know of a striping that does not apply here."""
+        where = obstacle(self.scratch_base()) if self.striping_that_failed() else None
+        return {"striping": f"not applicable on {where}"} if where else {}
+
+    def striping_failure(self) -> str | None:
+        """On Lustre a striping that could not be set is a failure: the result is of another case."""
+        if not self.striping_that_failed() or obstacle(self.scratch_base()):
+            return None
+        told = Path(self.stagedir) / _REFUSED
+        words = told.read_text(errors="replace").strip() if told.is_file() else ""
+        return f"the striping could not be set: {words or 'lfs setstripe failed'}"

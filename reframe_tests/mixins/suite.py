@@ -10,8 +10,11 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before, variable
 
-from iowatch import selection, suites
+from iowatch import selection, suites, systems
 from iowatch.suites import SuiteCase
+from iowatch.systems import striping
+from iowatch.systems.limits import beyond
+from iowatch.systems.model import Limits
 
 
 @cache
@@ -58,6 +61,23 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
         chosen = selection.chosen()
         self.skip_if(chosen is not None and key not in chosen, "not chosen for this session")
+
+    @run_after("setup")
+    def skip_what_cannot_be(self) -> None:
+        """Cases beyond the system's limits, or doubled: `iowatch run` leaves them out of its plan already."""
+        if selection.chosen() is None:
+            needed = beyond(self.case, self.limits())
+            self.skip_if(bool(needed), f"needs {', '.join(needed)}")
+            all_cases = list(_cases(self.benchmark).values())
+            double = striping.doubles(all_cases, Path(self.scratch_base())).get(
+                f"{self.benchmark}:{self.case.name}"
+            )
+            self.skip_if(double is not None, double)
+
+    def limits(self) -> Limits | None:
+        """What the system allows; None where ReFrame's configuration is of no system that is known here."""
+        name = self.current_system.name
+        return systems.load(name).limits if name in systems.names() else None
 
     @run_after("setup")
     def limit_wait(self) -> None:

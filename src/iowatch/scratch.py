@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,8 +19,13 @@ _RESERVE = 1.1  # metadata and halves of stripes: a file system that is exactly 
 
 
 def session_directory(base: str | Path, session: str | None = None) -> Path:
-    """The directory below `base` that holds all scratch of one session (default: `IOWATCH_SESSION`)."""
-    return Path(base) / f"{_PREFIX}{session or os.environ.get('IOWATCH_SESSION', 'reframe')}"
+    """The directory below `base` that holds all scratch of one session (default: this one)."""
+    return Path(base) / f"{_PREFIX}{session or os.environ.get('IOWATCH_SESSION') or _of_reframe()}"
+
+
+def _of_reframe(process: int | None = None) -> str:
+    """A session of a ReFrame that nobody gave one: its host and process tell whether it still goes on."""
+    return f"reframe-{platform.node()}-{process or os.getpid()}"
 
 
 def case_directory(base: str | Path, test: str, environment: str) -> Path:
@@ -86,6 +93,24 @@ def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
         (kbytes_limit - kbytes) * 1024 if kbytes_limit else None,
         files_limit - files if files_limit else None,
     )
+
+
+def sweep_ended(base: Path) -> int:
+    """Remove what ended processes of plain ReFrame on this host left below `base`; returns how many went."""
+    prefix = session_directory(base, _of_reframe()).name.removesuffix(str(os.getpid()))
+    processes = [path.name.removeprefix(prefix) for path in base.glob(f"{glob.escape(prefix)}*")]
+    ended = [process for process in processes if process.isdecimal() and not _goes_on(int(process))]
+    return sweep(base, [_of_reframe(int(process)) for process in ended])
+
+
+def _goes_on(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def sweep(base: Path, sessions: list[str]) -> int:

@@ -6,6 +6,8 @@ To add a tool, write a module with a function of the type `Parser` and add a row
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -61,9 +63,18 @@ def parse(
 
 
 def parse_file(
-    tool: str, path: Path, *, stderr: Path | None = None, rc: int | None = None, ranks: int | None = None
+    tool: str,
+    path: Path,
+    *,
+    stderr: Path | None = None,
+    rc: int | None = None,
+    ranks: int | None = None,
+    log: Path | None = None,
 ) -> Output:
     """As `parse`, for files; where IOR wrote its results into another file beside this one, that is read.
+
+    Args:
+        log: what the program printed, where `path` is a file of results that it wrote.
 
     Raises:
         UsageError: no such tool.
@@ -71,10 +82,10 @@ def parse_file(
     """
     parser(tool)
     try:
-        output = _read_file(tool, path, stderr, rc, ranks)
+        output = _read_file(tool, path, stderr, log, Evidence(None, rc, ranks))
         beside = path.with_name(Path(str(output.facts.get("written_to", ""))).name or path.name)
         if not output.results and beside != path and beside.is_file():
-            return _read_file(tool, beside, stderr, rc, ranks)
+            return _read_file(tool, beside, stderr, path, Evidence(None, rc, ranks))
         return output
     except OSError as error:
         raise InputError(
@@ -82,12 +93,11 @@ def parse_file(
         ) from error
 
 
-def _read_file(tool: str, path: Path, stderr: Path | None, rc: int | None, ranks: int | None) -> Output:
-    with path.open("rb") as source:
-        if stderr is None:
-            return _guarded(tool, source, Evidence(None, rc, ranks))
-        with stderr.open("rb") as errors:
-            return _guarded(tool, source, Evidence(errors, rc, ranks))
+def _read_file(tool: str, path: Path, stderr: Path | None, log: Path | None, evidence: Evidence) -> Output:
+    with ExitStack() as files:
+        source = files.enter_context(path.open("rb"))
+        others = [files.enter_context(other.open("rb")) if other else None for other in (stderr, log)]
+        return _guarded(tool, source, replace(evidence, stderr=others[0], log=others[1]))
 
 
 def _guarded(tool: str, source: Source, evidence: Evidence) -> Output:

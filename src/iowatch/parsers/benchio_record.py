@@ -105,8 +105,11 @@ def _judge(draft: Draft, record: dict[str, Any], evidence: Evidence) -> None:
     if evidence.ranks is not None and evidence.ranks != ranks:
         draft.fail(f"{evidence.ranks} ranks were asked for, benchio ran with {ranks}")
         return
-    if record.get("verification", {}).get("bytes_different", 0) != 0:
+    verification = record.get("verification", {})
+    if verification.get("bytes_different", 0) != 0:
         draft.fail("data differ from what was written")
+    elif record["options"]["verify"] and draft.sound and not verification.get("bytes_checked"):
+        draft.fail("no byte was verified, although that was asked for")
     _judge_operations(draft, record)
 
 
@@ -179,6 +182,7 @@ def _case(record: Mapping[str, Any]) -> Case:
         "hints": ",".join(f"{k}={v}" for k, v in sorted(options["hint"].items())) or None,
         "cache": record["cache"]["achieved"],
         "sync": _SYNC[options["sync"]],
+        "verify": options["verify"] or None,
     }
 
 

@@ -29,11 +29,13 @@ class Evidence:
         stderr: the run's stderr, or None where it is not at hand.
         rc: its exit code (negative: signal), or None.
         ranks: MPI processes that were asked for, or None.
+        log: what the program printed where its results are in a file of their own, or None.
     """
 
     stderr: Source | None = None
     rc: int | None = None
     ranks: int | None = None
+    log: Source | None = None
 
 
 @dataclass
@@ -126,6 +128,7 @@ class Draft:
     def close(self, evidence: Evidence, lines: Lines) -> Output:
         """Judge and hand over."""
         self.trouble.inspect_source(evidence.stderr)
+        self.trouble.inspect_source(evidence.log)
         if lines.empty:
             self._incomplete[:] = ["the output is empty"]  # all else follows from that
         if evidence.rc:

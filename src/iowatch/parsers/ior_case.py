@@ -140,6 +140,7 @@ def _words(test: Test, command: CommandLine) -> Case | None:
         "stonewall_s": stonewall,
         "fill": False if "hdf5.noFill" in command.words else None,
         "collective_metadata": "hdf5.collectiveMetadata" in command.words or None,
+        "verify": _verified(command) or None,
         "mode": ",".join(sorted(WAYS & command.words.keys())) or None,
         **numbers,
     }
@@ -191,6 +192,13 @@ def _numbers(command: CommandLine) -> Case | None:
         if number is None or number > largest:
             return None
     return numbers
+
+
+def _verified(command: CommandLine) -> bool:
+    """Whether data were compared; reads do that while they are timed."""
+    return bool({"W", "R"} & command.letters.keys()) or any(
+        "1" in (command.directive(name), command.words.get(name)) for name in ("checkWrite", "checkRead")
+    )
 
 
 def _direct(command: CommandLine) -> bool:

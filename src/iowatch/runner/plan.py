@@ -6,15 +6,16 @@ skips, filters or loses is noticed as absent.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from iowatch import stacks as stacks_of_system
 from iowatch.errors import UsageError, near_miss
 from iowatch.runner.site import Site
 from iowatch.store import ExpectedResult
 from iowatch.suites import SuiteCase
+from iowatch.systems.limits import beyond
 from iowatch.systems.model import Limits
 from iowatch.units import format_size
 
@@ -104,6 +105,7 @@ def make_plan(
     stacks: Sequence[str] = (),
     limits: Limits | None = None,
     *,
+    doubles: Mapping[str, str] = MappingProxyType({}),
     at_least_one: bool = True,
 ) -> Plan:
     """All cases on all partitions and stacks that can run them.
@@ -111,6 +113,7 @@ def make_plan(
     Args:
         stacks: only these; empty means all.
         limits: what one case may use on the system; a case beyond them is not available.
+        doubles: names of runs that would only repeat another, and why; they are not available.
         at_least_one: refuse a plan without runs.
 
     Raises:
@@ -126,12 +129,13 @@ def make_plan(
             if stacks and stack not in stacks:
                 continue
             for case in cases:
+                run = PlannedRun(case, partition.name, stack)
                 missing = tuple(sorted(set(case.requires) - site.features[stack]))
-                beyond = _beyond(case, limits)
-                if missing or beyond:
-                    unavailable.append(Unavailable(f"{case.benchmark}:{case.name}", stack, missing, beyond))
+                needed, other = beyond(case, limits), doubles.get(run.name, "")
+                if missing or needed or other:
+                    unavailable.append(Unavailable(run.name, stack, missing, needed, other))
                 else:
-                    runs.append(PlannedRun(case, partition.name, stack))
+                    runs.append(run)
     if not runs and at_least_one:
         reasons = sorted({item.reason for item in unavailable})
         raise UsageError(
@@ -154,18 +158,3 @@ def refuse_beyond_budget(site: Site, plan: Plan, limits: Limits | None) -> None:
             f"'{site.system}' is {format_size(budget)} a session",
             hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml.",
         )
-
-
-def _beyond(case: SuiteCase, limits: Limits | None) -> tuple[str, ...]:
-    """What the case would need beyond the system's limits, in words."""
-    if limits is None:
-        return ()
-    per_node = -(-case.ranks // case.nodes)
-    wanted = [
-        ("nodes", case.nodes, limits.nodes),
-        ("ranks", case.ranks, limits.ranks),
-        ("ranks a node", per_node, limits.ranks_per_node),
-        ("files", case.tool.inodes(case.options), limits.files),
-        ("minutes", math.ceil(case.time_limit_s / 60), limits.minutes),
-    ]
-    return tuple(f"{need} {what} (limit {limit})" for what, need, limit in wanted if limit and need > limit)

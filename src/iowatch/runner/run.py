@@ -18,6 +18,7 @@ from iowatch.runner.plan import Plan, Unavailable, make_plan, refuse_beyond_budg
 from iowatch.runner.site import Site, load_site
 from iowatch.store import History
 from iowatch.store.records import SessionStatus
+from iowatch.systems import striping
 from iowatch.systems.model import Night, System
 from iowatch.units import counted, format_size, utc_now
 
@@ -88,13 +89,16 @@ def prepare(
     cases = suites.load(suite)
     limits = in_service(system).limits
     site = load_site(system)
+    base = scratch_base(site, scratch_directory)
     past = known_runs(history, system) if history else {}
-    plan, left_out = _with_room(past, system, make_plan(site, cases, stacks, limits), limit)
+    doubles = striping.doubles(cases, base)
+    plan, left_out = _with_room(past, system, make_plan(site, cases, stacks, limits, doubles=doubles), limit)
     lost: list[reframe.Failure] = []
     if history and not stacks:  # who names stacks means no others
-        plan, lost = with_lost(history, site, plan, cases, limits)
+        kept = [case for case in cases if f"{case.benchmark}:{case.name}" not in doubles]
+        plan, lost = with_lost(history, site, plan, kept, limits)
     refuse_beyond_budget(site, plan, limits)
-    return Prepared(site, suite, plan, past, left_out, tuple(lost), scratch_base(site, scratch_directory))
+    return Prepared(site, suite, plan, past, left_out, tuple(lost), base)
 
 
 def run_suite(

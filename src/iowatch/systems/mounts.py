@@ -61,16 +61,33 @@ class Mount:
         return asdict(self)
 
 
-def _entries(text: str) -> list[tuple[str, str]]:
+def _types(text: str) -> list[tuple[str, str]]:
     """(mount point, type) of the lines of /proc/self/mounts, later mounts over earlier ones."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) < 3 or fields[2] not in TECHNOLOGY:
-            continue
-        point = _ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), fields[1])
-        found[point] = fields[2]
+        if len(fields) >= 3:
+            found[_ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), fields[1])] = fields[2]
     return sorted(found.items())
+
+
+def _entries(text: str) -> list[tuple[str, str]]:
+    """Those that benchmarks can write to."""
+    return [(point, kind) for point, kind in _types(text) if kind in TECHNOLOGY]
+
+
+def file_system_type(path: str, table: Path = Path("/proc/self/mounts")) -> str:
+    """The kernel's word for the file system that an absolute path is on, as `lustre`; or `unknown`."""
+    try:
+        text = table.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "unknown"
+    below = [
+        (point, kind)
+        for point, kind in _types(text)
+        if path == point or path.startswith(point.rstrip("/") + "/")
+    ]
+    return max(below, key=lambda entry: len(entry[0]), default=("/", "unknown"))[1]
 
 
 def _statvfs(path: str) -> os.statvfs_result | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from iowatch.model import Scalar
 from iowatch.tools.tool import Options, Tool, number, operations, size, striping
 
 _OPTIONS = {
@@ -38,6 +39,9 @@ _OPTIONS = {
 _PLACEMENT = {"ranks", "nodes", "stripe-count", "stripe-size"}
 _DOUBLE_BYTES = 8
 RECORD = "benchio.json"
+_CASE_API = {
+    **{"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5", "netcdf4": "NETCDF4", "pnetcdf": "PNETCDF"},
+}
 
 
 def _arguments(options: Options, place: str) -> list[str]:
@@ -68,7 +72,7 @@ def _file_bytes(options: Options) -> int:
         block = size(options, "block", str(options.get("transfer", "1m")) if interleaved else "16m")
         return ranks * block * number(options, "segments", 16 if interleaved else 1)
     if "global" in options:
-        return _DOUBLE_BYTES * _elements(str(options["global"]))
+        return _DOUBLE_BYTES * _elements(str(options["global"])) * number(options, "instances", 1)
     return _DOUBLE_BYTES * _elements(str(options.get("local", "128x128x128"))) * ranks
 
 
@@ -78,6 +82,16 @@ def _elements(shape: str) -> int:
 
 def _volume_bytes(options: Options) -> int:
     return _file_bytes(options) * number(options, "repeat", 10) * len(operations(options))
+
+
+def _shows(options: Options) -> dict[str, Scalar]:
+    if str(options.get("api")) == "null":
+        return {}
+    return {
+        "api": _CASE_API[str(options.get("api", "mpiio"))],
+        "total_bytes": _file_bytes(options),
+        **({"verify": True} if options.get("verify") else {}),
+    }
 
 
 def _inodes(options: Options) -> int:
@@ -93,6 +107,8 @@ BENCHIO = Tool(
     arguments=_arguments,
     requires=_requires,
     expects=_expects,
+    samples=lambda options: number(options, "repeat", 10),
+    shows=_shows,
     file_bytes=_file_bytes,
     volume_bytes=_volume_bytes,
     results=(RECORD,),

@@ -101,6 +101,19 @@ def _file_bytes(options: Options) -> int:
     return _PARTICLE_BYTES * _particles(options) * number(options, "ranks", 1) * steps
 
 
+def _shows(options: Options) -> dict[str, Scalar]:
+    """Time steps, and the bytes of all of them: of the part that is read, where it is a part."""
+    settings = _read_settings(options) if options.get("op") == "read" else {}
+    block, count = (int(settings.get(name, 0)) for name in ("BLOCK_SIZE", "BLOCK_CNT"))
+    particles = block * count or int(settings.get("TO_READ_NUM_PARTICLES", _particles(options)))
+    share = _PARTICLE_BYTES * number(options, "ranks", 1) * number(options, "timesteps", 5)
+    return {
+        "total_bytes": share * particles,
+        "steps": number(options, "timesteps", 5),
+        "collective": bool(options.get("collective", True)),
+    }
+
+
 def _case(options: Options) -> dict[str, Scalar]:
     """What h5bench does not print: the pattern in memory, which part is read, the cache policy of reads."""
     if options.get("op", "write") == "read":
@@ -122,6 +135,8 @@ H5BENCH = Tool(
         for operation in operations(options)
         for metric in ("raw_bandwidth", "observed_bandwidth")
     ),
+    samples=lambda options: number(options, "repeat", 3),
+    shows=_shows,
     file_bytes=_file_bytes,
     volume_bytes=lambda o: _file_bytes(o) * (number(o, "repeat", 3) + (o.get("op") == "read")),
     configuration=_files,

@@ -19,6 +19,7 @@ _OPTIONS = {
     "sync": "fsync inside the timed part (-e); false leaves it out",
     "reorder": "read what another node wrote (-C); false leaves it out",
     "direct": "O_DIRECT, POSIX only",
+    "verify": "compare the data: writes are read back (-W), reads compare while they read (-R): their own case",
     "stripe-count": "Lustre stripe count of the directory, -1 for all",
     "stripe-size": "Lustre stripe size of the directory in bytes",
     "ranks": "MPI processes",
@@ -26,7 +27,12 @@ _OPTIONS = {
 }
 
 _API = {"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5", "ncmpi": "NCMPI"}
+_CASE_API = {**_API, "ncmpi": "PNETCDF"}
 _FEATURE = {"hdf5": "hdf5", "ncmpi": "pnetcdf"}
+
+
+# phase -> the option that checks its data
+_CHECKS = {"-w": "-W", "-r": "-R"}
 
 
 def _common(options: Options, place: str) -> list[str]:
@@ -41,6 +47,8 @@ def _common(options: Options, place: str) -> list[str]:
         "-C": bool(options.get("reorder", True)),
         "--posix.odirect": bool(options.get("direct", False)),
     }
+    if options.get("verify"):
+        words += ["-G", "1"]  # what is in the file, also for a later start
     return [*words, *(flag for flag, wanted in flags.items() if wanted), "-o", f"{place}/ior"]
 
 
@@ -49,7 +57,8 @@ def _arguments(options: Options, place: str) -> list[str]:
     phases = {"both": ["-w", "-r"], "write": ["-w"], "read": ["-r", "-k"]}
     repeat = 1 if op == "read" else number(options, "repeat", 10)
     summary = ["-O", f"summaryFile={SUMMARY},summaryFormat=JSON"]
-    return [*_common(options, place), *phases[op], "-i", str(repeat), *summary]
+    checks = [flag for phase, flag in _CHECKS.items() if phase in phases[op] and options.get("verify")]
+    return [*_common(options, place), *phases[op], *checks, "-i", str(repeat), *summary]
 
 
 def _prepare(options: Options, place: str) -> list[list[str]]:
@@ -67,6 +76,19 @@ def _case(options: Options) -> dict[str, Scalar]:
     return ({"cache": "drop"} if options.get("op") == "read" else {}) | striping(options)
 
 
+def _shows(options: Options) -> dict[str, Scalar]:
+    return {
+        "api": _CASE_API[str(options.get("api", "posix"))],
+        "file": "per-process" if options.get("file") == "per-process" else "shared",
+        "collective": bool(options.get("collective", False)),
+        "transfer_bytes": size(options, "transfer", "1m"),
+        "block_bytes": size(options, "block", "16m"),
+        "segments": number(options, "segments", 1),
+        "total_bytes": _file_bytes(options),
+        **({"verify": True} if options.get("verify") else {}),
+    }
+
+
 def _requires(options: Options) -> tuple[str, ...]:
     library = _FEATURE.get(str(options.get("api")))
     return ("mpi", "ior", library) if library else ("mpi", "ior")
@@ -79,6 +101,8 @@ def _file_bytes(options: Options) -> int:
 
 def _volume_bytes(options: Options) -> int:
     transfers = number(options, "repeat", 10) * len(operations(options))
+    if options.get("verify") and options.get("op") != "read":
+        transfers += number(options, "repeat", 10)
     return _file_bytes(options) * (transfers + (options.get("op") == "read"))
 
 
@@ -89,6 +113,8 @@ IOR = Tool(
     arguments=_arguments,
     requires=_requires,
     expects=lambda options: tuple((operation, "bandwidth") for operation in operations(options)),
+    samples=lambda options: number(options, "repeat", 10),
+    shows=_shows,
     file_bytes=_file_bytes,
     volume_bytes=_volume_bytes,
     results=(SUMMARY,),

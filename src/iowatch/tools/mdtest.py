@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iowatch.model import Scalar
 from iowatch.tools.tool import Options, Tool, number
 
 _OPTIONS = {
@@ -15,11 +16,21 @@ _OPTIONS = {
 _OPERATIONS = ("create", "stat", "read", "remove")
 
 
+def _per_rank(options: Options) -> int:
+    return -(-number(options, "files", 1024) // number(options, "ranks", 1))
+
+
+def _shows(options: Options) -> dict[str, Scalar]:
+    return {
+        "files": _per_rank(options) * number(options, "ranks", 1),
+        "directories": str(options.get("directories", "single")),
+    }
+
+
 def _arguments(options: Options, place: str) -> list[str]:
-    per_rank = -(-number(options, "files", 1024) // number(options, "ranks", 1))
     # -N shifts ranks by those of one node: nobody stats what it created (client caches).
     shift = number(options, "ranks", 1) // number(options, "nodes", 1)
-    words = ["-F", "-n", str(per_rank), "-N", str(shift), "-i", "1", "-d", f"{place}/mdtest"]
+    words = ["-F", "-n", str(_per_rank(options)), "-N", str(shift), "-i", "1", "-d", f"{place}/mdtest"]
     return [*words, "-u"] if options.get("directories") == "separate" else words
 
 
@@ -30,6 +41,8 @@ MDTEST = Tool(
     arguments=_arguments,
     requires=lambda _options: ("mpi", "mdtest"),
     expects=lambda _options: tuple((operation, "rate") for operation in _OPERATIONS),
+    samples=lambda options: number(options, "repeat", 3),
+    shows=_shows,
     file_bytes=lambda options: 4096 * number(options, "files", 1024),
     volume_bytes=lambda _options: 0,
     runs=lambda options: number(options, "repeat", 3),

@@ -42,6 +42,8 @@ class Tool:
         arguments: options and scratch directory -> command-line arguments.
         requires: options -> features that the stack must have (`mpi`, `hdf5`, `ior`…).
         expects: options -> (operation, metric) pairs that a complete run gives.
+        samples: options -> repetitions, each of which gives a sample of every expected result, or more.
+        shows: options -> case parameters that the program itself prints, as a proper run prints them.
         file_bytes: options -> bytes that lie in the scratch directory at the same time, at most.
         volume_bytes: options -> bytes written and read in all.
         results: names of files, in the job's directory, that the parser prefers to the standard output.
@@ -59,6 +61,7 @@ class Tool:
     arguments: Callable[[Options, str], list[str]]
     requires: Callable[[Options], tuple[str, ...]]
     expects: Callable[[Options], tuple[tuple[str, str], ...]]
+    samples: Callable[[Options], int]
     file_bytes: Callable[[Options], int]
     volume_bytes: Callable[[Options], int]
     results: tuple[str, ...] = ()
@@ -68,6 +71,7 @@ class Tool:
     before: Callable[[Options, str], str] = _no_words
     case: Callable[[Options], Mapping[str, Scalar]] = _no_case
     inodes: Callable[[Options], int] = _one
+    shows: Callable[[Options], Mapping[str, Scalar]] = _no_case
 
 
 def size(options: Options, name: str, default: str) -> int:

@@ -56,20 +56,49 @@ static void find_mount(const char *directory, struct filesystem *fs) {
     fclose(mounts);
 }
 
-bool lustre_layout(const unsigned char *bytes, int64_t n, int64_t *stripe_count, uint64_t *stripe_size) {
-    uint32_t magic, size;
-    int16_t count;
-    if (n < 32)
+static uint32_t u32(const unsigned char *bytes) {
+    uint32_t value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+static uint16_t u16(const unsigned char *bytes) {
+    uint16_t value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+/* lov_user_md_v1 and _v3: magic, pattern, object id (16 bytes), stripe size, stripe count. */
+static bool plain_layout(const unsigned char *bytes, int64_t n, struct component *component) {
+    enum { PATTERN_MDT = 0x100 };
+    if (n < 32 || (u32(bytes) != 0x0BD10BD0u && u32(bytes) != 0x0BD30BD0u))
         return false;
-    memcpy(&magic, bytes, 4); /* magic, pattern, object id (16), stripe_size, stripe_count */
-    memcpy(&size, bytes + 24, 4);
-    memcpy(&count, bytes + 28, 2);
-    if (magic != 0x0BD10BD0u &&
-        magic != 0x0BD30BD0u) /* LOV_USER_MAGIC_V1 and _V3; composite layouts have none */
-        return false;
-    *stripe_count = count;
-    *stripe_size = size;
+    *component = (struct component){UINT64_MAX, (u32(bytes + 4) & PATTERN_MDT) ? 0 : (int16_t)u16(bytes + 28),
+                                    u32(bytes + 24)};
     return true;
+}
+
+struct layout lustre_layout(const unsigned char *bytes, int64_t n) {
+    /* lov_comp_md_v1: magic, size, generation, flags, number of entries at 14; then the entries (id, flags,
+     * start and end in the file at 8 and 16, place and size of a plain layout at 24 and 28), and those
+     * layouts. */
+    const struct layout unknown = {0};
+    enum { HEADER = 32, ENTRY = 48, MOST = sizeof unknown.component / sizeof *unknown.component };
+    struct layout layout = {.n = 1};
+    if (n >= HEADER && u32(bytes) == 0x0BD60BD0u)
+        layout.n = u16(bytes + 14);
+    else
+        return plain_layout(bytes, n, layout.component) ? layout : unknown;
+    if (layout.n > MOST || HEADER + layout.n * ENTRY > n)
+        return unknown;
+    for (int i = 0; i < layout.n; i++) {
+        const unsigned char *entry = bytes + HEADER + i * ENTRY;
+        uint32_t at = u32(entry + 24), length = u32(entry + 28);
+        if ((int64_t)at + length > n || !plain_layout(bytes + at, length, &layout.component[i]))
+            return unknown;
+        memcpy(&layout.component[i].end, entry + 16, sizeof layout.component[i].end);
+    }
+    return layout;
 }
 
 void filesystem_find(const char *directory, struct filesystem *fs) {
@@ -80,8 +109,7 @@ void filesystem_find(const char *directory, struct filesystem *fs) {
     find_mount(directory, fs);
     if (statvfs(directory, &status) == 0)
         fs->free_bytes = (uint64_t)(geteuid() == 0 ? status.f_bfree : status.f_bavail) * status.f_frsize;
-    lustre_layout(layout, getxattr(directory, "lustre.lov", layout, sizeof layout), &fs->stripe_count,
-                  &fs->stripe_size);
+    fs->layout = lustre_layout(layout, getxattr(directory, "lustre.lov", layout, sizeof layout));
 }
 
 uint64_t first_hole(int descriptor, uint64_t from, uint64_t n) {

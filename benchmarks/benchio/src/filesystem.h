@@ -6,18 +6,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How Lustre spreads a file over its targets: one component for a plain layout, several for a progressive
+ * one, each up to its end in the file. */
+struct layout {
+    int n; /* 0: not Lustre, or unknown */
+    struct component {
+        uint64_t end;  /* bytes; UINT64_MAX: to the end of the file */
+        int64_t count; /* -1: all targets; 0: on the metadata server */
+        uint64_t size;
+    } component[16];
+};
+
 struct filesystem {
     char type[64], mount[PATH_MAX], source[PATH_MAX]; /* as the kernel's list of mounts has them; "unknown" */
     uint64_t free_bytes;                              /* for this user */
-    int64_t stripe_count; /* default layout of the directory; 0: not Lustre, or unknown */
-    uint64_t stripe_size;
+    struct layout layout;                             /* default of the directory */
 };
 
 void filesystem_find(const char *directory, struct filesystem *filesystem);
 
-/* The layout in the bytes of a Lustre `lustre.lov` attribute (lov_user_md of lustre_user.h); false if it is
- * none. */
-bool lustre_layout(const unsigned char *bytes, int64_t n, int64_t *stripe_count, uint64_t *stripe_size);
+/* The layout in the bytes of a Lustre `lustre.lov` attribute (lov_user_md and lov_comp_md_v1 of
+ * lustre_user.h); n is 0 if it is none, is cut off, or has more components than fit. */
+struct layout lustre_layout(const unsigned char *bytes, int64_t n);
 
 /* The first hole of a file in [from, from + n); from + n if there is none or the file system cannot tell. */
 uint64_t first_hole(int descriptor, uint64_t from, uint64_t n);

@@ -130,6 +130,30 @@ static void write_hosts(const struct context *c, const struct placement *p, stru
     free(first);
 }
 
+static void write_layout(const struct layout *layout, struct json *json) {
+    if (layout->n == 1) {
+        json_integer(json, "directory_stripe_count", layout->component[0].count);
+        json_unsigned(json, "directory_stripe_bytes", layout->component[0].size);
+        return;
+    }
+    json_null(json, "directory_stripe_count");
+    json_null(json, "directory_stripe_bytes");
+    if (layout->n == 0)
+        return;
+    json_open(json, "directory_components", '[');
+    for (int i = 0; i < layout->n; i++) {
+        json_open(json, NULL, '{');
+        if (layout->component[i].end == UINT64_MAX)
+            json_null(json, "end_bytes");
+        else
+            json_unsigned(json, "end_bytes", layout->component[i].end);
+        json_integer(json, "stripe_count", layout->component[i].count);
+        json_unsigned(json, "stripe_bytes", layout->component[i].size);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
 static void write_filesystem(const struct context *c, const struct filesystem *fs, struct json *json) {
     json_open(json, "filesystem", '{');
     json_string(json, "directory", c->directory);
@@ -140,13 +164,7 @@ static void write_filesystem(const struct context *c, const struct filesystem *f
         json_null(json, "free_bytes");
     else
         json_unsigned(json, "free_bytes", fs->free_bytes);
-    if (fs->stripe_size == 0) {
-        json_null(json, "directory_stripe_count");
-        json_null(json, "directory_stripe_bytes");
-    } else {
-        json_integer(json, "directory_stripe_count", fs->stripe_count);
-        json_unsigned(json, "directory_stripe_bytes", fs->stripe_size);
-    }
+    write_layout(&fs->layout, json);
     json_close(json, '}');
 }
 

@@ -216,14 +216,42 @@ static void boxes_and_halos(void) {
  * offset. */
 static void lustre_attribute(void) {
     unsigned char bytes[32] = {0xd0, 0x0b, 0xd1, 0x0b, 1};
-    int64_t count = 0;
-    uint64_t size = 0;
     bytes[26] = 0x40; /* 0x00400000: 4 MiB */
     bytes[28] = 0xff, bytes[29] = 0xff;
-    CHECK(lustre_layout(bytes, 32, &count, &size) && count == -1 && size == 4 << 20);
-    CHECK(!lustre_layout(bytes, 31, &count, &size));
+    struct layout layout = lustre_layout(bytes, 32);
+    CHECK(layout.n == 1 && layout.component[0].count == -1 && layout.component[0].size == 4 << 20);
+    CHECK(layout.component[0].end == UINT64_MAX);
+    CHECK(lustre_layout(bytes, 31).n == 0);
     bytes[0] = 0;
-    CHECK(!lustre_layout(bytes, 32, &count, &size));
+    CHECK(lustre_layout(bytes, 32).n == 0);
+}
+
+/* A progressive layout as `lfs setstripe -E 1m -L mdt -E 256m -c 1 -E eof -c -1 -S 4m` makes it (Lustre
+ * manual, 19.5 and 20): lov_comp_md_v1 of 32 bytes, entries of 48, and a lov_user_md_v1 for each. */
+static void lustre_composite_attribute(void) {
+    static const struct component wanted[] = {
+        {1 << 20, 0, 1 << 20}, {256 << 20, 1, 1 << 20}, {UINT64_MAX, -1, 4 << 20}};
+    unsigned char bytes[32 + 3 * 48 + 3 * 32] = {0xd0, 0x0b, 0xd6, 0x0b};
+    bytes[14] = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        unsigned char *entry = bytes + 32 + i * 48, *plain = bytes + 32 + 3 * 48 + i * 32;
+        uint32_t at = (uint32_t)(plain - bytes), length = 32, size = (uint32_t)wanted[i].size;
+        int16_t count = (int16_t)wanted[i].count;
+        memcpy(entry + 16, &wanted[i].end, 8);
+        memcpy(entry + 24, &at, 4), memcpy(entry + 28, &length, 4);
+        memcpy(plain, (unsigned char[]){0xd0, 0x0b, 0xd1, 0x0b, 1}, 5);
+        plain[5] = i == 0; /* LOV_PATTERN_MDT */
+        memcpy(plain + 24, &size, 4), memcpy(plain + 28, &count, 2);
+    }
+    struct layout layout = lustre_layout(bytes, sizeof bytes);
+    CHECK(layout.n == 3);
+    for (int i = 0; i < 3; i++)
+        CHECK(layout.component[i].end == wanted[i].end && layout.component[i].count == wanted[i].count &&
+              layout.component[i].size == wanted[i].size);
+    for (int64_t n = 0; n < (int64_t)sizeof bytes; n++)
+        CHECK(lustre_layout(bytes, n).n == 0);
+    bytes[14] = 17; /* more than fit */
+    CHECK(lustre_layout(bytes, sizeof bytes).n == 0);
 }
 
 int main(void) {
@@ -238,6 +266,7 @@ int main(void) {
     generator_finds_differences();
     boxes_and_halos();
     lustre_attribute();
+    lustre_composite_attribute();
     puts("unit: all fine");
     return 0;
 }

@@ -21,7 +21,10 @@ from iowatch.store.nodelist import fold, unfold
 _REPEATS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys(("mpi", "libraries", "kernel", "options_hash", "cache", "hints", "below_resolution")),
     **dict.fromkeys(("generation", "api_version", "reframe_test", "exit_code", "label", "source")),
-    "filesystem": ("type", "mount", "source", "directory_stripe_count", "directory_stripe_bytes"),
+    "filesystem": (
+        *("type", "mount", "source"),
+        *("directory_stripe_count", "directory_stripe_bytes", "directory_components"),
+    ),
     "darshan": ("status", "reason", "logs", "repetitions"),
 }
 # Texts that are the same but for the session's UUID in the name of its scratch directory.

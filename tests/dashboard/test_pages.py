@@ -207,7 +207,8 @@ def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, t
     with History.open(str(franklin_history)) as history:
         build(history, tmp_path / "site", "America/Los_Angeles")
     # 30 April 2009, 22:00 UTC is 15:00 in Oakland (daylight saving time).
-    assert 'title="2009-04-30T22:00:00Z (UTC)">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()
+    hover = "2009-04-30 15:00 America/Los_Angeles, 2009-04-30T22:00:00Z (UTC)"
+    assert f'title="{hover}">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()
 
 
 def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
-from iowatch.dashboard.catalogue import Machine
+from markupsafe import Markup
+
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.limits import measurements, published_systems
-from iowatch.dashboard.pictures import Curve, curves_picture
+from iowatch.dashboard.own_curves import OwnCurve, own_curves
+from iowatch.dashboard.pictures import Curve, Range, curve_kinds, curves_picture, ranges_picture
 from iowatch.reference import published
-from iowatch.units import MIB
 
 # What a table may be drawn against, the first that has three values in it.
 _AXES = ("writers", "nodes", "transfer_mib", "chunk_mib", "stripe_count", "alignment_mib")
@@ -24,31 +26,33 @@ _AXIS_WORDS = {
     "alignment_mib": "alignment (MiB)",
 }
 _PASSED = ("value", "unit", "where", "title", "total_mib", "benchmark", "nodes", "statistic")
-_MOST_CURVES = 14
-# Where both a curve of ours and a printed one name these, they must agree.
-_SAME = ("api", "operation", "local_size", "stripe_count", "pattern")
+_MOST_CURVES = 16
+# Of ours over a published figure: those that agree in most.
+_MOST_OURS = 5
 Rows = Sequence[Mapping[str, Any]]
+Numbers = Sequence[tuple[str, Sequence[float | None]]]
 
 
 def publish(site: Site) -> None:
     """Write `scaling.html`."""
     basis = [
-        (m.name, [(s.row.id, repr(s.stamp)) for s in m.watched if "ranks" in s.row.case.parameters])
+        (m.name, [(s.row.id, repr(s.stamp)) for s in m.watched if s.row.metric == "bandwidth"])
         for m in site.catalogue.machines
     ]
     site.page("scaling.html", "scaling.html", basis, lambda: _values(site))
 
 
 def _values(site: Site) -> dict[str, Any]:
-    ours = {machine.name: _own(site, machine) for machine in site.catalogue.machines}
-    figures = []
-    for system in published_systems():
-        tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        for row in measurements(system):
-            tables[row["where"]].append(row)
-        found = [_figure(system, rows, ours.get(system, [])) for _, rows in sorted(tables.items(), key=_order)]
-        figures += [figure for figure in found if figure is not None]
-    own = [figure for name, curves in ours.items() if (figure := _own_figure(name, curves)) is not None]
+    ours = cache(partial(own_curves, site.history, site.catalogue.machines))
+    tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in (row for system in published_systems() for row in measurements(system)):
+        tables[row["where"]].append(row)
+    figures = [_figure(rows, ours) for _, rows in sorted(tables.items(), key=_order)]
+    own = [
+        figure
+        for machine in site.catalogue.machines
+        for figure in _own_figures(machine.name, ours("writers"), ours("nodes"))
+    ]
     return {"figures": figures, "own": own, "statements": list(_statements())}
 
 
@@ -68,45 +72,93 @@ def _order(item: tuple[str, Any]) -> tuple[str, int, str]:
     return source, int(digits or 0), table
 
 
-def _figure(system: str, rows: Rows, own: Sequence[tuple[Mapping[str, Any], Curve]]) -> dict[str, Any] | None:
+def _figure(rows: Rows, ours: Callable[[str], list[OwnCurve]]) -> dict[str, Any]:
+    """A printed table: curves where something in it grows, else a row a value."""
+    rows = [row for row in rows if row["unit"] == "MiB/s"]
     chosen = [row for row in rows if row["statistic"] == "max"] or [
         row for row in rows if row["statistic"] == "mean"
     ]
-    chosen = [row for row in chosen if row["unit"] == "MiB/s"]
     axis = next((name for name in _AXES if len({row[name] for row in chosen if _number(row[name])}) >= 3), None)
-    if axis is None:
-        return None
-    curves = list(_curves(chosen, axis))
-    curves += [
-        curve for key, curve in own if axis == "writers" and any(_comparable(key, row) for row in chosen)
-    ]
     first = chosen[0]
-    title = f"{system}: {first['title']}"
-    return _described(
-        title, curves, _AXIS_WORDS[axis], first["where"], f"{first['statistic']} of each, as printed"
-    )
+    systems = {str(row["system"]) for row in chosen}
+    of = f"{first['system']}: " if len(systems) == 1 else ""
+    told = {"title": f"{of}{first['title']}", "where": first["where"]}
+    if axis is None:
+        return _ranged(rows, told)
+    chosen = [row for row in chosen if _number(row[axis])]
+    names, along = _telling(chosen, [axis])
+    found = _curves(chosen, axis, names)
+    own = _over(ours(axis), chosen)
+    curves = [*found[:_MOST_CURVES], *(Curve(one.name, one.points, ours=True) for one in own)]
+    note = f"{first['statistic']} of each, as printed"
+    if along:
+        note += f"; {', '.join(name.replace('_', ' ') for name in along)} changes with it"
+    if len(found) > _MOST_CURVES:
+        note += f"; {len(found) - _MOST_CURVES} more curves are in the table, not here"
+    return _drawn(curves, _AXIS_WORDS[axis], told, note, {one.system for one in own} - systems)
 
 
-def _comparable(case: Mapping[str, Any], printed: Mapping[str, Any]) -> bool:
-    """Whether a curve of ours says the same as printed."""
-    pairs = [(case.get(name), printed.get(name)) for name in _SAME]
-    return all(ours is None or theirs is None or ours == theirs for ours, theirs in pairs)
+def _over(ours: Sequence[OwnCurve], printed: Rows) -> list[OwnCurve]:
+    """Our curves of the same case as a printed row, as far as both say; those that agree in most first."""
+    ranked = []
+    for one in ours:
+        found = [n for row in printed if (n := one.agreement(row)) is not None]
+        if found:
+            ranked.append((max(found) + any(one.system == row["system"] for row in printed), one))
+    return [one for _, one in sorted(ranked, key=lambda pair: -pair[0])[:_MOST_OURS]]
 
 
 def _number(value: object) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def _curves(rows: Rows, axis: str) -> Iterator[Curve]:
-    """One curve for each combination of what else varies within the table."""
-    names = [n for n in rows[0] if n not in (*_PASSED, axis) and len({str(row[n]) for row in rows}) > 1]
-    groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
+def _telling(rows: Rows, axis: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Columns that tell the values of a table apart, and those that go with what stands on the axis."""
+    kept: list[str] = []
+    along = []
+    for name in (n for n in rows[0] if n not in (*_PASSED, *axis) and _kinds(rows, [n]) > 1):
+        # Words say what a number stands for (`aggregate`), also where they follow from it.
+        words = any(isinstance(row[name], str) for row in rows)
+        if words or _kinds(rows, [*axis, *kept, name]) > _kinds(rows, [*axis, *kept]):
+            kept.append(name)
+        elif _kinds(rows, [*kept, name]) > max(1, _kinds(rows, kept)):
+            along.append(name)
+    return kept, along
+
+
+def _kinds(rows: Rows, names: Sequence[str]) -> int:
+    return len({tuple(str(row[name]) for name in names) for row in rows})
+
+
+def _groups(rows: Rows, names: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
+    """Rows by what tells them apart, in words."""
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        if _number(row[axis]):
-            name = " ".join(_told(n, row[n]) for n in names if row[n] is not None) or "published"
-            groups[name].append((float(row[axis]), float(row["value"])))
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))[:_MOST_CURVES]
-    yield from (Curve(name, sorted(points)) for name, points in ordered)
+        groups[" ".join(_told(n, row[n]) for n in names if row[n] is not None) or "published"].append(row)
+    return groups
+
+
+def _curves(rows: Rows, axis: str, names: Sequence[str]) -> list[Curve]:
+    """One curve for each combination of what else varies within the table, the longest first."""
+    found = [
+        Curve(name, sorted((float(row[axis]), float(row["value"])) for row in members))
+        for name, members in _groups(rows, names).items()
+    ]
+    return sorted(found, key=lambda curve: -len(curve.points))
+
+
+def _ranged(rows: Rows, told: Mapping[str, str]) -> dict[str, Any]:
+    """A row for each combination: its mean, its lowest and highest value as printed."""
+    found = []
+    for name, members in _groups(rows, _telling(rows, [])[0]).items():
+        by = {str(row["statistic"]): float(row["value"]) for row in members}
+        value = by.get("mean", by.get("max", next(iter(by.values()))))
+        found.append(Range(name, value, by.get("min"), by.get("max")))
+    label = f"{told['title']}: {len(found)} printed values of bandwidth"
+    numbers = [(row.name, [row.low, row.value, row.high]) for row in found]
+    columns = [("", "lowest"), ("", "mean"), ("", "highest")]
+    note = "dot: mean, line: lowest to highest, as printed"
+    return _figure_of(ranges_picture(found, "MiB/s", label), told, note, numbers, columns, "case")
 
 
 def _told(name: str, value: object) -> str:
@@ -119,69 +171,56 @@ def _told(name: str, value: object) -> str:
     )
 
 
-def _own(site: Site, machine: Machine) -> list[tuple[Mapping[str, Any], Curve]]:
-    """This site's curves: cases that differ in the number of processes alone; the newest headline of each."""
-    groups: dict[str, list[Any]] = defaultdict(list)
-    for one in machine.watched:
-        parameters = one.row.case.parameters
-        if one.row.metric == "bandwidth" and isinstance(parameters.get("ranks"), int):
-            case = one.row.case.without("ranks", "nodes", "total_bytes", "global_size")
-            groups[f"{one.row.partition} {one.row.stack} {case.canonical}"].append(one)
-    found: list[tuple[Mapping[str, Any], Curve]] = []
-    for series in groups.values():
-        if len({one.row.case.parameters["ranks"] for one in series}) < 2:
-            continue
-        points = site.history.points(
-            [one.row.id for one in series], since=min(one.stamp.last for one in series)
-        )
-        places = sorted(
-            (float(one.row.case.parameters["ranks"]), float(points[one.row.id].max[-1])) for one in series
-        )
-        shared = series[0].row.case.parameters
-        found.append(({name: shared.get(name) for name in _SAME}, Curve(_named(series[0]), places, ours=True)))
-    return found
+def _own_figures(
+    system: str, writers: Sequence[OwnCurve], nodes: Sequence[OwnCurve]
+) -> Iterator[dict[str, Any]]:
+    """A system's own results over processes, and over nodes where that tells something else."""
+    told = {_values_of(one) for one in writers}
+    fresh = [one for one in nodes if _values_of(one) not in told]
+    for axis, words, curves in (("writers", "processes", writers), ("nodes", "nodes", fresh)):
+        found = [Curve(one.name.partition(": ")[2], one.points) for one in curves if one.system == system]
+        if found:
+            note = "newest headline of each case"
+            if len(found) > _MOST_CURVES:
+                note += f"; {len(found) - _MOST_CURVES} more curves are not drawn"
+            titled = {"title": f"{system}: own results over {words}", "where": ""}
+            yield _drawn(found[:_MOST_CURVES], _AXIS_WORDS[axis], titled, note, set())
 
 
-def _named(series: Any) -> str:
-    parameters = series.row.case.parameters
-    words = [f"{parameters.get(name)}" for name in ("api", "operation", "file") if parameters.get(name)]
-    if "stripe_count" in parameters:
-        words.append(f"stripe count {parameters['stripe_count']}")
-    if isinstance(parameters.get("stripe_bytes"), int):
-        words.append(f"stripe size {parameters['stripe_bytes'] / MIB:g} MiB")
-    if "local_size" in parameters:
-        words.append(f"local {parameters['local_size']}")
-    return f"this site: {' '.join(words)} [{series.row.stack}]"[:120]
+def _values_of(curve: OwnCurve) -> tuple[str, tuple[float, ...]]:
+    return curve.system, tuple(value for _, value in curve.points)
 
 
-def _own_figure(system: str, own: Sequence[tuple[Mapping[str, Any], Curve]]) -> dict[str, Any] | None:
-    if not own:
-        return None
-    curves = [Curve(curve.name, curve.points) for _, curve in own[:_MOST_CURVES]]
-    return _described(
-        f"{system}: this site's own results",
-        curves,
-        _AXIS_WORDS["writers"],
-        None,
-        "newest headline of each case",
-    )
-
-
-def _described(title: str, curves: Sequence[Curve], axis: str, where: str | None, note: str) -> dict[str, Any]:
+def _drawn(
+    curves: Sequence[Curve], axis: str, told: Mapping[str, str], note: str, others: set[str]
+) -> dict[str, Any]:
+    """Curves with their keys and numbers; `others` are systems of ours that the table was not printed of."""
     xs = sorted({x for curve in curves for x, _ in curve.points})
-    table = [(x, [dict(curve.points).get(x) for curve in curves]) for x in xs]
-    published = [curve for curve in curves if not curve.ours]
-    keys = [("ours" if c.ours else f"c{published.index(c) % 7}", c.name) for c in curves]
+    numbers = [(f"{x:g}", [dict(curve.points).get(x) for curve in curves]) for x in xs]
+    kinds = curve_kinds(curves)
+    keys = list(zip(kinds, (curve.name for curve in curves), strict=True))
+    if others:
+        note += f"; thick: the same case on {', '.join(sorted(others))[:120]}, another machine than the paper's"
+    label = f"{told['title']}: {len(curves)} curves of bandwidth over {axis}"
+    drawn = curves_picture(curves, axis, "MiB/s", label)
+    return _figure_of(drawn, told, note, numbers, keys, axis)
+
+
+def _figure_of(
+    drawn: Markup,
+    told: Mapping[str, str],
+    note: str,
+    numbers: Numbers,
+    columns: Sequence[tuple[str, str]],
+    axis: str,
+) -> dict[str, Any]:
+    where = told["where"]
     return {
-        "title": title,
-        "where": where,
+        **told,
         "anchor": f"t-{where.replace('/', '-')}" if where else "",
-        "picture": curves_picture(
-            curves, axis, "MiB/s", f"{title}: {len(curves)} curves of bandwidth over {axis}"
-        ),
-        "keys": keys,
+        "picture": drawn,
+        "keys": columns,
         "axis": axis,
-        "table": table,
+        "table": numbers,
         "note": note,
-        "ours": any(curve.ours for curve in curves),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from markupsafe import Markup
 
@@ -13,6 +14,7 @@ from iowatch.units import format_number
 _WIDTH, _HEIGHT = 620, 330
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 14, 30, 44
 PALETTE = 7  # classes c0 … c6 of the style sheet
+DASHES = 5  # o0 … o4
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,15 @@ def _ticks(xs: Sequence[float], x: Scale) -> Iterator[str]:
             yield text("date", last, _HEIGHT - _BOTTOM + 17, format_number(value))
 
 
+def curve_kinds(curves: Sequence[Curve]) -> list[str]:
+    """Classes of the style sheet: colours of published curves, dashes of ours."""
+    printed, ours = count(), count()
+    return [f"ours o{next(ours) % DASHES}" if one.ours else f"c{next(printed) % PALETTE}" for one in curves]
+
+
 def _curves(curves: Sequence[Curve], x: Scale, y: Scale) -> Iterator[str]:
-    published = [curve for curve in curves if not curve.ours]
-    for number, curve in enumerate([*published, *(c for c in curves if c.ours)]):
-        kind = "ours" if curve.ours else f"c{number % PALETTE}"
+    """Ours over the published ones."""
+    for kind, curve in sorted(zip(curve_kinds(curves), curves, strict=True), key=lambda pair: pair[1].ours):
         places = [(x(a), y(b)) for a, b in curve.points]
         yield polyline(f"curve {kind}", places)
         yield "".join(

@@ -1,0 +1,105 @@
+"""This site's own results as curves: cases that differ in one number alone, over that number."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from iowatch.dashboard.catalogue import Machine, Series
+from iowatch.model import Scalar
+from iowatch.store import History
+from iowatch.units import MIB
+
+# Axes of published tables: the parameter of ours, and what one unit of the axis is of it.
+_OURS = {
+    "writers": ("ranks", 1),
+    "nodes": ("nodes", 1),
+    "transfer_mib": ("transfer_bytes", MIB),
+    "stripe_count": ("stripe_count", 1),
+    "alignment_mib": ("alignment_bytes", MIB),
+}
+# Grow with the processes and the transfers, and are no other case.
+_ALONG = {
+    "ranks": ("ranks", "nodes", "total_bytes", "global_size"),
+    "nodes": ("ranks", "nodes", "total_bytes", "global_size"),
+    "transfer_bytes": ("transfer_bytes", "block_bytes", "segments", "total_bytes"),
+}
+# Where both a curve of ours and a printed one name these, they must agree.
+SAME = ("api", "operation", "collective", "pattern", "local_size", "stripe_count")
+
+
+@dataclass(frozen=True)
+class OwnCurve:
+    """Newest headlines of one system: (x, MiB/s) in order of x, and what their cases have in common."""
+
+    system: str
+    benchmark: str
+    name: str
+    shared: Mapping[str, Scalar]
+    points: Sequence[tuple[float, float]]
+
+    def agreement(self, printed: Mapping[str, Any]) -> int | None:
+        """In how many parameters a printed row says the same; None where it says otherwise in any, or is of
+        another benchmark."""
+        if printed["benchmark"] not in (None, self.benchmark):
+            return None
+        if printed.get("instances") not in (None, 1, self.shared.get("instances")):
+            return None
+        pairs = [(self.shared.get(name), printed.get(name)) for name in SAME]
+        named = [ours == theirs for ours, theirs in pairs if ours is not None and theirs is not None]
+        return sum(named) if all(named) else None
+
+
+def own_curves(history: History, machines: Sequence[Machine], axis: str) -> list[OwnCurve]:
+    """Curves over an axis of published tables, of every system; none over what our cases do not name."""
+    return [curve for machine in machines for curve in _curves(history, machine, axis)] if axis in _OURS else []
+
+
+def _curves(history: History, machine: Machine, axis: str) -> Iterator[OwnCurve]:
+    parameter, unit = _OURS[axis]
+    groups: dict[tuple[str, ...], dict[float, Series]] = defaultdict(dict)
+    for one in machine.watched:
+        x = one.row.case.parameters.get(parameter)
+        if one.row.metric == "bandwidth" and isinstance(x, int) and x > 0:
+            rest = one.row.case.without(*_ALONG.get(parameter, (parameter,)))
+            key = (one.row.partition, one.row.stack, one.row.case.benchmark, rest.canonical)
+            known = groups[key].get(x / unit)
+            # Of two cases with as many nodes the newest, then that with most processes.
+            if known is None or _fresh(known) < _fresh(one):
+                groups[key][x / unit] = one
+    for found in groups.values():
+        if len(found) > 1:
+            yield _curve(history, machine, found, parameter)
+
+
+def _fresh(series: Series) -> tuple[int, int]:
+    ranks = series.row.case.parameters.get("ranks")
+    return series.stamp.last // 86400, ranks if isinstance(ranks, int) else 0
+
+
+def _curve(history: History, machine: Machine, found: Mapping[float, Series], parameter: str) -> OwnCurve:
+    series = list(found.values())
+    points = history.points([one.row.id for one in series], since=min(one.stamp.last for one in series))
+    places = sorted((x, float(points[one.row.id].max[-1])) for x, one in found.items())
+    first = series[0].row
+    shared = {
+        name: value
+        for name, value in first.case.parameters.items()
+        if all(one.row.case.parameters.get(name) == value for one in series)
+    }
+    return OwnCurve(machine.name, first.case.benchmark, _named(machine, series[0], shared), shared, places)
+
+
+def _named(machine: Machine, series: Series, shared: Mapping[str, Scalar]) -> str:
+    words = [str(shared[name]) for name in ("api", "operation", "file") if name in shared]
+    if "stripe_count" in shared:
+        words.append(f"stripe count {shared['stripe_count']}")
+    if isinstance(size := shared.get("stripe_bytes"), int):
+        words.append(f"stripe size {size / MIB:g} MiB")
+    words += [
+        f"{name.removesuffix('_size')} {shared[name]}" for name in ("local_size", "ranks") if name in shared
+    ]
+    what = f"{series.row.case.benchmark} {' '.join(words)}"
+    return f"this site, {machine.name[:40]}: {what} [{series.row.stack}]"[:160]

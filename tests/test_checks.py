@@ -183,6 +183,19 @@ def test_places_with_blanks_reach_every_start_whole(tmp_path: Path) -> None:
     assert script.count(f"for f in '{files[0]}'*;") == case.tool.runs(case.options)
 
 
+def test_on_several_nodes_every_task_drops_the_file_from_its_cache(tmp_path: Path) -> None:
+    suite = tmp_path / "root" / "benchmarks" / "ior" / "suites" / "two.yaml"
+    suite.parent.mkdir(parents=True)
+    (tmp_path / "root" / "systems").mkdir()
+    suite.write_text("format: 1\nsummary: x\nmatrix: [{op: read, ranks: 4, nodes: 2, repeat: 3}]\n")
+    place = {"IOWATCH_ROOT": str(tmp_path / "root")}
+    check("ior", "single", "true", tmp_path, "-S", "program=/bin/true", suite="two", **place)
+    script = next((tmp_path / "rfm").rglob("rfm_job.sh")).read_text()
+    assert (
+        len(re.findall(r"^ ?sh -c 'for f in .*oflag=nocache.*done' >> prepare.out", script, re.MULTILINE)) == 3
+    )
+
+
 def test_a_benchmark_that_hangs_is_ended(tmp_path: Path) -> None:
     code, testcase, _ = check("ior", WRITE, "exec sleep 60", tmp_path, "-S", "time_limit=2s")
     assert (code, testcase["result"]) == (1, "fail")

@@ -39,13 +39,19 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             f"{launcher} {shlex.join(self._own(words))} >> prepare.out 2>> prepare.err || exit 1"
             for words in tool.prepare(options, place)
         ]
-        before = [words for words in [tool.before(options, place)] if words]
+        before = self._before(tool.before(options, place), launcher)
         command = " ".join([launcher, self.executable, *self.executable_opts])  # words of a shell already
         again: list[str] = []
         for start in range(1, tool.runs(options)):
             again += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
         self.postrun_cmds = [*self._close(0), *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+
+    def _before(self, words: str, launcher: str) -> list[str]:
+        """A page cache is one node's: on several nodes every task does what one shell does on one."""
+        if not words or self.case.nodes == 1:
+            return [words] if words else []
+        return [f"{launcher} sh -c {shlex.quote(words)} >> prepare.out 2>> prepare.err"]
 
     def _own(self, words: list[str]) -> list[str]:
         """A preparing command with the check's own program where it is the tool's."""

@@ -67,7 +67,7 @@ def _prepare(options: Options, place: str) -> list[list[str]]:
 
 
 def _before(options: Options, place: str) -> str:
-    """Drop the file from this node's page cache; -C does it for what other nodes wrote."""
+    """Drop the file from the page cache of every node: readers are not always where -C puts them."""
     return drop_cache(f"{place}/ior") if options.get("op") == "read" else ""
 
 

@@ -50,7 +50,8 @@ class Tool:
         configuration: options -> files (name to content) that must lie in the job's directory.
         prepare: options and scratch directory -> MPI commands to run before, not measured (the file to read).
         runs: options -> how often the program is started; more than once where a start gives one sample.
-        before: options and scratch directory -> a shell command before every start, unmeasured; empty for none.
+        before: options and scratch directory -> a shell command before every start, unmeasured, on every node;
+            empty for none.
         case: options -> case parameters that the program does not print, and the parser cannot know.
         inodes: options -> files and directories that exist at the same time, at most.
     """
@@ -97,7 +98,7 @@ def striping(options: Options) -> dict[str, Scalar]:
 
 
 def drop_cache(prefix: str) -> str:
-    """A shell command that drops all files whose path begins with `prefix` from this node's page cache.
+    """A shell command that drops all files whose path begins with `prefix` from its node's page cache.
 
     It is what GNU dd's manual gives for the purpose; it has no effect on tmpfs, which is memory anyway.
     """

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 
-from iowatch import tables
+from iowatch import artefacts, tables
+from iowatch.errors import InputError
 from iowatch.metrics import METRICS
 from iowatch.model import Case, summarise
 from iowatch.store import ExpectedResult, RunRow, SeriesRow, SessionRow
+from iowatch.store.records import Artefact
 from iowatch.tables import Plain
-from iowatch.units import format_number, format_time
+from iowatch.units import format_number, format_size, format_time
 
+Files = Mapping[int, Sequence[Artefact]]
 Results = Sequence[tuple[SeriesRow, tuple[float, ...]]]
 
 
@@ -60,8 +64,15 @@ def print_session(
     row: SessionRow,
     runs: Sequence[tuple[RunRow, Results]],
     absent: Sequence[ExpectedResult],
+    files: Files,
+    every_file: bool,
 ) -> None:
-    """A session, its runs with all results, and what is absent."""
+    """A session, its runs with all results, what is absent, and where the files of runs lie.
+
+    Args:
+        files: by run.
+        every_file: of all runs; else only of those that did not end well.
+    """
     console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {_when(row.started_at)}", markup=False)
     table = _table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
     for run, results in runs:
@@ -78,3 +89,21 @@ def print_session(
     console.print(table)
     for item in absent:
         console.print(f"absent: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
+    told = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]
+    for run in told:
+        console.print(f"files of {run.name} on {run.partition}, {run.stack} ({run.status}):", markup=False)
+        for one in files[run.id]:
+            where = kept(one) or f"{one.sha256} no longer kept"
+            size = format_size(one.size_bytes)
+            console.print(f"  {one.kind:8} {size:>9}  {where}", markup=False, soft_wrap=True)
+    if len(told) < sum(bool(found) for found in files.values()):
+        console.print("Where the outputs and Darshan logs of all runs lie: --files", markup=False)
+
+
+def kept(file: Artefact) -> Path | None:
+    """Where a file of a run lies; None where it was pruned, or is on another machine."""
+    try:
+        path = artefacts.path_of(file.sha256).absolute()
+    except InputError:
+        return None
+    return path if path.is_file() else None

@@ -61,21 +61,29 @@ def list_(
             )
 
 
-@command.command("show", epilog="Example: iowatch history show 3f2a")
+@command.command("show", epilog="Example: iowatch history show 3f2a --files")
 @click.argument("session")
+@click.option(
+    "--files",
+    "every_file",
+    is_flag=True,
+    help="Where outputs and Darshan logs of all runs lie, not only of failed ones.",
+)
 @options.database
 @options.as_json
-def show(session: str, db: str | None, as_json: bool) -> None:
+def show(session: str, every_file: bool, db: str | None, as_json: bool) -> None:
     """One session with its runs; SESSION is its UUID or the beginning of it."""
     from iowatch.cli.output import page, print_json
-    from iowatch.report.history import print_session
-    from iowatch.store import History
+    from iowatch.report.history import kept, print_session
+    from iowatch.store import History, bulk
 
     with History.existing(db) as history:
         row = history.session(session)
         runs = [(run, history.run_results(run.id)) for run in history.runs(row.uuid)]
         came = set(history.received(row.uuid))
         absent = [item for item in history.expected(row.uuid) if item not in came]
+        with history.reading() as connection:
+            files = bulk.session_artefacts(connection, row.id)
     if as_json:
         print_json(
             {
@@ -88,13 +96,17 @@ def show(session: str, db: str | None, as_json: bool) -> None:
                             {"case": dict(s.case.parameters), "metric": s.metric, "samples": list(samples)}
                             for s, samples in results
                         ],
+                        "files": [
+                            {**asdict(one), "path": str(path) if (path := kept(one)) else None}
+                            for one in files.get(run.id, ())
+                        ],
                     }
                     for run, results in runs
                 ],
             }
         )
     else:
-        print_session(page(), row, runs, absent)
+        print_session(page(), row, runs, absent, files, every_file)
 
 
 @command.command(

@@ -183,13 +183,34 @@ def test_places_with_blanks_reach_every_start_whole(tmp_path: Path) -> None:
     assert script.count(f"for f in '{files[0]}'*;") == case.tool.runs(case.options)
 
 
+def own_root(tmp_path: Path, options: str, limits: str = "{}") -> dict[str, str]:
+    """A checkout with one suite, `mine`, of one case of IOR, and limits of the system `fake`."""
+    root = tmp_path / "root"
+    suite, system = root / "benchmarks/ior/suites/mine.yaml", root / "systems/fake/system.yaml"
+    for path in (suite, system):
+        path.parent.mkdir(parents=True)
+    suite.write_text(f"format: 1\nsummary: x\nmatrix: [{{{options}}}]\n")
+    system.write_text(f"name: fake\ntitle: x\nlimits: {limits}\n")
+    return {"IOWATCH_ROOT": str(root)}
+
+
+def test_a_case_beyond_the_byte_budget_is_not_started(tmp_path: Path) -> None:
+    place = own_root(tmp_path, "op: write, ranks: 4, block: 16m, repeat: 3", "{total_bytes: 128m}")
+    code, testcase, _ = check("ior", "single", "touch $0.started", tmp_path, suite="mine", **place)
+    assert (code, testcase["result"]) == (1, "fail")
+    assert "the system's byte budget is 128 MiB a session" in testcase["fail_reason"]
+    assert not (tmp_path / "fake.started").exists()
+
+
+def test_a_case_beyond_the_limits_of_the_system_is_skipped(tmp_path: Path) -> None:
+    place = own_root(tmp_path, "op: write, ranks: 4", "{ranks: 2}")
+    code, testcase, _ = check("ior", "single", "exit 1", tmp_path, suite="mine", **place)
+    assert (code, testcase["result"]) == (0, "skip")
+
+
 def test_on_several_nodes_every_task_drops_the_file_from_its_cache(tmp_path: Path) -> None:
-    suite = tmp_path / "root" / "benchmarks" / "ior" / "suites" / "two.yaml"
-    suite.parent.mkdir(parents=True)
-    (tmp_path / "root" / "systems").mkdir()
-    suite.write_text("format: 1\nsummary: x\nmatrix: [{op: read, ranks: 4, nodes: 2, repeat: 3}]\n")
-    place = {"IOWATCH_ROOT": str(tmp_path / "root")}
-    check("ior", "single", "true", tmp_path, "-S", "program=/bin/true", suite="two", **place)
+    place = own_root(tmp_path, "op: read, ranks: 4, nodes: 2, repeat: 3")
+    check("ior", "single", "true", tmp_path, suite="mine", **place)
     script = next((tmp_path / "rfm").rglob("rfm_job.sh")).read_text()
     assert (
         len(re.findall(r"^ ?sh -c 'for f in .*oflag=nocache.*done' >> prepare.out", script, re.MULTILINE)) == 3

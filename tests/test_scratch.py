@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_only_leftovers_of_known_sessions_are_swept(tmp_path: Path) -> None:
     (tmp_path / "iowatch-link").symlink_to(tmp_path / "precious")
     assert scratch.sweep(tmp_path, ["old", "link", "gone"]) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["iowatch-link", "iowatch-other", "precious"]
+
+
+def test_what_plain_reframe_left_is_swept_when_its_process_is_gone(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    own = scratch.session_directory(tmp_path)
+    ended = own.with_name(own.name.replace(str(os.getpid()), str(dead.pid)))
+    others = [f"{own.name}x", own.name.replace("reframe-", "reframe-far-"), "iowatch-reframe-"]
+    for name in (own.name, ended.name, *others):
+        (tmp_path / name).mkdir()
+    assert scratch.sweep_ended(tmp_path) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((own.name, *others))
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a b;rm -rf /", "%e=x/y"])

@@ -1,6 +1,7 @@
-"""Measures the comparison: coverage, false verdicts, power at the runs asked for, stopping early, speed.
+"""Measures the comparison: coverage, false verdicts, nights that hang together, power at the runs asked for,
+stopping early, speed.
 
-    python bench/compare.py [--pairs 4000] [--only tails|coverage|power|fair|speed]
+    python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|edison|power|fair|speed]
 
 The same properties as tests/compare/test_statistics.py at larger size; figures are in docs/comparison.md.
 """
@@ -17,11 +18,13 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "compare"))
-from simulation import NOISE, Floats, make_pairs
+from edison import windows
+from simulation import EDISON, NOISE, Floats, Noise, make_pairs, wandering
 
-from iowatch.compare import Measured, Pair, compare
+from iowatch.compare import Comparison, Measured, Overall, Pair, compare, pairs
 from iowatch.compare.fair import Schedule, Until
 from iowatch.compare.ranks import independent_p, paired_p
+from iowatch.compare.records import INDEPENDENT
 from iowatch.model import Case
 
 # nights left, nights right, repetitions, same nights on both sides
@@ -63,6 +66,51 @@ def coverage(pairs: int) -> None:
 
 def _intervals(found: list) -> tuple[list, list]:
     return [one.ci for one in found], [one.ci_max for one in found]
+
+
+def wandering_nights(number: int) -> None:
+    """Null pairs of nights that hang together, taken for independent (as before) and as they are."""
+    print("before | after: coverage, called different, half width; 1 pair or 12 a comparison")
+    print(f"{'neighbours':<12}{'nights':>6}{'pairs':>6}{'before':>24}{'after':>24}")
+    noises: dict[str, Noise] = {f"{r:g}": wandering(r) for r in (0.0, 0.3, 0.5, 0.7)}
+    for name, noise in (noises | {"as Edison": EDISON}).items():
+        for nights in (5, 10, 28, 60):
+            for together in (1, 12):
+                rng = np.random.default_rng([nights, together])
+                sets = [
+                    make_pairs(rng, noise, together, (nights, nights), 3) for _ in range(number // together)
+                ]
+                rows = "".join(f"{_nulls(results):>24}" for results in _both_ways(sets))
+                print(f"{name:<12}{nights:>6}{together:>6}{rows}", flush=True)
+
+
+def edison(_number: int) -> None:
+    """Two periods of Edison's year, all series in which no change was found within them, as one comparison."""
+    for days in (14, 28, 56):
+        before, after = (_nulls(results) for results in _both_ways(list(windows(days))))
+        print(f"{days:>3} days a side: before {before}, after {after}", flush=True)
+
+
+_Results = list[tuple[list[Comparison], Overall]]
+
+
+def _both_ways(sets: list[list[Pair]]) -> tuple[_Results, _Results]:
+    """Each set compared with nights taken for independent, and as `compare` does it."""
+    whole = pairs.dependences
+    pairs.dependences = lambda sides: [INDEPENDENT] * len(sides)
+    try:
+        before = [compare(each) for each in sets]
+    finally:
+        pairs.dependences = whole
+    return before, [compare(each) for each in sets]
+
+
+def _nulls(results: _Results) -> str:
+    found = [one for compared, _ in results for one in compared]
+    covered = np.mean([one.ci is not None and one.ci[0] <= 1 <= one.ci[1] for one in found])
+    wrong = np.mean([one.verdict in ("faster", "slower") for one in found])
+    half = np.median([one.ci[1] - one.ci[0] for one in found if one.ci]) / 2
+    return f"{covered:.1%} {wrong:.2%} ±{half:.1%}"
 
 
 def _twenty_percent(share: float, df: float | None) -> Callable[..., Floats]:
@@ -168,7 +216,10 @@ def tails(pairs: int) -> None:
                 print(f"{name:<12}{left:>4}+{right:<3}{kind:<12}{shares}", flush=True)
 
 
-PARTS = {"tails": tails, "coverage": coverage, "power": power, "fair": fair, "speed": speed}
+PARTS = {
+    "tails": tails, "coverage": coverage, "wandering": wandering_nights, "edison": edison, "power": power,
+    "fair": fair, "speed": speed,
+}  # fmt: skip
 
 
 def main() -> None:
@@ -177,11 +228,11 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="simulated pairs a row")
     parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
-    sizes = {"tails": 100_000, "coverage": 4000, "power": 60, "fair": 300, "speed": 1000}
+    sizes = {"tails": 100_000, "coverage": 4000, "wandering": 1200, "power": 60, "fair": 300}
     for name, part in PARTS.items():
         if arguments.only in (None, name):
             print(f"\n{name}: {part.__doc__}")
-            part(arguments.pairs or sizes[name])
+            part(arguments.pairs or sizes.get(name, 0))
 
 
 if __name__ == "__main__":

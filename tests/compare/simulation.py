@@ -49,6 +49,25 @@ def _contention(night: float, sample: float) -> Noise:
     return draw
 
 
+def wandering(neighbours: float, share: float = 1.0, scale: float = 0.1) -> Noise:
+    """Nights that hang together: a first-order autoregression with this correlation of neighbours, which has
+    `share` of the variance between nights; the rest is independent."""
+
+    def draw(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> Floats:
+        steps = rng.standard_normal((pairs, nights)) * np.sqrt(1 - neighbours**2)
+        steps[:, 0] = rng.standard_normal(pairs)
+        for night in range(1, nights):
+            steps[:, night] += neighbours * steps[:, night - 1]
+        own = rng.standard_normal((pairs, nights))
+        between = scale * (np.sqrt(share) * steps + np.sqrt(1 - share) * own)
+        return np.asarray(between[:, :, None] + 0.02 * rng.standard_normal((pairs, nights, repetitions)))
+
+    return draw
+
+
+# As Edison's year: r1 = 0.31, r2 = 0.21, r3 = 0.14, r4 = 0.10 (iowatch.compare.dependence).
+EDISON = wandering(0.7, 0.44)
+
 NOISE: dict[str, Noise] = {
     "normal": _normal(0.08, 0.1),
     "Student t3": _student(3, 0.05, 0.08),

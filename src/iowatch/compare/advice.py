@@ -15,7 +15,7 @@ from scipy import special
 
 from iowatch.compare.estimate import Nights, Sides
 from iowatch.compare.ranks import FEWEST_NIGHTS, FEWEST_PAIRS
-from iowatch.compare.records import Settings
+from iowatch.compare.records import Estimate, Settings
 
 # Standard deviation between nights of a shared file system, assumed (in the log) where too few were measured.
 _ASSUMED = 0.15
@@ -27,17 +27,17 @@ _UNSURE = 0.85
 MOST = 100_000
 
 
-def runs_needed(sides: Sides, spread: float | None, threshold: float, settings: Settings) -> int:
+def runs_needed(sides: Sides, estimate: Estimate, threshold: float, settings: Settings) -> int:
     """Nights a side (or pairs), in all.
 
     Args:
-        spread: of the log ratio that one night a side leaves open, from the bootstrap; None with too few
-            nights.
+        estimate: of the median; its spread is what one night a side leaves open.
         threshold: p value that the rank test must reach after the correction.
         settings: with the difference to find and the power.
     """
-    degrees = _degrees(sides)
-    noise = _night_spread(sides)
+    spread, dependence = estimate.spread, estimate.dependence
+    degrees = max(1.0, _degrees(sides) / dependence.spread)
+    noise = _night_spread(sides) * sqrt(dependence.variance)
     wanted = log(1 + settings.difference)
     # Ranks shrug off outliers as medians do, so that a wild standard deviation is not theirs.
     rank = _nights(min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, wanted, settings.power)

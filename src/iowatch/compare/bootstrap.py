@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from iowatch.compare.records import Floats
+from iowatch.compare.records import INDEPENDENT, Dependence, Floats
 
 Counts = NDArray[np.int32]
 
@@ -102,10 +102,22 @@ class Spread:
         return Spread(total, total**2 / parts)
 
 
-def spread_of(draws: Floats, nights: int) -> Spread:
-    """Squared standard error of an estimate from its bootstrap draws over `nights` >= 2 nights."""
+def widened(draws: Floats, centre: float, nights: int, dependence: Dependence) -> Floats:
+    """Draws of independent nights, made to scatter as an estimate of nights that hang together does.
+
+    Args:
+        centre: the estimate.
+    """
+    if dependence.variance == 1:
+        return draws
+    return np.asarray(centre + (draws - centre) * sqrt(dependence.scale(nights)))
+
+
+def spread_of(draws: Floats, nights: int, dependence: Dependence = INDEPENDENT) -> Spread:
+    """Squared standard error of an estimate from its draws (`widened`) over `nights` >= 2 nights."""
     low, high = np.quantile(draws, [_TAIL, 1 - _TAIL])
-    return Spread(((high - low) / (2 * _TAIL_Z)) ** 2 * nights / (nights - 1), nights - 1)
+    variance = ((high - low) / (2 * _TAIL_Z)) ** 2 * nights / (nights - 1)
+    return Spread(variance, dependence.degrees(nights))
 
 
 def interval(estimate: float, draws: Floats, spread: Spread, level: float) -> tuple[float, float]:

@@ -19,8 +19,9 @@ from iowatch.compare.bootstrap import (
     midmean,
     p_value,
     spread_of,
+    widened,
 )
-from iowatch.compare.records import Estimate, Floats, Measured, Settings
+from iowatch.compare.records import INDEPENDENT, Dependence, Estimate, Floats, Measured, Settings
 
 _SHARED = 0.75  # of the nights of the side that has fewer: enough to compare night by night
 FEWEST = 3  # nights a side for any statement about noise; two give intervals of a factor of ten
@@ -86,15 +87,18 @@ def align(left: Measured, right: Measured) -> Sides:
     return Sides(chosen[0], chosen[1], paired=True, left_out=out)
 
 
-def ratio_of_medians(sides: Sides, settings: Settings) -> Estimate:
-    """Right's median over left's: of all samples; where paired, the interquartile mean of the nights'
-    ratios."""
+def ratio_of_medians(sides: Sides, settings: Settings, dependence: Dependence = INDEPENDENT) -> Estimate:
+    """Right's median over left's: of all samples; where paired, the interquartile mean of the nights' ratios.
+
+    Args:
+        dependence: how its nights hang together.
+    """
     if sides.paired:
-        return _paired(sides.log_ratios, settings)
-    return _independent([_median(side) for side in (sides.left, sides.right)], settings)
+        return _paired(sides.log_ratios, settings, dependence)
+    return _independent([_median(side) for side in (sides.left, sides.right)], settings, dependence)
 
 
-def ratio_of_maxima(sides: Sides, settings: Settings) -> Estimate:
+def ratio_of_maxima(sides: Sides, settings: Settings, dependence: Dependence = INDEPENDENT) -> Estimate:
     """The ratio of what the best repetition of a night typically reaches.
 
     The maximum of all samples grows with their number and its bootstrap does not converge, so the maxima are
@@ -104,8 +108,8 @@ def ratio_of_maxima(sides: Sides, settings: Settings) -> Estimate:
     repetitions = min(int(median(map(len, side.samples))) for side in (sides.left, sides.right))
     left, right = (_log_maxima(side, repetitions) for side in (sides.left, sides.right))
     if sides.paired:
-        return _paired(right - left, settings)
-    return _independent([_middle(left), _middle(right)], settings)
+        return _paired(right - left, settings, dependence)
+    return _independent([_middle(left), _middle(right)], settings, dependence)
 
 
 def _log_maxima(side: Nights, repetitions: int) -> Floats:
@@ -122,14 +126,15 @@ def _expected_maximum(values: Sequence[float], repetitions: int) -> float:
     return sum(weight * value for weight, value in zip(weights, sorted(values), strict=True))
 
 
-def _paired(log_ratios: Floats, settings: Settings) -> Estimate:
+def _paired(log_ratios: Floats, settings: Settings, dependence: Dependence) -> Estimate:
     nights = len(log_ratios)
     centre = midmean(log_ratios)
-    draws = drawn_midmeans(log_ratios, draw_counts(nights, settings.resamples, settings.seed))
-    spread = spread_of(draws, nights)
+    drawn = drawn_midmeans(log_ratios, draw_counts(nights, settings.resamples, settings.seed))
+    draws = widened(drawn, centre, nights, dependence)
+    spread = spread_of(draws, nights, dependence)
     low, high = interval(centre, draws, spread, settings.level)
     noise = float((spread.variance * nights) ** 0.5)
-    return Estimate(exp(centre), (exp(low), exp(high)), p_value(centre, spread), noise, draws)
+    return Estimate(exp(centre), (exp(low), exp(high)), p_value(centre, spread), noise, draws, dependence)
 
 
 @dataclass(frozen=True)
@@ -152,19 +157,24 @@ def _middle(logs: Floats) -> _Level:
     return _Level(midmean(logs), len(logs), lambda counts: drawn_midmeans(logs, counts))
 
 
-def _independent(levels: Sequence[_Level], settings: Settings) -> Estimate:
-    """Right's level over left's, nights drawn independently of each other."""
+def _independent(levels: Sequence[_Level], settings: Settings, dependence: Dependence) -> Estimate:
+    """Right's level over left's, the sides' nights drawn independently of each other."""
     left, right = levels
     centre = right.centre - left.centre
     if min(left.nights, right.nights) < FEWEST:
         return Estimate(exp(centre))
     drawn = [
-        level.draw(draw_counts(level.nights, settings.resamples, settings.seed + offset))
+        widened(
+            level.draw(draw_counts(level.nights, settings.resamples, settings.seed + offset)),
+            level.centre,
+            level.nights,
+            dependence,
+        )
         for offset, level in enumerate(levels)
     ]
-    parts = [spread_of(draws, level.nights) for draws, level in zip(drawn, levels, strict=True)]
+    parts = [spread_of(draws, level.nights, dependence) for draws, level in zip(drawn, levels, strict=True)]
     spread = parts[0].plus(parts[1])
     draws = drawn[1] - drawn[0]
     low, high = interval(centre, draws, spread, settings.level)
     noise = sqrt(sum(part.variance * level.nights for part, level in zip(parts, levels, strict=True)))
-    return Estimate(exp(centre), (exp(low), exp(high)), p_value(centre, spread), noise, draws)
+    return Estimate(exp(centre), (exp(low), exp(high)), p_value(centre, spread), noise, draws, dependence)

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from iowatch.compare.dependence import dependences
 from iowatch.compare.estimate import align, ratio_of_medians
 from iowatch.compare.ranks import FEWEST_PAIRS
 from iowatch.compare.records import Measured, Settings
@@ -121,11 +122,14 @@ class Schedule:
         """How far each case's interval reaches from its ratio, as a fraction; cases with too few pairs are
         absent."""
         found = {}
-        for key, sides in self._samples.items():
-            aligned = align(Measured(sides["left"]), Measured(sides["right"]))
-            if not aligned.paired:
-                continue
-            estimate = ratio_of_medians(aligned, self.settings)
+        every = {
+            key: align(Measured(sides["left"]), Measured(sides["right"]))
+            for key, sides in self._samples.items()
+            if sides["left"] and sides["right"]
+        }
+        paired = {key: aligned for key, aligned in every.items() if aligned.paired}
+        for key, dependence in zip(paired, dependences(list(paired.values())), strict=True):
+            estimate = ratio_of_medians(paired[key], self.settings, dependence)
             if estimate.ci is not None:
                 low, high = estimate.ci
                 found[key] = max(high / estimate.ratio - 1, 1 - low / estimate.ratio)

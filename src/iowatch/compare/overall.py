@@ -15,6 +15,7 @@ from iowatch.compare.ranks import FEWEST_PAIRS, signed_rank
 from iowatch.compare.records import (
     Basis,
     Comparison,
+    Dependence,
     Estimate,
     Floats,
     Overall,
@@ -65,7 +66,7 @@ def _combined(
     if not len(logs):
         return None, None, None, "none"
     drawn = [
-        (one, goodness(one.metric) * found.draws)
+        (one, goodness(one.metric) * found.draws, found.dependence.spread)
         for one, found in zip(compared, estimates, strict=True)
         if found is not None and found.draws is not None
     ]
@@ -74,13 +75,17 @@ def _combined(
     return _over_cases(logs, settings)
 
 
-def _over_nights(logs: Floats, drawn: Sequence[tuple[Comparison, Floats]], settings: Settings) -> _Combined:
-    """All pairs were drawn with the same nights, so the draws of their mean carry their dependence."""
+def _over_nights(
+    logs: Floats, drawn: Sequence[tuple[Comparison, Floats, float]], settings: Settings
+) -> _Combined:
+    """All pairs were drawn with the same nights, so the draws of their mean carry their dependence on each
+    other; how neighbouring nights hang together is in the draws of each."""
     centre = float(logs.mean())
-    draws = np.mean([each for _, each in drawn], axis=0)
-    spread = spread_of(draws, min(_nights(one) for one, _ in drawn))
+    draws = np.mean([each for _, each, _ in drawn], axis=0)
+    together = Dependence(spread=float(np.median([spread for *_, spread in drawn])))
+    spread = spread_of(draws, min(_nights(one) for one, *_ in drawn), together)
     low, high = interval(centre, draws, spread, settings.level)
-    paired = all(one.paired for one, _ in drawn)
+    paired = all(one.paired for one, *_ in drawn)
     basis: Basis = "paired nights" if paired else "nights"
     return exp(centre), (exp(low), exp(high)), p_value(centre, spread), basis
 

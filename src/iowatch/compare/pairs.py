@@ -10,10 +10,11 @@ from typing import Literal
 import numpy as np
 
 from iowatch.compare.advice import runs_needed
+from iowatch.compare.dependence import dependences
 from iowatch.compare.estimate import FEWEST, Nights, Sides, align, ratio_of_maxima, ratio_of_medians
 from iowatch.compare.judge import Decision, decide, goodness, threshold, too_few
 from iowatch.compare.overall import summarise_all
-from iowatch.compare.ranks import benjamini_hochberg, independent_p, paired_p
+from iowatch.compare.ranks import benjamini_hochberg, dependent_p, independent_p, paired_p
 from iowatch.compare.records import (
     Comparison,
     Estimate,
@@ -56,7 +57,7 @@ def compare(pairs: Sequence[Pair], settings: Settings | None = None) -> tuple[li
     """
     chosen = settings or Settings()
     _refuse_neutral(pairs)
-    worked = [_work(pair, chosen) for pair in pairs]
+    worked = _work(pairs, chosen)
     p_values = _p_values(worked)
     adjusted = _adjust(p_values)
     reach = threshold(adjusted, chosen.alpha)
@@ -76,11 +77,19 @@ def _refuse_neutral(pairs: Sequence[Pair]) -> None:
         )
 
 
-def _work(pair: Pair, settings: Settings) -> _Worked | None:
-    if not (isinstance(pair.left, Measured) and isinstance(pair.right, Measured)):
-        return None
-    sides = align(pair.left, pair.right)
-    return _Worked(sides, ratio_of_medians(sides, settings), ratio_of_maxima(sides, settings))
+def _work(pairs: Sequence[Pair], settings: Settings) -> list[_Worked | None]:
+    """Estimates of the pairs with samples; all together tell how the machine's nights hang together."""
+    aligned = {
+        index: align(pair.left, pair.right)
+        for index, pair in enumerate(pairs)
+        if isinstance(pair.left, Measured) and isinstance(pair.right, Measured)
+    }
+    found: list[_Worked | None] = [None] * len(pairs)
+    sides = list(aligned.values())
+    for index, side, dependence in zip(aligned, sides, dependences(sides), strict=True):
+        medians = ratio_of_medians(side, settings, dependence)
+        found[index] = _Worked(side, medians, ratio_of_maxima(side, settings, dependence))
+    return found
 
 
 def _p_values(worked: Sequence[_Worked | None]) -> list[float | None]:
@@ -90,10 +99,11 @@ def _p_values(worked: Sequence[_Worked | None]) -> list[float | None]:
     for index, work in enumerate(worked):
         if work and work.sides.fewest >= FEWEST:
             groups[work.sides.paired, len(work.sides.left), len(work.sides.right)].append(index)
-    for (paired, _, _), members in groups.items():
-        sides = [work.sides for index in members if (work := worked[index])]
-        for index, p in zip(members, _tested(paired, sides), strict=True):
-            found[index] = float(p)
+    for (paired, left, right), members in groups.items():
+        works = [work for index in members if (work := worked[index])]
+        nights = (left,) if paired else (left, right)
+        for index, work, p in zip(members, works, _tested(paired, [work.sides for work in works]), strict=True):
+            found[index] = dependent_p(float(p), nights, work.medians.dependence)
     return found
 
 
@@ -132,17 +142,24 @@ def _judge(
         paired=work.sides.paired,
         verdict=decision.verdict if few is None else "not enough data",
         bound=decision.bound if few is None else None,
-        runs_needed=runs_needed(work.sides, work.medians.spread, reach, settings),
-        reason=_reason(few, decision, work.sides),
+        runs_needed=runs_needed(work.sides, work.medians, reach, settings),
+        reason=_reason(few, decision, work),
+        inflation=work.medians.dependence.variance,
     )
 
 
-def _reason(few: str | None, decision: Decision, sides: Sides) -> str:
+# From here on it is told that nights hang together.
+_TOLD_INFLATION = 1.2
+
+
+def _reason(few: str | None, decision: Decision, work: _Worked) -> str:
     if few is not None:
         return few
+    sides, inflation = work.sides, work.medians.dependence.variance
     how = f"; {sides.left_out} unshared runs left out" if sides.left_out else ""
-    test = "night by night" if sides.paired else "as independent nights"
-    return f"{decision.reason}; compared {test}{how}"
+    if inflation >= _TOLD_INFLATION:
+        how += f"; neighbouring nights are alike: {inflation:.1f} count as one"
+    return f"{decision.reason}; compared {'night by night' if sides.paired else 'side by side'}{how}"
 
 
 def _summary(side: Nights) -> SideSummary:

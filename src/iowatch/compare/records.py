@@ -92,6 +92,33 @@ class SideSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Dependence:
+    """How nights hang together (`iowatch.compare.dependence`): so many say as much as one independent night.
+
+    Attributes:
+        variance: about the level that they measure.
+        spread: about how much they vary.
+    """
+
+    variance: float = 1.0
+    spread: float = 1.0
+
+    def scale(self, nights: int) -> float:
+        """By how much a squared standard error is larger than that of independent nights.
+
+        Nights that hang together also scatter less around their own mean, by (n - V) / (n - 1).
+        """
+        return self.variance * (nights - 1) / (nights - self.variance)
+
+    def degrees(self, nights: float) -> float:
+        """Degrees of freedom of a variance measured in so many nights."""
+        return max(1.0, nights / self.spread - 1)
+
+
+INDEPENDENT = Dependence()
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """A ratio right/left with its interval.
 
@@ -101,6 +128,7 @@ class Estimate:
         p: two-sided p value of "no difference", or None.
         spread: standard deviation of the log ratio that one night a side leaves open, or None.
         draws: log ratios of the bootstrap, shape (resamples,), or None.
+        dependence: how its nights hang together.
     """
 
     ratio: float
@@ -108,6 +136,7 @@ class Estimate:
     p: float | None = None
     spread: float | None = None
     draws: Floats | None = None
+    dependence: Dependence = INDEPENDENT
 
 
 @dataclass(frozen=True)
@@ -123,6 +152,7 @@ class Comparison:
         paired: nights were compared one by one, as both sides were measured in the same ones.
         verdict: the decision; `bound` is the x of "no difference above x %", as a fraction.
         runs_needed: nights a side, in all, at which `Settings.difference` would be found.
+        inflation: so many nights, which hang together, say as much as one independent one; 1: they do not.
         reason: in words, what the verdict rests on or what is missing.
     """
 
@@ -142,6 +172,7 @@ class Comparison:
     bound: float | None
     runs_needed: int | None
     reason: str
+    inflation: float = 1.0
 
     @property
     def words(self) -> str:

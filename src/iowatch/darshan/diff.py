@@ -1,9 +1,10 @@
-"""What changed in the I/O between two runs, in words and numbers."""
+"""What changed in the I/O between two runs, or between the runs of two sides, in words and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any, Literal
 
 from iowatch.darshan.trace import Trace
@@ -133,6 +134,7 @@ _ROWS: tuple[_Row, ...] = (
         ("MPIIO_NB_WRITES", "non-blocking writes"),
         ("MPIIO_SYNCS", "MPI-IO syncs"),
         ("MPIIO_VIEWS", "file views"),
+        ("MPIIO_HINTS", "files opened with hints"),
         ("POSIX_WRITES", "POSIX writes"),
         ("POSIX_READS", "POSIX reads"),
         ("POSIX_OPENS", "POSIX opens"),
@@ -205,10 +207,13 @@ def _words(kind: Kind, left: Any, right: Any) -> str:
 
 
 def _change(row: _Row, left: Trace, right: Trace) -> Change | None:
-    name, label, kind, value = row
+    *_, kind, value = row
     a, b = value(left), value(right)
-    if not _differs(kind, a, b):
-        return None
+    return _told(row, a, b) if _differs(kind, a, b) else None
+
+
+def _told(row: _Row, a: Any, b: Any) -> Change:
+    name, label, kind, _ = row
     numbers = kind != "fact" and a is not None and b is not None
     ratio = b / a if numbers and a else None
     text = f"{label}: {_format(kind, a)} -> {_format(kind, b)}{_words(kind, a, b)}"
@@ -223,3 +228,44 @@ def compare(left: Trace, right: Trace) -> Difference:
     """
     changes = (_change(row, left, right) for row in _ROWS)
     return Difference(left, right, tuple(change for change in changes if change is not None))
+
+
+# Of every run its own: the command names the session's scratch directory, times are what is compared besides.
+_OF_THE_RUN = frozenset({"exe", "run_time_s"})
+
+
+def between(left: Sequence[Trace], right: Sequence[Trace]) -> tuple[Change, ...]:
+    """What tells two sides apart: every run on the left has it otherwise than every one on the right.
+
+    Whatever differs as much from run to run of one side is not told. Values are those of the middle run.
+
+    Args:
+        left, right: traces of the same case that could be read, at least one a side.
+    """
+    rows = (row for row in _ROWS if row[0] not in _OF_THE_RUN)
+    found = ((row, [row[3](trace) for trace in left], [row[3](trace) for trace in right]) for row in rows)
+    return tuple(
+        _told(row, _middle(row[2], a), _middle(row[2], b)) for row, a, b in found if _apart(row[2], a, b)
+    )
+
+
+def _apart(kind: Kind, left: Sequence[Any], right: Sequence[Any]) -> bool:
+    if kind in ("fact", "size"):
+        return not set(left) & set(right)
+    (low, high), (first, last) = (
+        (min(v or 0 for v in side), max(v or 0 for v in side)) for side in (left, right)
+    )
+    if first > high:
+        return _differs(kind, None if _none(left) else high, None if _none(right) else first)
+    return low > last and _differs(kind, None if _none(left) else low, None if _none(right) else last)
+
+
+def _none(values: Sequence[Any]) -> bool:
+    return all(value is None for value in values)
+
+
+def _middle(kind: Kind, values: Sequence[Any]) -> Any:
+    if kind in ("fact", "size"):
+        return values[-1]
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -17,6 +17,7 @@ from iowatch.compare.subgroup import Subgroup
 from iowatch.explain import names
 from iowatch.metrics import metric
 from iowatch.model import Scalar
+from iowatch.report import traces
 from iowatch.sides import Outcome
 from iowatch.sides.grounds import Ground, Grounds
 from iowatch.sides.outcome import described
@@ -50,6 +51,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "right": [dict(described(entry)) for entry in matched.only_right],
         },
         "notes": list(outcome.notes),
+        "darshan": traces.document(outcome),
     }
 
 
@@ -317,6 +319,8 @@ def print_comparison(outcome: Outcome, console: Console) -> None:
     for one, cells in _rows(outcome):
         grid.add_row(*(Text(cell) for cell in cells), style=_COLOURS.get(one.verdict))
     console.print(grid)
+    for line in traces.lines(outcome):
+        console.print(Text(line))
     for line in (*_unpaired(outcome), *outcome.notes):
         console.print(Text(line, style="dim"))
 
@@ -337,6 +341,8 @@ def markdown(outcome: Outcome) -> str:
         f"| {' | '.join(_HEADER)} |",
         f"|{'---|' * len(_HEADER)}",
         *(f"| {' | '.join(_escaped(cell) for cell in cells)} |" for _, cells in _rows(outcome)),
+        "",
+        *(f"- {_escaped(line)}" for line in traces.lines(outcome)),
         "",
         *(f"- {_escaped(line)}" for line in (*_unpaired(outcome), *outcome.notes)),
     ]

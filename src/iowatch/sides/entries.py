@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from iowatch.compare import Measured, Side
 from iowatch.errors import UsageError, near_miss
+from iowatch.metrics import METRICS
 from iowatch.model import Case, Scalar
 from iowatch.sides.spec import Spec
 from iowatch.store.results import ResultRow
@@ -105,7 +106,8 @@ def gather(rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_s
         elif row.pair == 0:
             warm_ups += 1
         elif min(row.samples, default=0) <= 0:
-            not_positive += 1
+            # A count or a share of 0 is a fact, and compared with nothing.
+            not_positive += METRICS[row.metric].direction != "neutral"
         else:
             side = (row.side or "") if by_side else ""
             key = (row.system, row.partition, row.stack, side, row.case.key, row.metric)

@@ -19,6 +19,7 @@ from iowatch.sides.grounds import Grounds, grounds
 from iowatch.sides.pairing import Matched, match
 from iowatch.sides.resolve import Opened, Place, rows
 from iowatch.sides.spec import Spec
+from iowatch.sides.traces import Traced, traced
 from iowatch.store import bulk
 from iowatch.store.exported import read_exported
 from iowatch.store.results import ResultRow
@@ -51,6 +52,7 @@ class Outcome:
     Attributes:
         grounds: when each side was measured, and with which libraries.
         notes: what was left out and why.
+        traced: how the I/O of the sides differs by their Darshan logs.
     """
 
     left: Spec
@@ -62,6 +64,7 @@ class Outcome:
     options: Options
     grounds: Grounds
     notes: tuple[str, ...]
+    traced: Traced = field(default_factory=Traced)
 
 
 def compare_sides(left: Spec, right: Spec, history: Opened, options: Options) -> Outcome:
@@ -88,9 +91,10 @@ def compare_sides(left: Spec, right: Spec, history: Opened, options: Options) ->
     compared, overall = compare(matched.pairs, options.settings)
     groups = subgroups(compared, options.settings)
     notes = _notes(gathered, options)
-    known = _Known(history) if {left.kind, right.kind} - {"file", "published"} else None
-    rests_on = grounds(matched.pairs, matched.entries, known)
-    return Outcome(left, right, matched, tuple(compared), overall, groups, options, rests_on, notes)
+    measured_here = bool({left.kind, right.kind} - {"file", "published"})
+    rests_on = grounds(matched.pairs, matched.entries, _Known(history) if measured_here else None)
+    logs = traced(compared, matched.pairs, matched.entries, history()) if measured_here else Traced()
+    return Outcome(left, right, matched, tuple(compared), overall, groups, options, rests_on, notes, logs)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from iowatch.dashboard.pictures import forest_axis, forest_picture, forest_scale
 from iowatch.errors import InputError, IowatchError
 from iowatch.explain import names
 from iowatch.findings import Finding
+from iowatch.report import traces
 from iowatch.report.comparison import document, measured, summary
 from iowatch.sides import Options, Outcome, Spec, compare_sides, parse_spec
 from iowatch.sides.entries import Entry
@@ -152,6 +153,7 @@ def _values(site: Site, wanted: Wanted) -> dict[str, Any]:
         "units": sorted({f"{pair['unit']} ({pair['statistic'] or 'median'})" for pair in pairs}),
         "lines": summary(outcome),
         "measured": list(measured(outcome)),
+        "darshan": list(traces.lines(outcome)),
         "notes": list(outcome.notes),
         "sides": sides,
         "only": {side: len(entries) for side, entries in found["unpaired"].items() if entries},

@@ -76,3 +76,16 @@ def test_programs_read_paths_and_what_is_gone(cli: Cli, session: str) -> None:
         gone.name
     }
     assert f"{gone.name} no longer kept" in cli("history", "show", session, "--files").stdout
+
+
+def test_one_run_by_its_number_in_findings(cli: Cli, session: str) -> None:
+    with History.open() as history:
+        number = next(run.id for run in history.runs(session) if run.name == "good")
+    shown = cli("history", "show", "--run", number)
+    assert _shown(shown.stdout) == {"good": ["darshan of good", "stdout of good"]}
+    assert "[bad]" not in shown.stdout
+    assert [
+        run["id"] for run in json.loads(cli("history", "show", "--run", number, "--json").stdout)["runs"]
+    ] == [number]
+    for words in ((), (session, "--run", number), ("--run", 99)):
+        assert cli("history", "show", *words).exit_code == 2

@@ -96,7 +96,7 @@ def print_session(
             where = kept(one) or f"{one.sha256} no longer kept"
             size = format_size(one.size_bytes)
             console.print(f"  {one.kind:8} {size:>9}  {where}", markup=False, soft_wrap=True)
-    if len(told) < sum(bool(found) for found in files.values()):
+    if len(told) < sum(run.id in files for run, _ in runs):
         console.print("Where the outputs and Darshan logs of all runs lie: --files", markup=False)
 
 

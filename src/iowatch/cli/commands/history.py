@@ -62,7 +62,8 @@ def list_(
 
 
 @command.command("show", epilog="Example: iowatch history show 3f2a --files")
-@click.argument("session")
+@click.argument("session", required=False)
+@click.option("--run", "number", type=click.IntRange(min=1), help="Only this run, by its number in findings.")
 @click.option(
     "--files",
     "every_file",
@@ -71,17 +72,21 @@ def list_(
 )
 @options.database
 @options.as_json
-def show(session: str, every_file: bool, db: str | None, as_json: bool) -> None:
-    """One session with its runs; SESSION is its UUID or the beginning of it."""
+def show(session: str | None, number: int | None, every_file: bool, db: str | None, as_json: bool) -> None:
+    """One session with its runs, or one run; SESSION is its UUID or the beginning of it."""
     from iowatch.cli.output import page, print_json
+    from iowatch.errors import UsageError
     from iowatch.report.history import kept, print_session
     from iowatch.store import History, bulk
 
     with History.existing(db) as history:
-        row = history.session(session)
-        runs = [(run, history.run_results(run.id)) for run in history.runs(row.uuid)]
+        if (session is None) == (number is None):
+            raise UsageError("expected one of SESSION and --run", hint="`iowatch history list` has sessions.")
+        row = history.session(session or history.session_of_runs([history.run(number or 0).id])[number or 0])
+        chosen = [run for run in history.runs(row.uuid) if number in (None, run.id)]
+        runs = [(run, history.run_results(run.id)) for run in chosen]
         came = set(history.received(row.uuid))
-        absent = [item for item in history.expected(row.uuid) if item not in came]
+        absent = [item for item in history.expected(row.uuid) if item not in came] if number is None else []
         with history.reading() as connection:
             files = bulk.session_artefacts(connection, row.id)
     if as_json:
@@ -106,7 +111,7 @@ def show(session: str, every_file: bool, db: str | None, as_json: bool) -> None:
             }
         )
     else:
-        print_session(page(), row, runs, absent, files, every_file)
+        print_session(page(), row, runs, absent, files, every_file or number is not None)
 
 
 @command.command(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import shlex
 from functools import cache
@@ -23,7 +25,14 @@ _STRIPED, _REFUSED = "iowatch.striped", "iowatch.striped.err"
 
 @cache
 def _sweep(base: Path) -> None:
+    """Once a process: remove what ended ones left, and at the end the directory of this one, empty by then."""
     scratch.sweep_ended(base)
+    atexit.register(_remove_empty, scratch.session_directory(base))
+
+
+def _remove_empty(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        directory.rmdir()
 
 
 _spent_bytes = 0

@@ -7,12 +7,16 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from iowatch.errors import InputError
 from iowatch.findings import NEEDS_ACTION, Finding, update
 from iowatch.metrics import METRICS
+from iowatch.reference import bandwidth
 from iowatch.reference.counts import Printed, printed
+from iowatch.reference.judge import best, outside
 from iowatch.runner.run import Finished
 from iowatch.store import ExpectedResult, History, RunRow, SeriesFilter
 
+_BY_REFRAME = "performance error: failed to meet reference"
 NIGHTS_TO_JUDGE = 7  # detection says nothing of fewer (docs/detection.md)
 
 
@@ -66,6 +70,7 @@ class Verdict:
         left_out: what the night had no room for, by stack and reason; it was not expected.
         stopped: why the night was ended before all had run, or None.
         repeated: how many runs were made once more, because their newest nights look different.
+        references: results outside the bounds of their references, and what is wrong with references.
     """
 
     session: str
@@ -88,11 +93,12 @@ class Verdict:
     left_out: tuple[Trouble, ...] = ()
     stopped: str | None = None
     repeated: int = 0
+    references: tuple[Trouble, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0 only where everything came whole and nothing changed."""
-        return 0 if self.status == "ok" and not self.changes else 1
+        """0 only where everything came whole, nothing changed, and nothing is outside its reference."""
+        return 0 if self.status == "ok" and not self.changes and not self.references else 1
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "exit_code": self.exit_code}
@@ -129,6 +135,7 @@ def judge(history: History, finished: Finished) -> Verdict:
         left_out=_left_out(finished),
         stopped=finished.stopped,
         repeated=finished.repeated,
+        references=(*_outside(history, row.system, runs), *_wrong_references(finished)),
     )
 
 
@@ -211,6 +218,30 @@ def _is_of(test: str, benchmark: str, case: str) -> bool:
     """Whether ReFrame's name of a test, `<Benchmark>Check %entry=<suite>/<case>`, is that of a case."""
     check, _, entry = test.partition(" %entry=")
     return check.lower() == f"{benchmark}check" and entry.partition("/")[2] == case
+
+
+def _outside(history: History, system: str, runs: Sequence[RunRow]) -> tuple[Trouble, ...]:
+    """Results outside the bounds of their references: all of a run, where ReFrame ends at the first."""
+    try:
+        references = bandwidth.load(system)
+    except InputError:
+        return ()  # no check has run: told as absent, with the reason
+    found = []
+    for run in runs if references.entries else ():
+        for series, samples in history.run_results(run.id):
+            case = series.case.parameters
+            place = run.partition, run.stack, case, str(case.get("operation", "")), series.metric
+            entry = references.find(*place)
+            told = outside(entry, best(entry, samples)) if entry and samples else None
+            found += [Trouble(run.stack, run.name, told, run.partition)] if told else []
+    return tuple(found)
+
+
+def _wrong_references(finished: Finished) -> tuple[Trouble, ...]:
+    """Why checks failed after everything was measured: unknown words, no entry where one is required."""
+    wrong = [f for f in finished.failures if f.phase == "performance" and not f.reason.startswith(_BY_REFRAME)]
+    counts = Counter((failure.stack, failure.reason.removeprefix("input error: ")) for failure in wrong)
+    return tuple(Trouble(stack, _cases(count), reason) for (stack, reason), count in counts.items())
 
 
 def _left_out(finished: Finished) -> tuple[Trouble, ...]:

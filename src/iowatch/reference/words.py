@@ -6,8 +6,8 @@ ReFrame finds no reference where a word is misspelt, and says nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
 
-from iowatch.errors import near_miss
 from iowatch.reference.bandwidth import Entry
 
 # docs/architecture.md, "Case parameters", has what they mean; a test holds both together.
@@ -18,7 +18,7 @@ PARAMETERS = (
     "instances", "layout", "local_size", "memory", "mode", "nodes", "particles", "pattern", "ranks",
     "read_bytes", "reorder", "row_bytes", "rows", "scaling", "segments", "steps", "stonewall_s",
     "stripe_bytes", "stripe_count", "striping", "sync", "total_bytes", "transfer_bytes", "unlimited",
-    "write_bytes",
+    "verify", "write_bytes",
 )  # fmt: skip
 # As the names of performance variables have them: `_` for every blank and hyphen.
 OPERATIONS = (
@@ -41,8 +41,14 @@ def strange(
     for entry in entries:
         for name in sorted(pair.partition("=")[0] for pair in entry.parameters):
             if name not in known_parameters:
-                hint = near_miss(name, known_parameters)
+                hint = _meant(name, known_parameters)
                 yield entry.where, f"no case has a parameter '{name}' (in {entry.case}). {hint}"
         if entry.operation not in known_operations:
-            hint = near_miss(entry.operation, known_operations)
+            hint = _meant(entry.operation, known_operations)
             yield entry.where, f"there is no operation '{entry.operation}' (in {entry.variable}). {hint}"
+
+
+def _meant(word: str, known: list[str]) -> str:
+    """The likeliest word; all of them would be too many to read."""
+    guess = get_close_matches(word, known, n=1)
+    return f"Did you mean '{guess[0]}'?" if guess else "docs/architecture.md has the words."

@@ -36,6 +36,7 @@ def junit(history: History, verdict: Verdict) -> str:
         case = Xml.SubElement(suite, "testcase", classname=_said(trouble.stack), name=_said(trouble.reason))
         Xml.SubElement(case, "skipped", message=_said(f"{trouble.run}: {trouble.reason}"))
     _count(suite, history.session(verdict.session).started_at, verdict.wall_s)
+    _references(root, verdict)
     _findings(root, verdict)
     Xml.indent(root)
     return Xml.tostring(root, encoding="unicode", xml_declaration=False).join(
@@ -63,6 +64,17 @@ def _case(suite: Xml.Element, key: _Key, run: RunRow | None, absent: dict[_Key, 
         Xml.SubElement(case, "error", type="absent", message=_said(absent[key]))
     elif run is None:
         Xml.SubElement(case, "error", type="absent", message="expected, and nothing came")
+
+
+def _references(root: Xml.Element, verdict: Verdict) -> None:
+    if not verdict.references:
+        return
+    suite = Xml.SubElement(root, "testsuite", name=_said(f"references of {verdict.system}"))
+    for trouble in verdict.references:
+        name = f"{trouble.stack} {trouble.run}"
+        case = Xml.SubElement(suite, "testcase", classname="references", name=_said(name), time="0.000")
+        Xml.SubElement(case, "failure", type="reference", message=_said(trouble.reason))
+    _count(suite, None, 0.0)
 
 
 def _findings(root: Xml.Element, verdict: Verdict) -> None:

@@ -40,6 +40,7 @@ def _troubles(verdict: Verdict) -> Sequence[tuple[str, tuple[Trouble, ...]]]:
     return (
         ("Failed", verdict.failed),
         ("Absent", verdict.absent),
+        ("Outside references, or references that are wrong", verdict.references),
         ("Left for another night", verdict.left_out),
         ("Not available here", verdict.unavailable),
     )

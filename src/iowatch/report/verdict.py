@@ -20,6 +20,7 @@ def render(verdict: Verdict, console: Console, site: str | None = None) -> None:
         console.print(_transfers(verdict))
     _troubles(console, "Failed", verdict.failed)
     _troubles(console, "Absent", verdict.absent)
+    _troubles(console, "Outside references, or references that are wrong", verdict.references)
     _troubles(console, "Left for another night", verdict.left_out)
     console.print(changes(verdict), markup=False)
     _troubles(console, "Not available here", verdict.unavailable)
@@ -38,6 +39,7 @@ def answer(verdict: Verdict) -> str:
     parts = [f"{verdict.received} of {verdict.expected} expected results came"]
     parts += [f"{counted(len(verdict.failed), 'run')} failed"] if verdict.failed else []
     parts += [f"{counted(len(verdict.absent), 'run')} absent"] if verdict.absent else []
+    parts += [f"{counted(len(verdict.references), 'remark')} on references"] if verdict.references else []
     parts += [verdict.stopped] if verdict.stopped else []
     parts += [f"{counted(verdict.repeated, 'suspected run')} made once more"] if verdict.repeated else []
     return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(parts)}."
@@ -78,7 +80,8 @@ def _troubles(console: Console, title: str, troubles: tuple[Trouble, ...]) -> No
         return
     console.print(f"{title}:", markup=False)
     for trouble in troubles:
-        console.print(f"  {trouble.stack} {trouble.run}: {trouble.reason}", markup=False, soft_wrap=True)
+        line = f"  {trouble.stack} {trouble.run}: {trouble.reason}"
+        console.print(line, markup=False, emoji=False, soft_wrap=True)  # `ior:a:` is no pictogram
 
 
 def changes(verdict: Verdict) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from iowatch import suites
 from iowatch.errors import InputError
 from iowatch.findings import NEEDS_ACTION, Finding, update
 from iowatch.metrics import METRICS
@@ -135,7 +136,7 @@ def judge(history: History, finished: Finished) -> Verdict:
         left_out=_left_out(finished),
         stopped=finished.stopped,
         repeated=finished.repeated,
-        references=(*_outside(history, row.system, runs), *_wrong_references(finished)),
+        references=(*_outside(history, row.system, _judged(row.suite, runs)), *_wrong_references(finished)),
     )
 
 
@@ -218,6 +219,16 @@ def _is_of(test: str, benchmark: str, case: str) -> bool:
     """Whether ReFrame's name of a test, `<Benchmark>Check %entry=<suite>/<case>`, is that of a case."""
     check, _, entry = test.partition(" %entry=")
     return check.lower() == f"{benchmark}check" and entry.partition("/")[2] == case
+
+
+def _judged(suite: str, runs: Sequence[RunRow]) -> list[RunRow]:
+    """Runs whose suite does not say `reference: none`."""
+    without = {
+        f"{case.benchmark}:{case.name}"
+        for case in (suites.load(suite) if suite in suites.names() else ())
+        if case.reference == "none"
+    }
+    return [run for run in runs if run.name.partition("#")[0] not in without]
 
 
 def _outside(history: History, system: str, runs: Sequence[RunRow]) -> tuple[Trouble, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
+from iowatch import suites
 from iowatch.model import Output, Result
 from iowatch.reference import bandwidth, rewrite
 from iowatch.reference.bandwidth import Entry, Provenance
@@ -94,6 +96,17 @@ def test_what_a_check_says_of_its_references_is_told_once_a_stack(history: Histo
     ((stack, run, reason),) = [(t.stack, t.run, t.reason) for t in verdict.references]
     assert (stack, run, reason) == ("gnu", "2 cases", said.removeprefix("input error: "))
     assert verdict.exit_code == 1
+
+
+@pytest.mark.usefixtures("references")
+def test_a_suite_without_references_is_not_judged(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = suites.load
+
+    def without(suite: str) -> list[suites.SuiteCase]:
+        return [replace(case, benchmark="ior", name="a", reference="none") for case in read(suite)[:1]]
+
+    monkeypatch.setattr(suites, "load", without)
+    assert session(history, (80.0,)).references == ()
 
 
 def test_without_references_nothing_is_said(history: History) -> None:

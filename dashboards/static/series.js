@@ -33,7 +33,10 @@
     return a;
   }
   function told(i) {
-    const nodes = data.nodes == null ? "" : `<br>${data.nodes} node${data.nodes === 1 ? "" : "s"}`;
+    // Names of the nodes of the newest nights.
+    const hosts = data.hosts[i - time.length + data.hosts.length]?.replace(/[<>&]/g, " ");
+    const many = data.nodes == null ? "" : `${data.nodes} node${data.nodes === 1 ? "" : "s"}`;
+    const nodes = hosts ? `<br>${many ? `${many}: ` : "on "}${hosts}` : many && `<br>${many}`;
     const name = data.sessions[session[i]][0].replace(/[<>&]/g, " "), stack = data.stack.slice(0, 80).replace(/[<>&]/g, " ");
     const also = data.zone === "UTC" ? "" : ` (${text(time[i]).slice(11, 16)} UTC)`;
     return `${stamp(time[i]).slice(0, 16)} ${data.zone}${also}<br>session ${name}<br>stack ${stack}${nodes}<br>run ${run[i]}`;

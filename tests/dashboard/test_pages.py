@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ import pytest
 from iowatch.dashboard.build import build
 from iowatch.dashboard.catalogue import collect
 from iowatch.dashboard.pages.session import readable
+from iowatch.dashboard.render import samples_of
 from iowatch.model import Output, Result, Scalar
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.dashboard import hostile
@@ -180,6 +182,17 @@ def test_hostile_names_stay_text(hostile_site: Path) -> None:
     ElementTree.parse(hostile_site / "feed.xml")
 
 
+def test_no_name_turns_the_words_beside_it_around(hostile_site: Path) -> None:
+    """After U+202E, `0 of 2 expected results came` read `emac stluser detcepxe 2 fo 0` on the first page."""
+    turning = {chr(n) for n in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+    attacked = 0
+    for page in pages(hostile_site):
+        text = page.path.read_text(encoding="utf-8")
+        assert not turning & set(html.unescape(text)), page.path
+        attacked += "\N{REPLACEMENT CHARACTER}" in text
+    assert attacked > 5
+
+
 def test_hostile_names_lead_nowhere_outside(hostile_site: Path) -> None:
     inside = hostile_site.resolve().parent.parent
     assert not Path("/tmp/hostile-escape").exists()
@@ -246,3 +259,31 @@ def test_short_times_are_told_in_units_that_people_read(
     assert told["unit"] == shown[0]
     assert told["shown"] == pytest.approx(shown[1])
     assert told["summary"].max == pytest.approx(max(shown[1]))
+
+
+@pytest.mark.parametrize("many", [1, 20, 21, 500, 501, 100_000])
+def test_samples_beyond_twenty_are_a_click_away_and_what_is_left_out_is_said(many: int) -> None:
+    text = samples_of([100.0 + n % 800 for n in range(many)])
+    numbers = re.findall(
+        r"\b\d{3}\b", re.sub(r"<summary>.*?</summary>|<code>.*", "", text).partition(" … of")[0]
+    )
+    assert len(numbers) == min(many, 500)
+    assert (f"<summary>{many - 20:,} more</summary>" in text) == (many > 20)
+    assert (f"… of {many:,}" in text) == (many > 500)
+
+
+def test_the_series_page_names_the_nodes_of_the_newest_nights(history: History, tmp_path: Path) -> None:
+    for night in range(4):
+        uuid, begin = f"session-{night}", 1_700_000_000 + night * 86400
+        history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+        result = Result("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX", "nodes": 2})
+        output = Output("ior", "4", "ok", None, (result,))
+        facts = {"nodes": [f"nid{n:05d}" for n in (night, night + 1)]} if night != 2 else {}
+        record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output, facts=facts)
+        history.record_runs(uuid, [record])
+        history.end_session(uuid, "ok", begin + 60)
+    build(history, tmp_path / "site", nights=3)
+    text = (tmp_path / "site/series/1.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    assert data["hosts"] == ["nid[00001-00002]", None, "nid[00003-00004]"]
+    assert re.findall(r"<td>(nid[^<]*|–)</td>", text) == ["nid[00003-00004]", "–", "nid[00001-00002]", "–"]

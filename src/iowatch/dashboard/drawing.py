@@ -13,6 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
+from iowatch.dashboard.plain import plain
 from iowatch.units import format_number
 
 DAY_S = 86400
@@ -105,7 +106,7 @@ def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 def text(kind: str, x: float, y: float, content: str) -> str:
     """A text of a class; whatever it holds is shown, not interpreted."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(content)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(plain(content))}</text>'
 
 
 def stretches(times: NDArray[Any]) -> list[slice]:
@@ -170,8 +171,7 @@ def picture(width: float, height: float, label: str, parts: Iterable[str], kind:
     """A whole picture; `label` says in words what it shows."""
     # Cells may be pressed or drawn out; text may not.
     fit = ' preserveAspectRatio="none"' if kind == "strip" else ""
-    head = (
-        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}"{fit} role="img" aria-label="{escape(label)}">'
-    )
+    said = escape(plain(label))
+    head = f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}"{fit} role="img" aria-label="{said}">'
     # Numbers are formatted and texts escaped where the parts are made.
     return Markup(head + "".join(parts) + "</svg>")  # noqa: S704  # nosec B704

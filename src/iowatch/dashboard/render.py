@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iowatch import __version__, paths
+from iowatch.dashboard.plain import shown
 from iowatch.dashboard.plotly import style_ids
 from iowatch.dashboard.site import slug
 from iowatch.findings.wording import day, factor
@@ -37,6 +38,7 @@ def environment(zone: str = "UTC") -> Environment:
     made = Environment(
         loader=FileSystemLoader(paths.root() / "dashboards" / "templates"),
         autoescape=True,
+        finalize=shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -51,6 +53,7 @@ def environment(zone: str = "UTC") -> Environment:
         percent=percent,
         slug=slug,
         brief=brief,
+        samples=samples_of,
         when=partial(when, zone=local),
         day=partial(date_of, zone=local),
     )
@@ -83,6 +86,17 @@ def _moment(seconds: int | None, zone: tzinfo, words: Callable[[datetime], str])
 def percent(share: float | None) -> str:
     """`97 %`, `5,100 %`, or a dash."""
     return "–" if share is None else f"{100 * share:,.0f} %"
+
+
+def samples_of(values: Sequence[float], many: int = 20, most: int = 500) -> Markup:
+    """Samples of a row: the first `many`, the others behind a fold, and how many even that leaves out."""
+    told = [format_number(value) for value in values[:most]]
+    # Digits only.
+    if len(values) <= many:
+        return Markup(" ".join(told))  # noqa: S704  # nosec B704
+    left = f" … of {len(values):,}; <code>iowatch history export</code> has all" if len(values) > most else ""
+    rest = f"<details><summary>{len(values) - many:,} more</summary>{' '.join(told[many:])}{left}</details>"
+    return Markup(f"{' '.join(told[:many])} {rest}")  # noqa: S704  # nosec B704
 
 
 def brief(text: object, most: int = _MOST_SHOWN) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import Connection
 
 from iowatch.dashboard.catalogue import Machine, Series
 from iowatch.dashboard.context import Site
@@ -17,14 +18,17 @@ from iowatch.dashboard.levels import accepted, gain, levels, nightly, said, tran
 from iowatch.dashboard.nights import page_of
 from iowatch.dashboard.parallel import in_parallel
 from iowatch.dashboard.pictures import Mark, axis_top, drawn_limits, grouped, series_picture
+from iowatch.dashboard.plain import plain
+from iowatch.dashboard.render import brief
 from iowatch.events import Event
 from iowatch.store import SessionRow, bulk
 from iowatch.store.bulk import RunSessions, SeriesSamples
+from iowatch.store.nodelist import fold
 from iowatch.systems.zone import offsets
-from iowatch.units import format_number
 
 _ROWS = 14
-_SAMPLES = 20
+# Letters of the names of a night's nodes.
+_MOST_NODES = 100
 # What pictures show of that which detection says.
 _KEYS = {"level": "level", "transient": "away and back", "drift": "drift", "suspected": "suspected"}
 
@@ -66,16 +70,26 @@ class _Pages:
     def __init__(self, site: Site, machine: Machine, sessions: Mapping[int, SessionRow]) -> None:
         self.site, self.machine, self.sessions = site, machine, sessions
         self.session_of: RunSessions | None = None
+        self.nodes: Mapping[int, str] = {}
         self.told = {n: _session(s) for n, s in sessions.items()}
 
     def write(self, chosen: Sequence[Series]) -> None:
         """Write the pages of some series."""
         by_id = {one.row.id: one for one in chosen}
         with self.site.history.reading() as connection:
+            self.nodes = self._nodes(connection)
             for samples in bulk.samples_of(connection, list(by_id)):
                 one = by_id[samples.series_id]
                 text = self.site.render(one.page, "series.html", self.values(one, self._known(samples, one)))
                 self.site.writer.write(one.page, text)
+
+    def _nodes(self, connection: Connection) -> dict[int, str]:
+        """Names of the nodes of runs of the nights that are in the site with all that their runs left."""
+        assert self.session_of is not None
+        newest = [session.id for session in self.machine.sessions[: self.site.nights]]
+        runs = self.session_of.run[np.isin(self.session_of.session, newest)].tolist()
+        found = bulk.run_nodes(connection, runs)
+        return {run: brief(plain(fold(nodes)), _MOST_NODES) for run, nodes in found.items()}
 
     def _known(self, samples: SeriesSamples, series: Series) -> SeriesSamples:
         """Without results that came after the catalogue was read: others write while a site is built."""
@@ -120,7 +134,8 @@ class _Pages:
                 "max": float(samples.max[i]),
                 "median": float(samples.median[i]),
                 "min": float(samples.min[i]),
-                "samples": _numbers(samples.samples[ends[i] - samples.count[i] : ends[i]]),
+                "samples": samples.samples[ends[i] - samples.count[i] : ends[i]].tolist(),
+                "nodes": self.nodes.get(run),
                 "link": f"{page_of(self.sessions[session])}#run-{run}",
                 "run": run,
             }
@@ -134,7 +149,7 @@ class _Pages:
         return {
             "unit": series.metric.unit,
             "label": series.metric.label,
-            "stack": series.row.stack,
+            "stack": plain(series.row.stack[:80]),
             "nodes": series.row.case.parameters.get("nodes"),
             "time": _packed(samples.time, "<u4"),
             "headline": _packed(nightly(series, samples), "<f4"),
@@ -142,6 +157,7 @@ class _Pages:
             "samples": _packed(samples.samples, "<f4"),
             "run": _packed(samples.run_id, "<u4"),
             "session": _packed(position, "<u4"),
+            "hosts": [self.nodes.get(run) for run in samples.run_id[-self.site.nights :].tolist()],
             "sessions": [self.told[n] for n in used.tolist()],
             "levels": [[one.first, one.last, one.value, one.end, one.kind] for one in levels(series, samples)],
             "away": [[one.first, one.last] for one in transients(series)],
@@ -159,12 +175,7 @@ class _Pages:
 def _session(session: SessionRow) -> list[str]:
     """Its UUID, and its page where the name of that does not follow from the UUID: ten years stay small."""
     page, uuid = page_of(session), session.uuid[:80]
-    return [uuid] if page == f"session/{uuid}.html" else [uuid, page]
-
-
-def _numbers(values: NDArray[np.float64]) -> str:
-    """The samples of a night; of very many the first."""
-    return " ".join(map(format_number, values[:_SAMPLES].tolist())) + (" …" if len(values) > _SAMPLES else "")
+    return [uuid] if page == f"session/{uuid}.html" else [plain(uuid), page]
 
 
 def _packed(values: NDArray[Any], form: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reframe as rfm
 
 from reframe_tests.mixins.darshan import DarshanMixin
+from reframe_tests.mixins.machine import MachineMixin
 from reframe_tests.mixins.reference import ReferenceMixin
 from reframe_tests.mixins.samples import SamplesMixin
 from reframe_tests.mixins.scratch import ScratchMixin
@@ -14,9 +15,16 @@ from reframe_tests.mixins.suite import SuiteMixin, entries
 __all__ = ["BenchmarkCheck", "entries"]
 
 
-# ReFrame runs the hooks of the last named first: stack, scratch, command line, Darshan around it, starts around
-# that; after the run samples before references.
+# ReFrame runs the hooks of the last named first: stack, scratch, questions to the node, command line, Darshan
+# around it, starts around that; after the run samples before references.
 class BenchmarkCheck(
-    ReferenceMixin, SamplesMixin, DarshanMixin, SuiteMixin, ScratchMixin, StackMixin, rfm.RunOnlyRegressionTest
+    ReferenceMixin,
+    SamplesMixin,
+    DarshanMixin,
+    SuiteMixin,
+    MachineMixin,
+    ScratchMixin,
+    StackMixin,
+    rfm.RunOnlyRegressionTest,
 ):
     """A check sets `benchmark` (str) and `entry = parameter(entries(benchmark))`."""

@@ -141,6 +141,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "command": shlex.join([self.program, *tool.arguments(options, str(self.scratch_directory))]),
                 "reframe_test": self.unique_name,
                 **self.striping_facts(),
+                **self.machine_facts(),
                 "exit_code": _number(stage / _rc(0)),
                 "nodes": self._nodes(),
                 **turn,

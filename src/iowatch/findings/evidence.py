@@ -1,4 +1,4 @@
-"""What differs between the runs on both sides of a change: parts of their stacks, Darshan's counters, nodes."""
+"""What differs between the runs on both sides of a change: stacks, machine, Darshan's counters, nodes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from iowatch.findings.records import Difference, Member
+from iowatch.findings.surroundings import surrounding_differences
 from iowatch.store import History, SeriesPoints
 
 # Members of one event share stacks; a few of them show every difference.
@@ -29,9 +30,10 @@ def differences(
         if member.run_before is None or member.run_after is None:
             continue
         before, after = history.run(member.run_before), history.run(member.run_after)
-        for one in stack_differences(member.stack, before.stack_document, after.stack_document):
-            found.setdefault((one.where, one.what), one)
-        for one in counter_differences(member.name, before.facts, after.facts):
+        stacks = list(stack_differences(member.stack, before.stack_document, after.stack_document))
+        facts = (member.name, before.facts, after.facts)
+        around = surrounding_differences(*facts, programs=not stacks)
+        for one in (*stacks, *around, *counter_differences(*facts)):
             found.setdefault((one.where, one.what), one)
     for member in strongest[:_MOST_NODE_MEMBERS]:
         old, new = (_node_sets(history, ids) for ids in _runs_around(member, points[member.series_id]))

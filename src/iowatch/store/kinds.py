@@ -19,7 +19,9 @@ from iowatch.store.nodelist import fold, unfold
 # A fact that differs from night to night, such as a node's name, must not stand here: each night would make a
 # kind of its own.
 _REPEATS: dict[str, tuple[str, ...] | None] = {
-    **dict.fromkeys(("mpi", "libraries", "kernel", "options_hash", "cache", "hints", "below_resolution")),
+    **dict.fromkeys(
+        ("mpi", "libraries", "machine", "kernel", "options_hash", "cache", "hints", "below_resolution")
+    ),
     **dict.fromkeys(("generation", "api_version", "reframe_test", "exit_code", "label", "source")),
     "filesystem": (
         *("type", "mount", "source"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
@@ -13,11 +14,17 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 def unusable() -> str | None:
     """Why no browser can be used, or None."""
-    if not any(shutil.which(name) for name in CHROMIUM):
+    if not any(_runs(name) for name in CHROMIUM):
         return "needs a browser: apt-get install chromium chromium-driver"
-    if shutil.which("chromedriver") is None:
+    if not _runs("chromedriver"):
         return "needs chromedriver: apt-get install chromium-driver"
     return None if util.find_spec("selenium") else "needs selenium (requirements-dev.lock)"
+
+
+def _runs(name: str) -> bool:
+    """Ubuntu's packages of Chromium are scripts that ask for a snap."""
+    program = shutil.which(name)
+    return program is not None and subprocess.run([program, "--version"], capture_output=True).returncode == 0
 
 
 class Browser:
@@ -27,7 +34,9 @@ class Browser:
         from selenium import webdriver
 
         options = webdriver.ChromeOptions()
-        options.binary_location = next(path for name in CHROMIUM if (path := shutil.which(name)))
+        options.binary_location = next(
+            path for name in CHROMIUM if _runs(name) and (path := shutil.which(name))
+        )
         for word in (
             "--headless=new",
             "--no-sandbox",

@@ -191,4 +191,8 @@ def test_regress_shows_two_red_findings_with_their_causes(tmp_path: Path) -> Non
     assert [d.what for d in netcdf.differences] == ["netcdf-c"]
     assert striping.explanation.rule is not None
     assert striping.explanation.rule.text == "MPI-IO shared file with default striping"
+    (difference,) = striping.differences
+    assert (difference.where, difference.what) == ("compute node", "default striping")
+    assert "stripe_count: -1" in difference.before
+    assert "stripe_count: 1 " in difference.after
     assert date.fromisoformat(striping.date) == date(2026, 3, 18)

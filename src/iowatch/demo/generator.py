@@ -9,7 +9,7 @@ machine and single runs are missing at stated rates. The same seed gives the sam
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -60,6 +60,7 @@ class Story:
         missing: nights without any run.
         kept: nights on which nothing is missing by chance, because the story needs them.
         missing_runs: share of single runs that are missing.
+        facts: (first night, what each run recorded of its surroundings) in order of time.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Story:
     missing: frozenset[date] = frozenset()
     kept: frozenset[date] = frozenset()
     missing_runs: float = 0.03
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: tuple[tuple[date, Mapping[str, Any]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _run(
         facts={
             "label": story.label,
             "source": "; ".join(dict.fromkeys(x.source for x in levels)),
-            **story.facts,
+            **next((facts for first, facts in reversed(story.facts) if first <= day), {}),
         },
     )
 

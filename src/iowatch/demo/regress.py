@@ -59,6 +59,12 @@ def _stack(netcdf_variants: dict[str, str], digest: str) -> StackRecord:
     return StackRecord(stack.name, stack.to_json())
 
 
+def _met(stripe_count: int) -> dict[str, dict[str, str]]:
+    """What each job met on its node."""
+    striping = f"stripe_count: {stripe_count} stripe_size: 1048576 pattern: raid0"
+    return {"machine": {"kernel": "5.14.0-503.el9.x86_64", "lustre": "2.15.5", "striping": striping}}
+
+
 def story() -> Story:
     """The history to generate; a stripe count of 0 is the file system's default, -1 is all targets."""
     series = tuple(
@@ -79,4 +85,5 @@ def story() -> Story:
             (FIRST, _stack({"build_type": "Release"}, "a5k6q2rv")),
             (STACK_REBUILT, _stack({"build_type": "Debug"}, "z3n7h4ob")),
         ),
+        facts=((FIRST, _met(-1)), (STRIPING_RESET, _met(1))),
     )

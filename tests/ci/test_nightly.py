@@ -18,7 +18,7 @@ case $1 in run) exit $RUN ;; dashboard) exit $DASHBOARD ;; notify) exit $NOTIFY 
 
 
 def nightly(
-    place: Path, *words: str, run: int = 0, dashboard: int = 0, notify: int = 0
+    place: Path, *words: str, run: int = 0, dashboard: int = 0, notify: int = 0, **more: str
 ) -> tuple[int, list[str]]:
     """Exit code, and the calls of `iowatch` in order."""
     for name in ("ci", ".venv/bin"):
@@ -31,7 +31,7 @@ def nightly(
     codes = {"RUN": str(run), "DASHBOARD": str(dashboard), "NOTIFY": str(notify)}
     done = subprocess.run(
         [str(place / "ci" / "nightly"), *words],
-        env={"PATH": "/usr/bin:/bin", "CALLS": str(calls), **codes},
+        env={"PATH": "/usr/bin:/bin", "CALLS": str(calls), **codes, **more},
         capture_output=True,
         check=False,
     )
@@ -57,6 +57,22 @@ def test_a_history_named_as_two_words_is_that_of_all_three(tmp_path: Path) -> No
         "dashboard build --db a b.db",
         "notify --system local --db a b.db",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kept", "call"),
+    [
+        ({"IOWATCH_KEEP_DAYS": "400"}, "history prune --days 400 --db a b.db"),
+        (
+            {"IOWATCH_KEEP_DAYS": "9", "IOWATCH_KEEP_SIZE": "50g"},
+            "history prune --days 9 --size 50g --db a b.db",
+        ),
+    ],
+)
+def test_old_files_go_where_the_site_says_so(tmp_path: Path, kept: dict[str, str], call: str) -> None:
+    code, calls = nightly(tmp_path, "--db", "a b.db", run=1, **kept)
+    assert code == 1
+    assert calls[3:] == [call]
 
 
 @pytest.mark.parametrize("run", [0, 1, 2, 3])

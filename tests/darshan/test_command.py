@@ -161,6 +161,13 @@ def test_privacy_leaves_no_names(mode: str, make_log: MakeLog, cli: Cli, var: Pa
     assert json.loads(result.stdout)["modules"]["POSIX"]["POSIX_WRITES"] == 3
 
 
+def test_a_log_without_user_is_not_roots(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+    from iowatch.darshan.privacy import hide_log
+
+    hide_log(make_log(posix=POSIX, uid=71234), tmp_path / "hidden.darshan", "drop")
+    assert json.loads(cli("darshan", tmp_path / "hidden.darshan", "--json").stdout)["job"]["uid"] is None
+
+
 def parsed(cli: Cli, *words: object) -> tuple[int, dict[str, Any]]:
     result = cli("parse", "darshan", *words, "--json")
     return result.exit_code, json.loads(result.stdout)

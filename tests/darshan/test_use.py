@@ -11,7 +11,7 @@ from iowatch.darshan import Reader, Trace, read_trace
 from iowatch.darshan.activity import merge
 from iowatch.darshan.hints import hints
 from iowatch.darshan.privacy import hide, hide_log
-from iowatch.darshan.results import bandwidth_ratio, overhead, results, with_overhead, with_trace
+from iowatch.darshan.results import bandwidths, overhead, results, with_overhead, with_trace
 from iowatch.errors import InputError
 from iowatch.model import Output, Result
 from tests.conftest import SHARED
@@ -69,7 +69,6 @@ def test_an_unreadable_trace_gives_nothing() -> None:
     trace = Trace("unreadable", "why")
     assert hints(trace) == []
     assert results(trace, {}) == ()
-    assert bandwidth_ratio(trace, 100.0) is None
 
 
 def test_of_nothing_only_counts_and_shares_are_results() -> None:
@@ -178,8 +177,32 @@ def test_figures_of_incomplete_modules_are_not_results(make_log: MakeLog, reader
 
 def test_darshans_bandwidth_against_the_benchmarks(make_log: MakeLog, reader: Reader) -> None:
     trace = read_trace(make_log(posix=[("/a", -1, {**BUSY, "POSIX_F_SLOWEST_RANK_TIME": 2.0})]), reader)
-    # 100 MiB in the slowest rank's 2 s.
-    assert bandwidth_ratio(trace, 25.0) == pytest.approx(2.0)
+    rows = [(row.operation, row.metric, row.samples) for row in results(trace, {})]
+    # 100 MiB in the slowest rank's 2 s, against 2 x 10 MiB in 0.5 s and 0.3 s.
+    both = bandwidths([*rows, ("write", "bandwidth", (20.0,)), ("read", "bandwidth", (10 / 0.3,))])
+    assert both is not None
+    assert (both.darshan, both.benchmark) == (pytest.approx(50), pytest.approx(25))
+    assert (both.ratio, both.far) == (pytest.approx(2.0), False)
+    assert both.text == "50 MiB/s by Darshan's estimate, 25 by the benchmark (x 2)"
+    slow = bandwidths([*rows, ("write", "bandwidth", (10.0,))])
+    assert slow is not None
+    assert slow.far
+    assert slow.text.endswith("(x 5): most of the benchmark's time was not spent in I/O calls")
+    assert bandwidths(rows) is None
+    assert bandwidths([("write", "bandwidth", (10.0,))]) is None
+
+
+def test_each_module_tells_its_slowest_rank(make_log: MakeLog, reader: Reader) -> None:
+    posix = {**BUSY, "POSIX_SLOWEST_RANK": 2, "POSIX_F_SLOWEST_RANK_TIME": 1.2}
+    mpiio = {"MPIIO_COLL_WRITES": 4, "MPIIO_F_WRITE_TIME": 6.0, "MPIIO_SLOWEST_RANK": 3,
+             "MPIIO_F_SLOWEST_RANK_TIME": 2.5}  # fmt: skip
+    log = make_log(posix=[("/a", -1, posix), ("/b", 1, {"POSIX_F_META_TIME": 0.5})], mpiio=[("/a", -1, mpiio)])
+    trace = read_trace(log, reader)
+    assert trace.derived["slowest"] == {
+        "POSIX": {"file": "/a", "rank": 2, "time_s": 1.2},
+        "MPI-IO": {"file": "/a", "rank": 3, "time_s": 2.5},
+    }
+    assert "/a" not in str(hide(trace, "hash", KEY).to_json())
 
 
 def published() -> list[Path]:

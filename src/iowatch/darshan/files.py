@@ -29,12 +29,12 @@ def mount_of(path: str, mounts: list[tuple[str, str]]) -> tuple[str | None, str 
 
 
 def _rank_times(records: Records) -> Any:
-    """Per record, the time of its slowest rank in this file (s); (n,)."""
+    """Per record, the time of its slowest rank in this file (s), 0 where it has only the sum of all; (n,)."""
     floats = records.names[1]
     columns = [i for i, name in enumerate(floats) if re.fullmatch(rf"\w+_F_({'|'.join(_TIMES)})_TIME", name)]
     own = records.floats[:, columns].sum(axis=1)
     slowest = next((i for i, name in enumerate(floats) if name.endswith("_F_SLOWEST_RANK_TIME")), None)
-    return own if slowest is None else np.where(records.ranks == -1, records.floats[:, slowest], own)
+    return np.where(records.ranks == -1, 0.0 if slowest is None else records.floats[:, slowest], own)
 
 
 def _slowest_ranks(records: Records) -> Any:
@@ -85,6 +85,24 @@ def _add_module(rows: dict[int, dict[str, Any]], records: Records, names: dict[i
         if row["slowest"] is None and times[last[n]] > 0:
             rank = int(slowest[last[n]])
             row["slowest"] = {"module": records.module, "rank": rank, "time_s": float(times[last[n]])}
+
+
+def slowest_ranks(modules: list[Records], names: dict[int, str]) -> dict[str, dict[str, Any]]:
+    """Of each module the rank that spent most time in one file or dataset, that time (s), and the path.
+
+    Modules without such times are left out: of files that all ranks opened, H5F and PNETCDF_FILE know the sum.
+    """
+    found = {}
+    for records in modules:
+        times = _rank_times(records)
+        worst = int(np.argmax(times))
+        if times[worst] > 0:
+            found[records.module] = {
+                "file": names.get(int(records.ids[worst])),
+                "rank": int(_slowest_ranks(records)[worst]),
+                "time_s": float(times[worst]),
+            }
+    return found
 
 
 def file_rows(

@@ -80,9 +80,10 @@ def hide(trace: Trace, mode: str, key: bytes | None = None) -> Trace:
 
     job = dict(trace.job)
     job["exe"] = substitute("exe", job["exe"]) or None
-    job["uid"] = substitute("user", str(job["uid"])) or None
+    job["uid"] = None if job["uid"] is None else substitute("user", str(job["uid"])) or None
     job["metadata"] = {k: v for k, v in job["metadata"].items() if k in _KEPT_METADATA}
-    derived = {**trace.derived, "slowest_file": path(trace.derived["slowest_file"])}
+    slowest = {name: {**one, "file": path(one["file"])} for name, one in trace.derived["slowest"].items()}
+    derived = {**trace.derived, "slowest_file": path(trace.derived["slowest_file"]), "slowest": slowest}
     return replace(trace, job=job, derived=derived, files=[row(file) for file in trace.files])
 
 
@@ -91,7 +92,8 @@ def _hide_job(data: bytes, header: Header, substitute: Callable[[str, str], str]
     fixed = (7 if header.version >= "3.41" else 5) * 8
     uid = struct.unpack_from(f"{header.byte_order}q", data)[0]
     hidden = substitute("user", str(uid))
-    number = int(hidden.rpartition("-")[2], 16) if hidden else 0
+    # 0 would be root.
+    number = int(hidden.rpartition("-")[2], 16) if hidden else -1
     metadata = data[fixed : fixed + _METADATA_BYTES].split(b"\0")[0].decode("utf-8", "replace")
     kept = [line for line in metadata.splitlines() if line.partition("=")[0].strip() in _KEPT_METADATA]
     exe, mounts = _job_text(data, header)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import harmonic_mean, median
 from typing import Any
 
 from iowatch.darshan.isolate import Reader
@@ -13,6 +14,7 @@ from iowatch.darshan.trace import Trace, read_trace
 from iowatch.errors import InputError
 from iowatch.metrics import metric
 from iowatch.model import Output, Result, Scalar
+from iowatch.units import format_number
 
 _Value = Callable[[Trace], float | None]
 
@@ -96,15 +98,63 @@ def results(
     return tuple(found)
 
 
-def bandwidth_ratio(trace: Trace, benchmark_mib_per_s: float) -> float | None:
-    """Bandwidth by Darshan's estimate / the benchmark's; None where Darshan has none.
+# Beyond this factor the two bandwidths of a run are told to disagree; between them lie barriers, memory copies
+# and closing (1.0 to 2.4 in runs of benchio).
+_FAR = 3.0
+
+
+@dataclass(frozen=True)
+class Bandwidths:
+    """One run's bandwidth (MiB/s) by Darshan's estimate and by the benchmark.
 
     They differ by design: Darshan divides by the slowest rank's time inside I/O calls, a benchmark by the time
-    from first open to last close; far above 1 means that the time went elsewhere (barriers, memory copies,
-    closing).
+    from first open to last close.
     """
-    estimate = _top_layer("bandwidth_mib_per_s")(trace) if trace.derived else None
-    return None if estimate is None or benchmark_mib_per_s <= 0 else estimate / benchmark_mib_per_s
+
+    darshan: float
+    benchmark: float
+
+    @property
+    def ratio(self) -> float:
+        """Darshan's / the benchmark's."""
+        return self.darshan / self.benchmark
+
+    @property
+    def far(self) -> bool:
+        """Whether they disagree by more than their definitions explain."""
+        return not 1 / _FAR <= self.ratio <= _FAR
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        ours, theirs = format_number(self.benchmark), format_number(self.darshan)
+        told = f"{theirs} MiB/s by Darshan's estimate, {ours} by the benchmark (x {format_number(self.ratio)})"
+        if not self.far:
+            return told
+        if self.ratio > 1:
+            return f"{told}: most of the benchmark's time was not spent in I/O calls"
+        return f"{told}: Darshan saw I/O that the benchmark did not time"
+
+
+def bandwidths(found: Iterable[tuple[str, str, Sequence[float]]]) -> Bandwidths | None:
+    """Both bandwidths of a run from its results; None where one of them is not there.
+
+    A log does not tell writing and reading apart, so the benchmark's is that of all its repetitions together:
+    as each moves the same bytes, the harmonic mean.
+
+    Args:
+        found: operation, metric and samples of each result.
+    """
+    darshan: list[float] = []
+    benchmark: list[float] = []
+    for operation, name, samples in found:
+        if name == "darshan_bandwidth":
+            darshan += samples
+        elif name == "bandwidth" and operation in ("write", "read"):
+            benchmark += samples
+    if not darshan or not benchmark or min(*darshan, *benchmark) <= 0:
+        return None
+    return Bandwidths(median(darshan), harmonic_mean(benchmark))
 
 
 def common_case(found: Iterable[Result]) -> dict[str, Scalar]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from iowatch.darshan import container, dxt
 from iowatch.darshan.derived import derive, imbalance
-from iowatch.darshan.files import file_rows
+from iowatch.darshan.files import file_rows, slowest_ranks
 from iowatch.darshan.records import GENERIC, Accumulated, Job, Log, Records, accumulate, open_log
 from iowatch.darshan.totals import Number, counters
 from iowatch.errors import InputError
@@ -129,7 +129,7 @@ def _job_document(job: Job, header: container.Header) -> dict[str, Any]:
         "darshan_version": job.metadata.get("lib_ver"),
         "log_version": header.version,
         "jobid": job.jobid,
-        "uid": job.uid,
+        "uid": None if job.uid < 0 else job.uid,
         "metadata": job.metadata,
     }
 
@@ -173,6 +173,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "derived": {
             **derive(reading.totals, files, job.ranks, job.run_time_s),
             "performance": _performance(reading, job.ranks),
+            "slowest": slowest_ranks(reading.records, reading.names),
         },
         "files": files,
         "missing": reading.missing,

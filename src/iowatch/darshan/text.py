@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -113,10 +113,18 @@ def _remarks(trace: Trace) -> Iterator[Text]:
     known = [f"{label} {format_number(100 * share)} %" for share, label in shares if share is not None]
     if known:
         yield Text("Shares: " + ", ".join(known))
+    slowest = trace.derived["slowest"]
+    if slowest and trace.job["ranks"] > 1:
+        told = (f"{module} {_slowest(one)}" for module, one in slowest.items())
+        yield Text(f"Most time of one rank in one file: {', '.join(told)}")
     for hint in hints(trace):
         yield Text(f"Hint ({hint.key}): {hint.text}")
         said = ", ".join(f"{name} {format_number(value)}" for name, value in hint.counters.items())
         yield Text(f"  {said}; {hint.threshold}; {hint.source}")
+
+
+def _slowest(one: Mapping[str, Any]) -> str:
+    return f"{format_number(one['time_s'])} s (rank {one['rank']})"
 
 
 def render(trace: Trace, files: int = 10) -> Iterator[Text | Table]:

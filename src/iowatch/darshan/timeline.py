@@ -91,6 +91,7 @@ def write_timeline(
         raise UsageError(
             f"{target}: no such picture", hint=f"Name a file that ends in {' or '.join(_FORMATS)}."
         )
-    own = [log.name for log in logs] if privacy == "keep" else ["left", "right"][: len(logs)]
+    anonymous = ["run"] if len(logs) == 1 else ["left", "right"]
+    own = [log.name for log in logs] if privacy == "keep" else anonymous
     shown = own if titles is None else titles
     _figure([(plain(name), reader.ask("timeline", log)) for name, log in zip(shown, logs, strict=True)], target)

@@ -70,6 +70,7 @@ def _pair(one: Comparison) -> dict[str, Any]:
         "p": one.p,
         "p_adjusted": one.p_adjusted,
         "paired": one.paired,
+        "inflation": one.inflation,
         "verdict": one.words,
         "reason": one.reason,
         "runs_needed": one.runs_needed,

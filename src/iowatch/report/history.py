@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from iowatch import artefacts, tables
+from iowatch.darshan.results import Bandwidths, bandwidths
 from iowatch.errors import InputError
 from iowatch.metrics import METRICS
 from iowatch.model import Case, summarise
@@ -87,6 +88,10 @@ def print_session(
                 run.name, run.stack, run.status, f"{operation} {series.metric}", *numbers, unit, str(s.n)
             )
     console.print(table)
+    for run, results in runs:
+        both = run_bandwidths(results)
+        if both is not None and both.far:
+            console.print(f"bandwidth of {run.name}, {run.stack}: {both.text}", markup=False, soft_wrap=True)
     for item in absent:
         console.print(f"absent: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
     told = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]
@@ -98,6 +103,12 @@ def print_session(
             console.print(f"  {one.kind:8} {size:>9}  {where}", markup=False, soft_wrap=True)
     if len(told) < sum(run.id in files for run, _ in runs):
         console.print("Where the outputs and Darshan logs of all runs lie: --files", markup=False)
+
+
+def run_bandwidths(results: Results) -> Bandwidths | None:
+    """A run's bandwidth by Darshan and by the benchmark."""
+    rows = ((str(one.case.parameters.get("operation", "")), one.metric, samples) for one, samples in results)
+    return bandwidths(rows)
 
 
 def kept(file: Artefact) -> Path | None:

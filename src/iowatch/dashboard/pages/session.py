@@ -17,11 +17,15 @@ from iowatch.dashboard.traces import pictures, summary
 from iowatch.errors import InputError
 from iowatch.model import summarise
 from iowatch.reference.counts import printed
+from iowatch.report.history import run_bandwidths
 from iowatch.store import RunRow, SessionRow, bulk
 from iowatch.store.records import Artefact
 from iowatch.units import format_number
 
 Results = Sequence[tuple[int, tuple[float, ...]]]
+# Names and places of a run's logs.
+Logs = Sequence[tuple[str, Path]]
+_MOST_LOGS = 8
 # Full Darshan reports cost seconds each, and a night has some hundred runs. A page keeps those that it was made
 # with; older nights come to be without only where a site is made from nothing.
 _REPORTED_NIGHTS = 7
@@ -46,13 +50,12 @@ def _values(site: Site, machine: Machine, row: SessionRow, reports: int) -> dict
     with site.history.reading() as connection:
         kept = bulk.session_artefacts(connection, row.id)
         results = bulk.session_results(connection, row.id)
-    traced = {run: log for run, files in kept.items() if (log := _log(files)) is not None}
+    traced = {run: logs for run, files in kept.items() if (logs := _logs(files))}
     told = _traces(site, machine, shown.runs, traced, reports)
     runs = [
         {
             **_run(site, run, kept.get(run.id, []), results.get(run.id, [])),
-            "darshan": told.get(run.id),
-            "log": traced[run.id].name if run.id in traced else None,
+            "darshan": told.get(run.id, []),
         }
         for run in shown.runs
     ]
@@ -60,25 +63,29 @@ def _values(site: Site, machine: Machine, row: SessionRow, reports: int) -> dict
 
 
 def _traces(
-    site: Site, machine: Machine, runs: Sequence[RunRow], traced: Mapping[int, Path], reports: int
-) -> dict[int, dict[str, Any]]:
-    """What each log says; pictures and reports of so many, those that findings rest on first."""
+    site: Site, machine: Machine, runs: Sequence[RunRow], traced: Mapping[int, Logs], reports: int
+) -> dict[int, list[dict[str, Any]]]:
+    """What each log says; pictures and reports of so many runs, those that findings rest on first."""
     if not traced:
         return {}
     members = [m for finding in machine.findings for m in finding.members]
     evidence = {n for m in members for n in (m.run_before, m.run_after)}
     # One reader for all: starting one takes longer than reading a log.
     with Reader() as reader:
-        told = {number: summary(log, reader) for number, log in traced.items()}
-        readable = [run for run in runs if run.id in traced and told[run.id]["fault"] is None]
+        told = {
+            number: [{**summary(path, reader), "name": name, "log": path.name} for name, path in logs]
+            for number, logs in traced.items()
+        }
+        readable = [run for run in runs if run.id in traced and told[run.id][0]["fault"] is None]
         for run in sorted(readable, key=lambda run: run.id not in evidence)[:reports]:
-            told[run.id] |= pictures(site, run, traced[run.id], reader)
+            told[run.id][0] |= pictures(site, run, traced[run.id][0][1], reader)
     return told
 
 
-def _log(files: Sequence[Artefact]) -> Path | None:
-    logs = [artefacts.path_of(one.sha256) for one in files if one.kind == "darshan"]
-    return next((log for log in logs if log.is_file()), None)
+def _logs(files: Sequence[Artefact]) -> Logs:
+    """The logs of a run that are still kept; a program that is started several times leaves one a start."""
+    found = [(one.name, artefacts.path_of(one.sha256)) for one in files if one.kind == "darshan"]
+    return [(name, path) for name, path in found if path.is_file()][:_MOST_LOGS]
 
 
 def _run(site: Site, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
@@ -90,6 +97,7 @@ def _run(site: Site, run: RunRow, kept: Sequence[Artefact], results: Results) ->
         "partial": _partial(run),
         "files": [(artefact, _output(site, artefact)) for artefact in kept],
         "operations": _operations(told),
+        "bandwidths": run_bandwidths([(one.row, samples) for one, samples in known]),
         "trace_fault": _trace_fault(run.facts.get("darshan")),
         "nodes": _words(run.facts.get("nodes")),
         "command": _words(run.facts.get("command")),

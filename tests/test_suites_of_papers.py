@@ -5,6 +5,8 @@ The tables are those of reference/published, which other tests compare with the 
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from iowatch import suites
@@ -78,13 +80,35 @@ def _rows(case: SuiteCase) -> list[Row]:
 def test_every_case_is_a_row_of_the_paper(name: str) -> None:
     source, tables = REPEATED[name]
     rows = {table: _published(source, table) for table in tables}
-    tool, _, suite = name.partition("/")
     used: set[str] = set()
-    for case in suites.read(ROOT / "benchmarks" / tool / "suites" / f"{suite}.yaml"):
-        if suite == "archer" and case.options["api"] == "hdf5":
-            continue
+    for case in _cases(name):
         for row in _rows(case):
             found = {table for table in tables if row in rows[table]}
             assert found, f"{case.name}: {row}"
             used |= found
     assert used == set(tables)
+
+
+def _cases(name: str) -> list[SuiteCase]:
+    tool, _, suite = name.partition("/")
+    found = suites.read(ROOT / "benchmarks" / tool / "suites" / f"{suite}.yaml")
+    return [case for case in found if not (suite == "archer" and case.options["api"] == "hdf5")]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("benchio/hamburg", "ior/hamburg"), "190 of\nthe 300 rows"),
+        (("benchio/archer",), "48 of 193"),
+    ],
+)
+def test_the_documentation_says_how_many_rows_are_repeated(names: tuple[str, ...], told: str) -> None:
+    have = [row for name in names for case in _cases(name) for row in _rows(case)]
+    source, tables = REPEATED[names[0]]
+    rows = []
+    for table in tables:
+        of_table = _published(source, table)
+        rows += [row for i, row in enumerate(of_table) if row not in of_table[:i]]
+    counts = (sum(row in have for row in rows), len(rows))
+    assert [int(word) for word in re.findall(r"\d+", told)] == list(counts)
+    assert told in (ROOT / "docs" / "benchmarks.md").read_text()

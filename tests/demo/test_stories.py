@@ -93,7 +93,7 @@ def test_the_upgrade_ranks_first_and_the_load_below_it_for_the_papers_reason(fin
     (links,) = [cause for cause in finding.causes if cause.kind == "hardware"]
     assert any("no change in network congestion" in text for text in links.speaks_against)
     assert not any("February" in name for name in names)
-    assert finding.line.endswith("maintenance that day")
+    assert finding.line.endswith("maintenance that day; cray-linux-environment differs")
 
 
 def test_the_stack_difference_is_named(finding: Finding) -> None:
@@ -195,4 +195,6 @@ def test_regress_shows_two_red_findings_with_their_causes(tmp_path: Path) -> Non
     assert (difference.where, difference.what) == ("compute node", "default striping")
     assert "stripe_count: -1" in difference.before
     assert "stripe_count: 1 " in difference.after
+    assert striping.line.endswith("; configuration that day; default striping differs")
+    assert netcdf.line.endswith("; upgrade that day; netcdf-c differs")
     assert date.fromisoformat(striping.date) == date(2026, 3, 18)

@@ -39,6 +39,17 @@ def build(
     suspects = [s for event in happened for s in suspects_of(event)]
     causes = rank(suspects, group.last_before, group.first_after, seen.observations, explanation)
     size = math.exp(sum(m.log_gain for m in group.moved) / len(group.moved))
+    differing = differences(history, seen.members, points)
+    words = line(
+        group.direction,
+        state,
+        group.first_after,
+        explanation,
+        causes,
+        size,
+        seen.series_names,
+        differing,
+    )
     return Finding(
         id=name,
         system=system,
@@ -48,14 +59,14 @@ def build(
         last_before=group.last_before,
         first_after=group.first_after,
         size=size,
-        line=line(group.direction, state, group.first_after, explanation, causes, size, seen.series_names),
+        line=words,
         members=seen.members,
         explanation=explanation,
         compared=seen.series_names,
         without_data=seen.without_data,
         moved_otherwise=seen.moved_otherwise,
         causes=causes,
-        differences=differences(history, seen.members, points),
+        differences=differing,
         first_seen_at=0,
         updated_at=0,
         label=_label(history, seen),

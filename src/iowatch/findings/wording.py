@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from iowatch.explain import Cause, Explanation, Magnitude, Misfit
-from iowatch.findings.records import Direction, State
+from iowatch.findings.records import Difference, Direction, State
 
 _MOST_MISFITS = 3
 _MOST_NAMED = 2
+# Where differences are that people make: iowatch.findings.evidence and .surroundings.
+_MADE = ("stack ", "compute node", "loaded", "MPI-IO hints")
 
 
 def factor(value: float) -> str:
@@ -30,11 +32,13 @@ def line(
     causes: Sequence[Cause],
     size: float,
     compared: Sequence[str],
+    differences: Sequence[Difference] = (),
 ) -> str:
     """The finding in one line, as DESIGN.md's first paragraph wants it.
 
     Args:
         compared: names of the compared series, changed ones first.
+        differences: between the runs before and after.
     """
     parts = [
         f"{day(first_after)}: {explanation.changed} of {explanation.total} series {direction}"
@@ -50,6 +54,7 @@ def line(
         parts.append(f"{causes[0].event} {causes[0].when}".replace("at the change", "that day"))
     else:
         parts.append("no event recorded near")
+    parts += _differing(differences)
     return "; ".join(parts)
 
 
@@ -71,6 +76,15 @@ def _factor_words(explanation: Explanation, size: float, changed: Sequence[str])
 def sizes_words(magnitudes: Sequence[Magnitude]) -> str:
     """`unaligned reads ×50, writes ×2.9`."""
     return ", ".join(f"{m.label} {factor(m.ratio)}".strip() for m in magnitudes)
+
+
+def _differing(differences: Sequence[Difference]) -> list[str]:
+    """Names of what somebody changed; counters and nodes follow from it, or change by themselves."""
+    names = list(dict.fromkeys(one.what for one in differences if one.where.startswith(_MADE)))
+    if not names:
+        return []
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return [f"{', '.join(names[:_MOST_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'}"]
 
 
 def _misfits(misfits: Sequence[Misfit]) -> str:

@@ -15,7 +15,7 @@ from iowatch.errors import MachineError, UsageError
 from iowatch.stacks import environment as environments
 from iowatch.stacks import lock, tool
 from iowatch.stacks.activate import materialise
-from iowatch.stacks.discover import load, source
+from iowatch.stacks.discover import REFERENCE, load, source
 from iowatch.stacks.environment import Say
 from iowatch.stacks.model import Part, Stack
 from iowatch.stacks.probe import CRAY, ask
@@ -192,7 +192,8 @@ def install(
         for line in _lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
             if line.startswith("==>"):
                 say(f"{stack}: {line.removeprefix('==> ')}")
-        say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {source(system, stack)}")
+        if stack != REFERENCE:  # its lock is that of every system
+            say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {source(system, stack)}")
     _build(spack, environment, stack, jobs, say)
     prefixes = _prefixes(spack, environment)
     described = _describe(stack, system, environment, prefixes)

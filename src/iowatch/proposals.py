@@ -178,7 +178,7 @@ def accepted(system: str) -> dict[str, Any]:
     entries = []
     for entry in references.entries:
         file_system = dict(p.split("=", 1) for p in entry.parameters).get("file_system")
-        known = entry.unit == "MiB/s"
+        known = peak.has_peak(entry.metric.name)
         limit = peak.peak_mib_per_s(storages, entry.operation, file_system) if known else None
         percent = peak.percent_of_peak(entry.value, limit)
         entries.append({**entry.to_json(), "peak": limit, "percent_of_peak": percent})

@@ -257,6 +257,12 @@ def test_percent_of_peak() -> None:
     assert peak.percent_of_peak(530, None) is None
 
 
+def test_peak_is_of_the_bandwidths_over_all_ranks() -> None:
+    """h5bench tells raw and observed bandwidths; one rank's is no part of a file system's limit."""
+    assert all(peak.has_peak(name) for name in ("bandwidth", "raw_bandwidth", "observed_bandwidth"))
+    assert not any(peak.has_peak(name) for name in ("rank_bandwidth", "rate", "time"))
+
+
 def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
     manual = (Path(__file__).resolve().parents[2] / "docs" / "references.md").read_text(encoding="utf-8")
     path = tmp_path / "local.yaml"

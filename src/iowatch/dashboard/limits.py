@@ -10,7 +10,7 @@ from typing import Any
 from iowatch.model import Scalar
 from iowatch.reference import longform, published
 from iowatch.reference.bandwidth import References
-from iowatch.reference.peak import peak_mib_per_s
+from iowatch.reference.peak import has_peak, peak_mib_per_s
 from iowatch.store import SeriesRow
 from iowatch.systems import System
 from iowatch.units import MIB
@@ -52,7 +52,7 @@ def limits_of(row: SeriesRow, facts: System | None, references: References | Non
     parameters = row.case.parameters
     operation = str(parameters.get("operation", ""))
     peak = None
-    if facts is not None and row.metric == "bandwidth":
+    if facts is not None and has_peak(row.metric):
         storage = parameters.get("file_system")
         peak = peak_mib_per_s(facts.file_systems, operation, str(storage) if storage else None)
     return Limits(_reference(row, references, operation), _published(row), peak)

@@ -6,6 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 
+# Bandwidths over all ranks: what a file system's limit is a limit of. That of one rank has none.
+_OF_ALL_RANKS = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "darshan_bandwidth")
+
+
+def has_peak(metric: str) -> bool:
+    """Whether the theoretical limit of a file system is one of this metric."""
+    return metric in _OF_ALL_RANKS
+
+
 class Limit(Protocol):
     """A theoretical limit, as `iowatch.systems.Peak` is one."""
 

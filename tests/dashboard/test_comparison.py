@@ -40,11 +40,15 @@ def test_every_pair_has_its_place_in_the_forest_plot_its_samples_and_its_series(
         decided = "state good" in row or "state bad" in row
         assert ('class="ratio no"' not in row) is decided
         (counts,) = re.findall(r'aria-label="before: (\d+) samples [^;]*; after: (\d+) samples', row)
-        runs = re.findall(r'<td class="number">(\d+) \| (\d+)</td>', row)[0]
+        runs = re.findall(r'<td class="number">(\d+) \| (\d+)<', row)[0]
         assert all(int(n) >= int(of) for n, of in zip(counts, runs, strict=True))
+        # Who found a difference is not told how many runs would find one.
+        assert "more a side" not in row or not decided
         (page,) = re.findall(r'<a href="\.\./(series/\d+\.html)">', row)
         assert (franklin_site / page).is_file()
     assert len(rows) == 11
+    assert any("more a side" in row for row in rows)
+    assert "as many as would find a difference of 10 %" in text
 
 
 def test_pairs_without_samples_have_a_ratio_and_no_invented_interval(franklin_site: Path) -> None:

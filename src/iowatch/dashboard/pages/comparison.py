@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from iowatch import paths
-from iowatch.compare import Measured, Pair
+from iowatch.compare import Measured, Pair, Settings
 from iowatch.dashboard.catalogue import Machine
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.drawing import DAY_S, Scale
@@ -156,6 +156,10 @@ def _values(site: Site, wanted: Wanted) -> dict[str, Any]:
         "darshan": list(traces.lines(outcome)),
         "notes": list(outcome.notes),
         "sides": sides,
+        "aim": Settings().difference,
+        "asks": any(
+            pair["more_runs"] and str(pair["verdict"])[:6] not in ("slower", "faster") for pair in pairs
+        ),
         "only": {side: len(entries) for side, entries in found["unpaired"].items() if entries},
     }
 

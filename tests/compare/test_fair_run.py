@@ -96,6 +96,16 @@ def test_pairs_are_stored_and_warm_ups_are_not(reframe_: FakeReframe, cli: Cli, 
     assert pair["ci"][0] < 1.3 < pair["ci"][1]
 
 
+def test_the_comparison_is_also_written_for_a_ticket(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+    ticket = tmp_path / "ticket.md"
+    words = ("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 8)
+    result = cli(*words, "--markdown", ticket)
+    assert result.exit_code == 0
+    assert "Right is faster over all" in result.stdout
+    assert "- Right is faster over all" in ticket.read_text()
+    assert cli(*words, "--junit", ticket).exit_code == 2
+
+
 def test_the_same_stack_against_itself(reframe_: FakeReframe, cli: Cli) -> None:
     result = cli(
         "run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "old", "--until-ci", "5%", "--json"

@@ -11,11 +11,13 @@ from click.testing import Result
 
 from iowatch import events
 from iowatch.errors import UsageError
+from iowatch.report.comparison import summary
 from iowatch.sides import Options, Outcome, compare_sides, parse_spec
 from iowatch.sides.spec import parse_period
 from iowatch.store import History
 from iowatch.store.export import export
 from iowatch.store.results import ResultFilter
+from iowatch.units import format_number
 from tests.compare.history_of import DAY_S, START, nightly, record
 
 Cli = Callable[..., Result]
@@ -251,6 +253,35 @@ def test_people_get_the_answer_first_and_markdown_is_escaped(cli: Cli, history: 
     ticket = cli("compare", "stack:o|d", "stack:new", "--markdown")
     assert "o\\|d → new" in ticket.stdout
     assert ticket.stdout.startswith("### ")
+
+
+def test_each_sides_samples_are_summarised_for_those_who_ask(cli: Cli, history: History) -> None:
+    nightly(history, 8, {"old": 1.0, "new": 1.5})
+    head = "side n max median mean min unit"
+    plain = cli("compare", "stack:old", "stack:new").stdout
+    asked = cli("compare", "stack:old", "stack:new", "--samples").stdout
+    assert head not in " ".join(plain.split())
+    assert head in " ".join(asked.split())
+    pair = json.loads(cli("compare", "stack:old", "stack:new", "--json").stdout)["pairs"][0]
+    rows = [line.split() for line in asked.splitlines() if line.split()[-7:-5] == ["left", "40"]]
+    assert len(rows) == 3
+    shown = [format_number(pair["left"][name]) for name in ("max", "median", "mean", "min")]
+    assert rows[0][-5:-1] == shown
+    ticket = cli("compare", "stack:old", "stack:new", "--markdown").stdout
+    assert "| case | side | n | max | median | mean | min | unit |" in ticket
+    # The interval of the maxima's ratio stands beside it.
+    low, high = pair["ci_max"]
+    assert f"{pair['ratio_max']:.3f} ({low:.3f} – {high:.3f})" in ticket
+
+
+def test_scaling_tells_every_point() -> None:
+    outcome = compare_sides(
+        parse_spec("published:000/13"), parse_spec("published:000/14"), lambda: pytest.fail("opened"), Options()
+    )
+    (nodes,) = [line for line in summary(outcome) if line.startswith("By nodes")]
+    points = outcome.overall.scaling["nodes"]
+    assert nodes.count(" at ") == len(points) == 7
+    assert nodes.endswith(f"{points[-1].ratio:.1f} at 64.")
 
 
 @pytest.mark.parametrize(

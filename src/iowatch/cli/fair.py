@@ -11,6 +11,7 @@ from typing import NoReturn
 from iowatch.cli.output import messages, page, print_json
 from iowatch.compare.fair import Until
 from iowatch.errors import MachineError, UsageError
+from iowatch.files import write_whole
 from iowatch.report import comparison as report
 from iowatch.runner.fair import FairRun, asking, run_fair
 from iowatch.sides import Options, Outcome, compare_sides, parse_spec
@@ -30,6 +31,7 @@ def run_and_compare(
     benchmarks: tuple[str, ...],
     seed: int | None,
     scratch: Path | None,
+    markdown: Path | None,
     db: str | None,
     as_json: bool,
 ) -> int:
@@ -37,6 +39,7 @@ def run_and_compare(
 
     Args:
         end: pairs, half width of the intervals as a fraction, minutes; each may be None.
+        markdown: a file for the comparison as Markdown.
 
     Raises:
         IowatchError: as `run_fair` and `compare_sides`.
@@ -62,6 +65,8 @@ def run_and_compare(
             say=lambda text: console.print(text, markup=False, soft_wrap=True),
         )
         outcome = _compared(history, finished)
+    if markdown is not None:
+        write_whole(markdown, report.markdown(outcome))
     if as_json:
         fair = {"session": finished.uuid, "left": stacks[0], "right": stacks[1], "pairs": finished.pairs}
         print_json(

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from iowatch.compare import Comparison, Overall, SideSummary
+from iowatch import tables
+from iowatch.compare import Comparison, Overall, ScalingPoint, SideSummary
 from iowatch.compare.records import percent
 from iowatch.compare.subgroup import Subgroup
 from iowatch.explain import names
@@ -154,10 +155,22 @@ def _figures(one: Comparison) -> tuple[str, ...]:
         f"{_runs(one.left)} | {_runs(one.right)}",
         _ratio(one.ratio),
         _interval(one.ci),
-        _ratio(one.ratio_max),
+        _ratio(one.ratio_max) + (f" ({_interval(one.ci_max)})" if one.ci_max else ""),
         one.words,
-        "–" if more is None else str(more),
+        "–" if more is None or one.verdict in ("faster", "slower") else str(more),
     )
+
+
+_SAMPLES = ("case", "side", "n", "max", "median", "mean", "min", "unit")
+
+
+def _samples(outcome: Outcome) -> Iterator[tuple[str, ...]]:
+    """What each side measured, in all its samples; a row a side."""
+    for one, (name, *_) in _rows(outcome):
+        for side, told in (("left", one.left), ("right", one.right)):
+            numbers = (format_number(value) for value in (told.max, told.median, told.mean, told.min))
+            n = "–" if told.n is None else str(told.n)
+            yield name, side, n, *numbers, metric(one.metric).unit
 
 
 def _runs(side: SideSummary) -> str:
@@ -222,11 +235,10 @@ def _concentrated(group: Subgroup) -> str:
     return f"{group.direction.capitalize()}: {group.rule}: {where}, ×{group.ratio:.3g}{others}."
 
 
-def _scaling(name: str, points: Sequence[Any]) -> str:
-    first, last = points[0], points[-1]
-    best = max(points, key=lambda point: abs(point.ratio - 1))
-    middle = "" if best in (first, last) else f", furthest from 1 at {best.value}: {_ratio(best.ratio)}"
-    return f"By {name}: {_ratio(first.ratio)} at {first.value}, {_ratio(last.ratio)} at {last.value}{middle}."
+def _scaling(name: str, points: Sequence[ScalingPoint]) -> str:
+    """Every point: whether right gains or loses as writers are added is a shape, not two numbers."""
+    told = ", ".join(f"{_ratio(point.ratio)} at {point.value}" for point in points)
+    return f"By {name}, times as fast: {told}."
 
 
 def _differing(outcome: Outcome) -> str:
@@ -307,8 +319,12 @@ def _parameters(one: Comparison) -> dict[str, Scalar]:
     return {"benchmark": one.case.benchmark, **one.case.parameters}
 
 
-def print_comparison(outcome: Outcome, console: Console) -> None:
-    """The answer, then a table, then what was not compared."""
+def print_comparison(outcome: Outcome, console: Console, samples: bool = False) -> None:
+    """The answer, then a table, then what was not compared.
+
+    Args:
+        samples: also n, max, median, mean and min of each side.
+    """
     left, right = _sides(outcome)
     console.print(Text(f"left  {left}\nright {right}", style="bold"))
     console.print(Text(_differing(outcome), style="dim"))
@@ -320,6 +336,11 @@ def print_comparison(outcome: Outcome, console: Console) -> None:
     for one, cells in _rows(outcome):
         grid.add_row(*(Text(cell) for cell in cells), style=_COLOURS.get(one.verdict))
     console.print(grid)
+    if samples:
+        each = tables.table(*_SAMPLES, right=_SAMPLES[2:7])
+        for row in _samples(outcome):
+            each.add_row(*row)
+        console.print(each)
     for line in traces.lines(outcome):
         console.print(Text(line))
     for line in (*_unpaired(outcome), *outcome.notes):
@@ -342,6 +363,10 @@ def markdown(outcome: Outcome) -> str:
         f"| {' | '.join(_HEADER)} |",
         f"|{'---|' * len(_HEADER)}",
         *(f"| {' | '.join(_escaped(cell) for cell in cells)} |" for _, cells in _rows(outcome)),
+        "",
+        f"| {' | '.join(_SAMPLES)} |",
+        f"|{'---|' * len(_SAMPLES)}",
+        *(f"| {' | '.join(_escaped(cell) for cell in cells)} |" for cells in _samples(outcome)),
         "",
         *(f"- {_escaped(line)}" for line in traces.lines(outcome)),
         "",

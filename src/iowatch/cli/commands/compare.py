@@ -47,6 +47,7 @@ after it on the right), published:SOURCE/TABLE, or a file of `iowatch history ex
     show_default=True,
     help="Newest runs of each case to use.",
 )
+@click.option("--samples", is_flag=True, help="Also n, max, median, mean and min of each side.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Markdown for a ticket.")
 @options.database
 @options.as_json
@@ -58,6 +59,7 @@ def command(
     difference: float,
     days: int,
     last: int,
+    samples: bool,
     as_markdown: bool,
     db: str | None,
     as_json: bool,
@@ -88,7 +90,7 @@ def command(
     elif as_markdown:
         click.echo(report.markdown(outcome), nl=False)
     else:
-        report.print_comparison(outcome, page())
+        report.print_comparison(outcome, page(), samples)
 
 
 command.help = f"""Compare the same cases on two sides and say where RIGHT is faster or slower than LEFT.

@@ -51,7 +51,7 @@ from iowatch.cli.options import PERCENT
 )  # fmt: skip
 @click.option(
     "--markdown", "markdown_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Also write the verdict as Markdown.",
+    help="Also write the verdict, or with --ab the comparison, as Markdown.",
 )  # fmt: skip
 @options.database
 @options.as_json
@@ -87,7 +87,7 @@ def command(
         from iowatch.cli.fair import run_and_compare
 
         end = (pairs, until_ci, budget)
-        return run_and_compare(system, suite, ab, end, benchmarks, seed, scratch, db, as_json)
+        return run_and_compare(system, suite, ab, end, benchmarks, seed, scratch, markdown_file, db, as_json)
     from iowatch.cli.watched import policy, rehearse, run_and_judge
 
     kept = policy(system, not no_jitter) if night else None
@@ -108,8 +108,8 @@ def _refuse_mixed(
     """Options that would be ignored are refused."""
     if ab and stacks:
         raise click.UsageError("--ab names both stacks: leave --stack out")
-    if ab and any(reports):
-        raise click.UsageError("--junit and --markdown report a verdict; --ab gives a comparison")
+    if ab and reports[0]:
+        raise click.UsageError("--junit reports a verdict; --ab gives a comparison")
     if dry_run and (ab or any(reports)):
         raise click.UsageError("--dry-run measures nothing: leave --ab, --junit and --markdown out")
     if ab and night:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-
 # Bandwidths over all ranks: what a file system's limit is a limit of. That of one rank has none.
 _OF_ALL_RANKS = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "darshan_bandwidth")
 

@@ -126,3 +126,9 @@ def test_system_list_marks_the_retired() -> None:
     lines = run(system, "list").stdout.splitlines()
     assert next(line for line in lines if line.startswith("archer ")).rstrip().endswith("retired")
     assert next(line for line in lines if line.startswith("local ")).rstrip().endswith("in service")
+
+
+def test_a_system_without_stacks_says_so(var: Path) -> None:
+    """An empty table looks like a fault."""
+    done = run(stack, "list", "--system", "archer")
+    assert done.stdout.startswith("No stacks: a retired system")

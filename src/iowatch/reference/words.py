@@ -51,4 +51,5 @@ def strange(
 def _meant(word: str, known: list[str]) -> str:
     """The likeliest word; all of them would be too many to read."""
     guess = get_close_matches(word, known, n=1)
-    return f"Did you mean '{guess[0]}'?" if guess else "docs/architecture.md has the words; new ones: reference/words.py."
+    listed = "docs/architecture.md has the words; new ones: reference/words.py."
+    return f"Did you mean '{guess[0]}'?" if guess else listed

@@ -24,6 +24,10 @@ def _headline(stack: Stack) -> str:
 
 def render_list(stacks: Iterable[Stack], console: Console) -> None:
     """Print one line a stack: its main parts, or why it is broken."""
+    stacks = list(stacks)
+    if not stacks:
+        console.print("No stacks: a retired system, or one without MPI, modules.yaml and spack.yaml.")
+        return
     rows = table("stack", "kind", "state", "parts")
     for stack in stacks:
         rows.add_row(stack.name, stack.kind, stack.status, _headline(stack))

@@ -193,6 +193,18 @@ def test_no_name_turns_the_words_beside_it_around(hostile_site: Path) -> None:
     assert attacked > 5
 
 
+def test_cut_names_stand_somewhere_in_full(hostile_site: Path) -> None:
+    """4 KB in a heading help nobody; they are a click away: in the parameters of a series, below a run."""
+    whole = hostile.ATTACKS[-1]
+    for kind in ("series", "session"):
+        found = [
+            html.unescape(path.read_text(encoding="utf-8")) for path in (hostile_site / kind).glob("*.html")
+        ]
+        long = [text for text in found if "long x<yx<y" in text]
+        assert long
+        assert all(f'class="long">{whole}</' in text for text in long), kind
+
+
 def test_hostile_names_lead_nowhere_outside(hostile_site: Path) -> None:
     inside = hostile_site.resolve().parent.parent
     assert not Path("/tmp/hostile-escape").exists()

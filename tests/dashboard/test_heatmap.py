@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from iowatch.model import Case, Output, Result, Scalar
 from iowatch.store import History, RunRecord, SeriesRow, SessionRecord, StackRecord
 from tests.dashboard.browser import Browser
 
+Status = Literal["ok", "incomplete", "running"]
 DAY_S = 86400
 START = 1_735_700_000
 
@@ -175,3 +178,39 @@ def test_arrows_go_from_field_to_field(browser: Browser, site: Path) -> None:
     assert browser.run("return document.activeElement.tabIndex") == 0
     assert browser.run("return document.querySelectorAll('.matrix a[tabindex=\"0\"]').length") == 1
     assert browser.messages() == []
+
+
+@pytest.mark.parametrize(
+    ("suite", "attributes", "status", "night"),
+    [
+        # Somebody looks at something in the morning, or compares two stacks: the night is still the night.
+        ("smoke", {}, "ok", "night-9"),
+        ("nightly", {"fair": {"left": "a", "right": "b"}}, "ok", "night-9"),
+        # A night that broke off is one however little it measured.
+        ("nightly", {}, "ok", "later"),
+        ("survey", {}, "incomplete", "later"),
+        ("survey", {}, "running", "later"),
+    ],
+)
+def test_what_somebody_runs_after_the_night_is_no_night(
+    tmp_path: Path, suite: str, attributes: dict[str, object], status: Status, night: str
+) -> None:
+    """Sessions of four runs at 02:00, one of one run at 10:00: three series would be without result."""
+    with History.open(str(tmp_path / "history.db")) as history:
+        for number in range(10):
+            uuid, begin = f"night-{number}", START + number * DAY_S
+            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in (1, 2, 4, 8)])
+            history.end_session(uuid, "ok", begin + 900)
+        begin += 8 * 3600
+        history.begin_session(SessionRecord("later", "local", suite, "run", begin, attributes))
+        history.record_runs("later", [_run(1, 10, begin)])
+        if status != "running":
+            history.end_session("later", status, begin + 60)
+        build(history, tmp_path / "site", now=datetime.fromtimestamp(begin + 3600, UTC))
+    text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
+    lacking = 0 if night == "night-9" else 6
+    assert len(re.findall(r'<td class="(?:lacking|waiting)', text)) == lacking
+    assert f'href="session/{night}.html">the night' in (tmp_path / "site/index.html").read_text(
+        encoding="utf-8"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from iowatch import events, review, systems
@@ -23,6 +24,8 @@ from iowatch.store.bulk import StackUse, Stamp
 from iowatch.systems import System
 
 _T = TypeVar("_T")
+_SAME_DAY_S = 20 * 3600
+_MORE_RUNS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +94,21 @@ class Machine:
     def watched(self) -> list[Series]:
         """The headline series."""
         return [one for one in self.series if one.headline]
+
+    @cached_property
+    def night(self) -> SessionRow | None:
+        """The newest night, which pages of the morning are about.
+
+        Turns of fair comparisons are none, nor is a small session of another suite that somebody ran the same
+        day and that ended well: what it did not measure is not missing.
+        """
+        found = [one for one in self.sessions if not one.attributes.get("fair")] or list(self.sessions)
+        for one in found[1:]:
+            if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
+                break
+            if one.suite != found[0].suite and one.runs > _MORE_RUNS * found[0].runs:
+                return one
+        return found[0] if found else None
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def suspicions(machine: Machine) -> list[Suspicion]:
     Findings need more of them at once than chance makes (`iowatch.findings.grouping`); a page that stayed
     silent about the rest would say that nothing is suspected.
     """
-    newest = machine.sessions[0].started_at if machine.sessions else 0
+    newest = machine.night.started_at if machine.night else 0
     seen = [s for s in machine.watched if s.stamp.last >= newest - NIGHT_SLACK_S]
     found = [Suspicion(one, gained) for one in seen if (gained := _suspected_gain(one)) is not None]
     return sorted(found, key=lambda one: -abs(math.log(one.gain)))

@@ -33,7 +33,8 @@ def publish(site: Site) -> None:
                 [
                     m.name,
                     m.faults,
-                    repr(m.sessions[:1]),
+                    repr(m.night),
+                    len(m.sessions),
                     due(m),
                     m.name in silent,
                     len(m.series),
@@ -64,7 +65,7 @@ def _weightiest(machine: Machine) -> Finding | None:
 def _urgency(machine: Machine, silent: bool) -> tuple[int, str]:
     """Systems that need somebody first."""
     states = {f.state for f in machine.findings}
-    incomplete = any(session.status != "ok" for session in machine.sessions[:1])
+    incomplete = machine.night is not None and machine.night.status != "ok"
     needs = ("open" in states or bool(machine.faults), silent or incomplete, "suspected" in states)
     return next((rank for rank, true in enumerate(needs) if true), len(needs)), machine.name
 
@@ -74,7 +75,7 @@ def _values(
 ) -> dict[str, Any]:
     pictures = {f.id: story.fan(f, m, story.around(site.history, f, m), site.zone) for m, f in pictured}
     told = [_system(site, machine, pictures, machine.name in silent) for machine in machines]
-    newest = max((m.sessions[0].started_at for m in machines if m.sessions), default=None)
+    newest = max((m.night.started_at for m in machines if m.night), default=None)
     return {
         "systems": told,
         "newest": newest,
@@ -89,7 +90,7 @@ def _values(
 
 
 def _system(site: Site, machine: Machine, pictures: Mapping[str, Any], silent: bool) -> dict[str, Any]:
-    latest: Night | None = night(site.history, machine.sessions[0]) if machine.sessions else None
+    latest: Night | None = night(site.history, machine.night) if machine.night else None
     found = _open(machine)
     return {
         "machine": machine,
@@ -98,7 +99,7 @@ def _system(site: Site, machine: Machine, pictures: Mapping[str, Any], silent: b
         "running": latest is not None and latest.session.status == "running" and not silent,
         "due": due(machine),
         "silent": silent,
-        "session_page": page_of(machine.sessions[0]) if machine.sessions else None,
+        "session_page": page_of(machine.night) if machine.night else None,
         "findings": found[:_MOST_LINES],
         "more": max(0, len(found) - _MOST_LINES),
         "settled": sum(f.state not in _OPEN for f in machine.findings),
@@ -121,7 +122,7 @@ def _troubles(latest: Night, silent: bool) -> list[tuple[str, Any]]:
 
 def _fresh(machine: Machine) -> set[str]:
     """Findings that were first seen with the newest night; all of an import would be."""
-    newest = machine.sessions[0] if machine.sessions else None
+    newest = machine.night
     if newest is None or newest.origin == "import":
         return set()
     return {f.id for f in machine.findings if f.first_seen_at >= newest.started_at}

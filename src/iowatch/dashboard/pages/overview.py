@@ -66,7 +66,7 @@ def publish(site: Site) -> None:
         basis = [
             machine.name,
             [one.basis for one in machine.watched],
-            machine.sessions[0].started_at if machine.sessions else 0,
+            machine.night.started_at if machine.night else 0,
             silent(machine, site.now),
             _running(machine, site.now),
         ]
@@ -94,7 +94,7 @@ def _values(machine: Machine, read: Callable[[Machine], list[Row]], now: int) ->
         "machine": machine,
         "rows": rows,
         "heat": heat_map(rows, lambda row: row.series.row),
-        "newest": machine.sessions[0] if machine.sessions else None,
+        "newest": machine.night,
         "outcomes": _counted(rows),
         "choices": {name: values for name, values in choices.items() if 1 < len(values) <= 60},
         "columns": _COLUMNS,
@@ -109,7 +109,7 @@ def _values(machine: Machine, read: Callable[[Machine], list[Row]], now: int) ->
 
 def _running(machine: Machine, now: int) -> bool:
     """Whether the newest night goes on: what is not there may still come."""
-    return bool(machine.sessions) and machine.sessions[0].status == "running" and not silent(machine, now)
+    return machine.night is not None and machine.night.status == "running" and not silent(machine, now)
 
 
 def _counted(rows: Sequence[Row]) -> dict[str, int]:
@@ -137,9 +137,9 @@ def _worst_first(rows: Sequence[Row]) -> list[float | None]:
 
 def _rows(site: Site, machine: Machine) -> Iterator[Row]:
     """Rows of the watched series, those furthest below their level first; those long without results last."""
-    if not machine.sessions:
+    if machine.night is None:
         return
-    newest = machine.sessions[0].started_at
+    newest = machine.night.started_at
     points = site.history.points([one.row.id for one in machine.watched], since=newest - _READ_S)
     suspected = {one.series.row.id for one in suspicions(machine)}
     rows = [_row(one, points, newest, site, one.row.id in suspected) for one in machine.watched]

@@ -29,6 +29,19 @@ def test_a_read_of_ior_is_prepared_and_dropped_from_the_page_cache() -> None:
     assert IOR.case(options) == {"cache": "drop"}
 
 
+@pytest.mark.parametrize(("op", "phases"), [("write", "-w -W"), ("read", "-r -k -R"), ("both", "-w -r -W -R")])
+def test_ior_verifies_what_it_moves(op: str, phases: str) -> None:
+    """IOR user guide: -W checks after writes, -R while reading, -G the pattern, the same for a later start."""
+    options: dict[str, Any] = {"op": op, "verify": True, "block": "1m", "repeat": 2}
+    assert f" -G 1 -o /s/ior {phases} -i" in " ".join(IOR.arguments(options, "/s")).replace(" -e -C", "")
+    assert all("-G" in words for words in IOR.prepare(options, "/s"))
+    assert IOR.shows(options)["verify"] is True
+    assert "verify" not in IOR.shows({"op": op})
+    # what is read back is part of the volume: -W reads all again
+    plain = IOR.volume_bytes({**options, "verify": False})
+    assert IOR.volume_bytes(options) == plain + (0 if op == "read" else 2 * 2**20)
+
+
 def test_franklin_is_64_processes_with_2_gb_each() -> None:
     """Source 003, section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
     cases = suites.load("franklin")
@@ -74,6 +87,17 @@ def test_benchio_volumes_follow_its_patterns() -> None:
         == 200 * 2**30
     )
     assert BENCHIO.file_bytes({"api": "null", "ranks": 4}) == 0
+    # record.schema.json: a repetition is all instances, each of the global size
+    assert BENCHIO.file_bytes({"global": "8x8x8", "instances": 2, "ranks": 4}) == 2 * 8 * 8**3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "share"), [("full", 65536), ("partial", 32768), ("strided", 2 * (65536 // 66))]
+)
+def test_h5bench_moves_the_part_that_it_reads(pattern: str, share: int) -> None:
+    """Configured are TO_READ_NUM_PARTICLES, and blocks of 2 in strides of 64, as many as fit."""
+    options: dict[str, Any] = {"op": "read", "pattern": pattern, "dims": "65536", "ranks": 2, "timesteps": 3}
+    assert H5BENCH.shows(options)["total_bytes"] == 32 * share * 2 * 3
 
 
 def test_placement_is_no_argument_of_benchio() -> None:

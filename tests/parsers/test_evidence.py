@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 from iowatch.cli.commands.parse import command
 from iowatch.errors import InputError, UsageError
 from iowatch.parsers import PARSERS, parse, parse_file, parser
+from iowatch.parsers.benchio_record import _NOT_HASHED
 from tests.parsers.corpus import DATA
 
 SOUND = DATA / "ior-3.2.1-posix.txt"
@@ -99,3 +102,38 @@ def test_an_empty_output_is_told_as_empty(tool: str) -> None:
     reason = parse(tool, "", rc=-9).reason
     assert reason is not None
     assert reason.startswith("the output is empty; ")
+
+
+def test_runs_that_compared_their_data_are_cases_of_their_own(shared: Path) -> None:
+    """IOR's reads compare while they are timed (-R), so that such a read is slower."""
+    root = shared / "data" / "captured" / "ior" / "4.0.0"
+    for name, verified in (("posix_check_WR", True), ("posix_shared_indep_np2", None)):
+        output = parse_file("ior", root / name / "stdout")
+        assert {result.case.get("verify") for result in output.results} == {verified}
+
+
+def _record(**options: object) -> dict[str, Any]:
+    """The record of benchio at hand with other options, and their hash (`src/record.c`)."""
+    record: dict[str, Any] = json.loads((DATA / "benchio-record.json").read_text())
+    record["options"].update(options)
+    hashed = {name: value for name, value in record["options"].items() if name not in _NOT_HASHED}
+    text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
+    return record | {"options_hash": hashlib.sha256(text.encode()).hexdigest()}
+
+
+@pytest.mark.parametrize(("checked", "status"), [(0, "failed"), (1 << 20, "ok")])
+def test_benchio_that_was_to_verify_must_have_verified(checked: int, status: str) -> None:
+    record = _record(verify=True)
+    record["verification"] = {"asked": True, "bytes_checked": checked, "bytes_different": 0}
+    output = parse("benchio", json.dumps(record))
+    assert output.status == status, output.reason
+    assert {result.case.get("verify") for result in output.results} == {True}
+
+
+def test_what_was_printed_beside_a_file_of_results_counts(tmp_path: Path) -> None:
+    log = tmp_path / "out"
+    record = DATA / "benchio-record.json"
+    log.write_text("benchio 1.0.0: posix\n")
+    assert parse_file("benchio", record, log=log).status == "ok"
+    log.write_text("n1: write failed: No space left on device\n")
+    assert "no space left" in str(parse_file("benchio", record, log=log).reason)

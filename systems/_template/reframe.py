@@ -6,13 +6,16 @@ import iowatch.systems.flux  # noqa: F401 - registers the launcher flux-run
 from iowatch import paths
 from iowatch.stacks.reframe import environments
 from iowatch.systems import load
-from iowatch.systems.options import BLOCKED, OPTIONS, access
+from iowatch.systems.options import BLOCKED, OPTIONS, access, with_mpi_types
 
 # settings: begin
 # slurm, squeue (Slurm without accounts), pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or local for no scheduler.
 SCHEDULER = "local"
 # What starts MPI programs inside a job. None: srun with Slurm, flux run with Flux, mpirun with the others.
 LAUNCHER = None
+# What srun must speak to each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none, for example
+# {"openmpi": "pmix", "mpich": "pmi2"}.
+MPI_TYPES = {}
 # Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.
 HOSTNAMES = [".*"]
 # lmod, envmod, or nomod where there are no environment modules.
@@ -26,7 +29,7 @@ PARTITIONS = [
 # settings: end
 
 _system = load(Path(__file__).resolve().parent.name)
-_environments = environments(_system.name)
+_environments = with_mpi_types(environments(_system.name), MPI_TYPES)
 
 
 def _partition(settings):

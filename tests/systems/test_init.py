@@ -14,7 +14,7 @@ from iowatch.systems import machine
 from iowatch.systems.init import write
 from iowatch.systems.load import read
 from iowatch.systems.machine import Partition
-from iowatch.systems.options import OPTIONS
+from iowatch.systems.options import OPTIONS, with_mpi_types
 
 from .test_reframe import STACK, configuration
 
@@ -156,6 +156,44 @@ def test_slurm_without_accounts_is_asked_for_its_queue(
     found = machine.scheduler()
     assert (found.name, found.launcher) == (name, "srun")
     assert [partition.name for partition in machine.partitions(name)] == ["standard", "high mem"]
+
+
+# Slurm 22.05 of Debian 12.
+MPI_LIST = r"""printf 'MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n'
+printf 'specific pmix plugin versions available: pmix_v4\n'"""
+
+
+@pytest.mark.parametrize(
+    ("default", "types"),
+    [
+        ("none", {"openmpi": "pmix", "mpich": "pmi2"}),
+        ("(null)", {"openmpi": "pmix", "mpich": "pmi2"}),
+        ("pmix", {}),
+        ("cray_shasta", {}),
+        (None, None),
+    ],
+)
+def test_srun_is_told_what_to_speak_where_slurm_has_no_default(
+    fake: Callable[[str, str], None], default: str | None, types: dict[str, str] | None
+) -> None:
+    """With `none` Open MPI's ranks end, and each of MPICH's is `0 of 1`; seen with Debian's packages."""
+    fake("srun", MPI_LIST)
+    if default:
+        fake("scontrol", f'echo "MpiDefault              = {default}"')
+    assert machine.slurm_mpi_types() == types
+
+
+def test_environments_get_what_their_mpi_needs() -> None:
+    environments = [{"name": mpi, "features": ["mpi", mpi]} for mpi in ("openmpi", "mpich", "intel")]
+    told = {
+        e["name"]: e.get("env_vars") for e in with_mpi_types(environments, {"openmpi": "pmix", "mpich": "pmi2"})
+    }
+    assert told == {
+        "openmpi": [["SLURM_MPI_TYPE", "pmix"]],
+        "mpich": [["SLURM_MPI_TYPE", "pmi2"]],
+        "intel": None,
+    }
+    assert with_mpi_types(environments, {}) == environments
 
 
 def test_environment_modules_have_the_name_that_reframe_does_not_call_deprecated(

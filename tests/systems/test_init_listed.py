@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.systems.test_init import SINFO
+from tests.systems.test_init import MPI_LIST, SINFO
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -75,10 +75,12 @@ def test_with_slurm(machine: tuple[Path, dict[str, str]], tmp_path: Path, accoun
     """Detected from `sinfo` and `scontrol`; partition names with blanks as Slurm allows them."""
     for name, body in {
         "sinfo": SINFO,
-        "scontrol": f'echo "AccountingStorageType   = accounting_storage/{accounts}"',
+        "scontrol": f'echo "AccountingStorageType   = accounting_storage/{accounts}"; echo "MpiDefault = none"',
+        "srun": MPI_LIST,
     }.items():
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     assert _listed(machine) == {"standard", "high-mem"}
     settings = (machine[0] / "systems" / "new-one" / "reframe.py").read_text()
     assert f'SCHEDULER = "{"slurm" if accounts == "slurmdbd" else "squeue"}"' in settings
+    assert 'MPI_TYPES = {"openmpi": "pmix", "mpich": "pmi2"}' in settings

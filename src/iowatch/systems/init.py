@@ -9,7 +9,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from iowatch.systems.machine import Partition
 from iowatch.systems.mounts import PARALLEL, Mount, mounts
 from iowatch.systems.options import OPTIONS
 
+_SLURM = ("slurm", "squeue")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SETTINGS = re.compile(r"(?<=# settings: begin\n).*(?=# settings: end\n)", re.DOTALL)
 
@@ -58,6 +59,7 @@ class Facts:
     module_system: str | None
     launchers: tuple[str, ...]
     mounts: tuple[Mount, ...]
+    mpi_types: Mapping[str, str] | None = None
 
 
 def detect(scheduler: str | None = None) -> Facts:
@@ -84,6 +86,7 @@ def detect(scheduler: str | None = None) -> Facts:
         module_system=machine.module_system(),
         launchers=tuple(machine.launchers()),
         mounts=tuple(mounts()),
+        mpi_types=machine.slurm_mpi_types() if chosen in _SLURM else {},
     )
 
 
@@ -94,6 +97,8 @@ def gaps(facts: Facts) -> tuple[str, ...]:
         found.append(f"queues of {facts.scheduler}: it did not answer")
     if facts.scheduler != "local" and any(partition.cores is None for partition in facts.partitions):
         found.append("cores of the compute nodes: the number of this login node stands in")
+    if facts.mpi_types is None:
+        found.append("what srun must speak to MPI programs (MpiDefault): see MPI_TYPES in reframe.py")
     if not any(mount.technology in PARALLEL for mount in facts.mounts):
         found.append("parallel file system: none is mounted here")
     if not facts.launchers:
@@ -225,6 +230,8 @@ def settings(facts: Facts) -> str:
         f'SCHEDULER = "{facts.scheduler}"',
         "# What starts MPI programs. None: srun with Slurm, flux run with Flux, mpirun with the others.",
         "LAUNCHER = None",
+        "# What srun must speak to each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none.",
+        f"MPI_TYPES = {json.dumps(dict(facts.mpi_types or {}))}",
         "# Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.",
         f'HOSTNAMES = [r"^{pattern}$"]',
         "# lmod, envmod, or nomod where there are no environment modules.",

@@ -89,6 +89,21 @@ def _keeps_no_accounts() -> bool:
     return bool(re.search(r"(?m)^AccountingStorageType\s*=.*/none", ask("scontrol", "show", "config") or ""))
 
 
+# What each MPI's programs speak to the launcher that started them.
+_SPEAKS = {"openmpi": "pmix", "mpich": "pmi2"}
+
+
+def slurm_mpi_types() -> dict[str, str] | None:
+    """What `srun` must be told for each MPI; empty where Slurm's default fits, None where it does not tell."""
+    default = re.search(r"(?m)^MpiDefault\s*=\s*(\S+)", ask("scontrol", "show", "config") or "")
+    if default is None:
+        return None
+    if default.group(1) not in ("none", "(null)"):
+        return {}
+    plugins = re.findall(r"(?m)^\s+(\w+)$", ask("srun", "--mpi=list") or "")
+    return {mpi: kind for mpi, kind in _SPEAKS.items() if kind in plugins}
+
+
 def _slurm_minutes(text: str) -> int | None:
     """Minutes of Slurm's `days-hours:minutes:seconds` (or shorter); None for `infinite`."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from iowatch.errors import InputError, near_miss
 
@@ -72,3 +74,22 @@ def access(scheduler: str, queue: str | None, more: list[str]) -> list[str]:
     # Without a batch system there is nobody to name a queue to.
     named = [options.queue.format(queue)] if queue and options.scheduler != "local" else []
     return [*more, *named, *options.exclusive]
+
+
+def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str]) -> list[dict[str, Any]]:
+    """ReFrame's environments with what `srun` must speak to their MPI.
+
+    Without it MPICH's ranks each believe to be alone, and Open MPI's end at once.
+
+    Args:
+        types: feature of an environment (`openmpi`, `mpich`) to a plugin of `srun --mpi=list`; empty where
+            Slurm's own default fits.
+    """
+    known = [
+        (environment, next((kind for mpi, kind in types.items() if mpi in environment["features"]), None))
+        for environment in environments
+    ]
+    return [
+        {**environment, "env_vars": [["SLURM_MPI_TYPE", kind]]} if kind else environment
+        for environment, kind in known
+    ]

@@ -111,8 +111,12 @@ class Dependence:
         return self.variance * (nights - 1) / (nights - self.variance)
 
     def degrees(self, nights: float) -> float:
-        """Degrees of freedom of a variance measured in so many nights."""
-        return max(1.0, nights / self.spread - 1)
+        """Degrees of freedom of a variance measured in so many nights.
+
+        At least three where there are as many: with fewer no difference is ever certain, however large, and
+        nights that look as dependent as that are mostly a trend.
+        """
+        return max(min(nights - 1, 3.0), nights / self.spread - 1)
 
 
 INDEPENDENT = Dependence()

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.dashboard.build import build
 from iowatch.dashboard.pictures import forest_axis, forest_picture, forest_scale, samples_picture
+from iowatch.model import Output, Result
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+
+START = 1_700_000_000  # 2023-11-14
 
 
 def test_differences_come_first_and_sides_of_an_event_have_names(franklin_site: Path) -> None:
@@ -80,3 +85,30 @@ def test_all_samples_of_a_side_are_drawn() -> None:
     strokes = re.findall(r'class="strokes (?:before|after)" d="([^"]*)"', drawn)
     assert [one.count("M") for one in strokes] == [3, 1]
     assert "left: 3 samples from 10 to 30; right: 1 sample from 40 to 40" in drawn
+
+
+def test_fair_runs_have_a_page(tmp_path: Path, var: Path) -> None:
+    with History.open(str(tmp_path / "history.db")) as history:
+        fair = {"left": "old", "right": "new", "seed": 1}
+        history.begin_session(SessionRecord("fair-1", "local", "tiny", "run", START, {"fair": fair}))
+        for pair in range(1, 10):
+            for side, level in (("left", 100.0), ("right", 150.0)):
+                facts = {"pair": pair, "side": side}
+                name, level = f"ior:a#{pair}{side}", level + pair
+                case = {"api": "POSIX", "ranks": 2, "fair": True}
+                output = Output(
+                    "ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,), case),)
+                )
+                stack = StackRecord(str(fair[side]))
+                history.record_runs(
+                    "fair-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)]
+                )
+        history.end_session("fair-1", "ok", START + 600)
+        build(history, tmp_path / "site")
+    listed = (tmp_path / "site" / "comparisons.html").read_text(encoding="utf-8")
+    (page,) = re.findall(
+        r'href="(comparison/\w+\.html)">local: old against new, fair run of 2023-11-14<', listed
+    )
+    text = (tmp_path / "site" / page).read_text(encoding="utf-8")
+    assert '<span class="state good">faster</span>' in text
+    assert "night by night" in text

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,10 +29,11 @@ from iowatch.report import traces
 from iowatch.report.comparison import document, measured, summary
 from iowatch.sides import Options, Outcome, Spec, compare_sides, parse_spec
 from iowatch.sides.entries import Entry
-from iowatch.store import SeriesRow
+from iowatch.store import SeriesRow, SessionRow
 
 _MOST_STACKS = 3
 _MOST_EVENTS = 3
+_MOST_FAIR = 3
 _EVENT_DAYS = 28
 
 
@@ -66,6 +68,7 @@ def _wanted(site: Site) -> Iterator[Wanted]:
     for machine in site.catalogue.machines:
         yield from _around_findings(machine)
         yield from _stacks(machine)
+        yield from _fair(machine)
     yield from _listed(site)
 
 
@@ -103,6 +106,23 @@ def _stacks(machine: Machine) -> Iterator[Wanted]:
                 ]
                 stamps = [(s.row.id, repr(s.stamp)) for s in machine.series if s.row.stack in (left, right)]
                 yield Wanted(f"{machine.name}: {left} against {right}", sides[0], sides[1], stamps)
+
+
+def _fair(machine: Machine) -> Iterator[Wanted]:
+    """The two sides of each of the newest fair runs (`iowatch run --ab`)."""
+    ended = [row for row in machine.sessions if row.attributes.get("fair") and row.status != "running"]
+    for row in ended[:_MOST_FAIR]:
+        names = [str(row.attributes["fair"].get(side)) for side in ("left", "right")]
+        left, right = (
+            Spec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})
+            for side in ("left", "right")
+        )
+        title = f"{machine.name}: {names[0]} against {names[1]}, fair run of {_day(row)}"
+        yield Wanted(title, left, right, [row.uuid, row.status, row.runs])
+
+
+def _day(row: SessionRow) -> str:
+    return datetime.fromtimestamp(row.started_at, UTC).date().isoformat()
 
 
 def _listed(site: Site) -> Iterator[Wanted]:

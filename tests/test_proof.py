@@ -66,7 +66,7 @@ def test_data_that_were_not_verified_are_told() -> None:
         replace(r, case={k: v for k, v in r.case.items() if k != "verify"}) for r in output.results
     )
     judged = proof.judged(case, replace(output, results=unverified))
-    assert judged.reason == "verify is None in the output, the suite asks for True"
+    assert judged.reason == "the output says no verify, the suite asks for True"
 
 
 def test_the_reason_of_a_run_that_failed_is_kept() -> None:

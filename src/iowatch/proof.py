@@ -43,5 +43,6 @@ def _others(case: SuiteCase, output: Output) -> list[str]:
     for name, asked in case.tool.shows(case.options).items():
         found = next((r.case.get(name) for r in output.results if r.case.get(name) != asked), asked)
         if found != asked:
-            reasons.append(f"{name} is {found} in the output, the suite asks for {asked}")
+            told = f"{name} is {found} in the output" if found is not None else f"the output says no {name}"
+            reasons.append(f"{told}, the suite asks for {asked}")
     return reasons

@@ -177,9 +177,16 @@ def _work_out(chosen: Tool, options: Options) -> None:
     for name in ("ranks", "nodes"):
         if int(options.get(name, 1)) < 1:
             raise ValueError(f"{name} must be at least 1")
-    for needed in (chosen.program, chosen.requires, chosen.expects, chosen.configuration, chosen.case):
+    for needed in (
+        chosen.program,
+        chosen.requires,
+        chosen.expects,
+        chosen.configuration,
+        chosen.case,
+        chosen.shows,
+    ):
         needed(options)
-    for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs):
+    for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs, chosen.samples):
         number(options)
     for command in (chosen.arguments, chosen.prepare, chosen.before):
         command(options, "scratch")

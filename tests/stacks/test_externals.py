@@ -78,6 +78,19 @@ def test_resolved_anew_it_takes_what_is_here(machine: Machine) -> None:
     ]
 
 
+def test_a_stack_of_the_distribution_s_own_versions_is_not_resolved_where_they_are_others(
+    machine: Machine,
+) -> None:
+    """`debian` on Ubuntu 24.04: HDF5 1.10.10, which must not be built, cannot be the 1.10.8 of spack.yaml."""
+    machine(gcc="13.3.0", openmpi="4.1.6", hdf5="1.10.10")
+    with pytest.raises(
+        InputError, match=r"asks for openmpi@4\.1\.4, here 4\.1\.6|asks for hdf5@1\.10\.8"
+    ) as told:
+        resolved("debian", "local", True, print)
+    assert "hdf5@1.10.8, here 1.10.10" in told.value.message
+    assert "Copy the stack's folder" in (told.value.hint or "")
+
+
 def test_where_everything_is_true_the_committed_files_are_used(machine: Machine) -> None:
     machine()
     environment = resolved("hdf5-1.14", "local", True, print)

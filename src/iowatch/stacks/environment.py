@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,8 @@ def resolved(stack: str, system: str, concretize: bool, say: Say) -> Path:
     includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
     target.mkdir(parents=True, exist_ok=True)
     if concretize:
-        includes = [_as_here(path, target, say) for path in [*_of_system(stack, system), *includes]]
+        pinned = dict(map(lock.pinned, lock.root_specs(manifest)))
+        includes = [_as_here(path, target, pinned, say) for path in [*_of_system(stack, system), *includes]]
         if (processor := platform.machine()) != "x86_64":
             # Over what the shared settings require: locks and binaries for any x86_64.
             document["spack"]["packages"] = {"all": {"require": f"target={processor}"}}
@@ -83,17 +84,26 @@ def _check_lock(manifest: Path, committed: Path, say: Say) -> None:
         say(f"the lock was made on a machine with other tools: {'; '.join(words.values())}")
 
 
-def _as_here(include: Path, target: Path, say: Say) -> Path:
+def _as_here(include: Path, target: Path, pinned: Mapping[str, str | None], say: Say) -> Path:
     """An included file, or a copy with its externals as they are on this machine.
 
+    Args:
+        pinned: versions that the stack asks for.
+
     Raises:
-        InputError: something that must not be built is not here.
+        InputError: something that must not be built is not here, or not in the version that the stack asks for.
     """
     result = externals.corrected(lock.read_yaml(include))
     if result.refused:
         raise InputError(
             f"{include}: {'; '.join(result.refused)}",
             hint="Correct its version and prefix, or take it out; `spack external find NAME` looks for it.",
+        )
+    other = [f"{name}@{pinned[name]}, here {v}" for name, v in result.only.items() if pinned.get(name, v) != v]
+    if other:
+        raise InputError(
+            f"the stack asks for {'; '.join(other)}; {include} says that it is not to be built",
+            hint="Copy the stack's folder to one of your own, with the versions that are here in its spack.yaml.",
         )
     if not result.told:
         return include

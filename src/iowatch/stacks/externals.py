@@ -138,16 +138,18 @@ class Corrected:
         document: the list: another version stands in the place of the named one; what is not here is left out.
         told: in words, what is not as the list says.
         refused: the same of what is not here and must not be built.
+        only: packages that must not be built, with the version that is here.
     """
 
     document: dict[str, Any]
     told: list[str]
     refused: list[str]
+    only: dict[str, str]
 
 
 def corrected(document: Mapping[str, Any]) -> Corrected:
     """What of a list of externals (a mapping with `packages:`) is true here."""
-    result = Corrected(deepcopy(dict(document)), [], [])
+    result = Corrected(deepcopy(dict(document)), [], [], {})
     for package in (result.document.get("packages") or {}).values():
         if isinstance(package, dict) and package.get("externals"):
             _correct(package, result)
@@ -163,6 +165,8 @@ def _correct(package: dict[str, Any], result: Corrected) -> None:
             kept.append(entry)
         elif found != ABSENT:
             result.told.append(f"{named.name} is {found} here, not {named.version}")
+            if not package.get("buildable", True):
+                result.only[named.name] = found
             kept.append({**entry, "spec": str(entry["spec"]).replace(f"@{named.version}", f"@{found}", 1)})
         elif package.get("buildable", True) or named.builds_only:
             result.told.append(f"no {named} here: Spack builds it")

@@ -15,6 +15,9 @@ import unittest
 BENCHIO = os.environ["BENCHIO"]
 MPIEXEC = os.environ["BENCHIO_MPIEXEC"]
 
+# MPICH's launcher, which loses exit codes now and then.
+HYDRA = "HYDRA" in subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
+
 
 def apis() -> list[str]:
     """Interfaces that this benchio was built with and that leave files."""

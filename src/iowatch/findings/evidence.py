@@ -36,13 +36,13 @@ def differences(
         for one in (*stacks, *around, *counter_differences(*facts)):
             found.setdefault((one.where, one.what), one)
     for member in strongest[:_MOST_NODE_MEMBERS]:
-        old, new = (_node_sets(history, ids) for ids in _runs_around(member, points[member.series_id]))
+        old, new = (_node_sets(history, ids) for ids in runs_around(member, points[member.series_id]))
         for one in node_differences(member.name, old, new):
             found.setdefault((one.where, one.what), one)
     return tuple(found.values())
 
 
-def _runs_around(member: Member, points: SeriesPoints) -> tuple[list[int], list[int]]:
+def runs_around(member: Member, points: SeriesPoints) -> tuple[list[int], list[int]]:
     """The last runs before and the first after a member's change."""
     before = points.run_id[points.time <= member.last_before][-_MOST_NIGHTS:]
     after = points.run_id[points.time >= member.first_after][:_MOST_NIGHTS]

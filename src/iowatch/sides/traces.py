@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from pathlib import Path
 
-from iowatch import artefacts
 from iowatch.compare import Comparison, Measured, Pair, Side
-from iowatch.darshan import Reader, Trace, read_trace
+from iowatch.darshan import Reader, Trace
 from iowatch.darshan.diff import Change, between
-from iowatch.errors import InputError
+from iowatch.darshan.keeping import first_trace
 from iowatch.model import Case
 from iowatch.sides.entries import Entry
 from iowatch.store import History
@@ -80,11 +78,12 @@ def traced(
 
 def _traced(case: Case, runs: _Runs, history: History, reader: Reader) -> TracedCase | None:
     """None where a side has no log that can be read."""
-    logs = [[path for run in side if (path := _log(history, run))] for side in runs]
-    if not all(logs):
-        return None
-    left, right = ([trace for path in side if (trace := _read(path, reader))] for side in logs)
+    left, right = ([trace for run in side if (trace := _trace(history, run, reader))] for side in runs)
     return TracedCase(case, (len(left), len(right)), between(left, right)) if left and right else None
+
+
+def _trace(history: History, run: int, reader: Reader) -> Trace | None:
+    return first_trace((one.sha256 for one in history.artefacts(run) if one.kind == "darshan"), reader)
 
 
 def _telling(one: Comparison) -> tuple[bool, float]:
@@ -96,17 +95,3 @@ def _newest(side: Side, entry: Entry) -> tuple[int, ...]:
     nights = side.nights if isinstance(side, Measured) else ()
     known = {(f.time, f.number) for night in nights for f in entry.facts.get(night, ()) if f.number is not None}
     return tuple(number for _, number in sorted(known)[-_MOST_RUNS:])
-
-
-def _log(history: History, run: int) -> Path | None:
-    """The first log of a run that is still kept; one that starts its program often leaves more like it."""
-    logs = (artefacts.path_of(one.sha256) for one in history.artefacts(run) if one.kind == "darshan")
-    return next((path for path in logs if path.is_file()), None)
-
-
-def _read(path: Path, reader: Reader) -> Trace | None:
-    try:
-        trace = read_trace(path, reader)
-    except InputError:
-        return None
-    return trace if trace.status == "ok" else None

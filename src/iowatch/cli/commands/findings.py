@@ -82,13 +82,15 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
     from iowatch.cli.output import page, print_json
     from iowatch.findings import NEEDS_ACTION, find
     from iowatch.findings.text import page as lines
+    from iowatch.findings.traces import log_differences, log_lines
     from iowatch.store import History
 
     with History.existing(db) as history:
         found = find(history, finding)
+        logs = log_differences(history, found)
     if as_json:
-        print_json(found.to_json())
+        print_json({**found.to_json(), "darshan": logs and logs.to_json()})
     else:
-        for line in lines(found):
+        for line in (*lines(found), *log_lines(logs)):
             page().print(line, markup=False, soft_wrap=True)
     return 1 if found.state in NEEDS_ACTION else 0

@@ -1,0 +1,80 @@
+"""Darshan logs on both sides of a change, as `findings show` tells them. Logs: tests/darshan/conftest.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import Result as CliResult
+
+from iowatch import artefacts
+from iowatch.findings import Finding, update
+from iowatch.findings.traces import log_differences
+from iowatch.model import Output, Result
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store.records import Artefact
+from tests.darshan.conftest import LogSpec, build
+
+START, DAY_S, STEP, NIGHTS = 1_760_000_000, 86_400, 12, 20
+
+
+def log(place: Path, night: int, mpiio: Mapping[str, float]) -> Artefact:
+    path = place / f"{night}.darshan"
+    # Reads differ from night to night, whatever happened.
+    path.write_bytes(
+        build(
+            LogSpec(
+                mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, {"POSIX_READS": 100 * (1 + night % 3)})]
+            )
+        )
+    )
+    return Artefact("darshan", "trace.darshan", *artefacts.keep(path))
+
+
+@pytest.fixture
+def found(history: History, tmp_path: Path, var: Path) -> Finding:
+    """Half the bandwidth from the thirteenth night on; writes are independent since then."""
+    for night in range(NIGHTS):
+        begin, after = START + night * DAY_S, night >= STEP
+        history.begin_session(SessionRecord(f"n{night}", "local", "nightly", "run", begin))
+        value = (500.0 if after else 1000.0) + night % 3
+        case = {"api": "MPIIO", "file": "shared", "ranks": 4}
+        output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), case),))
+        kept = log(tmp_path, night, {"MPIIO_INDEP_WRITES" if after else "MPIIO_COLL_WRITES": 24})
+        run = RunRecord("ior:a", "default", StackRecord("old"), f"n{night}", begin, output, artefacts=(kept,))
+        history.record_runs(f"n{night}", [run])
+        history.end_session(f"n{night}", "ok", begin + 600)
+    (finding,) = update(history, "local", datetime.fromtimestamp(START + (NIGHTS + 1) * DAY_S, UTC))
+    return finding
+
+
+def test_what_the_logs_tell_apart_is_told(found: Finding, history: History) -> None:
+    logs = log_differences(history, found)
+    assert logs is not None
+    assert logs.logs == (3, 3)
+    assert [(change.name, change.left, change.right) for change in logs.changes] == [
+        ("MPIIO_COLL_WRITES", 24, 0),
+        ("MPIIO_INDEP_WRITES", 0, 24),
+        ("collective_write_share", 1.0, 0.0),
+    ]
+
+
+def test_show_has_it(found: Finding, cli: Callable[..., CliResult]) -> None:
+    shown = cli("findings", "show", found.id).stdout
+    assert "How the I/O was done: ior write MPIIO shared file, 3 logs before and 3 after" in shown
+    assert "  collective writes: 24 -> 0 (none any more)" in shown
+    document = json.loads(cli("findings", "show", found.id, "--json").stdout)
+    assert document["darshan"]["changes"][0]["name"] == "MPIIO_COLL_WRITES"
+
+
+def test_without_logs_there_is_nothing_to_say(
+    found: Finding, history: History, cli: Callable[..., CliResult], var: Path
+) -> None:
+    for path in (var / "artefacts").glob("??/*"):
+        path.unlink()
+    assert log_differences(history, found) is None
+    assert "How the I/O was done" not in cli("findings", "show", found.id).stdout
+    assert json.loads(cli("findings", "show", found.id, "--json").stdout)["darshan"] is None

@@ -36,8 +36,8 @@ class Faults(unittest.TestCase):
         return ("--api", api, "--dir", str(directory or self.scratch), "--json", str(self.json))
 
     def check_told(self, code: int) -> None:
-        """An abort is told by the launcher's exit code, but by Hydra not always: MPICH 4.2.1 returned 0 after 16 of
-        400. What counts, the message and the record, is looked at by every test."""
+        """A launcher's exit code tells an abort; Hydra of MPICH 4.2.1 returned 0 after 16 of 400.
+        What counts, the message and the record, is looked at by every test."""
         if not launch.HYDRA:
             self.assertNotEqual(code, 0)
 

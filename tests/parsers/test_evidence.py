@@ -14,6 +14,7 @@ from iowatch.cli.commands.parse import command
 from iowatch.errors import InputError, UsageError
 from iowatch.parsers import PARSERS, parse, parse_file, parser
 from iowatch.parsers.benchio_record import _NOT_HASHED
+from iowatch.parsers.draft import Evidence
 from tests.parsers.corpus import DATA
 
 SOUND = DATA / "ior-3.2.1-posix.txt"
@@ -48,6 +49,16 @@ def test_other_ranks_than_asked_for_are_a_failure(path: Path) -> None:
     output = parse_file(tool, path, ranks=4)
     assert output.status == "failed"
     assert "4 ranks were asked for" in str(output.reason)
+
+
+def test_ranks_that_did_not_find_each_other_are_told_as_that() -> None:
+    """Seen with MPICH of Ubuntu 24.04: `mpiexec -n 4` starts four programs of one rank."""
+    assert Evidence(ranks=4).other_ranks(1, "IOR") == (
+        "4 ranks were asked for, IOR ran with 1: each was alone, as with the launcher of another MPI"
+    )
+    assert Evidence(ranks=4).other_ranks(2, "IOR") == "4 ranks were asked for, IOR ran with 2"
+    assert Evidence(ranks=1).other_ranks(1, "IOR") is None
+    assert Evidence().other_ranks(1, "IOR") is None
 
 
 def test_two_runs_in_one_output_are_a_failure_without_numbers() -> None:

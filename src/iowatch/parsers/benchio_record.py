@@ -102,8 +102,8 @@ def _judge(draft: Draft, record: dict[str, Any], evidence: Evidence) -> None:
         draft.cut("options, geometry and hash contradict each other")
         return
     ranks = record["geometry"]["ranks"]
-    if evidence.ranks is not None and evidence.ranks != ranks:
-        draft.fail(f"{evidence.ranks} ranks were asked for, benchio ran with {ranks}")
+    if others := evidence.other_ranks(ranks, "benchio"):
+        draft.fail(others)
         return
     verification = record.get("verification", {})
     if verification.get("bytes_different", 0) != 0:

@@ -90,8 +90,8 @@ class SummaryReader:
             return
         draft.version = self.heads[0][0]
         case = self._case()
-        if evidence.ranks is not None and evidence.ranks != case["ranks"]:
-            draft.fail(f"{evidence.ranks} ranks were asked for, benchio ran with {case['ranks']}")
+        if others := evidence.other_ranks(case["ranks"], "benchio"):
+            draft.fail(others)
             return
         if not self.rows or self.rows.keys() != self.summaries.keys():
             draft.cut("the summary of an operation is missing")

@@ -37,6 +37,13 @@ class Evidence:
     ranks: int | None = None
     log: Source | None = None
 
+    def other_ranks(self, ran: Any, program: str) -> str | None:
+        """Why a run with `ran` ranks is not the one that was asked for; None where it is, or nobody asked."""
+        if self.ranks is None or ran == self.ranks:
+            return None
+        alone = ": each was alone, as with the launcher of another MPI" if ran == 1 else ""
+        return f"{self.ranks} ranks were asked for, {program} ran with {ran}{alone}"
+
 
 @dataclass
 class Draft:

@@ -53,8 +53,8 @@ class CsvReader:
         case = None if self._contradicts or self._headers != 1 else self._case()
         if case is None:
             draft.cut("the rows are not printed whole, or contradict each other")
-        elif evidence.ranks is not None and evidence.ranks != case["ranks"]:
-            draft.fail(f"{evidence.ranks} ranks were asked for, h5bench ran with {case['ranks']}")
+        elif others := evidence.other_ranks(case["ranks"], "h5bench"):
+            draft.fail(others)
         else:
             self._measured().keep(draft, case, float(case["total_bytes"] or 0), "")
 

@@ -169,8 +169,8 @@ def _judge(draft: Draft, block: _Block, where: str, evidence: Evidence) -> None:
         draft.cut(f"{where}the configuration is not printed whole, or contradicts the results")
     elif case["particles"] == 1:
         draft.fail(f"{where}one particle a rank: the configuration lacks its dimensions")
-    elif evidence.ranks is not None and evidence.ranks != case["ranks"]:
-        draft.fail(f"{where}{evidence.ranks} ranks were asked for, h5bench ran with {case['ranks']}")
+    elif others := evidence.other_ranks(case["ranks"], "h5bench"):
+        draft.fail(f"{where}{others}")
     else:
         measured = _measured(block, mode, word)
         measured.keep(draft, case, float(case["total_bytes"] or 0), where)

@@ -60,8 +60,8 @@ def judge(draft: Draft, reader: CsvReader, evidence: Evidence, ended: bool) -> N
         draft.cut("the rows are not of one case" if reader.cases else "no row was printed")
         return
     (block, transfer, tasks) = next(iter(reader.cases))
-    if evidence.ranks is not None and evidence.ranks != tasks:
-        draft.fail(f"{evidence.ranks} ranks were asked for, IOR ran with {tasks}")
+    if others := evidence.other_ranks(tasks, "IOR"):
+        draft.fail(others)
         return
     if transfer == 0 or block % transfer or tasks == 0:
         draft.cut("the sizes contradict each other")

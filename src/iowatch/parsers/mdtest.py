@@ -184,8 +184,8 @@ def _judge(draft: Draft, run: _Run, evidence: Evidence) -> None:
     if case is None:
         draft.cut("the beginning is not printed whole, or contradicts itself")
         return
-    if evidence.ranks is not None and evidence.ranks != run.launches[0][1]:
-        draft.fail(f"{evidence.ranks} ranks were asked for, mdtest was launched with {run.launches[0][1]}")
+    if others := evidence.other_ranks(run.launches[0][1], "mdtest"):
+        draft.fail(others)
         return
     kinds = [table.kind for table in run.tables]
     if kinds not in (["rate"], ["time"]) and not (kinds == ["rate", "time"] and "P" in (run.options or {})):

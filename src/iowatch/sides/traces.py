@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
 from iowatch.compare import Comparison, Measured, Pair, Side
-from iowatch.darshan import Reader, Trace
+from iowatch.darshan import Reader
 from iowatch.darshan.diff import Change, between
 from iowatch.darshan.keeping import first_trace
 from iowatch.model import Case
 from iowatch.sides.entries import Entry
-from iowatch.store import History
+from iowatch.store import History, bulk
 
 # Newest runs of each side whose logs are read, and cases; a log takes some 20 ms.
 _MOST_RUNS = 3
@@ -65,25 +65,24 @@ def traced(
         runs = _newest(pair.left, left), _newest(pair.right, right)
         if all(runs):
             cases.setdefault(runs, one.case.without("operation"))
+    numbers = sorted({number for runs in cases for side in runs for number in side})
+    with history.reading() as connection:
+        logs = bulk.run_files(connection, numbers, "darshan")
+    waiting = [
+        (case, runs) for runs, case in cases.items() if all(any(n in logs for n in side) for side in runs)
+    ]
     found: list[TracedCase] = []
-    left_out = 0
     with Reader() as reader:
-        for runs, case in cases.items():
-            if len(found) == _MOST_CASES:
-                left_out += 1
-            elif (told := _traced(case, runs, history, reader)) is not None:
-                found.append(told)
-    return Traced(tuple(found), left_out)
+        while waiting and len(found) < _MOST_CASES:
+            told = _traced(*waiting.pop(0), logs, reader)
+            found += [told] if told is not None else []
+    return Traced(tuple(found), len(waiting))
 
 
-def _traced(case: Case, runs: _Runs, history: History, reader: Reader) -> TracedCase | None:
-    """None where a side has no log that can be read."""
-    left, right = ([trace for run in side if (trace := _trace(history, run, reader))] for side in runs)
+def _traced(case: Case, runs: _Runs, logs: Mapping[int, list[str]], reader: Reader) -> TracedCase | None:
+    """None where a side has no log that is still kept and can be read."""
+    left, right = ([t for run in side if (t := first_trace(logs.get(run, ()), reader))] for side in runs)
     return TracedCase(case, (len(left), len(right)), between(left, right)) if left and right else None
-
-
-def _trace(history: History, run: int, reader: Reader) -> Trace | None:
-    return first_trace((one.sha256 for one in history.artefacts(run) if one.kind == "darshan"), reader)
 
 
 def _telling(one: Comparison) -> tuple[bool, float]:

@@ -306,6 +306,18 @@ def run_nodes(connection: Connection, numbers: Sequence[int]) -> dict[int, tuple
     return found
 
 
+def run_files(connection: Connection, numbers: Sequence[int], kind: str) -> dict[int, list[str]]:
+    """SHA-256 of the files of one kind that some runs left, by run in the order of their names."""
+    table = ArtefactTable
+    found: dict[int, list[str]] = {}
+    for start in range(0, len(numbers), _CHUNK):
+        chunk = list(numbers[start : start + _CHUNK])
+        statement = select(table.run_id, table.sha256).where(table.run_id.in_(chunk), table.kind == kind)
+        for number, sha256 in connection.execute(statement.order_by(table.run_id, table.name)):
+            found.setdefault(number, []).append(sha256)
+    return found
+
+
 def stack_uses(connection: Connection) -> list[StackUse]:
     """Every content of every stack with the time in which it was used, in order of time."""
     statement = (

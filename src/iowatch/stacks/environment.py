@@ -103,7 +103,7 @@ def _as_here(include: Path, target: Path, pinned: Mapping[str, str | None], say:
     if other:
         raise InputError(
             f"the stack asks for {'; '.join(other)}; {include} says that it is not to be built",
-            hint="Copy the stack's folder to one of your own, with the versions that are here in its spack.yaml.",
+            hint="Copy the stack's folder to one of your own, with the versions that are here in spack.yaml.",
         )
     if not result.told:
         return include

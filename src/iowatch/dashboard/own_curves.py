@@ -52,12 +52,34 @@ class OwnCurve:
         return sum(named) if all(named) else None
 
 
-def own_curves(history: History, machines: Sequence[Machine], axis: str) -> list[OwnCurve]:
-    """Curves over an axis of published tables, of every system; none over what our cases do not name."""
-    return [curve for machine in machines for curve in _curves(history, machine, axis)] if axis in _OURS else []
+class OwnCurves:
+    """Curves of every system over the axes of published tables."""
+
+    def __init__(self, history: History, machines: Sequence[Machine]) -> None:
+        self.history, self.machines = history, machines
+        self.newest: dict[int, float] = {}
+
+    def over(self, axis: str) -> list[OwnCurve]:
+        """All curves over an axis; none over what our cases do not name."""
+        if axis not in _OURS:
+            return []
+        groups = [(machine, found) for machine in self.machines for found in _groups(machine, axis)]
+        self._read([one for _, found in groups for one in found.values()])
+        return [_curve(machine, found, self.newest) for machine, found in groups]
+
+    def _read(self, series: Sequence[Series]) -> None:
+        """Newest headlines, for series that ended on one day together."""
+        days: dict[int, list[int]] = defaultdict(list)
+        for one in series:
+            if one.row.id not in self.newest:
+                days[one.stamp.last // 86400].append(one.row.id)
+        for day, numbers in days.items():
+            found = self.history.points(sorted(set(numbers)), since=day * 86400)
+            self.newest.update((number, float(points.max[-1])) for number, points in found.items())
 
 
-def _curves(history: History, machine: Machine, axis: str) -> Iterator[OwnCurve]:
+def _groups(machine: Machine, axis: str) -> Iterator[Mapping[float, Series]]:
+    """Series that differ in the axis alone, by where they stand on it."""
     parameter, unit = _OURS[axis]
     groups: dict[tuple[str, ...], dict[float, Series]] = defaultdict(dict)
     for one in machine.watched:
@@ -69,9 +91,7 @@ def _curves(history: History, machine: Machine, axis: str) -> Iterator[OwnCurve]
             # Of two cases with as many nodes the newest, then that with most processes.
             if known is None or _fresh(known) < _fresh(one):
                 groups[key][x / unit] = one
-    for found in groups.values():
-        if len(found) > 1:
-            yield _curve(history, machine, found, parameter)
+    yield from (found for found in groups.values() if len(found) > 1)
 
 
 def _fresh(series: Series) -> tuple[int, int]:
@@ -79,10 +99,9 @@ def _fresh(series: Series) -> tuple[int, int]:
     return series.stamp.last // 86400, ranks if isinstance(ranks, int) else 0
 
 
-def _curve(history: History, machine: Machine, found: Mapping[float, Series], parameter: str) -> OwnCurve:
+def _curve(machine: Machine, found: Mapping[float, Series], newest: Mapping[int, float]) -> OwnCurve:
     series = list(found.values())
-    points = history.points([one.row.id for one in series], since=min(one.stamp.last for one in series))
-    places = sorted((x, float(points[one.row.id].max[-1])) for x, one in found.items())
+    places = sorted((x, newest[one.row.id]) for x, one in found.items())
     first = series[0].row
     shared = {
         name: value

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from markupsafe import Markup
 
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.limits import measurements, published_systems
-from iowatch.dashboard.own_curves import OwnCurve, own_curves
+from iowatch.dashboard.own_curves import OwnCurve, OwnCurves
 from iowatch.dashboard.pictures import Curve, Range, curve_kinds, curves_picture, ranges_picture
 from iowatch.reference import published
 
@@ -43,7 +43,7 @@ def publish(site: Site) -> None:
 
 
 def _values(site: Site) -> dict[str, Any]:
-    ours = cache(partial(own_curves, site.history, site.catalogue.machines))
+    ours = cache(OwnCurves(site.history, site.catalogue.machines).over)
     tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in (row for system in published_systems() for row in measurements(system)):
         tables[row["where"]].append(row)

@@ -214,3 +214,17 @@ def test_what_somebody_runs_after_the_night_is_no_night(
     assert f'href="session/{night}.html">the night' in (tmp_path / "site/index.html").read_text(
         encoding="utf-8"
     )
+
+
+def test_what_ended_long_ago_does_not_fill_the_map(tmp_path: Path) -> None:
+    with History.open(str(tmp_path / "history.db")) as history:
+        for number in (0, *range(40, 50)):
+            uuid, begin = f"night-{number}", START + number * DAY_S
+            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.record_runs(uuid, [_run(1 if number else 64, number, begin)])
+            history.end_session(uuid, "ok", begin + 900)
+        build(history, tmp_path / "site")
+    text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
+    assert len(re.findall(r'<td class="\w+"><a href="[^"]*" title', text)) == 2
+    assert "2 series without a result for 30 nights are in the table" in text
+    assert "2 as accepted, 2 long gone" in re.sub(r"<[^>]+>", "", text)

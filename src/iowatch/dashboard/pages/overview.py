@@ -93,7 +93,7 @@ def _values(machine: Machine, read: Callable[[Machine], list[Row]], now: int) ->
     return {
         "machine": machine,
         "rows": rows,
-        "heat": heat_map(rows, lambda row: row.series.row),
+        "heat": heat_map([row for row in rows if not row.gone], lambda row: row.series.row),
         "newest": machine.night,
         "outcomes": _counted(rows),
         "choices": {name: values for name, values in choices.items() if 1 < len(values) <= 60},

@@ -149,6 +149,8 @@ def render_system(system: System, console: Console) -> None:
     console.print(f"{system.name}: {system.title}", markup=False)
     if system.site:
         console.print(f"Site: {system.site}", markup=False)
+    if system.timezone:
+        console.print(f"Time zone of the dashboard: {system.timezone}", markup=False)
     console.print(f"State: {f'retired: {system.retired}' if system.retired else 'in service'}", markup=False)
     if system.scratch:
         console.print(f"Scratch: {system.scratch}", markup=False)

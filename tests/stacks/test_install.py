@@ -91,6 +91,24 @@ def test_a_failure_shows_the_last_lines(spack: Callable[..., Path]) -> None:
     assert load("debian").status == "locked"
 
 
+def test_long_lines_of_a_failure_are_cut(spack: Callable[..., Path]) -> None:
+    """Spack prints the bytes of an archive with another checksum."""
+    spack("==> Error: sha256 checksum failed: " + "x" * 5000, code=1)
+    with pytest.raises(MachineError) as told:
+        install("debian", "local")
+    assert len(told.value.message) < 400
+
+
+def test_a_stack_without_lock_says_how_it_is_resolved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path
+) -> None:
+    (tmp_path / "systems" / "local" / "stacks" / "own").mkdir(parents=True)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "systems" / "local" / "stacks" / "own" / "spack.yaml").write_text("spack: {specs: []}\n")
+    monkeypatch.setenv("IOWATCH_ROOT", str(tmp_path))
+    assert load("own").note == "not resolved; iowatch stack install own --system local --concretize"
+
+
 def test_another_release_is_told(spack: Callable[..., Path]) -> None:
     root = spack(GOOD)
     (root / "lib" / "spack" / "spack" / "__init__.py").write_text('__version__ = "1.2.0"\n')

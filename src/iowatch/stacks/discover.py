@@ -67,7 +67,7 @@ def _spack_stack(system: str, name: str) -> Stack:
     path = source(system, name) / "spack.lock"
     if path.is_file():
         return from_lock(path, name, system)
-    note = f"not concretized; spack -e {source(system, name)} concretize"
+    note = f"not resolved; iowatch stack install {name} --system {system} --concretize"
     return Stack(name, system, "spack", "declared", (), note=note)
 
 

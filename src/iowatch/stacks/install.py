@@ -24,6 +24,8 @@ from iowatch.stacks.system import TOOLS, features, mpi_settings
 # Built from the checkout: its sources change without its recipe, so it is built again every time.
 OWN_PACKAGE = "benchio"
 _DONE = re.compile(r"^\[[+e]\] (?:\S+ \(external |\S*/)?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
+# Of a file with another checksum Spack prints the beginning, in hundreds of characters.
+_WIDEST = 300
 # Parts whose programs are measured: the libraries that they load are checked on activation.
 _MEASURED = (OWN_PACKAGE, "ior", "h5bench", "darshan-util")
 
@@ -60,7 +62,7 @@ def _lines(command: list[str]) -> Iterator[str]:
         errors="replace",
     ) as process:
         for line in process.stdout or ():
-            tail = [*tail[-11:], line.rstrip()]
+            tail = [*tail[-11:], line.rstrip()[:_WIDEST]]
             yield line.rstrip()
     if process.returncode:
         text = "\n    ".join(line for line in tail if line)

@@ -12,9 +12,10 @@ import pytest
 
 from iowatch.dashboard.build import build
 from iowatch.dashboard.drawing import date_ticks
-from iowatch.errors import MachineError, UsageError
+from iowatch.errors import InputError, MachineError, UsageError
 from iowatch.store import History
 from iowatch.systems import zone as zones
+from iowatch.systems.load import read
 from iowatch.systems.zone import offsets, time_zone
 from tests.dashboard.browser import Browser
 
@@ -39,11 +40,12 @@ def test_unknown_zones_are_refused_in_a_line(name: str) -> None:
     assert len(str(told.value.hint)) < 100
 
 
-def test_a_machine_without_zones_says_so_and_still_has_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> ZoneInfo:
-        raise ZoneInfoNotFoundError(name)
+def _absent(name: str) -> ZoneInfo:
+    raise ZoneInfoNotFoundError(name)
 
-    monkeypatch.setattr(zones, "ZoneInfo", absent)
+
+def test_a_machine_without_zones_says_so_and_still_has_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zones, "ZoneInfo", _absent)
     monkeypatch.setattr(zones, "available_timezones", set)
     with pytest.raises(MachineError, match="knows no time zones") as told:
         time_zone("Europe/London")
@@ -58,6 +60,25 @@ def test_offsets_change_at_the_second() -> None:
     spring, autumn = (int(m.timestamp()) for m in moments)
     assert offsets(ZoneInfo("Europe/Berlin"), first, last) == ((0, 3600), (spring, 7200), (autumn, 3600))
     assert offsets(UTC, first, last) == ((0, 0),)
+
+
+def _system(place: Path, timezone: str) -> Path:
+    path = place / "here" / "system.yaml"
+    path.parent.mkdir()
+    path.write_text(f"name: here\ntitle: A machine\ntimezone: {timezone}\n")
+    return path
+
+
+def test_a_misspelt_zone_of_a_system_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"system.yaml:3: field 'timezone'.*Did you mean 'Europe/Berlin'"):
+        read(_system(tmp_path, "Europe/Brelin"))
+
+
+def test_a_system_is_read_where_no_zone_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shows no times does not need the machine's `tzdata`: a night must not end for want of it."""
+    monkeypatch.setattr(zones, "ZoneInfo", _absent)
+    monkeypatch.setattr(zones, "available_timezones", set)
+    assert read(_system(tmp_path, "Europe/Berlin")).timezone == "Europe/Berlin"
 
 
 @pytest.mark.parametrize("days", [5, 40, 400])

@@ -40,16 +40,28 @@ class OwnCurve:
     shared: Mapping[str, Scalar]
     points: Sequence[tuple[float, float]]
 
-    def agreement(self, printed: Mapping[str, Any]) -> int | None:
-        """In how many parameters a printed row says the same; None where it says otherwise in any, or is of
-        another benchmark."""
-        if printed["benchmark"] not in (None, self.benchmark):
-            return None
-        if printed.get("instances") not in (None, 1, self.shared.get("instances")):
-            return None
-        pairs = [(self.shared.get(name), printed.get(name)) for name in SAME]
-        named = [ours == theirs for ours, theirs in pairs if ours is not None and theirs is not None]
-        return sum(named) if all(named) else None
+    @property
+    def kind(self) -> tuple[Scalar | None, ...]:
+        """What decides over which printed figures the curve may lie."""
+        return self.benchmark, self.shared.get("instances"), *(self.shared.get(name) for name in SAME)
+
+
+def kind_of_printed(row: Mapping[str, Any]) -> tuple[Scalar | None, ...]:
+    """The same of a row of a published table; None is what the paper does not say."""
+    instances = row.get("instances")
+    return row["benchmark"], None if instances == 1 else instances, *(row.get(name) for name in SAME)
+
+
+def agreement(own: Sequence[Scalar | None], printed: Sequence[Scalar | None]) -> int | None:
+    """In how many parameters both say the same; None where one says otherwise than the other.
+
+    A printed figure of several files at once is of no other case than ours of as many.
+    """
+    benchmark, instances = printed[:2]
+    if benchmark not in (None, own[0]) or instances not in (None, own[1]):
+        return None
+    both = [(a, b) for a, b in zip(own[2:], printed[2:], strict=True) if a is not None and b is not None]
+    return len(both) if all(a == b for a, b in both) else None
 
 
 class OwnCurves:

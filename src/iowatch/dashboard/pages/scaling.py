@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from iowatch.dashboard.context import Site
 from iowatch.dashboard.limits import measurements, published_systems
-from iowatch.dashboard.own_curves import OwnCurve, OwnCurves
+from iowatch.dashboard.own_curves import OwnCurve, OwnCurves, agreement, kind_of_printed
 from iowatch.dashboard.pictures import Curve, Range, curve_kinds, curves_picture, ranges_picture
 from iowatch.reference import published
 
@@ -100,11 +100,18 @@ def _figure(rows: Rows, ours: Callable[[str], list[OwnCurve]]) -> dict[str, Any]
 
 def _over(ours: Sequence[OwnCurve], printed: Rows) -> list[OwnCurve]:
     """Our curves of the same case as a printed row, as far as both say; those that agree in most first."""
+    kinds = {kind_of_printed(row) for row in printed}
+    systems = {row["system"] for row in printed}
+    agreed: dict[Any, int | None] = {}
     ranked = []
     for one in ours:
-        found = [n for row in printed if (n := one.agreement(row)) is not None]
-        if found:
-            ranked.append((max(found) + any(one.system == row["system"] for row in printed), one))
+        # Many curves are of few kinds.
+        if one.kind not in agreed:
+            found = [n for kind in kinds if (n := agreement(one.kind, kind)) is not None]
+            agreed[one.kind] = max(found, default=None)
+        score = agreed[one.kind]
+        if score is not None:
+            ranked.append((score + (one.system in systems), one))
     return [one for _, one in sorted(ranked, key=lambda pair: -pair[0])[:_MOST_OURS]]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from iowatch.darshan import Reader, Trace, read_trace
-from iowatch.darshan.activity import merge
 from iowatch.darshan.hints import hints
 from iowatch.darshan.privacy import hide, hide_log
 from iowatch.darshan.results import bandwidths, overhead, results, with_overhead, with_trace
@@ -253,6 +252,8 @@ def test_a_damaged_log_is_not_written_again(make_log: MakeLog, tmp_path: Path) -
 
 def test_spans_are_joined_over_small_gaps() -> None:
     import numpy as np
+
+    from iowatch.darshan.activity import merge
 
     starts, ends = np.array([5.0, 0.0, 1.0, 0.5]), np.array([6.0, 3.0, 2.0, 1.0])
     assert merge(starts, ends, 0.1) == [(0.0, 3.0), (5.0, 6.0)]

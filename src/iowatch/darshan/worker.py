@@ -42,6 +42,13 @@ _TASKS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+# What PyDarshan says when it is imported without libdarshan-util.
+_NO_LIBRARY = "Could not find libdarshan-util"
+_LIBRARY_HINT = (
+    "Its packages bring one for Python 3.11 and 3.12; for others install darshan-util, darshan-parser on PATH."
+)
+
+
 def _with_path(message: str, path: str) -> str:
     return message if path in message else f"{path}: {message}"
 
@@ -63,6 +70,8 @@ def _answer(line: str) -> str:
     except MemoryError:
         return _refusal(f"{path}: too large for the memory that is left", 2)
     except Exception as error:
+        if _NO_LIBRARY in str(error):
+            return _refusal(f"{path}: PyDarshan has no library to read logs with", 3, _LIBRARY_HINT)
         # Whatever a hostile log brings PyDarshan to: the other side says so and goes on with the next log.
         return _refusal(f"{path}: cannot be read ({type(error).__name__}: {error})", 2)
 

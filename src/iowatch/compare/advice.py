@@ -24,6 +24,9 @@ _RANK_EFFICIENCY = 3 / np.pi
 # Nights below which a measured spread between nights says little.
 _FEW = 3
 _UNSURE = 0.85
+# The runs to come are weighed for how they hang together, too; where they do not, that widens the interval of a
+# single pair by 7 % all the same (bench/compare.py, `wandering`).
+_WIDENED = 1.07**2
 MOST = 100_000
 
 
@@ -43,7 +46,8 @@ def runs_needed(sides: Sides, estimate: Estimate, threshold: float, settings: Se
     rank = _nights(min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, wanted, settings.power)
     width = _nights(spread or noise, 1 - settings.level, wanted, settings.power)
     doubt = degrees / float(special.chdtri(degrees, _UNSURE)) if degrees > 1 else 1.0
-    return min(MOST, max(FEWEST_PAIRS if sides.paired else FEWEST_NIGHTS, ceil(max(rank, width) * doubt)))
+    fewest = FEWEST_PAIRS if sides.paired else FEWEST_NIGHTS
+    return min(MOST, max(fewest, ceil(max(rank, width) * doubt * _WIDENED)))
 
 
 def _degrees(sides: Sides) -> int:

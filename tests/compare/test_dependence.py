@@ -104,7 +104,7 @@ def test_it_is_told_and_asks_for_more_runs() -> None:
     assert loose.inflation < 1.2
     assert "alike" not in loose.reason
     assert tight.inflation > 3
-    assert "neighbouring nights are alike" in tight.reason
+    assert "neighbouring runs are alike" in tight.reason
     assert (tight.runs_needed or 0) > (loose.runs_needed or 0)
 
 

@@ -158,7 +158,7 @@ def _reason(few: str | None, decision: Decision, work: _Worked) -> str:
     sides, inflation = work.sides, work.medians.dependence.variance
     how = f"; {sides.left_out} unshared runs left out" if sides.left_out else ""
     if inflation >= _TOLD_INFLATION:
-        how += f"; neighbouring nights are alike: {inflation:.1f} count as one"
+        how += f"; neighbouring runs are alike: {inflation:.1f} count as one"
     return f"{decision.reason}; compared {'night by night' if sides.paired else 'side by side'}{how}"
 
 

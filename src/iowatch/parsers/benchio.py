@@ -33,6 +33,7 @@ def parse(source: Source, evidence: Evidence) -> Output:
         if not form and HEAD.fullmatch(line):
             form = "summary"
         (summary.read if form else table.read)(line)
+        lines.decided = table.titles > 1 or len(summary.heads) > 1
     if form:
         summary.judge(draft, evidence)
     else:

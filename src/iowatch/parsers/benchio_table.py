@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from iowatch.parsers.draft import MOST_ROWS
+from iowatch.parsers.draft import MOST_NAMES, MOST_ROWS
 from iowatch.units import GIB, MIB, mib_per_s
 
 _T = TypeVar("_T")
@@ -98,7 +98,7 @@ class Table:
             self.recent = True
             self._listing = self.lists.setdefault(_LISTS[text], [])
         elif self._listing is not None and (text in BACKENDS or text in STRIPINGS):
-            self._listing.append(text)
+            self._listing += [text] if len(self._listing) < MOST_NAMES else []
         elif set(text) != {"-"}:
             self._listing = None
             self._read(text)
@@ -120,7 +120,7 @@ class Table:
         elif (count := _COUNT.fullmatch(text)) is not None:
             self._set(self.counts, count[2][:4], int(count[1]))
         elif (node := _NODE.fullmatch(text)) is not None:
-            self.per_node.append(int(node[1]))
+            self.per_node += [int(node[1])] if len(self.per_node) < MOST_ROWS else []
         elif (total := _TOTAL.fullmatch(text)) is not None:
             self.recent |= total[2] == "GiB"
             self.total_bytes = float(total[1]) * (GIB if total[2] == "GiB" else MIB)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from iowatch.metrics import METRICS
@@ -14,6 +14,8 @@ from iowatch.parsers.trouble import Sign, Trouble, exit_meaning, signs_of
 _MOST_REASONS = 4
 # A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
 MOST_ROWS = 50_000
+# Options and other named values; programs print some dozens.
+MOST_NAMES = 1_000
 MOST_RANKS = 1 << 24
 # Nobody aligns or stripes beyond 64 GiB.
 LARGEST_ALIGNMENT = 1 << 36
@@ -62,7 +64,7 @@ class Draft:
     facts: dict[str, Any] = field(default_factory=dict)
     _failed: list[str] = field(default_factory=list)
     _incomplete: list[str] = field(default_factory=list)
-    _results: dict[str, Result] = field(default_factory=dict)
+    _results: dict[str, tuple[Result, list[float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.trouble = Trouble(signs_of(self.tool, self.signs))
@@ -124,9 +126,8 @@ class Draft:
         key = canonical_json(
             {"case": dict(result.case), "metric": result.metric, "operation": result.operation}
         )
-        old = self._results.get(key)
-        samples = result.samples if old is None else old.samples + result.samples
-        self._results[key] = Result(result.operation, result.metric, result.unit, samples, result.case)
+        _, samples = self._results.setdefault(key, (result, []))
+        samples.extend(result.samples)
 
     def drop_results(self) -> None:
         """Take back every result (for instance when two runs wrote into one output)."""
@@ -147,7 +148,7 @@ class Draft:
             version=self.version,
             status=status,
             reason="; ".join(reasons[:_MOST_REASONS]) or None,
-            results=tuple(self._results.values()),
+            results=tuple(replace(result, samples=tuple(s)) for result, s in self._results.values()),
             facts=self.facts,
         )
 

@@ -48,8 +48,10 @@ def parse(source: Source, evidence: Evidence) -> Output:
         if form is None:
             form = _form(line)
             read = readers.get(form or "")
-        elif (line.startswith(_TITLES) or " h5bench - " in line) and _form(line) != form:
-            draft.fail("outputs of different programs are mixed")
+        elif line.startswith(_TITLES) or " h5bench - " in line:
+            lines.decided = patterns.full
+            if _form(line) != form:
+                draft.fail("outputs of different programs are mixed")
         if read is not None:
             read(line)
     if form == "log":

@@ -6,7 +6,7 @@ It says less than stdout: no sizes a rank, no time steps.
 from __future__ import annotations
 
 from iowatch.model import Scalar
-from iowatch.parsers.draft import Draft, Evidence
+from iowatch.parsers.draft import MOST_NAMES, Draft, Evidence
 from iowatch.parsers.h5bench_numbers import YES, Measured, amount, human, whole
 
 HEADER = "metric, value, unit"
@@ -45,7 +45,7 @@ class CsvReader:
         value, _, unit = rest.partition(", ")
         text = value if unit in ("", "seconds") else f"{value} {unit}"
         text = text.rstrip(",")
-        if self._rows.setdefault(name, text) != text:
+        if len(self._rows) > MOST_NAMES or self._rows.setdefault(name, text) != text:
             self._contradicts = True
 
     def judge(self, draft: Draft, evidence: Evidence) -> None:

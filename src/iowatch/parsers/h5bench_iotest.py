@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from iowatch.model import Scalar
-from iowatch.parsers.draft import Draft, Evidence
+from iowatch.parsers.draft import MOST_NAMES, Draft, Evidence
 from iowatch.parsers.h5bench_numbers import whole
 
 CSV_HEADER = "steps,arrays,rows,cols,scaling,proc-rows,"
@@ -74,7 +74,7 @@ class IotestReader:
                 self._add(row, float(pair[0]), float(pair[1]))
 
     def _set(self, name: str, value: str) -> None:
-        if self._parameters.setdefault(name, value) != value:
+        if len(self._parameters) > MOST_NAMES or self._parameters.setdefault(name, value) != value:
             self._contradicts = True
 
     def _add(self, name: str, low: float, high: float) -> None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from iowatch.model import Scalar
-from iowatch.parsers.draft import LARGEST_ALIGNMENT, Draft, Evidence
+from iowatch.parsers.draft import LARGEST_ALIGNMENT, MOST_NAMES, Draft, Evidence
 from iowatch.parsers.h5bench_numbers import YES, Measured, amount, human, seconds, whole
 
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
@@ -33,6 +33,8 @@ _WRITE_TIMES = {
     "sync_time": "H5Fflush() time",
     "close_time": "H5Fclose() time",
 }
+# Nobody starts more in one job; the limit bounds memory.
+_MOST_PROGRAMS = 1_000
 # Eight variables of four bytes.
 _PARTICLE_BYTES = 32
 
@@ -92,6 +94,8 @@ class PatternsReader:
 
     def _read_rare(self, text: str) -> None:
         if not self._blocks or text.startswith("Configuration file: ") or self._restarts(text):
+            if self.full:
+                return
             self._blocks.append(_Block())
             self._same = ""
         block = self._blocks[-1]
@@ -109,8 +113,15 @@ class PatternsReader:
         """A configuration after results: the first line of the next program was lost."""
         return self._blocks[-1].closed and "Benchmark Configuration" in text
 
+    @property
+    def full(self) -> bool:
+        """Whether there are as many programs as are kept at most."""
+        return len(self._blocks) >= _MOST_PROGRAMS
+
     def judge(self, draft: Draft, evidence: Evidence) -> None:
         """Judge all programs and keep their numbers."""
+        if self.full:
+            draft.fail(f"more than {_MOST_PROGRAMS - 1} programs wrote into this output")
         for number, block in enumerate(self._blocks, 1):
             _judge(draft, block, f"program {number}: " if len(self._blocks) > 1 else "", evidence)
 
@@ -150,9 +161,9 @@ def _read_value(block: _Block, text: str) -> None:
     if match[1] == "Align settings":
         block.aligned = True
     name = f"{block.inside}: {match[1]}"
-    if match[1].startswith("Dim_"):
+    if match[1].startswith("Dim_") and len(block.dims) <= MOST_NAMES:
         block.dims[match[1]] = match[2]
-    if block.values.setdefault(name, match[2]) != match[2]:
+    if len(block.values) > MOST_NAMES or block.values.setdefault(name, match[2]) != match[2]:
         block.contradicts = True
 
 

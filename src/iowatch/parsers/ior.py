@@ -57,7 +57,9 @@ def parse(source: Source, evidence: Evidence) -> Output:
     lines = draft.lines(source)
     form, read = None, None
     for line in lines:
-        if form is None:
+        if run.titles > 1 or table.headers > 1:
+            lines.decided = True
+        elif form is None:
             form = _form(line)
             read = readers.get(form or "")
         elif line == "{" and not run.tests and run.titles == 1:

@@ -95,7 +95,7 @@ class JsonReader:
         """All lines were read: what the parameters did not say exactly is missing."""
         for test in self._run.tests.values():
             if not set(_PARAMETERS.values()) <= test.exact.keys():
-                test.contradictions.append("Parameters")
+                test.contradictions.add("Parameters")
 
     def _close(self) -> None:
         """The end of a row or of one operation's summary."""

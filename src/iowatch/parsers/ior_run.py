@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from iowatch.parsers.draft import MOST_ROWS
+from iowatch.parsers.draft import MOST_NAMES, MOST_ROWS
 
 # Sizes in KiB as the rows repeat them, kept among the options.
 ROW_BLOCK, ROW_TRANSFER = "block(KiB)", "xfer(KiB)"
@@ -48,6 +48,8 @@ _VALUED = {
 _PHASES = {"writeFile", "readFile", "checkWrite", "checkRead"}
 _WORDS = _FLAGS | _VALUED | _PHASES
 _BACKENDS = {name.partition(".")[0] for name in _WORDS if "." in name}
+# A script with more is none; the limit bounds memory.
+_MOST_TESTS = 10_000
 _OUTPUT_DIRECTIVES = {"", "summaryFile", "summaryFormat", "saveRankPerformanceDetailsCSV", "savePerOpDataCSV"}
 
 
@@ -170,19 +172,21 @@ class Test:
     half: Callable[[float], float] = half_in_table
     moved: dict[tuple[str, int], int] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
-    contradictions: list[str] = field(default_factory=list)
+    contradictions: set[str] = field(default_factory=set)
     old: bool = False
     without_nodes: bool = False
 
     def set_option(self, name: str, value: str) -> None:
         """Note an option."""
-        if self.options.setdefault(name, value) != value:
-            self.contradictions.append(name)
+        if len(self.options) > MOST_NAMES:
+            self.contradictions.add("too many options")
+        elif self.options.setdefault(name, value) != value:
+            self.contradictions.add(name)
 
     def set_exact(self, name: str, value: int) -> None:
         """Note an exact parameter."""
         if self.exact.setdefault(name, value) != value:
-            self.contradictions.append(name)
+            self.contradictions.add(name)
 
     def add(self, operation: str, iteration: int, row: Row) -> bool:
         """Take a row; False where that repetition was there already, or there are too many."""
@@ -222,7 +226,10 @@ class Run:
     warnings: list[str] = field(default_factory=list)
 
     def begin_test(self, number: int, old: bool = False) -> Test:
-        """The test of that number."""
+        """The test of that number; nobody's where there are too many."""
+        if len(self.tests) >= _MOST_TESTS and number not in self.tests:
+            self.damaged += 1
+            return self.nobodys
         without_nodes = (self.version or "").startswith(("3.0", "3.1", "3.2"))
         return self.tests.setdefault(number, Test(old=old, without_nodes=without_nodes))
 

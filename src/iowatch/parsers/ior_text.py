@@ -83,7 +83,8 @@ class TextReader:
 
     def _name(self, line: str) -> None:
         name, _, value = line.partition(":")
-        self._run.facts.setdefault(_FACTS.get(name.strip(), name.strip().lower()), value.strip())
+        if name.strip() in _FACTS:
+            self._run.facts.setdefault(_FACTS[name.strip()], value.strip())
 
     def _command(self, line: str) -> None:
         self._run.set_command(CommandLine.read(line.partition(":")[2]))

@@ -60,6 +60,8 @@ class Lines:
     Attributes:
         ended: whether the last line ended with a line break (an output that does not was cut off).
         empty: whether nothing but blanks was seen.
+        decided: set by a reader for which nothing that follows can change what is believed, as where a second
+            run begins; the lines of further blocks are then only inspected.
     """
 
     def __init__(self, source: Source, inspect: Callable[[bytes], None]) -> None:
@@ -71,6 +73,7 @@ class Lines:
         self._inspect = inspect
         self.ended = True
         self.empty = True
+        self.decided = False
 
     def blocks(self) -> Iterator[bytes]:
         """Blocks of whole lines, cleaned; the last line perhaps cut off."""
@@ -98,6 +101,6 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         """Lines as Latin-1 without trailing blanks, blank ones left out."""
         for block in self.blocks():
-            for line in block.decode("latin-1").split("\n"):
+            for line in [] if self.decided else block.decode("latin-1").split("\n"):
                 if line := line.rstrip():
                     yield line

@@ -102,6 +102,7 @@ def parse(source: Source, evidence: Evidence) -> Output:
     lines = draft.lines(source)
     for line in lines:
         _read(draft, run, line)
+        lines.decided = len(run.launches) > 1
     _judge(draft, run, evidence)
     return draft.close(evidence, lines)
 

@@ -48,8 +48,11 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         self.postrun_cmds = [*self._close(0), *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
 
     def _before(self, words: str, launcher: str) -> list[str]:
-        """A page cache is one node's: on several nodes every task does what one shell does on one."""
-        if not words or self.case.nodes == 1:
+        """A page cache is one node's: on several nodes every task does what one shell does on one.
+
+        Inside an allocation the shell may be that of a login node.
+        """
+        if not words or (self.case.nodes == 1 and not hasattr(self.job.launcher, "placed")):
             return [words] if words else []
         return [f"{launcher} sh -c {shlex.quote(words)} >> prepare.out 2>> prepare.err"]
 

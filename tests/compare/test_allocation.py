@@ -149,6 +149,21 @@ def test_every_case_gets_the_first_nodes_of_the_allocation(
     assert MpirunWithin().placed(job(tmp_path, 3, 3)) == ["n3"]
 
 
+def test_page_caches_are_dropped_where_the_case_runs() -> None:
+    """`salloc` leaves the job's shell on the login node, whose page cache has nothing of the file."""
+    from reframe_tests.mixins.samples import SamplesMixin
+
+    from iowatch.systems.within import SrunWithin
+
+    def before(launcher: object, nodes: int) -> list[str]:
+        check = SimpleNamespace(case=SimpleNamespace(nodes=nodes), job=SimpleNamespace(launcher=launcher))
+        return list(SamplesMixin._before(check, "drop 'a b'", "srun"))
+
+    everywhere = ["srun sh -c 'drop '\"'\"'a b'\"'\"'' >> prepare.out 2>> prepare.err"]
+    assert before(SrunWithin(), 1) == before(SrunWithin(), 2) == before(object(), 2) == everywhere
+    assert before(object(), 1) == ["drop 'a b'"]
+
+
 def test_a_systems_configuration_inside_its_allocation(tmp_path: Path) -> None:
     from iowatch.systems.within import configuration
 

@@ -68,7 +68,7 @@ def _refuse_if_short(
 ) -> None:
     if left is not None and left < needed * _RESERVE:
         raise MachineError(
-            f"the scratch directory {base} has {words(left)} free in {what}; this suite needs "
+            f"the scratch directory {base} has {words(left)} free in {what}; what is to run needs "
             f"{words(needed * _RESERVE)} at the same time",
             hint="Make room there, or name another directory with --scratch or IOWATCH_SCRATCH.",
         )

@@ -63,9 +63,7 @@ def restore(file: Path, replace: bool, db: str | None) -> None:
     messages().print(f"restored from {file}{told}", markup=False, soft_wrap=True)
 
 
-@click.command(
-    "copy", epilog="Example: iowatch history copy var/iowatch.db postgresql://iowatch@db/iowatch"
-)
+@click.command("copy", epilog="Example: iowatch history copy var/iowatch.db postgresql://iowatch@db/iowatch")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @options.system()

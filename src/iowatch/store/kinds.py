@@ -19,10 +19,10 @@ from iowatch.store.nodelist import fold, unfold
 # A fact that differs from night to night, such as a node's name, must not stand here: each night would make a
 # kind of its own.
 _REPEATS: dict[str, tuple[str, ...] | None] = {
+    **dict.fromkeys(("mpi", "libraries", "machine", "striping", "kernel", "options_hash", "cache", "hints")),
     **dict.fromkeys(
-        ("mpi", "libraries", "machine", "kernel", "options_hash", "cache", "hints", "below_resolution")
+        ("below_resolution", "generation", "api_version", "reframe_test", "exit_code", "label", "source")
     ),
-    **dict.fromkeys(("generation", "api_version", "reframe_test", "exit_code", "label", "source")),
     "filesystem": (
         *("type", "mount", "source"),
         *("directory_stripe_count", "directory_stripe_bytes", "directory_components"),

@@ -26,13 +26,20 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=place, check=True, capture_output=True)
 
+    # Since 3.4 there are dates, and since 3.5 no days before today.
+    told = subprocess.run(["openssl", "x509", "-help"], capture_output=True, text=True, check=False).stderr
+    past = ("-not_before", "20200101000000Z", "-not_after", "20200102000000Z")
+    expired = past if "-not_after" in told else ("-days", "-1")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     openssl(
         "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=throw-away",
         "-addext", "keyUsage=critical,keyCertSign,cRLSign",
     )  # fmt: skip
-    for name, host, days in (("good", "IP:127.0.0.1", "1"), ("expired", "IP:127.0.0.1", "-1"),
-                             ("other", "DNS:elsewhere.example.org", "1")):  # fmt: skip
+    for name, host, valid in (
+        ("good", "IP:127.0.0.1", ("-days", "1")),
+        ("expired", "IP:127.0.0.1", expired),
+        ("other", "DNS:elsewhere.example.org", ("-days", "1")),
+    ):
         openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         (place / "names").write_text(
             f"subjectAltName={host}\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n"
@@ -40,7 +47,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         openssl(
             "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-            "-out", f"{name}.pem", "-days", days, "-extfile", "names",
+            "-out", f"{name}.pem", *valid, "-extfile", "names",
         )  # fmt: skip
     return place
 

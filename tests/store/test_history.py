@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,7 +166,7 @@ def test_a_file_that_is_no_database_is_refused(var: Path) -> None:
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE bookmarks (id INTEGER)")
     with pytest.raises(InputError, match="another program"):
         History.open(str(path))

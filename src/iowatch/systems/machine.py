@@ -86,7 +86,9 @@ def scheduler() -> Scheduler:
 
 def _keeps_no_accounts() -> bool:
     """Whether Slurm has no accounts to ask: ReFrame's `slurm` ends at its first look, `squeue` does without."""
-    return bool(re.search(r"(?m)^AccountingStorageType\s*=.*/none", ask("scontrol", "show", "config") or ""))
+    settings = ask("scontrol", "show", "config") or ""
+    # `(null)` from 23.11 on.
+    return bool(re.search(r"(?m)^AccountingStorageType\s*=\s*(\S*/none|\(null\))\s*$", settings))
 
 
 # What each MPI's programs speak to the launcher that started them.

@@ -73,9 +73,9 @@ def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> Fake
     monkeypatch.setattr(fair, "load_site", lambda _: site)
     full = fair.make_plan
 
-    def one_case(*arguments: object) -> object:
+    def one_case(*arguments: object, **options: object) -> object:
         """Only the first write of the plan, so that everything expected can arrive."""
-        plan = full(*arguments)  # type: ignore[arg-type]
+        plan = full(*arguments, **options)  # type: ignore[arg-type]
         runs = [run for run in plan.runs if run.case.expects[0][0] == "write"][:1]
         fake.case = runs[0].name
         return type(plan)(tuple(runs), ())

@@ -29,6 +29,7 @@ from iowatch.runner.site import Site, load_site
 from iowatch.store import ExpectedResult, History
 from iowatch.store.nodelist import fold
 from iowatch.store.records import SessionStatus
+from iowatch.systems import striping
 from iowatch.systems.allocation import here
 from iowatch.systems.model import Limits
 from iowatch.units import counted, format_size
@@ -90,9 +91,9 @@ def run_fair(
         site = ground.site
         for uuid in session.recover(history, system):
             say(f"took in what the killed session {uuid} had left")
-        sides = _planned(ground, suite, stacks, benchmarks, limits)
-        refuse_beyond_budget(site, sides.left, limits)
         base = scratch_base(site, scratch_directory)
+        sides = _planned(ground, suite, stacks, benchmarks, limits, base)
+        refuse_beyond_budget(site, sides.left, limits)
         with lock.hold(lock.of_file_system(base)):
             scratch.sweep(base, [path.name for path in session.runs_directory().glob("*")])
             scratch.check(base, sides.left.file_bytes + (limits.free_bytes or 0), sides.left.inodes)
@@ -115,15 +116,17 @@ def asking(
     ground = settle(load_site(system), here())
     if not ground.queued:
         return None
-    return salloc(ground.site, list(_planned(ground, suite, stacks, benchmarks, limits).left.runs), until)
+    sides = _planned(ground, suite, stacks, benchmarks, limits, scratch_base(ground.site, None))
+    return salloc(ground.site, list(sides.left.runs), until)
 
 
 def _planned(
-    ground: Ground, suite: str, stacks: tuple[str, str], benchmarks: Sequence[str], limits: Limits
+    ground: Ground, suite: str, stacks: tuple[str, str], benchmarks: Sequence[str], limits: Limits, base: Path
 ) -> _Sides:
     cases = [case for case in suites.load(suite) if not benchmarks or case.benchmark in benchmarks]
     within = ground.limits(limits)
-    return _common(*(make_plan(ground.site, cases, [stack], within) for stack in stacks))
+    doubles = striping.doubles(cases, base)
+    return _common(*(make_plan(ground.site, cases, [stack], within, doubles=doubles) for stack in stacks))
 
 
 def _common(left: Plan, right: Plan) -> _Sides:

@@ -21,7 +21,7 @@ setup: ## prepare the machine for tests and development
 test: setup ## all tests: Python, C, one end-to-end run
 	ci/ctest
 	$(OUR_PYTHON) -m pytest
-	$(OUR_PYTHON) -m pytest --history postgresql tests/darshan tests/notify tests/report tests/runner
+	$(OUR_PYTHON) -m pytest --history postgresql tests/report tests/runner
 
 # What reads or writes a history; tests of the store itself run on both in any case.
 WITH_HISTORY := $(addprefix tests/,compare darshan dashboard demo findings notify reference report runner systems)

@@ -115,23 +115,22 @@ def propose(
 @options.as_json
 def check(system: str | None, renew: bool, db: str | None, as_json: bool) -> int:
     """Validate reference files and published tables; find entries without case and cases without entry."""
-    from pathlib import Path
-
     from iowatch import proposals
     from iowatch.reference import digests
     from iowatch.reference import show as shown
     from iowatch.store import History
-    from iowatch.store.engine import database_url
+    from iowatch.store.engine import NoHistoryError
 
     if renew:
         messages().print(f"wrote {digests.renew()}", markup=False, soft_wrap=True)
-    kind, _, path = database_url(db).partition(":///")
-    if db is None and kind == "sqlite" and not Path(path).exists():
-        messages().print(f"no history at {path} yet: the files are checked alone", markup=False, soft_wrap=True)
-        remarks = proposals.check_files(None, system)
-    else:
+    try:
         with History.existing(db) as history:
             remarks = proposals.check_files(history, system)
+    except NoHistoryError as error:
+        if db is not None:  # a place that somebody named
+            raise
+        messages().print(f"{error.message}: the files are checked alone", markup=False, soft_wrap=True)
+        remarks = proposals.check_files(None, system)
     errors = [remark for remark in remarks if remark.severity == "error"]
     if as_json:
         print_json({"ok": not errors, "remarks": [remark.to_json() for remark in remarks]})

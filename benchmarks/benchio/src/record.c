@@ -324,47 +324,96 @@ static int publish(FILE *file, const char *temporary, const char *final) {
     return status;
 }
 
+/* A record in memory: its digest needs the text. */
+struct draft {
+    char *text;
+    size_t n;
+    struct json json;
+};
+
+static bool draft_open(struct draft *draft) {
+    *draft = (struct draft){.json = {.out = open_memstream(&draft->text, &draft->n)}};
+    return draft->json.out != NULL;
+}
+
+/* Close the record with the number of repetitions and the SHA-256 of the text so far; returns errno. */
+static int draft_close(struct draft *draft, uint64_t repetitions) {
+    char hex[65];
+    struct json *json = &draft->json;
+    if (fflush(json->out) == 0)
+        sha256_hex(draft->text, draft->n, hex);
+    else
+        hex[0] = '\0';
+    json_open(json, "integrity", '{');
+    json_unsigned(json, "repetitions", repetitions);
+    json_string(json, "sha256", hex);
+    json_close(json, '}');
+    json_close(json, '}');
+    bool incomplete = ferror(json->out) != 0;
+    return fclose(json->out) != 0 || incomplete ? ENOMEM : 0;
+}
+
+/* Write the record to its file; returns errno. */
+static int draft_publish(struct draft *draft, uint64_t repetitions, const char *temporary,
+                         const char *final) {
+    int status = draft_close(draft, repetitions);
+    FILE *file = status == 0 ? fopen(temporary, "w") : NULL;
+    if (status == 0 && file == NULL)
+        status = errno;
+    if (file != NULL) {
+        fwrite(draft->text, 1, draft->n, file);
+        status = publish(file, temporary, final);
+    }
+    free(draft->text);
+    return status;
+}
+
+static uint64_t repetitions_of(const struct results *r) {
+    uint64_t n = 0;
+    for (int s = 0; s < r->series_n; s++)
+        n += r->series[s].n;
+    return n;
+}
+
 void record_write(const struct context *c, const struct placement *p, const struct results *r) {
     char name[PATH_MAX];
+    struct draft draft;
     if (c->options->json == NULL)
         return;
     temporary_name(c, name);
-    FILE *file = fopen(name, "w");
-    CHECK_POSIX(c, name, "writing the record", file != NULL);
-    struct json json = {.out = file};
-    write_head(c, &json, "ok", r->finished);
-    json_null(&json, "failure");
-    write_hosts(c, p, &json);
-    write_filesystem(c, &r->filesystem, &json);
-    write_geometry(c, p, r, &json);
-    write_series(c, p, r, &json);
-    write_rest(c, r, &json);
-    json_close(&json, '}');
-    int status = publish(file, name, c->options->json);
+    CHECK_POSIX(c, c->options->json, "writing the record", draft_open(&draft));
+    struct json *json = &draft.json;
+    write_head(c, json, "ok", r->finished);
+    json_null(json, "failure");
+    write_hosts(c, p, json);
+    write_filesystem(c, &r->filesystem, json);
+    write_geometry(c, p, r, json);
+    write_series(c, p, r, json);
+    write_rest(c, r, json);
+    int status = draft_publish(&draft, repetitions_of(r), name, c->options->json);
     errno = status;
     CHECK_POSIX(c, c->options->json, "writing the record", status == 0);
 }
 
 void record_write_failed(const struct context *c, struct place place, const char *text, const char *message) {
     char name[PATH_MAX];
+    struct draft draft;
     if (c->options == NULL || c->options->json == NULL || !replaceable(c->options->json))
         return;
     temporary_name(c, name);
-    FILE *file = fopen(name, "w");
-    if (file == NULL)
+    if (!draft_open(&draft))
         return;
-    struct json json = {.out = file};
-    write_head(c, &json, "failed", utc_now());
-    json_open(&json, "failure", '{');
-    json_string(&json, "message", message);
-    json_integer(&json, "rank", c->rank);
-    json_string(&json, "host", c->host);
-    json_string(&json, "operation", place.operation);
-    json_string(&json, "path", place.path);
-    json_string(&json, "text", text);
-    json_close(&json, '}');
-    json_open(&json, "operations", '[');
-    json_close(&json, ']');
-    json_close(&json, '}');
-    publish(file, name, c->options->json);
+    struct json *json = &draft.json;
+    write_head(c, json, "failed", utc_now());
+    json_open(json, "failure", '{');
+    json_string(json, "message", message);
+    json_integer(json, "rank", c->rank);
+    json_string(json, "host", c->host);
+    json_string(json, "operation", place.operation);
+    json_string(json, "path", place.path);
+    json_string(json, "text", text);
+    json_close(json, '}');
+    json_open(json, "operations", '[');
+    json_close(json, ']');
+    draft_publish(&draft, 0, name, c->options->json);
 }

@@ -1,6 +1,7 @@
 /* The JSON record (schema/record.schema.json): rank 0 writes it whole at the end, or a rank that fails writes
  * one with status `failed`. It appears by rename() of a draft RECORD.<rank>.tmp, so that half a record never
- * has its name. */
+ * has its name. Its last member, `integrity`, holds the number of repetitions and the SHA-256 of the text
+ * before the comma in front of that member. */
 #ifndef BENCHIO_RECORD_H
 #define BENCHIO_RECORD_H
 
@@ -9,7 +10,7 @@
 #include "fail.h"
 #include "measure.h"
 
-#define BENCHIO_SCHEMA "benchio-record/1"
+#define BENCHIO_SCHEMA "benchio-record/2"
 
 /* Rank 0, before anything is measured: remove an older record and make sure that a new one can be written. */
 void record_prepare(const struct context *context);

@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), for the hash of the effective options. */
+/* SHA-256 (FIPS 180-4), for the effective options and the record. */
 #ifndef BENCHIO_SHA256_H
 #define BENCHIO_SHA256_H
 

@@ -106,7 +106,7 @@ class CommandLine(unittest.TestCase):
         text = subprocess.run([launch.BENCHIO, "--version"], capture_output=True, text=True, check=True).stdout
         for name in (
             "benchio ",
-            "record benchio-record/1",
+            "record benchio-record/2",
             "MPI ",
             "posix",
             "mpiio",
@@ -136,6 +136,19 @@ class CommandLine(unittest.TestCase):
                 2, "--pattern", "interleaved", "--transfer", "1000", "--cache", "drop", "--op", "both"
             )
         )
+
+    def test_the_record_ends_with_its_count_and_digest(self) -> None:
+        """Of a record that is fine and of a failed one; the text before is defined in the schema, `integrity`."""
+        record = self.run_fine(2, "--local", "8x8x8", "--repeat", "3", "--op", "both")
+        self.assertEqual(record["integrity"]["repetitions"], 6)
+        self.check_digest()
+        launch.run(2, "--local", "8x8x8", "--dir", str(self.home / "absent"), "--json", str(self.json))
+        self.assertEqual(launch.record(self.json)["integrity"]["repetitions"], 0)
+        self.check_digest()
+
+    def check_digest(self) -> None:
+        body, _, last = self.json.read_text(encoding="utf-8").rpartition(',\n  "integrity": {')
+        self.assertIn(f'"sha256": "{hashlib.sha256(body.encode()).hexdigest()}"', last)
 
     def test_bandwidth_is_bytes_over_seconds(self) -> None:
         record = self.run_fine(3, "--local", "20x10x30", "--instances", "3", "--repeat", "4")

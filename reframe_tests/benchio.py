@@ -9,7 +9,7 @@ from reframe.core.builtins import fixture, parameter, run_after, run_before, san
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from iowatch import paths
+from iowatch.core import files
 from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 
@@ -30,8 +30,8 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
         if "benchio" in self.current_environ.features:
             self.program = "benchio"
             return
-        source = paths.root() / "benchmarks" / "benchio"
-        builds = paths.var().absolute() / "build" / "benchio"
+        source = files.checkout_root() / "benchmarks" / "benchio"
+        builds = files.var_directory().absolute() / "build" / "benchio"
         place = builds / self.current_system.name / self.current_environ.name
         self.program = str(place / "benchio")
         self.executable = shlex.quote(self.program)
@@ -44,7 +44,7 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
 
     @sanity_function
     def runs(self) -> bool:
-        """The program starts and tells its version."""
+        """The program starts and prints its version."""
         import reframe.utility.sanity as sn
 
         return sn.assert_found(r"^benchio ", self.stdout, msg="benchio did not build or start; see the output")

@@ -1,9 +1,10 @@
-"""Fixtures for all tests: the data measured elsewhere, a history of one's own, the command line."""
+"""Fixtures for all tests: other people's data, an empty history, the command line."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,10 +13,9 @@ from click.testing import CliRunner, Result
 from hypothesis import settings
 
 from iowatch.store import History
-from tests import postgresql
+from tests import datasets, postgresql
 
-ROOT = Path(__file__).resolve().parents[1]
-SHARED = ROOT.parent / "shared"
+ROOT = datasets.ROOT
 
 # The same examples in every run, and no limit of time: a busy machine is no reason to fail.
 settings.register_profile("iowatch", deadline=None, derandomize=True)
@@ -36,11 +36,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Tests that read or make Darshan logs.
 _READ_LOGS = ("darshan/test_command", "darshan/test_keeping", "darshan/test_totals", "darshan/test_trace")
-_READ_LOGS += ("darshan/test_use", "dashboard/test_traced", "compare/test_traces", "findings/test_traces")
+_READ_LOGS += ("darshan/test_use", "dashboard/test_traced", "comparison/test_traces", "findings/test_traces")
+
+
+def _need_outside_data(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "outside_data" in getattr(item, "fixturenames", ()):
+            item.add_marker("outside_data")
+        if item.get_closest_marker("outside_data") and not datasets.outside_is_here():
+            item.add_marker(pytest.mark.skip(reason=datasets.ABSENT))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what cannot be tried here: reading logs, or SQLite's file where PostgreSQL is asked for."""
+    """Skip what cannot run here: without data, without a reader of logs, or about SQLite with PostgreSQL."""
+    _need_outside_data(items)
     try:
         import darshan  # noqa: F401
     except RuntimeError:  # there is no wheel with its library for this Python
@@ -56,6 +65,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=why or f"{marker}: not with --history postgresql"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line per reason for which tests were skipped, with their number."""
+    skipped = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    if skipped:
+        terminalreporter.section("skipped tests by reason")
+    for reason, count in skipped.most_common():
+        terminalreporter.write_line(f"{count:4} {reason.removeprefix('Skipped: ')}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def history_on_postgresql(request: pytest.FixtureRequest) -> Iterator[None]:
     """With `--history postgresql`, each path of a history stands for a database of its own."""
@@ -68,11 +86,9 @@ def history_on_postgresql(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """`shared/` beside the checkout: outputs measured elsewhere and the seed documents."""
-    if not (SHARED / "data").is_dir():
-        pytest.skip("needs the data measured elsewhere (../shared/data beside the checkout)")
-    return SHARED
+def outside_data() -> Path:
+    """Other people's data (tests/datasets.py); a test that uses this is marked `outside_data`."""
+    return datasets.OUTSIDE
 
 
 @pytest.fixture
@@ -112,13 +128,13 @@ def cli() -> Callable[..., Result]:
     """Run `iowatch WORDS…` in this process, through the program's own door; gives exit code and output."""
     import click
 
-    from iowatch.cli.main import _run
+    from iowatch.cli.main import _run_command
 
     @click.command(context_settings={"ignore_unknown_options": True})
     @click.argument("words", nargs=-1, type=click.UNPROCESSED)
     @click.pass_context
     def program(context: click.Context, words: tuple[str, ...]) -> None:
-        context.exit(_run(words))
+        context.exit(_run_command(words))
 
     def run(*words: object) -> Result:
         return CliRunner().invoke(program, ["--", *map(str, words)])

@@ -24,11 +24,7 @@ def programs() -> Path | None:
 
 def _as_user(words: list[str]) -> list[str]:
     """PostgreSQL refuses to run as root."""
-    return (
-        ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *words]
-        if os.geteuid() == 0
-        else words
-    )
+    return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *words] if os.geteuid() == 0 else words
 
 
 def usable() -> str | None:
@@ -93,7 +89,7 @@ def create_database(socket: Path, name: str) -> str:
 
 def stand_in_for_files(socket: Path, patch: pytest.MonkeyPatch) -> None:
     """Whatever this process opens as an SQLite file becomes a database on the server, named by its path."""
-    from iowatch.store import engine, usage
+    from iowatch.store import engine
 
     real = engine.database_url
 
@@ -103,5 +99,4 @@ def stand_in_for_files(socket: Path, patch: pytest.MonkeyPatch) -> None:
             return url
         return create_database(socket, "file_" + hashlib.sha256(url.encode()).hexdigest()[:16])
 
-    for module in (engine, usage):
-        patch.setattr(module, "database_url", database_url)
+    patch.setattr(engine, "database_url", database_url)

@@ -16,7 +16,7 @@ site_configuration = {
                     "environs": ["gnu"],
                     "max_jobs": 1,
                     "extras": {"scratch": os.environ["IOWATCH_SCRATCH"]},
-                },
+                }
             ],
         }
     ],

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from iowatch import suites
+from iowatch.benchmarks import suites
 from tests.conftest import ROOT
+from tests.datasets import unpacked
 
 REFRAME = ROOT / ".venv" / "bin" / "reframe"
 pytestmark = pytest.mark.skipif(not REFRAME.exists(), reason="needs ReFrame in .venv (ci/setup --dev)")
@@ -71,9 +72,9 @@ def test_a_proper_output_passes_with_every_repetition(tmp_path: Path) -> None:
     assert json.loads(spooled[0].read_text())["facts"]["machine"]["kernel"] == platform.release()
 
 
-def test_what_another_case_printed_is_no_result(tmp_path: Path, shared: Path) -> None:
+def test_what_another_case_printed_is_no_result(tmp_path: Path) -> None:
     """A sound output of MPI-IO to one shared file, where POSIX to a file a process was asked for."""
-    case = shared / "data/captured/ior/4.0.0/mpiio_shared_coll_np4"
+    case = unpacked("captured") / "ior/4.0.0/mpiio_shared_coll_np4"
     _, testcase, spooled = check("ior", WRITE, f"cat {case / 'stdout'}", tmp_path)
     assert "api is MPIIO in the output, the suite asks for POSIX" in testcase["fail_reason"]
     assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
@@ -114,10 +115,7 @@ def test_plain_reframe_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
     assert left == {f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"}
 
 
-STRIPED = (
-    "block=16m,op=write,api=mpiio,file=shared,transfer=1m,ranks=4,collective=False,"
-    "stripe-count=4,stripe-size=4m"
-)
+STRIPED = "block=16m,op=write,api=mpiio,file=shared,transfer=1m,ranks=4,collective=False,stripe-count=4,stripe-size=4m"
 
 
 @pytest.mark.parametrize("script", ["exit 0", "exit 1"])
@@ -159,9 +157,7 @@ def test_a_case_that_striping_alone_tells_from_others_is_skipped(tmp_path: Path)
         ("ior", "op=read,api=posix", "exit 3", "was not started or did not end"),
     ],
 )
-def test_what_is_no_result_fails_with_a_reason(
-    tool: str, case: str, program: str, told: str, tmp_path: Path
-) -> None:
+def test_what_is_no_result_fails_with_a_reason(tool: str, case: str, program: str, told: str, tmp_path: Path) -> None:
     code, testcase, spooled = check(tool, case, program, tmp_path)
     assert (code, testcase["result"], testcase["fail_phase"]) == (1, "fail", "sanity")
     assert re.search(told, testcase["fail_reason"]), testcase["fail_reason"]
@@ -178,7 +174,7 @@ def test_places_with_blanks_reach_every_start_whole(tmp_path: Path) -> None:
     # ReFrame itself cannot work in a directory with a blank.
     check("ior", "op=read,api=posix", program, place, "--prefix", str(tmp_path / "rfm"))
     words = (place / "words").read_text().splitlines()
-    (case,) = (case for case in suites.load("smoke") if (case.benchmark, case.name) == READ)
+    (case,) = (case for case in suites.load_suite("smoke") if (case.benchmark, case.name) == READ)
     files = [word for word in words if word.startswith(f"{place}/scratch/") and word.endswith("/ior")]
     assert len(files) == words.count("-o") == 1 + case.tool.runs(case.options)
     script = next((tmp_path / "rfm").rglob("rfm_job.sh")).read_text()
@@ -214,9 +210,7 @@ def test_on_several_nodes_every_task_drops_the_file_from_its_cache(tmp_path: Pat
     place = own_root(tmp_path, "op: read, ranks: 4, nodes: 2, repeat: 3")
     check("ior", "single", "true", tmp_path, suite="mine", **place)
     script = next((tmp_path / "rfm").rglob("rfm_job.sh")).read_text()
-    assert (
-        len(re.findall(r"^ ?sh -c 'for f in .*oflag=nocache.*done' >> prepare.out", script, re.MULTILINE)) == 3
-    )
+    assert len(re.findall(r"^ ?sh -c 'for f in .*oflag=nocache.*done' >> prepare.out", script, re.MULTILINE)) == 3
 
 
 def test_a_benchmark_that_hangs_is_ended(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.cli.main import iowatch
-from iowatch.systems import load, names
+from iowatch.site.system import load_system, system_names
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -49,6 +49,23 @@ def test_every_command_has_help_with_an_example(cli: Callable[..., Result], word
     assert f"iowatch {words[0]}" in result.output
 
 
+def test_the_help_imports_no_library_that_is_slow() -> None:
+    """NumPy, SQLAlchemy and ReFrame take seconds where many users share a login node."""
+    program = (
+        "import sys; from iowatch.cli.main import iowatch; iowatch.main(['--help'], standalone_mode=False);"
+        "print(sorted({'numpy', 'scipy', 'sqlalchemy', 'reframe', 'darshan', 'pydantic'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_help_lists_every_command_with_its_own_line(cli: Callable[..., Result]) -> None:
+    """The lines are read from the source files of the commands; these are the imported commands."""
+    shown = " ".join(cli("--help").output.split())
+    for name in iowatch.list_commands(click.Context(iowatch)):
+        assert f" {name} {command_of((name,)).short_help}" in shown
+
+
 JSON_HELP = "One JSON document on stdout and nothing else."
 WRONG = [
     (("nonsense",), 2, "no command"),
@@ -57,7 +74,7 @@ WRONG = [
     (("run", "--system", "locl"), 2, "locl"),
     (("run", "--system", "franklin"), 2, "franklin"),
     (("run", "--ab", "a", "b", "--stack", "c"), 2, "leave --stack out"),
-    (("run", "--ab", "a", "b", "--night"), 2, "--night watches"),
+    (("run", "--ab", "a", "b", "--night"), 2, "--night and --ab exclude each other"),
     (("run", "--ab", "a", "b", "--no-jitter"), 2, "--no-jitter is for --night"),
     (("run", "--seed", "0"), 2, "are for --ab"),
     (("run", "--benchmark", "ior"), 2, "are for --ab"),
@@ -87,12 +104,11 @@ def test_every_locale_gets_its_answer(encoding: str) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     words = [sys.executable, "-c", "from iowatch.cli.main import main; main()", "system", "show", "hamburg"]
     told = [
-        subprocess.run([*words, *more], capture_output=True, env=environment, check=False)
-        for more in ([], ["--json"])
+        subprocess.run([*words, *more], capture_output=True, env=environment, check=False) for more in ([], ["--json"])
     ]
     assert [done.returncode for done in told] == [0, 0], told[0].stderr
     assert "Scientific Computing" in told[0].stdout.decode(encoding)
-    assert json.loads(told[1].stdout.decode(encoding)) == load("hamburg").to_json()
+    assert json.loads(told[1].stdout.decode(encoding)) == load_system("hamburg").to_json()
 
 
 def test_examples_can_be_copied_and_lists_hold_whole_sentences(cli: Callable[..., Result]) -> None:
@@ -100,9 +116,7 @@ def test_examples_can_be_copied_and_lists_hold_whole_sentences(cli: Callable[...
     shown = cli("compare", "--help").output
     assert "iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write\n" in shown
     pages = [cli(*words, "--help").output for words in [(), *commands()]]
-    cut = [
-        line for page in pages for line in page.splitlines() if line.startswith("  ") and line.endswith("...")
-    ]
+    cut = [line for page in pages for line in page.splitlines() if line.startswith("  ") and line.endswith("...")]
     assert not cut
 
 
@@ -112,11 +126,11 @@ def test_examples_name_systems_that_are_there() -> None:
         command = command_of(words)
         text = f"{command.epilog or ''} {command.help or ''}"
         for name in re.findall(r"--system (\S+)", text):
-            assert name in [*names(), "S"], words
+            assert name in [*system_names(), "S"], words
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_json_is_promised_in_the_same_words_everywhere(words: tuple[str, ...]) -> None:
-    """One definition (iowatch.cli.options) means one promise: one document, nothing else."""
+    """One definition (iowatch.cli.common) means one promise: one document, nothing else."""
     found = [option for option in command_of(words).params if "--json" in option.opts]
     assert {option.help for option in found if isinstance(option, click.Option)} <= {JSON_HELP}

@@ -30,9 +30,9 @@ RUN = [str(IOWATCH), "run", "--suite", "tiny"]
 @pytest.fixture(scope="module")
 def stack() -> str:
     """The stack with the most features on this machine: one is enough here."""
-    from iowatch.stacks import discover
+    from iowatch.site.stacks import discover_stacks
 
-    return next(found.name for found in discover("local") if found.status == "installed")
+    return next(found.name for found in discover_stacks("local") if found.status == "installed")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
     words = [str(ROOT / "ci" / "nightly"), "--suite", "tiny", "--stack", stack]
     first = run(words, place)
     assert first.returncode == 0, first.stderr
-    assert "OK – 6 of 6 expected results came" in first.stdout
+    assert "OK – 6 of 6 expected results received" in first.stdout
     assert "first night: no history yet" in first.stdout
     assert (place / "site" / "index.html").is_file()
     with History.open(str(place / "iowatch.db")) as history:
@@ -93,7 +93,10 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
 
     second = run([*RUN, "--stack", stack, "--json"], place)
     verdict = json.loads(second.stdout)
-    assert (second.returncode, verdict["nights"], verdict["received"]) == (0, 2, 6)
+    with History.open(str(place / "iowatch.db")) as history:
+        days = {run.started_at // 86400 for session in history.sessions() for run in history.runs(session.uuid)}
+    # Two sessions of one day are one day of history.
+    assert (second.returncode, verdict["nights"], verdict["received"]) == (0, len(days), 6)
 
 
 @pytest.fixture
@@ -137,7 +140,7 @@ def test_a_killed_night_loses_no_finished_case_and_the_next_one_works(
     assert kept >= 1
     after = run([*RUN, "--stack", stack], place)
     assert after.returncode == 0, after.stderr
-    assert "took in what the killed session" in after.stderr
+    assert "recovered the results of the interrupted session" in after.stderr
     with History.open(str(place / "iowatch.db")) as history:
         states = {row.status: row.runs for row in history.sessions()}
     assert states["ok"] == 3
@@ -178,12 +181,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", mount], check=True)
 
 
-def test_a_scratch_without_room_is_refused_before_anything_runs(
-    place: Path, stack: str, small_disk: Path
-) -> None:
-    result = run(
-        [str(IOWATCH), "run", "--suite", "smoke", "--stack", stack, "--scratch", str(small_disk)], place
-    )
+def test_a_scratch_without_room_is_refused_before_anything_runs(place: Path, stack: str, small_disk: Path) -> None:
+    result = run([str(IOWATCH), "run", "--suite", "smoke", "--stack", stack, "--scratch", str(small_disk)], place)
     assert result.returncode == 3
     assert "free" in result.stderr
     assert str(small_disk) in result.stderr

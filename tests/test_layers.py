@@ -1,4 +1,4 @@
-"""Imports go one way (docs/architecture.md, "Layers")."""
+"""Imports go one way (docs/architecture.md, "Floor plan")."""
 
 from __future__ import annotations
 
@@ -11,92 +11,78 @@ from tests.conftest import ROOT
 
 SOURCE = ROOT / "src" / "iowatch"
 
-# Left may not import from right; names in one row may use each other.
-LAYERS = [
-    {"errors", "units", "metrics", "paths", "files", "yamlfile", "tables"},
-    {"model"},
-    {
-        "tools",
-        "suites",
-        "proof",
-        "spool",
-        "selection",
-        "scratch",
-        "artefacts",
-        "merge",
-        "parsers",
-        "reference",
-        "events",
-        "review",
-        "systems",
-        "stacks",
-        "darshan",
-    },
-    {"store"},
-    {"detect", "explain", "compare"},
-    {"findings", "imports", "sides", "demo", "proposals"},
-    {"runner"},
-    {"verdict"},
-    {"report", "notify", "dashboard"},
-    {"cli"},
-]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-# Statistics see arrays and records, never the database or files (DESIGN.md, "Rooms").
-PURE = {"detect", "explain", "compare"}
-FORBIDDEN_TO_PURE = {"store", "paths", "artefacts", "spool"}
+# A room imports only from rooms before it, and from itself.
+ROOMS = (
+    "core",
+    "benchmarks",
+    "site",
+    "handoff",
+    "darshan",
+    "reference",
+    "store",
+    "stats",
+    "findings",
+    "comparison",
+    "session",
+    "demo",
+    "output",
+    "cli",
+)
+RANK = {name: rank for rank, name in enumerate(ROOMS)}
+# Statistics see arrays and records, never the database or files (docs/architecture.md, "Floor plan").
+FORBIDDEN_TO_STATISTICS = {"store", "handoff", "darshan", "site"}
+# The checks run inside ReFrame: no store, no statistics, no session.
+ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
+
+MODULES = {
+    ".".join(("iowatch", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in sorted(SOURCE.rglob("*.py"))
+    if "migrations" not in path.parts
+}
 
 
-def layer(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def room(module: str) -> str:
+    return [*module.split("."), ""][1]
 
 
-def imported_layers(path: Path) -> set[str]:
+def imports(path: Path) -> set[str]:
+    """Modules of ours that a file imports, at any depth: `from iowatch.core import files` is core.files."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [node.module] if node.module != "iowatch" else [f"iowatch.{a.name}" for a in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("iowatch.")}
-    return found - {"__version__"}
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in inner}
+    return {name for name in found if name.split(".")[0] == "iowatch" and room(name)}
 
 
-MODULES = [
-    path
-    for path in sorted(SOURCE.rglob("*.py"))
-    if layer(path) != "__init__" and "migrations" not in path.parts
-]
+@pytest.mark.parametrize("module", [name for name in MODULES if room(name)])
+def test_a_module_imports_only_from_rooms_below(module: str) -> None:
+    own = room(module)
+    assert own in RANK, f"{own} is not a room: add it to docs/architecture.md and here"
+    used = {room(name) for name in imports(MODULES[module])} - {own}
+    assert {name for name in used if RANK[name] > RANK[own]} == set()
+    if own == "stats":
+        assert not used & FORBIDDEN_TO_STATISTICS
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_imports_only_lower_layers(path: Path) -> None:
-    own = layer(path)
-    assert own in RANK, f"{own} is in no layer: add it to docs/architecture.md and here"
-    upwards = {name for name in imported_layers(path) if name != own and RANK[name] > RANK[own]}
-    assert not upwards
-
-
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if layer(p) in PURE], ids=lambda path: str(path.relative_to(SOURCE))
-)
-def test_statistics_know_neither_store_nor_files(path: Path) -> None:
-    assert not imported_layers(path) & FORBIDDEN_TO_PURE
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {name: imports(path) - {name} for name, path in MODULES.items()}
+    remaining = dict(graph)
+    while free := [name for name, used in remaining.items() if not used & remaining.keys()]:
+        for name in free:
+            del remaining[name]
+    assert remaining == {}, "these modules import each other, directly or through others"
 
 
 def test_the_source_never_imports_the_checks() -> None:
-    guilty = [
-        str(p)
-        for p in MODULES
-        if "reframe_tests" in p.read_text(encoding="utf-8") and "import reframe_tests" in p.read_text()
-    ]
-    assert not guilty
+    assert [name for name, path in MODULES.items() if "import reframe_tests" in path.read_text()] == []
 
 
 CHECKS = sorted((ROOT / "reframe_tests").rglob("*.py"))
-ALLOWED_TO_CHECKS = RANK["parsers"]
 
 
 @pytest.mark.parametrize("path", CHECKS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_checks_use_only_the_lower_layers(path: Path) -> None:
-    assert {name for name in imported_layers(path) if RANK[name] > ALLOWED_TO_CHECKS} == set()
+def test_checks_use_only_the_rooms_that_run_inside_reframe(path: Path) -> None:
+    assert {room(name) for name in imports(path)} <= ALLOWED_TO_CHECKS

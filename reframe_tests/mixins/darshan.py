@@ -47,7 +47,7 @@ class DarshanMixin(rfm.RegressionTestPlugin):
         untraced = [self.executable, *self.executable_opts]
         self.executable_opts = [*self._darshan_settings(dxt), *untraced]
         self.executable = "env"
-        # What the runner sets on the nights that measure the cost of tracing, for one case.
+        # What the runner sets in the sessions that measure the cost of tracing, for one case.
         if os.environ.get("IOWATCH_OVERHEAD_CASE") == f"{self.benchmark}:{self.case.name}":
             self.postrun_cmds = [*self._pairs(untraced), *self.postrun_cmds]
 

@@ -14,7 +14,7 @@ from reframe.core.builtins import run_before
 
 # In the stage directory: lines `fact=value`.
 _ANSWERS = "iowatch.machine"
-# What each fact is asked with; `{}` is the case's directory. What is not there is not told.
+# What each fact is asked with; `{}` is the case's directory. What is absent is left out.
 _QUESTIONS = {
     "kernel": "uname -r",
     "lustre": "cat /sys/fs/lustre/version",
@@ -31,12 +31,12 @@ class MachineMixin(rfm.RegressionTestPlugin):
         self.prerun_cmds = [*self.prerun_cmds, *questions(str(self.scratch_directory))]
 
     def machine_facts(self) -> dict[str, dict[str, str]]:
-        """The fact `machine`; nothing where the job never came to ask."""
+        """The fact `machine`; empty if the job did not start."""
         try:
-            told = answers((Path(self.stagedir) / _ANSWERS).read_text(errors="replace"))
+            found = answers((Path(self.stagedir) / _ANSWERS).read_text(errors="replace"))
         except OSError:
             return {}
-        return {"machine": told}
+        return {"machine": found}
 
 
 def questions(directory: str) -> list[str]:
@@ -50,14 +50,14 @@ def questions(directory: str) -> list[str]:
 def answers(text: str) -> dict[str, str]:
     """The facts of `fact=value` lines, without what differs from node to node or from start to start."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
-    told = {fact: " ".join(value.split()) for fact, value in pairs if fact in _QUESTIONS and value.strip()}
-    if "mount" in told:
-        told["mount"] = _mount(told["mount"])
-    if "lustre" in told:
-        told["lustre"] = told["lustre"].split()[-1]  # `lustre: 2.12.8` before 2.13
-    if "striping" in told:  # begins with the directory, which is the session's own
-        told["striping"] = re.sub(r"^/\S* ", "", told["striping"])
-    return told
+    found = {fact: " ".join(value.split()) for fact, value in pairs if fact in _QUESTIONS and value.strip()}
+    if "mount" in found:
+        found["mount"] = _mount(found["mount"])
+    if "lustre" in found:
+        found["lustre"] = found["lustre"].split()[-1]  # `lustre: 2.12.8` before 2.13
+    if "striping" in found:  # begins with the directory, which is the session's own
+        found["striping"] = re.sub(r"^/\S* ", "", found["striping"])
+    return found
 
 
 def _mount(line: str) -> str:

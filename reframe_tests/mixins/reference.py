@@ -9,8 +9,7 @@ from __future__ import annotations
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before
 
-from iowatch.errors import InputError
-from iowatch.model import Scalar
+from iowatch.core import InputError, Scalar
 from iowatch.reference import bandwidth, policy
 
 
@@ -21,13 +20,13 @@ class ReferenceMixin(rfm.RegressionTestPlugin):
 
     @run_after("setup")
     def take_references(self) -> None:
-        self.known_references = bandwidth.load(self.current_system.name)
+        self.known_references = bandwidth.load_references(self.current_system.name)
         if self.known_references.exists:
             self.reference = {"$ref": str(self.known_references.path)}
 
     @run_before("performance")
     def resolve_reference(self) -> None:
-        found = policy.resolve(
+        found = policy.resolve_references(
             self.known_references,
             type(self).__name__,
             self.current_partition.fullname,
@@ -35,7 +34,7 @@ class ReferenceMixin(rfm.RegressionTestPlugin):
             self._common_parameters(),
             self.perf_variables,
             self.case.reference,
-            policy.checks(),
+            policy.check_class_names(),
         )
         self.reference_case = found.key or ""
         if found.problems:

@@ -1,4 +1,4 @@
-"""Every sample of a run: parsed once, proven complete, left in the spool for the history, told to ReFrame."""
+"""Every sample of a run: parsed once, validated, left in the spool for the history, reported to ReFrame."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import run_before, sanity_function
 
-from iowatch import parsers, proof, spool
-from iowatch.merge import merge
-from iowatch.metrics import METRICS
-from iowatch.model import Output, Result
-from iowatch.systems.jobs import fate
+from iowatch import handoff
+from iowatch.benchmarks import registry
+from iowatch.core import METRICS, Output, Result
+from iowatch.handoff import merge_outputs
+from iowatch.site import job_state
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
 _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
@@ -62,7 +62,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         return [self.program if same else words[0], *words[1:]]
 
     def _close(self, start: int) -> list[str]:
-        """After a start: keep its exit code (schedulers differ in what they tell) and its result files."""
+        """After a start: keep its exit code (schedulers differ in what they report) and its result files."""
         kept = [f"[ ! -e {name} ] || mv {name} {_result(start, name)}" for name in self.case.tool.results]
         kept += [f"[ ! -e {_TRACE} ] || mv {_TRACE} darshan/start-{start}.darshan"]
         return [f"echo $? > {_rc(start)}", *kept]
@@ -70,15 +70,15 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     @run_before("sanity")
     def read_output(self) -> None:
         starts = range(self.case.tool.runs(self.case.options))
-        merged = merge([self._parse(start) for start in starts])
-        # Runs of a fair comparison are many a night: series of their own, which no nightly change is read from.
-        fair = {"fair": True} if "pair" in spool.turn_facts() else {}
+        merged = merge_outputs([self._parse(start) for start in starts])
+        # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
+        fair = {"fair": True} if "pair" in handoff.read_turn_facts() else {}
         added = {**self.case.tool.case(self.case.options), **fair}
         for name in self.striping_that_failed():
             del added[name]
         results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)
         whole = replace(merged, results=results)
-        self.output_record = proof.judged(self.case, whole, self.striping_failure())
+        self.output_record = handoff.validate_output(self.case, whole, self.striping_failure())
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
             self._spool(Path(session))
@@ -87,7 +87,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def is_complete(self) -> bool:
         """The output is whole, shows what was asked for, and every expected (operation, metric) is there."""
         output: Output = self.output_record
-        missing = proof.absent(self.case, output)
+        missing = handoff.missing_results(self.case, output)
         return sn.all(
             [
                 sn.assert_eq(output.status, "ok", msg=f"{output.status}: {output.reason}"),
@@ -96,10 +96,10 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         )
 
     @run_before("performance")
-    def tell_best(self) -> None:
+    def report_best(self) -> None:
         self.perf_variables = {
-            _variable(result): sn.make_performance_function(sn.defer(_best(result)), result.unit)
-            for result in self.output_record.results
+            _variable(one): sn.make_performance_function(sn.defer(METRICS[one.metric].best(one.samples)), one.unit)
+            for one in self.output_record.results
         }
 
     def _parse(self, start: int) -> Output:
@@ -112,7 +112,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         candidates = [stage / _result(start, name) for name in self.case.tool.results]
         source = next((path for path in candidates if path.is_file() and path.stat().st_size), stdout)
         rc = _number(stage / _rc(start))
-        return parsers.parse_file(
+        return registry.parse_output_file(
             self.benchmark,
             source,
             stderr=stderr,
@@ -122,17 +122,17 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         )
 
     def _never_ended(self, stage: Path) -> str:
-        """Why a start of the program left no exit code: what its job said, and what the scheduler says."""
-        asked = fate(self.current_partition.scheduler.registered_name, self.job.jobid)
-        told = "; ".join(words for words in (_last_words(stage), asked) if words)
-        return "the program was not started or did not end" + (f": {told}" if told else "")
+        """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
+        asked = job_state(self.current_partition.scheduler.registered_name, self.job.jobid)
+        reason = "; ".join(words for words in (_last_words(stage), asked) if words)
+        return "the program was not started or did not end" + (f": {reason}" if reason else "")
 
     def _spool(self, session: Path) -> None:
         stage = Path(self.stagedir)
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
-        tool, options, turn = self.case.tool, self.case.options, spool.turn_facts()
-        case = spool.SpooledCase(
-            name=spool.name_in_turn(f"{self.benchmark}:{self.case.name}", turn),
+        tool, options, turn = self.case.tool, self.case.options, handoff.read_turn_facts()
+        case = handoff.SpooledCase(
+            name=handoff.turn_run_name(f"{self.benchmark}:{self.case.name}", turn),
             benchmark=self.benchmark,
             partition=self.current_partition.name,
             stack_name=self.stack_name(),
@@ -150,7 +150,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 **turn,
             },
         )
-        spool.put(session, case, self._files(stage))
+        handoff.spool_case(session, case, self._files(stage))
 
     def _nodes(self) -> list[str]:
         """Where the case ran: inside an allocation the launcher knows, else the scheduler."""
@@ -196,11 +196,6 @@ def _last_words(stage: Path) -> str:
         if (stage / name).is_file():
             lines += (stage / name).read_text(errors="replace").splitlines()
     return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
-
-
-def _best(result: Result) -> float:
-    """The one number that ReFrame keeps: the maximum, or the minimum where less is better."""
-    return min(result.samples) if METRICS[result.metric].direction == "lower" else max(result.samples)
 
 
 def _variable(result: Result) -> str:

@@ -12,22 +12,19 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before
 
-from iowatch import scratch
-from iowatch.errors import UsageError
-from iowatch.model import Scalar
-from iowatch.systems.striping import obstacle
-from iowatch.tools.tool import striping
-from iowatch.units import format_size
+from iowatch.benchmarks.benchmark import striping_parameters
+from iowatch.core import Scalar, UsageError, format_size
+from iowatch.site import file_system_without_striping, storage
 
-# In the stage directory, where the striping that a case asks for is in force; beside it what `lfs` said.
+# In the stage directory, where the striping that a case asks for is in force; next to it the errors of `lfs`.
 _STRIPED, _REFUSED = "iowatch.striped", "iowatch.striped.err"
 
 
 @cache
 def _sweep(base: Path) -> None:
     """Once a process: remove what ended ones left, and at the end the directory of this one, empty by then."""
-    scratch.sweep_ended(base)
-    atexit.register(_remove_empty, scratch.session_directory(base))
+    storage.remove_ended_scratch(base)
+    atexit.register(_remove_empty, storage.session_directory(base))
 
 
 def _remove_empty(directory: Path) -> None:
@@ -61,7 +58,7 @@ class ScratchMixin(rfm.RegressionTestPlugin):
     def choose_scratch(self) -> None:
         base = self.scratch_base()
         _sweep(base)
-        self.scratch_directory = scratch.case_directory(base, self.unique_name, self.current_environ.name)
+        self.scratch_directory = storage.case_directory(base, self.unique_name, self.current_environ.name)
 
     def scratch_base(self) -> Path:
         """The directory below which this and other sessions write."""
@@ -69,14 +66,12 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         return Path(named or self.stagedir)
 
     @run_before("run")
-    def see_room(self) -> None:
-        """Refuse to write where there is no room, by bytes, files, quota and the system's byte budget."""
+    def check_space(self) -> None:
+        """Refuse to write where there is no space, by bytes, files, quota and the system's byte budget."""
         tool, options, limits = self.case.tool, self.case.options, self.limits()
         reserve = (limits.free_bytes if limits else None) or 0
-        scratch.check(self.scratch_base(), tool.file_bytes(options) + reserve, tool.inodes(options))
-        if (
-            limits and limits.total_bytes and "IOWATCH_SESSION" not in os.environ
-        ):  # `iowatch run` counted before
+        storage.check_scratch_space(self.scratch_base(), tool.file_bytes(options) + reserve, tool.inodes(options))
+        if limits and limits.total_bytes and "IOWATCH_SESSION" not in os.environ:  # `iowatch run` counted before
             _spend(tool.volume_bytes(options), limits.total_bytes)
 
     @run_before("run")
@@ -84,20 +79,13 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         quoted = shlex.quote(str(self.scratch_directory))
         # However the job's shell ends, short of a kill: what that leaves, the next run sweeps.
         removal = shlex.quote(f"rm -rf {quoted}")
-        self.prerun_cmds = [
-            f"trap {removal} EXIT",
-            f"mkdir -p {quoted}",
-            *self._striping(quoted),
-            *self.prerun_cmds,
-        ]
+        self.prerun_cmds = [f"trap {removal} EXIT", f"mkdir -p {quoted}", *self._striping(quoted), *self.prerun_cmds]
 
     def _striping(self, quoted: str) -> list[str]:
-        """Lustre striping of the directory, where the case asks for it and `lfs` is there; told otherwise."""
+        """Lustre striping of the directory, where the case asks for it and `lfs` is there; reported otherwise."""
         options = self.case.options
         wanted = {"-c": options.get("stripe-count"), "-S": options.get("stripe-size")}
-        words = " ".join(
-            f"{flag} {shlex.quote(str(value))}" for flag, value in wanted.items() if value is not None
-        )
+        words = " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in wanted.items() if value is not None)
         if not words:
             return []
         # On another file system `lfs` fails or is absent: the case goes on, and its result says so.
@@ -108,17 +96,17 @@ class ScratchMixin(rfm.RegressionTestPlugin):
 
     def striping_that_failed(self) -> dict[str, Scalar]:
         """Case parameters of a striping that was asked for and is not in force."""
-        return {} if (Path(self.stagedir) / _STRIPED).is_file() else striping(self.case.options)
+        return {} if (Path(self.stagedir) / _STRIPED).is_file() else striping_parameters(self.case.options)
 
     def striping_facts(self) -> dict[str, str]:
         """What a person has to know of a striping that does not apply here."""
-        where = obstacle(self.scratch_base()) if self.striping_that_failed() else None
+        where = file_system_without_striping(self.scratch_base()) if self.striping_that_failed() else None
         return {"striping": f"not applicable on {where}"} if where else {}
 
     def striping_failure(self) -> str | None:
         """On Lustre a striping that could not be set is a failure: the result is of another case."""
-        if not self.striping_that_failed() or obstacle(self.scratch_base()):
+        if not self.striping_that_failed() or file_system_without_striping(self.scratch_base()):
             return None
-        told = Path(self.stagedir) / _REFUSED
-        words = told.read_text(errors="replace").strip() if told.is_file() else ""
+        errors = Path(self.stagedir) / _REFUSED
+        words = errors.read_text(errors="replace").strip() if errors.is_file() else ""
         return f"the striping could not be set: {words or 'lfs setstripe failed'}"

@@ -10,19 +10,18 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before, variable
 
-from iowatch import selection, suites, systems
-from iowatch.suites import SuiteCase
-from iowatch.systems import striping
-from iowatch.systems.limits import beyond
-from iowatch.systems.model import Limits
+from iowatch import handoff
+from iowatch.benchmarks import suites
+from iowatch.benchmarks.suites import SuiteCase
+from iowatch.site import SystemLimits, exceeded_limits, storage, system
 
 
 @cache
 def _cases(benchmark: str) -> dict[str, SuiteCase]:
     """Cases by `<suite>/<case>`; `IOWATCH_SUITE` and the selection leave few: ReFrame makes no others."""
     only = os.environ.get("IOWATCH_SUITE")
-    found = [case for case in suites.of_benchmark(benchmark) if only in (None, case.suite)]
-    chosen = selection.chosen()
+    found = [case for case in suites.cases_of_benchmark(benchmark) if only in (None, case.suite)]
+    chosen = handoff.read_selection()
     if chosen is not None:
         names = {name for _, _, name in chosen}
         found = [case for case in found if f"{benchmark}:{case.name}" in names]
@@ -59,29 +58,29 @@ class SuiteMixin(rfm.RegressionTestPlugin):
     def skip_others(self) -> None:
         """A case may be chosen for one stack or partition and not for another."""
         key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
-        chosen = selection.chosen()
+        chosen = handoff.read_selection()
         self.skip_if(chosen is not None and key not in chosen, "not chosen for this session")
 
     @run_after("setup")
     def skip_what_cannot_be(self) -> None:
         """Cases beyond the system's limits, or doubled: `iowatch run` leaves them out of its plan already."""
-        if selection.chosen() is None:
-            needed = beyond(self.case, self.limits())
+        if handoff.read_selection() is None:
+            needed = exceeded_limits(self.case, self.limits())
             self.skip_if(bool(needed), f"needs {', '.join(needed)}")
             all_cases = list(_cases(self.benchmark).values())
-            double = striping.doubles(all_cases, Path(self.scratch_base())).get(
+            double = storage.find_duplicate_cases(all_cases, Path(self.scratch_base())).get(
                 f"{self.benchmark}:{self.case.name}"
             )
             self.skip_if(double is not None, double)
 
-    def limits(self) -> Limits | None:
+    def limits(self) -> SystemLimits | None:
         """What the system allows; None where ReFrame's configuration is of no system that is known here."""
         name = self.current_system.name
-        return systems.load(name).limits if name in systems.names() else None
+        return system.load_system(name).limits if name in system.system_names() else None
 
     @run_after("setup")
     def limit_wait(self) -> None:
-        """The partition's extra `queue_minutes`: longest wait, so that the night can end."""
+        """The partition's extra `queue_minutes`: longest wait, so that the session can end."""
         minutes = self.current_partition.extras.get("queue_minutes")
         self.max_pending_time = self.max_pending_time or (f"{minutes}m" if minutes else None)
 

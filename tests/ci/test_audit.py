@@ -16,11 +16,7 @@ from tests.conftest import ROOT
     [
         ("exit 0", 0, "no known vulnerability"),
         ("echo 'jinja2 3.0 CVE-2024-1 3.1'; echo 'Found 1 known vulnerability' >&2; exit 1", 1, "CVE-2024-1"),
-        (
-            "echo 'ERROR: x: Dependency not found and could not be audited' >&2; exit 1",
-            3,
-            "NOTHING WAS CHECKED",
-        ),
+        ("echo 'ERROR: x: Dependency not found and could not be audited' >&2; exit 1", 3, "NOTHING WAS CHECKED"),
     ],
 )
 def test_answers(tmp_path: Path, program: str, code: int, told: str) -> None:

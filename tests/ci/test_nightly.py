@@ -52,21 +52,14 @@ def test_it_runs_builds_and_tells(tmp_path: Path) -> None:
 def test_a_history_named_as_two_words_is_that_of_all_three(tmp_path: Path) -> None:
     code, calls = nightly(tmp_path, "--db", "a b.db")
     assert code == 0
-    assert calls == [
-        "run --night --db a b.db",
-        "dashboard build --db a b.db",
-        "notify --system local --db a b.db",
-    ]
+    assert calls == ["run --night --db a b.db", "dashboard build --db a b.db", "notify --system local --db a b.db"]
 
 
 @pytest.mark.parametrize(
     ("kept", "call"),
     [
         ({"IOWATCH_KEEP_DAYS": "400"}, "history prune --days 400 --db a b.db"),
-        (
-            {"IOWATCH_KEEP_DAYS": "9", "IOWATCH_KEEP_SIZE": "50g"},
-            "history prune --days 9 --size 50g --db a b.db",
-        ),
+        ({"IOWATCH_KEEP_DAYS": "9", "IOWATCH_KEEP_SIZE": "50g"}, "history prune --days 9 --size 50g --db a b.db"),
     ],
 )
 def test_old_files_go_where_the_site_says_so(tmp_path: Path, kept: dict[str, str], call: str) -> None:
@@ -97,7 +90,7 @@ def test_the_night_is_logged_and_its_streams_stay_apart(tmp_path: Path) -> None:
     assert nightly(tmp_path, run=0)[0] == 0
     (log,) = (tmp_path / "var" / "log").glob("nightly-*.log")
     lines = log.read_text().splitlines()
-    assert len([line for line in lines if line.endswith("begins: --json")]) == 1
+    assert len([line for line in lines if line.endswith("starts: --json")]) == 1
     assert [line[-1] for line in lines if " ends: exit code " in line] == ["1", "0"]
     for line in ("run answers", "run complains", "notify answers", "notify complains"):
         assert lines.count(line) == 2

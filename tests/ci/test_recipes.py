@@ -71,9 +71,7 @@ def test_github_file_has_what_github_asks_for() -> None:
     assert all("run" in step or "uses" in step for step in job["steps"])
 
 
-@pytest.mark.parametrize(
-    "path", [*sorted((ROOT / "ci").glob("*")), ROOT / ".ci" / "run"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [*sorted((ROOT / "ci").glob("*")), ROOT / ".ci" / "run"], ids=lambda path: path.name)
 def test_shell_scripts_parse(path: Path) -> None:
     if path.is_file() and path.read_text().startswith("#!/usr/bin/env bash"):
         subprocess.run(["bash", "-n", str(path)], check=True)

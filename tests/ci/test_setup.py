@@ -32,20 +32,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "ci" / "setup").write_text(text)
     for name in ("requirements.lock", "pyproject.toml"):
         (tmp_path / name).write_text("")
-    for name in (
-        "sh",
-        "bash",
-        "dirname",
-        "sed",
-        "grep",
-        "cut",
-        "sha256sum",
-        "id",
-        "mkdir",
-        "cp",
-        "rm",
-        "touch",
-    ):
+    for name in ("sh", "bash", "dirname", "sed", "grep", "cut", "sha256sum", "id", "mkdir", "cp", "rm", "touch"):
         (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
     for name in PROGRAMS:
         _program(tmp_path, name, "#!/bin/sh\n")
@@ -114,7 +101,7 @@ def test_an_environment_of_a_python_that_is_gone_is_made_anew(checkout: Path) ->
     _python(checkout, "3.13.5")
     shutil.copy(checkout / "bin" / "python3", checkout / ".venv" / "bin" / "python")
     code, told = _setup(checkout)
-    assert (code, "making it anew" in told) == (0, True)
+    assert (code, "recreating .venv" in told) == (0, True)
     assert (checkout / ".venv" / "lib" / "python3.13").is_dir()
     assert not (checkout / ".venv" / "lib" / "python3.11").exists()
     assert _setup(checkout) == (0, "")

@@ -11,15 +11,19 @@ from typing import Any
 
 import pytest
 
-from iowatch.darshan import Reader
-from iowatch.darshan.container import MAGIC, MODULES
+from iowatch.darshan import DarshanReader
+from iowatch.darshan.log import MAGIC, MODULES
 
 _FILLER = 1 << 40
 
 
 @dataclass
 class LogSpec:
-    """What a made log says. Records are (path, rank, counters by name); the rest of the counters are 0."""
+    """What a made log says. Records are (path, rank, counters by name); the rest of the counters are 0.
+
+    `lustre` has (path, components), a component is (stripe size in bytes, stripe count). `heatmap` has (layer,
+    rank, seconds a bin, bytes written and bytes read in each bin).
+    """
 
     exe: str = "/apps/bench -w"
     ranks: int = 4
@@ -31,6 +35,8 @@ class LogSpec:
     posix: Sequence[tuple[str, int, Mapping[str, float]]] = ()
     mpiio: Sequence[tuple[str, int, Mapping[str, float]]] = ()
     dxt: Sequence[tuple[str, int, Sequence[tuple[float, float]], Sequence[tuple[float, float]]]] = ()
+    lustre: Sequence[tuple[str, Sequence[tuple[int, int]]]] = ()
+    heatmap: Sequence[tuple[str, int, float, Sequence[int], Sequence[int]]] = ()
     partial: Sequence[str] = ()
     version: str = "3.41"
 
@@ -60,6 +66,26 @@ def _traces(rows: Sequence[tuple[str, int, Any, Any]]) -> bytes:
     return packed
 
 
+def _layouts(rows: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> bytes:
+    """Records of `darshan-lustre-log-format.h`: the components, then the numbers of their OSTs."""
+    packed = b""
+    for path, components in rows:
+        osts = [number for _, count in components for number in range(max(count, 0))]
+        packed += struct.pack("<Qqqq", _record_id(path), 0, len(components), len(osts))
+        packed += b"".join(struct.pack("<7q16x", size, count, 0, 0, 0, -1, 0) for size, count in components)
+        packed += struct.pack(f"<{len(osts)}q", *osts)
+    return packed
+
+
+def _heat(rows: Sequence[tuple[str, int, float, Sequence[int], Sequence[int]]]) -> bytes:
+    """Records of `darshan-heatmap-log-format.h`: the structure with its two pointers, then the bins."""
+    packed = b""
+    for layer, rank, width, writes, reads in rows:
+        packed += struct.pack("<Qqdq16x", _record_id(f"heatmap:{layer}"), rank, width, len(writes))
+        packed += struct.pack(f"<{2 * len(writes)}q", *writes, *reads)
+    return packed
+
+
 def build(spec: LogSpec) -> bytes:
     """The bytes of a log in format 3.41 or 3.00."""
     wide = spec.version >= "3.41"
@@ -68,12 +94,15 @@ def build(spec: LogSpec) -> bytes:
     job = struct.pack(f"<{3 + len(times)}q", spec.uid, *times, spec.ranks, 4711)
     job += "".join(f"{k}={v}\n" for k, v in spec.metadata.items()).encode().ljust(1024, b"\0")
     job += "\n".join([spec.exe, *(f"{kind}\t{point}" for kind, point in spec.mounts)]).encode() + b"\0"
-    paths = dict.fromkeys(row[0] for row in (*spec.posix, *spec.mpiio, *spec.dxt))
+    paths = dict.fromkeys(row[0] for row in (*spec.posix, *spec.mpiio, *spec.dxt, *spec.lustre))
+    paths |= dict.fromkeys(f"heatmap:{row[0]}" for row in spec.heatmap)
     names = b"".join(_name(path, wide) for path in paths)
     contents = {
         "POSIX": (4, _records("POSIX", spec.posix)),
         "MPI-IO": (3, _records("MPI-IO", spec.mpiio)),
         "DXT_POSIX": (1, _traces(spec.dxt)),
+        "LUSTRE": (2, _layouts(spec.lustre)),
+        "HEATMAP": (1, _heat(spec.heatmap)),
     }
     return _assemble(spec, wide, job.ljust(1200, b"\0"), names, contents)
 
@@ -83,9 +112,7 @@ def _name(path: str, wide: bool) -> bytes:
     return struct.pack("<Q", _record_id(path)) + (text + b"\0" if wide else struct.pack("<I", len(text)) + text)
 
 
-def _assemble(
-    spec: LogSpec, wide: bool, job: bytes, names: bytes, contents: Mapping[str, tuple[int, bytes]]
-) -> bytes:
+def _assemble(spec: LogSpec, wide: bool, job: bytes, names: bytes, contents: Mapping[str, tuple[int, bytes]]) -> bytes:
     slots, size = (64, 1328) if wide else (16, 360)
     body = zlib.compress(job)
     regions, versions = [(0, 0)] * (slots + 1), [0] * slots
@@ -120,7 +147,7 @@ def make_log(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def reader() -> Iterator[Reader]:
+def reader() -> Iterator[DarshanReader]:
     """One worker for all tests."""
-    with Reader() as reader:
+    with DarshanReader() as reader:
         yield reader

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from iowatch.darshan import Reader
-from iowatch.darshan.report import write_report
+from iowatch.darshan import DarshanReader, write_pydarshan_report
 
 MakeLog = Callable[..., Path]
 Cli = Callable[..., Result]
@@ -75,7 +74,7 @@ def test_diff_in_words_and_numbers(make_log: MakeLog, cli: Cli) -> None:
     assert lines[0] == "4 differences"
     assert "ranks: 4 -> 8" in lines
     assert "collective writes: 24 -> 12 (1/2)" in lines
-    assert "independent writes: 7 -> 0 (none any more)" in lines
+    assert "independent writes: 7 -> 0 (absent after)" in lines
     changes = json.loads(cli("darshan", *logs, "--json").stdout)["changes"]
     change = next(c for c in changes if c["name"] == "MPIIO_COLL_WRITES")
     assert (change["left"], change["right"], change["ratio"]) == (24, 12, 0.5)
@@ -116,9 +115,7 @@ def test_timeline_paints_writes_blue_and_reads_red(make_log: MakeLog, cli: Cli, 
     assert svg_fills(picture) == {"#0077bb", "#cc3311"}
 
 
-def test_a_report_that_cannot_be_written_is_the_machines_fault(
-    make_log: MakeLog, cli: Cli, tmp_path: Path
-) -> None:
+def test_a_report_that_cannot_be_written_is_the_machines_fault(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
     result = cli("darshan", make_log(), "--html", tmp_path / "none" / "r.html")
     assert result.exit_code == 3
     assert "none/r.html: No such file or directory" in result.stderr
@@ -128,8 +125,8 @@ def test_a_report_that_cannot_be_written_is_the_machines_fault(
 def test_a_report_names_its_log(make_log: MakeLog, tmp_path: Path, name: str | None) -> None:
     """By the name it is given: a log that was kept is called by its digest."""
     log, page = make_log(posix=POSIX), tmp_path / "r.html"
-    with Reader() as reader:
-        write_report([log], page, reader, name=name)
+    with DarshanReader() as reader:
+        write_pydarshan_report([log], page, reader, name=name)
     assert f"<td>{escape(name or log.name)}</td>" in page.read_text()
 
 
@@ -161,11 +158,19 @@ def test_privacy_leaves_no_names(mode: str, make_log: MakeLog, cli: Cli, var: Pa
     assert json.loads(result.stdout)["modules"]["POSIX"]["POSIX_WRITES"] == 3
 
 
-def test_a_log_without_user_is_not_roots(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
-    from iowatch.darshan.privacy import hide_log
+def test_a_log_without_user_is_not_roots(make_log: MakeLog, cli: Cli) -> None:
+    """As `darshan-convert --obfuscate` or a site's own tool writes it."""
+    assert json.loads(cli("darshan", make_log(posix=POSIX, uid=-1), "--json").stdout)["job"]["uid"] is None
 
-    hide_log(make_log(posix=POSIX, uid=71234), tmp_path / "hidden.darshan", "drop")
-    assert json.loads(cli("darshan", tmp_path / "hidden.darshan", "--json").stdout)["job"]["uid"] is None
+
+@pytest.mark.parametrize("mode", ["hash", "drop"])
+def test_the_full_report_is_refused_where_names_are_hidden(
+    mode: str, make_log: MakeLog, cli: Cli, tmp_path: Path, var: Path
+) -> None:
+    result = cli("darshan", make_log(posix=POSIX), "--html", tmp_path / "r.html", "--privacy", mode)
+    assert result.exit_code == 2
+    assert "report shows user names and paths" in result.stderr
+    assert not (tmp_path / "r.html").exists()
 
 
 def parsed(cli: Cli, *words: object) -> tuple[int, dict[str, Any]]:

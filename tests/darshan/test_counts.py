@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.model import Case, Output, Result, Scalar
-from iowatch.reference.counts import printed
+from iowatch.core import Case, Output, Result, Scalar
+from iowatch.reference.published import published_counts
+from iowatch.session.verdict import _transfer_counts
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
-from iowatch.verdict import _transfers
 
 CASE: dict[str, Scalar] = {"operation": "write", "file": "shared", "collective": True, "ranks": 4}
 
@@ -17,7 +17,7 @@ CASE: dict[str, Scalar] = {"operation": "write", "file": "shared", "collective":
 @pytest.mark.parametrize(("api", "independent"), [("MPIIO", 0), ("HDF5", 6), ("NETCDF4", 10)])
 def test_what_the_seed_prints(api: str, independent: int) -> None:
     """Source 000, section 6, "NetCDF Performance": 24 collective writes; 0, 6 and 10 independent ones."""
-    found = printed(Case("benchio", {**CASE, "api": api}))
+    found = published_counts(Case("benchio", {**CASE, "api": api}))
     assert found is not None
     assert (found.collective, found.independent, found.where) == (24, independent, "000/text")
 
@@ -32,7 +32,7 @@ def test_what_the_seed_prints(api: str, independent: int) -> None:
     ],
 )
 def test_nothing_is_printed_of_other_cases(benchmark: str, other: dict[str, Scalar]) -> None:
-    assert printed(Case(benchmark, {**CASE, **other})) is None
+    assert published_counts(Case(benchmark, {**CASE, **other})) is None
 
 
 def test_the_verdict_has_both(tmp_path: Path) -> None:
@@ -52,6 +52,6 @@ def test_the_verdict_has_both(tmp_path: Path) -> None:
             output=Output("benchio", "1", "ok", None, counts),
         )
         history.record_runs("one", [run])
-        (found,) = _transfers(history, history.runs("one"))
+        (found,) = _transfer_counts(history, history.runs("one"))
     assert (found.collective, found.independent) == (4, 7)
-    assert found.printed == "source 000 prints 24 and 6"
+    assert found.printed == "Lawrence et al. 2017: 24 and 6"

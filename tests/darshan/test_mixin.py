@@ -68,12 +68,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> MakeScript:
         reframe = Path(sys.executable).with_name("reframe")
         words = ["-C", "settings.py", "-c", "check.py", "--dry-run", "--prefix", "out"]
         run = subprocess.run(
-            [reframe, *words],
-            cwd=tmp_path,
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            check=False,
+            [reframe, *words], cwd=tmp_path, env=os.environ | settings, capture_output=True, text=True, check=False
         )
         assert run.returncode == 0, run.stdout + run.stderr
         found = sorted((tmp_path / "out").rglob("rfm_job.sh"), key=lambda path: path.stat().st_mtime)

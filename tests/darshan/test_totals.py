@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from iowatch.darshan import Reader, Trace, read_trace
+from iowatch.darshan import DarshanReader, Trace, read_trace
+from tests.datasets import OUTSIDE, outside_cases, unpacked
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-LOGS = SHARED / "darshan-logs"
-CAPTURED = SHARED / "captured" / "darshan"
+LOGS = OUTSIDE / "data" / "darshan-logs"
+CAPTURED = unpacked("captured") / "darshan"
 # Printed by darshan-parser --total, --all and darshan-dxt-parser of darshan-util (main branch of April 2026,
 # which calls itself 3.5.0), all with --show-incomplete; `sums` are sums over the printed records.
 PRINTED: dict[str, Any] = json.loads(Path(__file__).with_name("parser_totals.json").read_text())
 # Printed by the same darshan-dxt-parser for the captured logs that have a trace.
 PRINTED_DXT: dict[str, Any] = json.loads(Path(__file__).with_name("parser_dxt.json").read_text())
-
-pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared/data with Darshan logs")
 
 
 def captured(kind: str) -> list[Path]:
@@ -44,15 +42,15 @@ def check_totals(trace: Trace, expected: dict[str, float]) -> None:
     assert not differing
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_totals_of_published_logs(name: str, reader: Reader) -> None:
+@pytest.mark.parametrize("name", outside_cases(PRINTED))
+def test_totals_of_published_logs(name: str, reader: DarshanReader) -> None:
     trace, expected = read_trace(LOGS / name, reader), PRINTED[name]
     check_totals(trace, expected["totals"])
     check_totals(trace, {n: v for n, v in expected["sums"].items() if "CHUNK" not in n})
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_job_of_published_logs(name: str, reader: Reader) -> None:
+@pytest.mark.parametrize("name", outside_cases(PRINTED))
+def test_job_of_published_logs(name: str, reader: DarshanReader) -> None:
     job, expected = read_trace(LOGS / name, reader).job, PRINTED[name]["job"]
     for key in ("ranks", "exe", "uid", "jobid"):
         assert job[key] == expected[key]
@@ -60,8 +58,8 @@ def test_job_of_published_logs(name: str, reader: Reader) -> None:
     assert job["run_time_s"] == pytest.approx(expected["run_time_s"], abs=6e-5)
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_bandwidth_and_file_counts_of_published_logs(name: str, reader: Reader) -> None:
+@pytest.mark.parametrize("name", outside_cases(PRINTED))
+def test_bandwidth_and_file_counts_of_published_logs(name: str, reader: DarshanReader) -> None:
     performance = read_trace(LOGS / name, reader).derived["performance"]
     for module, bandwidth in PRINTED[name]["perf"].items():
         assert performance[module]["bandwidth_mib_per_s"] == pytest.approx(bandwidth, abs=6e-7)
@@ -74,8 +72,8 @@ def test_bandwidth_and_file_counts_of_published_logs(name: str, reader: Reader) 
         assert ours["shared"] + ours["partly_shared"] == counts["shared"]
 
 
-@pytest.mark.parametrize("name", [n for n in PRINTED if PRINTED[n]["dxt"]])
-def test_traced_accesses_of_published_logs(name: str, reader: Reader) -> None:
+@pytest.mark.parametrize("name", outside_cases(n for n in PRINTED if PRINTED[n]["dxt"]))
+def test_traced_accesses_of_published_logs(name: str, reader: DarshanReader) -> None:
     modules = read_trace(LOGS / name, reader).modules
     for key, value in PRINTED[name]["dxt"].items():
         module, figure = key.split(".")
@@ -83,7 +81,7 @@ def test_traced_accesses_of_published_logs(name: str, reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("name", PRINTED_DXT)
-def test_traced_accesses_of_captured_logs(name: str, reader: Reader) -> None:
+def test_traced_accesses_of_captured_logs(name: str, reader: DarshanReader) -> None:
     """Their DXT modules are of a version that PyDarshan 3.5.0 does not read."""
     modules = read_trace(next(CAPTURED.rglob(name)), reader).modules
     for key, value in PRINTED_DXT[name].items():
@@ -91,9 +89,9 @@ def test_traced_accesses_of_captured_logs(name: str, reader: Reader) -> None:
         assert modules[module][figure] == value
 
 
-def test_status_of_published_logs(reader: Reader) -> None:
+def test_status_of_published_logs(reader: DarshanReader, outside_data: Path) -> None:
     for name in PRINTED:
-        trace = read_trace(LOGS / name, reader)
+        trace = read_trace(outside_data / "data" / "darshan-logs" / name, reader)
         if name == "imbalanced-io.darshan":
             # darshan-parser: "The POSIX module contains incomplete data!"
             assert trace.status == "partial"
@@ -103,14 +101,14 @@ def test_status_of_published_logs(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("path", captured("good"), ids=lambda p: f"{p.parent.name}-{p.name[:12]}")
-def test_totals_of_captured_logs(path: Path, reader: Reader) -> None:
+def test_totals_of_captured_logs(path: Path, reader: DarshanReader) -> None:
     trace = read_trace(path, reader)
     assert trace.status == "ok"
     check_totals(trace, printed_total(path.with_name(path.name + ".total.txt")))
 
 
 @pytest.mark.parametrize("path", captured("good"), ids=lambda p: f"{p.parent.name}-{p.name[:12]}")
-def test_records_of_captured_logs(path: Path, reader: Reader) -> None:
+def test_records_of_captured_logs(path: Path, reader: DarshanReader) -> None:
     """truth.json has the counters of every record, by file; ours are the sums of them, and the same by file."""
     trace = read_trace(path, reader)
     truth = json.loads(path.with_name("truth.json").read_text())
@@ -131,7 +129,7 @@ def test_records_of_captured_logs(path: Path, reader: Reader) -> None:
             assert trace.modules[module][counter] == value
 
 
-def test_counts_that_the_seed_prints(reader: Reader) -> None:
+def test_counts_that_the_seed_prints(reader: DarshanReader) -> None:
     """Lawrence et al. 2017, section 5.3: 24 ranks make 24 collective writes with MPI-IO and with HDF5."""
     counts = {}
     for case in ("benchio_mpiio_ompi_np24", "benchio_hdf5_ompi_np24"):

@@ -1,24 +1,35 @@
-"""The Franklin replay: what a site administrator is told the morning after, and with all data."""
+"""The demonstrations: what iowatch reports of Franklin, of two planted faults and of a year of Edison."""
 
 from __future__ import annotations
 
+import csv
 import json
+import lzma
 import statistics
+from collections import Counter
 from collections.abc import Callable
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from iowatch.demo import franklin
-from iowatch.demo.build import STORIES, Morning, fresh, replay
-from iowatch.demo.generator import nights
-from iowatch.errors import InputError
+from iowatch.core import InputError, files
+from iowatch.demo import scenarios
+from iowatch.demo.scenarios import (
+    DEMONSTRATIONS,
+    DailyReport,
+    generate_sessions,
+    largest_findings,
+    prepare_demo_path,
+    replay_demonstration,
+)
 from iowatch.findings import Finding
 from iowatch.store import History, SeriesFilter, SessionRecord
 
 SEED = 2009
+EDISON_TABLE = files.checkout_root() / scenarios.EDISON_TABLE
 
 
 @pytest.fixture(scope="module")
@@ -27,22 +38,19 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mornings(database: Path) -> list[Morning]:
-    told = STORIES["franklin"]
+def mornings(database: Path) -> list[DailyReport]:
     with History.open(str(database)) as history:
-        return list(replay(history, told.story(), SEED, told.mornings))
+        return list(replay_demonstration(history, DEMONSTRATIONS["franklin"], SEED))
 
 
 @pytest.fixture(scope="module", params=["the morning after", "with all data"])
-def finding(request: pytest.FixtureRequest, mornings: list[Morning]) -> Finding:
+def finding(request: pytest.FixtureRequest, mornings: list[DailyReport]) -> Finding:
     found: Finding
-    (found,) = [
-        f for f in mornings[request.param == "with all data"].findings if f.state in ("open", "suspected")
-    ]
+    (found,) = [f for f in mornings[request.param == "with all data"].findings if f.state in ("open", "suspected")]
     return found
 
 
-def test_the_morning_after_suspects_and_all_data_confirm_the_same_finding(mornings: list[Morning]) -> None:
+def test_the_morning_after_suspects_and_all_data_confirm_the_same_finding(mornings: list[DailyReport]) -> None:
     first, last = (m.findings[0] for m in mornings)
     assert (first.state, last.state) == ("suspected", "open")
     assert first.id == last.id == "franklin-20090317-up"
@@ -103,13 +111,13 @@ def test_the_stack_difference_is_named(finding: Finding) -> None:
 
 
 def test_everything_is_labelled_as_reconstructed(finding: Finding, database: Path) -> None:
-    assert finding.label == franklin.LABEL
+    assert finding.label == scenarios.FRANKLIN_LABEL
     with History.open(str(database)) as history:
-        assert {s.attributes["label"] for s in history.sessions()} == {franklin.LABEL}
+        assert {s.attributes["label"] for s in history.sessions()} == {scenarios.FRANKLIN_LABEL}
         assert {s.origin for s in history.sessions()} == {"demo"}
 
 
-def test_levels_are_the_published_ones(database: Path, mornings: list[Morning]) -> None:
+def test_levels_are_the_published_ones(database: Path, mornings: list[DailyReport]) -> None:
     """S3D: 955 MB/s before (section 5.3); shared writes of 1 MiB: 40 % of file per process (section 3)."""
     del mornings
     with History.open(str(database)) as history:
@@ -132,7 +140,7 @@ def test_levels_are_the_published_ones(database: Path, mornings: list[Morning]) 
 
 def test_the_same_seed_gives_the_same_history_and_another_does_not() -> None:
     def values(seed: int) -> list[float]:
-        first = next(nights(franklin.story(), seed))
+        first = next(generate_sessions(scenarios.franklin_scenario(), seed))
         return [v for run in first.runs for result in run.output.results for v in result.samples]
 
     assert values(1) == values(1)
@@ -140,7 +148,7 @@ def test_the_same_seed_gives_the_same_history_and_another_does_not() -> None:
 
 
 def test_the_nights_of_the_shutdown_are_missing() -> None:
-    days = {night.session.uuid[-10:] for night in nights(franklin.story(), SEED)}
+    days = {night.session.uuid[-10:] for night in generate_sessions(scenarios.franklin_scenario(), SEED)}
     assert not {"2009-02-28", "2009-03-01"} & days
     assert {"2009-02-27", "2009-03-17"} <= days
     assert (min(days), max(days)) == ("2009-01-01", "2009-04-30")
@@ -151,13 +159,13 @@ def test_a_history_with_measurements_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "iowatch.db"
     with History.open(str(path)) as history:
         history.begin_session(SessionRecord("u", "here", "nightly", "run", 0))
-    with pytest.raises(InputError, match="left alone"):
-        fresh(path)
+    with pytest.raises(InputError, match="is not replaced"):
+        prepare_demo_path(path)
     assert path.exists()
 
 
 def test_the_list_says_it_all_in_one_line_and_leaves_with_one(
-    database: Path, mornings: list[Morning], cli: Callable[..., Result]
+    database: Path, mornings: list[DailyReport], cli: Callable[..., Result]
 ) -> None:
     del mornings
     found = cli("findings", "list", "--db", database)
@@ -169,20 +177,20 @@ def test_the_list_says_it_all_in_one_line_and_leaves_with_one(
 
 
 def test_show_has_rule_control_misfits_and_causes(
-    database: Path, mornings: list[Morning], cli: Callable[..., Result]
+    database: Path, mornings: list[DailyReport], cli: Callable[..., Result]
 ) -> None:
     del mornings
     text = cli("findings", "show", "franklin-2009", "--db", database).output
-    for words in ("Common factor", "Stayed the same", "Does not fit", "Evidence, not proof", franklin.LABEL):
+    for words in ("Common factor", "Stayed the same", "Does not fit", "Evidence, not proof", scenarios.FRANKLIN_LABEL):
         assert words in text
     document = json.loads(cli("findings", "show", "franklin-2009", "--db", database, "--json").output)
     assert document["explanation"]["rule"]["precision"] == pytest.approx(6 / 7)
 
 
 def test_regress_shows_two_red_findings_with_their_causes(tmp_path: Path) -> None:
-    told = STORIES["regress"]
+    without_reports = replace(DEMONSTRATIONS["regress"], report_days=())
     with History.open(str(tmp_path / "demo.db")) as history:
-        *_, last = replay(history, told.story(), SEED, ())
+        *_, last = replay_demonstration(history, without_reports, SEED)
     striping, netcdf = last.findings
     assert [f.state for f in last.findings] == ["open", "open"]
     assert [f.direction for f in last.findings] == ["down", "down"]
@@ -198,3 +206,57 @@ def test_regress_shows_two_red_findings_with_their_causes(tmp_path: Path) -> Non
     assert striping.line.endswith("; configuration that day; default striping differs")
     assert netcdf.line.endswith("; upgrade that day; netcdf-c differs")
     assert date.fromisoformat(striping.date) == date(2026, 3, 18)
+
+
+@pytest.fixture(scope="module")
+def edison_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("edison") / "demo.db"
+
+
+@pytest.fixture(scope="module")
+def edison_mornings(edison_database: Path) -> list[DailyReport]:
+    with History.open(str(edison_database)) as history:
+        return list(replay_demonstration(history, DEMONSTRATIONS["edison"], SEED))
+
+
+def _shared_reads(file_system: str) -> tuple[float, float]:
+    """Medians of IOR's shared reads (512 GiB) before and after the pause of July 2017, from the rows."""
+    pause = datetime(2017, 7, 25, tzinfo=UTC).timestamp()
+    sides: tuple[list[float], list[float]] = ([], [])
+    with lzma.open(EDISON_TABLE, "rt", newline="") as stream:
+        names, *rows = csv.reader(stream)
+    for fields in rows:
+        row = dict(zip(names, fields[1:], strict=True))  # the first field is an index without a name
+        read, written = (float(row[f"darshan_tot_bytes_{x}_posix"] or 0) for x in ("read", "written"))
+        if row["darshan_app"] == "ior" and row["_file_system"] == file_system and written < read < 2**40:
+            late = float(row["_datetime_start"]) > pause
+            sides[late].append(float(row["darshan_agg_perf_by_slowest_posix"]))
+    return statistics.median(sides[0]), statistics.median(sides[1])
+
+
+def test_edison_shows_the_largest_change_of_its_year(edison_mornings: list[DailyReport]) -> None:
+    after_pause, end = edison_mornings
+    assert (after_pause.findings[0].state, after_pause.findings[0].direction) == ("suspected", "down")
+    reads = largest_findings(end.findings)[0]
+    assert (reads.state, reads.date, reads.direction) == ("open", "2017-08-04", "down")
+    gains = {
+        str(m.parameters["file_system"]): m.gain
+        for m in reads.members
+        if (m.parameters["benchmark"], m.parameters["operation"]) == ("ior", "read")
+    }
+    medians = {name: _shared_reads(name) for name in ("scratch1", "scratch2", "scratch3")}
+    expected = {name: after / before for name, (before, after) in medians.items()}
+    assert gains == pytest.approx(expected, rel=0.1)
+
+
+def test_edison_holds_every_run_of_the_table_and_its_label(
+    edison_database: Path, edison_mornings: list[DailyReport]
+) -> None:
+    """7,500 rows, of which 6 (VPIC-IO) have no bandwidth: reference/series/edison/PROVENANCE.md."""
+    assert edison_mornings[-1].findings[0].label == scenarios.EDISON_LABEL
+    with History.open(str(edison_database)) as history:
+        sessions = history.sessions()
+        assert {s.origin for s in sessions} == {"demo"}
+        assert {s.attributes["label"] for s in sessions} == {scenarios.EDISON_LABEL}
+        runs = [run for s in sessions for run in history.runs(s.uuid)]
+    assert Counter(run.status for run in runs) == {"ok": 7494, "failed": 6}

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from tests import postgresql
-from tests.faults.kills import FirstBuild, Ingest, Migration, Run, Site, Tally, Work, campaign
+from tests.faults.kills import Copy, FirstBuild, Ingest, Run, Site, Tally, Work, campaign
 from tests.faults.several import rivals, writers
 
 Maker = Callable[[Random], Work]
@@ -24,17 +24,15 @@ Maker = Callable[[Random], Work]
 
 def kinds(socket: Path | None) -> dict[str, Maker]:
     """Every kind of work by its name; those of PostgreSQL where a server is given."""
-    from iowatch.stacks import discover
+    from iowatch.site.stacks import discover_stacks
 
-    stacks = [found.name for found in discover("local") if found.status == "installed"]
-    made: dict[str, Maker] = {"ingest": Ingest, "site": Site, "migration": Migration}
+    stacks = [found.name for found in discover_stacks("local") if found.status == "installed"]
+    made: dict[str, Maker] = {"ingest": Ingest, "site": Site, "copy": Copy}
     if stacks:
         made |= {"run": lambda draw: Run(draw, stacks[-1]), "build": lambda draw: FirstBuild(draw, stacks[-1])}
     if socket is not None:
         made["ingest-postgresql"] = lambda draw: Ingest(draw, postgresql.create_database(socket, "ingest"))
-        made["migration-postgresql"] = lambda draw: Migration(
-            draw, postgresql.create_database(socket, "migration")
-        )
+        made["copy-postgresql"] = lambda draw: Copy(draw, socket)
     return made
 
 
@@ -62,7 +60,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", help="ingest, site, migration, run, build, …-postgresql")
+    parser.add_argument("--only", nargs="*", help="ingest, site, copy, run, build, …-postgresql")
     chosen = parser.parse_args()
     with _server() as socket:
         made = {n: maker for n, maker in kinds(socket).items() if not chosen.only or n in chosen.only}
@@ -77,7 +75,7 @@ def main() -> int:
 
 def several(socket: Path | None) -> list[Tally]:
     """Many writers into SQLite and PostgreSQL; two nightlies at the same moment, ten times."""
-    from iowatch.stacks import discover
+    from iowatch.site.stacks import discover_stacks
 
     places: dict[str, str | None] = {"8 writers": None}
     places |= {"8 writers, PostgreSQL": postgresql.create_database(socket, "writers")} if socket else {}
@@ -87,7 +85,7 @@ def several(socket: Path | None) -> list[Tally]:
             took, faults = writers(place)
         print(f"{name:<22}{took:7.2f} s for 800 runs, each given twice   {len(faults)} faults", flush=True)
         found.append(Tally(name, faults=faults))
-    stacks = [one.name for one in discover("local") if one.status == "installed"]
+    stacks = [one.name for one in discover_stacks("local") if one.status == "installed"]
     if stacks:
         with own_var():
             faults = [fault for _ in range(10) for fault in rivals(stacks[-1], Path(os.environ["IOWATCH_VAR"]))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 MEMORY = Path("/dev/shm")
+LONG = "IOWATCH_FAULT_KILLS" in os.environ
+only_long = pytest.mark.skipif(not LONG, reason="takes minutes: set IOWATCH_FAULT_KILLS (CONTRIBUTING.md)")
 
 
 @pytest.fixture

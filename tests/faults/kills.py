@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from iowatch import paths
-from iowatch.dashboard.build import build
-from iowatch.dashboard.site import LEDGER
-from iowatch.runner import session
+from iowatch.core import files
+from iowatch.output.dashboard.build import build_site
+from iowatch.session import session
 from iowatch.store import History
-from iowatch.store.engine import migrate, open_engine
+from iowatch.store.maintenance import copy_history
 from tests.conftest import ROOT
 from tests.faults import material
 from tests.faults.processes import survivors
+from tests.postgresql import create_database
 
 IOWATCH = ROOT / ".venv" / "bin" / "iowatch"
+# Links to files of the site; others have a scheme.
+_LINK = re.compile(r'(?:href|src)="([^"#?:]+)')
 
 
 @dataclass
@@ -121,7 +123,7 @@ class Ingest(Work):
 
     def _recover(self) -> None:
         with History.open(self.place) as history:
-            session.recover(history, material.SYSTEM)
+            session.recover_sessions(history, material.SYSTEM)
 
     def begin(self) -> int:
         return forked(self._recover)
@@ -142,7 +144,7 @@ class Site(Work):
 
     def __init__(self, draw: Random) -> None:
         super().__init__(draw)
-        self.site, self.nights = paths.var() / "site", 10
+        self.site, self.nights = files.var_directory() / "site", 10
         with History.open() as history:
             material.recorded_nights(history, draw, range(self.nights))
 
@@ -153,7 +155,7 @@ class Site(Work):
 
     def _build(self) -> None:
         with History.open() as history:
-            build(history, self.site)
+            build_site(history, self.site)
 
     def begin(self) -> int:
         return forked(self._build)
@@ -176,38 +178,51 @@ class Site(Work):
     def _whole(self, when: str) -> list[str]:
         if not self.site.exists():
             return []  # the very first build was killed
-        ledger = json.loads((self.site / LEDGER).read_text())
-        missing = [name for name in ledger["digests"] if not (self.site / name).is_file()]
-        pages = [p for p in self.site.rglob("*.html") if not p.read_text().rstrip().endswith("</html>")]
-        return [f"{when}: {name} is missing" for name in missing] + [f"{when}: {p} is cut off" for p in pages]
+        found = []
+        for page in self.site.rglob("*.html"):
+            text = page.read_text()
+            if not text.rstrip().endswith("</html>"):
+                found.append(f"{when}: {page} is truncated")
+            links = {link for link in _LINK.findall(text) if not (page.parent / link).exists()}
+            found += [f"{when}: {page} links to {link}, which is missing" for link in sorted(links)]
+        return found or ([] if (self.site / "index.html").is_file() else [f"{when}: the site has no first page"])
 
 
-class Migration(Work):
-    """The schema is brought to the newest version, with data: it is the old one or the new one."""
+class Copy(Work):
+    """A history is copied into a new one, which is created: what is there is whole, and a second copy adds the rest."""
 
-    name = "migration"
+    name = "copy"
 
-    def __init__(self, draw: Random, place: str | None = None) -> None:
+    def __init__(self, draw: Random, socket: Path | None = None) -> None:
         super().__init__(draw)
-        self.place = place
-        with History.open(place) as history:
-            material.recorded_nights(history, draw, range(8))
-            self.content = material.content(history)
+        self.socket, self.copies = socket, 0
+        with History.open() as source:
+            material.recorded_nights(source, draw, range(8))
+            self.content = material.content(source)
+            self.runs = {session.uuid: session.runs for session in source.sessions()}
+
+    @property
+    def target(self) -> str:
+        name = f"copy-{self.copies}"
+        return create_database(self.socket, name) if self.socket else str(files.var_directory() / f"{name}.db")
 
     def prepare(self) -> None:
-        engine = open_engine(self.place)
-        migrate(engine, OLDEST)
-        engine.dispose()
+        self.copies += 1
+
+    def _copy(self) -> None:
+        with History.open() as source, History.open(self.target) as target:
+            copy_history(source, target)
 
     def begin(self) -> int:
-        return forked(lambda: History.open(self.place).close())
+        return forked(self._copy)
 
     def after(self) -> list[str]:
-        with History.open(self.place) as history:
-            return [] if material.content(history) == self.content else ["the history has other contents"]
-
-
-OLDEST = "0001"
+        with History.open(self.target) as target:
+            partial = [row.uuid for row in target.sessions() if row.runs != self.runs[row.uuid]]
+        self._copy()
+        with History.open(self.target) as target:
+            whole = material.content(target) == self.content
+        return [f"session {uuid} is copied in part" for uuid in partial] + ([] if whole else ["the copy differs"])
 
 
 class Program(Work):
@@ -221,7 +236,7 @@ class Program(Work):
             return os.posix_spawn(self.words[0], self.words, self.environment(), file_actions=told)
 
     def environment(self) -> Mapping[str, str]:
-        return {**os.environ, "IOWATCH_VAR": str(paths.var())}
+        return {**os.environ, "IOWATCH_VAR": str(files.var_directory())}
 
 
 class Run(Program):
@@ -249,8 +264,8 @@ class Run(Program):
         new = [s for s in sessions if s.uuid not in before and s.status == "ok"]
         if len(new) != 1:
             found.append(f"the next run is {[s.status for s in sessions if s.uuid not in before]}")
-        found += [f"{p} is left in scratch" for p in (paths.var() / "scratch").glob("iowatch-*")]
-        found += [f"process {n} goes on" for n in survivors(paths.var())]
+        found += [f"{p} is left in scratch" for p in (files.var_directory() / "scratch").glob("iowatch-*")]
+        found += [f"process {n} goes on" for n in survivors(files.var_directory())]
         return found + material.broken_artefacts()
 
 
@@ -260,4 +275,4 @@ class FirstBuild(Run):
     name = "benchio build"
 
     def prepare(self) -> None:
-        shutil.rmtree(paths.var() / "build", ignore_errors=True)
+        shutil.rmtree(files.var_directory() / "build", ignore_errors=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from iowatch import paths, spool
-from iowatch.model import Output, Result
-from iowatch.runner import session
+from iowatch import handoff
+from iowatch.core import Output, Result, files
+from iowatch.session import session
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 
 SYSTEM = "local"
@@ -40,13 +40,13 @@ def expected(cases: int) -> list[ExpectedResult]:
 def spooled_night(history: History, draw: Random, cases: int, started_at: int) -> Path:
     """A session as a killed run leaves it: begun, with finished cases that nobody has taken in yet."""
     record = SessionRecord(f"s{draw.getrandbits(64):016x}", SYSTEM, "smoke", "run", started_at)
-    place = session.begin(history, record, expected(cases))
+    place = session.start_session(history, record, expected(cases))
     for number in range(cases):
         printed = place / f"{number}.out"
         printed.write_text(f"{number} {draw.random()}\n" * draw.randrange(1, 400))
-        spool.put(
+        handoff.spool_case(
             place,
-            spool.SpooledCase(
+            handoff.SpooledCase(
                 f"ior:{number}", "ior", "compute", STACK.name, STACK.document, started_at + number, 1.0,
                 output(draw, number + 1).to_json(),
             ),
@@ -86,8 +86,8 @@ def finished_cases() -> dict[tuple[str, str, str], Any]:
     """Every finished case in the spools: session, name and stack to its samples."""
     return {
         (place.name, case.name, case.stack_name): [tuple(r["samples"]) for r in case.output["results"]]
-        for place in session.runs_directory().glob("*")
-        for case in map(spool.get, spool.finished(place))
+        for place in session.session_runs_directory().glob("*")
+        for case in map(handoff.read_spooled_case, handoff.finished_case_directories(place))
     }
 
 
@@ -118,6 +118,6 @@ def broken_artefacts() -> list[str]:
     """Kept files whose content is not what their name says."""
     return [
         f"{path} is not what its name says"
-        for path in (paths.var() / "artefacts").glob("??/*")
+        for path in (files.var_directory() / "artefacts").glob("??/*")
         if len(path.name) == 64 and hashlib.sha256(path.read_bytes()).hexdigest() != path.name
     ]

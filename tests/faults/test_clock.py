@@ -10,33 +10,35 @@ from random import Random
 
 import pytest
 
-from iowatch.dashboard.build import build
-from iowatch.findings import update
-from iowatch.notify.compose import compose
-from iowatch.notify.config import Settings
-from iowatch.runner import session
-from iowatch.store import History, care
-from iowatch.units import format_time, utc_now
+from iowatch.core import format_time, utc_now
+from iowatch.findings import update_findings
+from iowatch.output.dashboard.build import build_site
+from iowatch.output.notice_channels import NotifySettings
+from iowatch.output.notices import compose_notices
+from iowatch.session import session
+from iowatch.store import History, maintenance
 from tests.conftest import ROOT
+from tests.datasets import cases_if
 from tests.faults import material
+from tests.faults.conftest import LONG, only_long
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-SETTINGS = Settings.model_validate(
+SETTINGS = NotifySettings.model_validate(
     {"digest": "never", "channels": [{"name": "i", "kind": "issue", "directory": "issues"}]}
 )
 
 
 def silences(history: History, hours: int) -> list[str]:
     """Titles of notices of silence so many hours from now."""
-    made = compose(history, material.SYSTEM, SETTINGS, {}, utc_now() + timedelta(hours=hours))
-    return [notice.title for notice in made.notices if notice.kind == "silence"]
+    made, _ = compose_notices(history, material.SYSTEM, SETTINGS, {}, utc_now() + timedelta(hours=hours))
+    return [notice.title for notice in made if notice.kind == "silence"]
 
 
 def night(history: History, draw: Random, begin: int) -> str:
     """A night that was taken in whole; its UUID."""
     place = material.spooled_night(history, draw, 3, begin)
-    session.ingest(history, place)
-    session.end(history, place, "ok")
+    session.ingest_spool(history, place)
+    session.close_session(history, place, "ok")
     return place.name
 
 
@@ -48,9 +50,9 @@ def test_a_clock_set_back_in_the_middle_of_a_night(var: Path) -> None:
         row = history.session(uuid)
         assert (row.ended_at or 0) < row.started_at
         assert row.runs == 3
-        update(history, material.SYSTEM)
-        assert build(history, var / "site").written
-        checked = care.check(history)
+        update_findings(history, material.SYSTEM)
+        assert build_site(history, var / "site").written
+        checked = maintenance.check_history(history)
         assert checked.faults == ()
         assert any("set back" in note for note in checked.notes)
 
@@ -62,10 +64,10 @@ def test_a_clock_that_was_ahead_does_not_hush_the_nights_after(var: Path) -> Non
         ahead = night(history, draw, now + 365 * 86400)
         night(history, draw, now - 60)
         assert silences(history, 1) == []
-        assert silences(history, 30) == [f"{material.SYSTEM}: nothing ran last night"]
-        assert any(ahead in note and "future" in note for note in care.check(history).notes)
-        update(history, material.SYSTEM)
-        assert build(history, var / "site").written
+        assert silences(history, 30) == [f"{material.SYSTEM}: session overdue"]
+        assert any(ahead in note and "future" in note for note in maintenance.check_history(history).notes)
+        update_findings(history, material.SYSTEM)
+        assert build_site(history, var / "site").written
 
 
 def test_points_are_in_the_order_of_the_clock_whatever_came_first(var: Path) -> None:
@@ -81,10 +83,8 @@ def test_points_are_in_the_order_of_the_clock_whatever_came_first(var: Path) -> 
 
 
 @pytest.mark.skipif(not LIBRARIES, reason="needs libfaketime (Debian: apt-get install libfaketime)")
-@pytest.mark.skipif(
-    "IOWATCH_FAULT_KILLS" not in os.environ, reason="starts six programs: set IOWATCH_FAULT_KILLS"
-)
-@pytest.mark.parametrize("days", [-400, 400])
+@only_long
+@pytest.mark.parametrize("days", cases_if(LONG, [-400, 400]))
 def test_commands_with_a_wrong_clock(var: Path, days: int) -> None:
     """The commands themselves with another clock: they answer, and what is there stays."""
     with History.open() as history:
@@ -95,13 +95,7 @@ def test_commands_with_a_wrong_clock(var: Path, days: int) -> None:
         **os.environ, "IOWATCH_VAR": str(var), "LD_PRELOAD": str(LIBRARIES[0]), "FAKETIME": f"@{moment}",
         "TZ": "UTC", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }  # fmt: skip
-    for words in (
-        "history check",
-        "history list",
-        "detect --system local",
-        "dashboard build",
-        "history vacuum",
-    ):
+    for words in ("history check", "history list", "detect --system local", "dashboard build"):
         done = subprocess.run(
             [str(ROOT / ".venv" / "bin" / "iowatch"), *words.split()],
             env=environment, capture_output=True, text=True, check=False,

@@ -8,20 +8,26 @@ from random import Random
 
 import pytest
 
-from tests.faults.kills import Ingest, Migration, Run, Site, campaign
+from tests.faults.conftest import only_long
+from tests.faults.kills import Copy, Ingest, Run, Site, campaign
 
 KILLS = int(os.environ.get("IOWATCH_FAULT_KILLS", "3"))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-@pytest.mark.parametrize("work", [Ingest, Migration])
-def test_a_kill_loses_nothing(
-    request: pytest.FixtureRequest, var: Path, kind: str, work: type[Ingest] | type[Migration]
-) -> None:
+def test_a_kill_loses_nothing(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
     place = None if kind == "sqlite" else str(request.getfixturevalue("postgresql_url"))
-    tally = campaign(work(Random(1), place), KILLS)
+    tally = campaign(Ingest(Random(1), place), KILLS)
     assert tally.faults == []
     assert tally.kills, "every kill came too late: nothing was tested"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_killed_copy_is_repeated(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
+    socket = None if kind == "sqlite" else request.getfixturevalue("postgresql_socket")
+    tally = campaign(Copy(Random(1), socket), KILLS)
+    assert tally.faults == []
+    assert tally.kills
 
 
 def test_a_killed_build_leaves_a_whole_site(var: Path) -> None:
@@ -31,12 +37,9 @@ def test_a_killed_build_leaves_a_whole_site(var: Path) -> None:
 
 
 @pytest.mark.end_to_end
-@pytest.mark.skipif(
-    "IOWATCH_FAULT_KILLS" not in os.environ,
-    reason="a kill of `iowatch run` takes ten seconds: set IOWATCH_FAULT_KILLS, or run tests.faults.campaign",
-)
+@only_long
 def test_a_killed_run_loses_no_finished_case(var: Path) -> None:
-    from iowatch.stacks import discover
+    from iowatch.site.stacks import discover_stacks
 
-    stack = next(found.name for found in discover("local") if found.status == "installed")
+    stack = next(found.name for found in discover_stacks("local") if found.status == "installed")
     assert campaign(Run(Random(1), stack), KILLS).faults == []

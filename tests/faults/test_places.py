@@ -7,16 +7,19 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from iowatch.dashboard.build import build
-from iowatch.errors import IowatchError
+from iowatch.core import IowatchError
+from iowatch.output.dashboard.build import build_site
 from iowatch.store import History
 from tests.conftest import ROOT
+from tests.datasets import cases_if
 from tests.faults import material
+from tests.faults.conftest import LONG, only_long
 from tests.faults.kills import Ingest, Site
 from tests.faults.places import full, read_only, small
 
@@ -81,7 +84,7 @@ def test_a_disk_that_can_only_be_read(disk: Path) -> None:
     with read_only(disk):
         assert "read-only" in outcome(work._recover).lower()
         with pytest.raises(IowatchError, match=r"(?i)read-only"), History.open() as history:
-            build(history, disk / "var" / "site")
+            build_site(history, disk / "var" / "site")
         with History.open() as history:  # what is there can still be seen
             assert material.content(history) == before
     assert work.after() == []
@@ -90,9 +93,7 @@ def test_a_disk_that_can_only_be_read(disk: Path) -> None:
 RUNS = [
     pytest.mark.end_to_end,
     pytest.mark.skipif(shutil.which("mpicc") is None, reason="needs an MPI compiler (mpicc)"),
-    pytest.mark.skipif(
-        "IOWATCH_FAULT_KILLS" not in os.environ, reason="runs benchmarks: set IOWATCH_FAULT_KILLS"
-    ),
+    only_long,
 ]
 
 
@@ -100,9 +101,9 @@ class Nightly:
     """`iowatch run` of three cases, with places of one's own."""
 
     def __init__(self, var: Path, scratch: Path, database: Path | None = None) -> None:
-        from iowatch.stacks import discover
+        from iowatch.site.stacks import discover_stacks
 
-        stack = next(found.name for found in discover("local") if found.status == "installed")
+        stack = next(found.name for found in discover_stacks("local") if found.status == "installed")
         self.words = [str(IOWATCH), "run", "--suite", "tiny", "--stack", stack, "--scratch", str(scratch)]
         self.database, self.scratch = database or var / "iowatch.db", scratch
         self.environment = {**os.environ, "IOWATCH_VAR": str(var), "IOWATCH_DB": str(self.database)}
@@ -134,8 +135,9 @@ class TestRuns:
 
     pytestmark = RUNS
 
-    @pytest.mark.parametrize("left", [0, 20_000, 200_000, 500_000, 1_000_000])
-    @pytest.mark.parametrize("what", ["var", "database"])
+    @pytest.mark.parametrize(
+        ("what", "left"), cases_if(LONG, product(("var", "database"), (0, 20_000, 200_000, 500_000, 1_000_000)))
+    )
     def test_the_history_or_var_fills_up(self, disk: Path, tmp_path: Path, what: str, left: int) -> None:
         var = disk / "var" if what == "var" else tmp_path / "var"
         database = disk / "history.db" if what == "database" else None

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.demo.generator import Level, Story, nights
-from iowatch.findings import Finding, update
-from iowatch.model import Scalar
-from iowatch.store import History, StackRecord, ingest
+from iowatch.core import Scalar
+from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
+from iowatch.findings import Finding, update_findings
+from iowatch.store import History, StackRecord, write
 from tests.conftest import ROOT
 
 FIRST = date(2025, 1, 1)
@@ -31,7 +31,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def level(api: str, operation: str, *steps: tuple[date, float]) -> Level:
+def level(api: str, operation: str, *steps: tuple[date, float]) -> SimulatedSeries:
     """A series of 1,000 MiB/s that is multiplied at each step by its factor."""
     file = "per-process" if api == "POSIX" else "shared"
     parameters: dict[str, Scalar] = {"operation": operation, "api": api, "file": file, "ranks": 64}
@@ -39,12 +39,12 @@ def level(api: str, operation: str, *steps: tuple[date, float]) -> Level:
     for night, factor in steps:
         value *= factor
         levels.append((night, value))
-    return Level(f"{api}-{operation}", "ior", parameters, tuple(levels), "planted")
+    return SimulatedSeries(f"{api}-{operation}", "ior", parameters, tuple(levels), "planted")
 
 
-def story(*series: Level, last: date = date(2025, 3, 31)) -> Story:
+def story(*series: SimulatedSeries, last: date = date(2025, 3, 31)) -> Scenario:
     """A history without missing nights."""
-    return Story(
+    return Scenario(
         name="planted",
         system="planted",
         partition="compute",
@@ -57,7 +57,7 @@ def story(*series: Level, last: date = date(2025, 3, 31)) -> Story:
     )
 
 
-def slower_mpiio(*, last: date = date(2025, 3, 31)) -> Story:
+def slower_mpiio(*, last: date = date(2025, 3, 31)) -> Scenario:
     """MPI-IO loses half of its bandwidth on STEP; POSIX and HDF5 stay as they are."""
     return story(
         *(level("MPIIO", operation, (STEP, 0.5)) for operation in ("write", "read")),
@@ -78,14 +78,14 @@ Watch = Callable[..., list[Finding]]
 def watch(history: History, root: Path) -> Watch:
     """Record a story from one day on (None: all) up to the night before another, and update that morning."""
 
-    def record(told: Story, until: date, since: date | None = None, tell: bool = True) -> list[Finding]:
+    def record(told: Scenario, until: date, since: date | None = None, tell: bool = True) -> list[Finding]:
         # One transaction for all nights: what a night commits is tested in tests/store.
         with history.writing() as connection:
-            for night in nights(replace(told, last=until - timedelta(days=1)), seed=5):
+            for night in generate_sessions(replace(told, last=until - timedelta(days=1)), seed=5):
                 if since is None or night.session.started_at >= morning(since).timestamp() - 86400:
-                    ingest.begin_session(connection, night.session, ())
+                    write.insert_session(connection, night.session, ())
                     for run in night.runs:
-                        ingest.record_run(connection, night.session.uuid, run)
-        return update(history, told.system, morning(until), tell=tell)
+                        write.insert_run(connection, night.session.uuid, run)
+        return update_findings(history, told.system, morning(until), tell=tell)
 
     return record

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.findings.text import none_told
+from iowatch.findings import format_no_findings
 from tests.findings.conftest import Watch, slower_mpiio
 
 END = date(2025, 4, 1)
@@ -35,14 +35,14 @@ def test_an_empty_history_is_no_data_and_not_no_change(root: Path, cli: Cli) -> 
     ("counts", "told"),
     [
         ((0, 0, 0), "no data: "),
-        ((14, 14, 0), "no findings yet: none of 14 series has the nights"),
-        ((14, 3, 0), "no findings: no lasting change in 11 series, 3 more have too few nights to be judged"),
+        ((14, 14, 0), "no findings yet: none of 14 series has enough sessions"),
+        ((14, 3, 0), "no findings: no lasting change in 11 series, 3 more have too few sessions to be assessed"),
         ((14, 0, 0), "no findings: no lasting change in 14 series"),
-        ((14, 0, 2), "nothing open (--all shows all)"),
+        ((14, 0, 2), "no open findings (--all shows all)"),
     ],
 )
 def test_no_data_no_judgement_and_no_change_are_three_answers(counts: tuple[int, int, int], told: str) -> None:
-    assert none_told(*counts).startswith(told)
+    assert format_no_findings(*counts).startswith(told)
 
 
 @pytest.mark.usefixtures("planted")
@@ -75,19 +75,7 @@ def test_a_decision_turns_the_list_green(cli: Cli, root: Path) -> None:
         (("event", "add", "x", "--system", "planted", "--date", "2025-01-01", "--kind", "party"), "party"),
         (("event", "add", "x", "--system", "planted", "--kind", "outage"), "--date"),
         (
-            (
-                "event",
-                "add",
-                "x",
-                "--system",
-                "../other",
-                "--date",
-                "2025-01-01",
-                "--kind",
-                "outage",
-                "--by",
-                "B",
-            ),
+            ("event", "add", "x", "--system", "../other", "--date", "2025-01-01", "--kind", "outage", "--by", "B"),
             "not the name of a system",
         ),
     ],
@@ -112,9 +100,7 @@ def test_an_event_reaches_the_finding(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("planted")
 def test_events_of_a_misspelt_system_are_refused(cli: Cli, root: Path) -> None:
-    added = cli(
-        *("event", "add", "x", "--system", "plantd", "--date", "2025-01-01", "--kind", "outage", "--by", "B")
-    )
+    added = cli(*("event", "add", "x", "--system", "plantd", "--date", "2025-01-01", "--kind", "outage", "--by", "B"))
     assert (added.exit_code, "Did you mean 'planted'?" in added.stderr) == (2, True)
     assert not (root / "reference/events/plantd.yaml").exists()
     assert cli("event", "list", "--system", "plantd").exit_code == 2
@@ -131,15 +117,12 @@ def test_an_event_that_ends_before_it_begins_is_told_in_words(cli: Cli) -> None:
 
 
 def test_a_bad_scope_is_told(root: Path, cli: Cli) -> None:
-    found = cli(
-        *("event", "add", "x", "--system", "s", "--date", "2025-01-01", "--kind", "outage", "--scope", "ost")
-    )
+    found = cli(*("event", "add", "x", "--system", "s", "--date", "2025-01-01", "--kind", "outage", "--scope", "ost"))
     assert (found.exit_code, "NAME=VALUE" in found.output) == (2, True)
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["findings", "findings list", "findings show", "review", "review accept", "event add", "demo franklin"],
+    "command", ["findings", "findings list", "findings show", "review", "review accept", "event add", "demo franklin"]
 )
 def test_help_has_an_example(cli: Cli, command: str) -> None:
     found = cli(*command.split(), "--help")

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-from iowatch.findings.evidence import counter_differences, node_differences, stack_differences
-from iowatch.stacks import Part, Stack
+import numpy as np
+
+from iowatch.findings import FindingMember
+from iowatch.findings.evidence import counter_differences, node_differences, runs_around_change, stack_differences
+from iowatch.site.stack import Stack, StackPart
+from iowatch.store import SeriesPoints
 
 
-def document(*parts: Part) -> dict[str, Any]:
+def document(*parts: StackPart) -> dict[str, Any]:
     return Stack("s", "here", "spack", "installed", parts).to_json()
 
 
 def test_only_parts_that_differ_are_told() -> None:
-    before = document(Part("hdf5", "1.14.3"), Part("openmpi", "5.0.8"), Part("zlib", "1.3"))
-    after = document(Part("hdf5", "1.14.5"), Part("openmpi", "5.0.8"), Part("darshan", "3.4.7"))
+    before = document(StackPart("hdf5", "1.14.3"), StackPart("openmpi", "5.0.8"), StackPart("zlib", "1.3"))
+    after = document(StackPart("hdf5", "1.14.5"), StackPart("openmpi", "5.0.8"), StackPart("darshan", "3.4.7"))
     found = {d.what: (d.before, d.after) for d in stack_differences("s", before, after)}
-    assert found == {
-        "hdf5": ("1.14.3", "1.14.5"),
-        "zlib": ("1.3", "absent"),
-        "darshan": ("absent", "3.4.7"),
-    }
+    assert found == {"hdf5": ("1.14.3", "1.14.5"), "zlib": ("1.3", "absent"), "darshan": ("absent", "3.4.7")}
 
 
 def test_a_rebuild_of_the_same_version_is_a_difference() -> None:
-    before = document(Part("netcdf-c", "4.9.2", {"build_type": "Release"}, "abc"))
-    after = document(Part("netcdf-c", "4.9.2", {"build_type": "Debug"}, "def"))
+    before = document(StackPart("netcdf-c", "4.9.2", {"build_type": "Release"}, "abc"))
+    after = document(StackPart("netcdf-c", "4.9.2", {"build_type": "Debug"}, "def"))
     (found,) = stack_differences("s", before, after)
     assert "build_type=Release" in found.before
     assert "build_type=Debug" in found.after
 
 
 def test_an_unknown_stack_says_nothing() -> None:
-    assert list(stack_differences("s", {}, document(Part("hdf5", "1.14.3")))) == []
+    assert list(stack_differences("s", {}, document(StackPart("hdf5", "1.14.3")))) == []
 
 
 def facts(**counts: float) -> dict[str, Any]:
@@ -43,11 +44,7 @@ def test_counters_that_differ_are_told_strongest_first() -> None:
     before = facts(MPIIO_COLL_WRITES=24, MPIIO_INDEP_WRITES=0, POSIX_WRITES=1000, POSIX_SEEKS=50)
     after = facts(MPIIO_COLL_WRITES=0, MPIIO_INDEP_WRITES=24, POSIX_WRITES=1010, POSIX_SEEKS=100)
     found = [(d.what, d.before, d.after) for d in counter_differences("case", before, after)]
-    assert found == [
-        ("MPIIO_COLL_WRITES", "24", "0"),
-        ("MPIIO_INDEP_WRITES", "0", "24"),
-        ("POSIX_SEEKS", "50", "100"),
-    ]
+    assert found == [("MPIIO_COLL_WRITES", "24", "0"), ("MPIIO_INDEP_WRITES", "0", "24"), ("POSIX_SEEKS", "50", "100")]
 
 
 def test_a_run_without_a_trace_says_nothing() -> None:
@@ -69,3 +66,18 @@ def test_a_node_that_came_with_the_change_is_told() -> None:
 def test_nodes_that_change_from_night_to_night_say_nothing() -> None:
     assert list(node_differences("case", nights("n1", "n2", "n3"), nights("n4", "n5", "n6"))) == []
     assert list(node_differences("case", nights("n1", "n1", "n1"), nights("n2", "n2"))) == []
+
+
+def test_a_node_that_some_runs_of_the_other_side_had_says_nothing() -> None:
+    some, every = nights("n1 n5", "n2", "n3"), nights("n5 n6", "n5 n7", "n5 n8")
+    assert list(node_differences("case", some, every)) == []
+    assert list(node_differences("case", every, some)) == []
+
+
+def test_the_runs_next_to_the_change_are_compared() -> None:
+    """Runs 1 to 40, one a second; the change lies between 20 and 21."""
+    numbers = np.arange(1, 41)
+    values = numbers.astype(np.float64)
+    points = SeriesPoints(1, numbers, values, values, values, values, numbers, numbers)
+    member = cast("FindingMember", SimpleNamespace(last_before=20, first_after=21))
+    assert runs_around_change(member, points) == ([*range(14, 21)], [*range(21, 28)])

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from iowatch import findings
-from iowatch.detect import Detection, detect_many, parallel
-from iowatch.errors import UsageError
-from iowatch.findings import from_json, load, update
-from iowatch.findings.standing import resolve
-from iowatch.findings.text import page
+from iowatch.core import UsageError
+from iowatch.findings import finding_from_json, format_finding, load_findings, state, update_findings
+from iowatch.findings.finding import with_updates
+from iowatch.findings.state import resolve_findings
+from iowatch.stats import Detection, detect_many, detection
 from iowatch.store import History
 from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
@@ -61,16 +60,16 @@ def test_the_id_stays_and_the_news_are_told_once(watch: Watch) -> None:
 
 def test_looking_does_not_use_up_the_news(watch: Watch, history: History) -> None:
     (looked,) = watch(slower_mpiio(), END, None, tell=False)
-    (told,) = update(history, "planted", morning(END))
-    (again,) = update(history, "planted", morning(END))
+    (told,) = update_findings(history, "planted", morning(END))
+    (again,) = update_findings(history, "planted", morning(END))
     assert (looked.news, told.news, again.news) == (("new",), ("new",), ())
 
 
 def test_a_finding_survives_json_and_the_history(watch: Watch, history: History) -> None:
     found = watch(slower_mpiio(), END, None)
-    assert load(history, "planted") == found
-    assert from_json(found[0].to_json()) == found[0]
-    assert load(history, "elsewhere") == []
+    assert load_findings(history, "planted") == found
+    assert finding_from_json(found[0].to_json()) == found[0]
+    assert load_findings(history, "elsewhere") == []
 
 
 def test_a_recovery_resolves_the_finding_and_needs_nobody(watch: Watch) -> None:
@@ -97,8 +96,8 @@ def test_a_recovery_is_told_once_with_what_it_ends_and_does_not_blink(watch: Wat
     assert (recovery.news, loss.news) == ((), (loss.resolution,))
     known, now = [recovery, loss], loss.first_after + 60 * 86_400
     for days in range(10):
-        known = resolve([recovery, loss], known, {}, now + days * 86_400)
-    odd = {f.id: f.resolution for f in resolve([recovery], known, {}, now + 10 * 86_400)}
+        known = resolve_findings([recovery, loss], known, {}, now + days * 86_400)
+    odd = {f.id: f.resolution for f in resolve_findings([recovery], known, {}, now + 10 * 86_400)}
     assert odd == {recovery.id: recovery.resolution, loss.id: loss.resolution}
 
 
@@ -137,8 +136,8 @@ def test_a_night_looks_only_at_series_with_new_points(
         looked.append(len(series))
         return detect_many(series, **more)
 
-    monkeypatch.setattr(parallel, "detect_many", counted)
-    update(history, "planted", morning(END))
+    monkeypatch.setattr(detection, "detect_many", counted)
+    update_findings(history, "planted", morning(END))
     assert looked == []
     some = story(*told.series[:2], last=END)
     watch(some, END + timedelta(days=1), END + timedelta(days=1))
@@ -188,15 +187,15 @@ def test_a_series_too_young_to_be_judged_is_not_called_unchanged(watch: Watch) -
     (found,) = watch(both, STEP + timedelta(days=4), STEP - timedelta(days=2))
     assert (found.explanation.changed, found.explanation.total, found.moved_otherwise) == (2, 8, 1)
     assert found.explanation.exceptions == ()
-    assert any("not surely" in line for line in page(found))
+    assert any("not surely" in line for line in format_finding(found))
 
 
 def test_ids_and_prefixes_find_and_wrong_ones_are_told(watch: Watch, history: History) -> None:
     (found,) = watch(slower_mpiio(), END, None)
-    assert findings.find(history, found.id) == found
-    assert findings.find(history, "planted-2025") == found
+    assert state.find_finding(history, found.id) == found
+    assert state.find_finding(history, "planted-2025") == found
     with pytest.raises(UsageError, match="no finding 'nothing'"):
-        findings.find(history, "nothing")
+        state.find_finding(history, "nothing")
 
 
 def test_size_is_the_geometric_mean_of_gains(watch: Watch) -> None:
@@ -224,25 +223,74 @@ def test_a_resolved_finding_comes_back_only_after_a_week(watch: Watch) -> None:
     """Detection that cannot make up its mind must not tell people something every other morning."""
     (finding,) = watch(slower_mpiio(), END, None)
     week, now = 7 * 86_400, finding.first_after + 60 * 86_400
-    (missing,) = resolve([], [finding], {}, now)
-    (gone,) = resolve([], [missing], {}, now + week)
-    assert (missing.resolution, gone.resolution) == (None, "dissolved: later nights did not confirm it")
-    (seen,) = resolve([finding], [gone], {}, now + week + 1)
-    (still,) = resolve([finding], [seen], {}, now + 2 * week)
-    (back,) = resolve([finding], [still], {}, now + 2 * week + 1)
+    (missing,) = resolve_findings([], [finding], {}, now)
+    (gone,) = resolve_findings([], [missing], {}, now + week)
+    assert (missing.resolution, gone.resolution) == (None, "not confirmed by later sessions")
+    (seen,) = resolve_findings([finding], [gone], {}, now + week + 1)
+    (still,) = resolve_findings([finding], [seen], {}, now + 2 * week)
+    (back,) = resolve_findings([finding], [still], {}, now + 2 * week + 1)
     assert [f.resolution is None for f in (seen, still, back)] == [False, False, True]
-    (again,) = resolve([], [seen], {}, now + week + 2)
+    (again,) = resolve_findings([], [seen], {}, now + week + 2)
     assert again.seen_since is None
 
 
 def test_only_more_series_than_people_know_of_bring_a_finding_back_at_once(watch: Watch) -> None:
     """Two series, four, two, four: the four are told once."""
     told = slower_mpiio()
-    (finding,) = watch(
-        story(*told.series, *(level("PNETCDF", op, (STEP, 0.5)) for op in ("write", "read"))), END
-    )
+    (finding,) = watch(story(*told.series, *(level("PNETCDF", op, (STEP, 0.5)) for op in ("write", "read"))), END)
     two = replace(finding, members=finding.members[:2], resolution="over", state="resolved", told_members=2)
     now = finding.first_after + 60 * 86_400
-    (first,) = resolve([finding], [two], {}, now)
-    (again,) = resolve([finding], [replace(two, told_members=4)], {}, now)
+    (first,) = resolve_findings([finding], [two], {}, now)
+    (again,) = resolve_findings([finding], [replace(two, told_members=4)], {}, now)
     assert (first.resolution, again.resolution) == (None, "over")
+
+
+@pytest.mark.parametrize(
+    ("told", "size", "news"),
+    [(2, 3, ()), (2, 4, ("2 series joined",)), (10, 12, ()), (10, 14, ()), (10, 15, ("5 series joined",))],
+)
+def test_new_members_are_news_once_a_finding_has_grown_by_half_and_by_two(
+    watch: Watch, told: int, size: int, news: tuple[str, ...]
+) -> None:
+    (finding,) = watch(slower_mpiio(), END)
+    before = replace(finding, members=finding.members[:1] * told, told_members=told, untold=())
+    after = with_updates(replace(finding, members=finding.members[:1] * size), before, tell=True)
+    assert after.news == news
+    assert after.told_members == (size if news else told)
+
+
+@pytest.mark.parametrize(("factor", "state"), [(1.3, "open"), (1.9, "resolved")])
+def test_a_loss_is_resolved_only_where_its_level_is_back(watch: Watch, factor: float, state: str) -> None:
+    """From 0.5 to 0.65 of the old level 62 % of the loss (of its logarithm) is left, at 0.95 it is 7 %."""
+    back = STEP + timedelta(days=25)
+    told = story(
+        *(level("MPIIO", op, (STEP, 0.5), (back, factor)) for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+    )
+    (loss,) = (f for f in watch(told, END) if f.direction == "down")
+    assert loss.state == state
+
+
+def test_an_improvement_of_more_series_than_were_lost_is_no_mere_recovery(watch: Watch) -> None:
+    """The two series that had lost half are back; four others are twice as fast as ever on the same day."""
+    back = STEP + timedelta(days=25)
+    told = story(
+        *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read")),
+        *(level(api, op, (back, 2.0)) for api in ("HDF5", "NETCDF4") for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+    )
+    gain, loss = watch(told, END)
+    assert (loss.direction, loss.state) == ("down", "resolved")
+    assert (gain.direction, gain.state, len(gain.members)) == ("up", "open", 6)
+
+
+def test_a_settled_finding_is_not_worked_out_again_and_a_young_one_is(watch: Watch) -> None:
+    """Later observations add to what is said of a change for 45 days."""
+    told, updated = slower_mpiio(last=date(2025, 5, 1)), {}
+    since: date | None = None
+    for days in (20, 21, 50, 51):
+        day = STEP + timedelta(days=days)
+        (found,) = watch(told, day, since)
+        updated[days], since = found.updated_at, day
+    assert updated[21] > updated[20]
+    assert updated[51] == updated[50]

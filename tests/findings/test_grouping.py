@@ -6,11 +6,13 @@ import math
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from iowatch.findings.detection import Step
-from iowatch.findings.grouping import group
-from iowatch.store import SeriesRow
+from iowatch.core import Case
+from iowatch.findings.grouping import ChangeGroup, compare_around_date, group_changes, is_credible, make_member
+from iowatch.stats import ChangePoint, SeriesResponse
+from iowatch.store import SeriesPoints, SeriesRow
 
 DAY = 86_400
 
@@ -26,8 +28,7 @@ def on(file_system: str, numbers: range) -> list[SeriesRow]:
                 stack="one",
                 partition="compute",
                 case=SimpleNamespace(
-                    benchmark="ior",
-                    parameters={"operation": ("write", "read")[number % 2], "file_system": file_system},
+                    benchmark="ior", parameters={"operation": ("write", "read")[number % 2], "file_system": file_system}
                 ),
             )
             for number in numbers
@@ -39,16 +40,16 @@ def rows(n: int) -> list[SeriesRow]:
     return on("scratch", range(n))
 
 
-def step(night: int, gain: float, suspected: bool = False) -> tuple[Step, ...]:
+def step(night: int, gain: float, suspected: bool = False) -> tuple[ChangePoint, ...]:
     """A step between the runs of two nights; `gain` is a logarithm."""
-    level: dict[str, Any] = {"before": 1.0, "after": math.exp(gain), "confidence": 0.9}
-    return (Step((night - 1) * DAY, night * DAY, math.exp(gain), suspected=suspected, **level),)
+    ratio, times = math.exp(gain), (night * DAY, (night - 1) * DAY)
+    return (ChangePoint(night, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, 0.9, 5, suspected),)
 
 
 def test_small_suspicions_after_a_change_do_not_move_its_date() -> None:
     """Five doubtful series outweigh the one that changed two nights earlier, and are left out as too small."""
     changes = {0: step(8, -0.9), **{n: step(10, -0.2, suspected=True) for n in range(1, 6)}}
-    first, second = group(rows(6), changes)
+    first, second = group_changes(rows(6), changes)
     assert ([m.row.id for m in first.moved], first.first_after) == ([0], 8 * DAY)
     assert (len(second.moved), second.first_after) == (5, 10 * DAY)
 
@@ -56,7 +57,7 @@ def test_small_suspicions_after_a_change_do_not_move_its_date() -> None:
 def test_a_bad_night_days_after_a_change_is_no_part_of_it() -> None:
     """However deep: the series had good nights between, and one such member spoils the common factor."""
     changes = {0: step(8, -0.4), 1: step(8, -0.4), 2: step(11, -0.9, suspected=True)}
-    first, second = group(rows(3), changes)
+    first, second = group_changes(rows(3), changes)
     assert (first.series_ids, second.series_ids) == (frozenset({0, 1}), frozenset({2}))
 
 
@@ -66,7 +67,7 @@ def test_two_events_within_days_are_two_groups(apart: int) -> None:
     both = [*on("scratch1", range(20)), *on("scratch2", range(20, 40))]
     changes = {n: step(8, -0.7) for n in range(20)} | {n: step(8 + apart, -0.35) for n in range(20, 39)}
     changes[39] = step(7 + apart, -0.4)
-    first, second = group(both, changes)
+    first, second = group_changes(both, changes)
     assert (first.first_after, second.first_after) == (8 * DAY, (8 + apart) * DAY)
     assert (first.series_ids, second.series_ids) == (frozenset(range(20)), frozenset(range(20, 40)))
 
@@ -75,10 +76,136 @@ def test_dates_that_scatter_are_one_event() -> None:
     """Detection dates some steps of one event a night or two off; those have nothing in common."""
     both = [*on("scratch1", range(10)), *on("scratch2", range(10, 20))]
     changes = {n: step(8 + (n % 3 == 0) * 2 - (n % 7 == 0), -0.5) for n in range(20)}
-    assert [len(one.moved) for one in group(both, changes)] == [20]
+    assert [len(one.moved) for one in group_changes(both, changes)] == [20]
 
 
 def test_neighbouring_nights_are_one_event() -> None:
     """All writes are dated a night later than all reads: a bad night of the writes looks like that."""
     changes = {n: step(8 + n % 2, -0.5) for n in range(20)}
-    assert [len(one.moved) for one in group(rows(20), changes)] == [20]
+    assert [len(one.moved) for one in group_changes(rows(20), changes)] == [20]
+
+
+@pytest.mark.parametrize("series", [1, 4, 24, 60, 200])
+def test_suspected_changes_are_credible_where_chance_gives_as_many_in_fewer_than_one_session_of_500(
+    series: int,
+) -> None:
+    """The binomial tail P(at least k of n), 10 % of the series each; exact, with `math.comb`."""
+
+    def tail(least: int) -> float:
+        counts = range(least, series + 1)
+        return sum(math.comb(series, k) * 0.1**k * 0.9 ** (series - k) for k in counts)
+
+    for members in range(1, series + 1):
+        (suspected,) = group_changes(rows(series), {n: step(8, -0.5, suspected=True) for n in range(members)})
+        assert is_credible(suspected, series) == (tail(members) < 0.002), members
+
+
+def test_one_confirmed_change_is_credible_in_any_number_of_series() -> None:
+    changes = {0: step(8, -0.5), **{n: step(8, -0.5, suspected=True) for n in (1, 2)}}
+    (found,) = group_changes(rows(500), changes)
+    assert len(found.moved) == 3
+    assert is_credible(found, 500)
+
+
+def test_a_suspicion_half_as_large_as_the_typical_change_joins_it() -> None:
+    """Confirmed changes of 0.3, 0.3 and 0.9 (logarithms): suspected ones of 0.2 belong to them, not of 0.1."""
+    changes = {0: step(8, -0.3), 1: step(8, -0.3), 2: step(8, -0.9)}
+    changes |= {3: step(8, -0.2, suspected=True), 4: step(8, -0.1, suspected=True)}
+    assert [one.series_ids for one in group_changes(rows(5), changes)] == [frozenset(range(4)), frozenset({4})]
+
+
+def test_runs_of_one_session_agree_although_they_start_hours_apart() -> None:
+    """Series 0 changed by its run at 02:00; series 1, 04:00 still at the old level, by its run at 06:00."""
+    hour = 3600
+    early = ChangePoint(8, 8 * DAY + 2 * hour, 7 * DAY + 2 * hour, "down", 0.5, 2.0, 1.0, 0.9, 5)
+    late = ChangePoint(8, 8 * DAY + 6 * hour, 8 * DAY + 4 * hour, "down", 0.5, 2.0, 1.0, 0.9, 5)
+    (found,) = group_changes(rows(2), {0: (early,), 1: (late,)})
+    assert (found.last_before, found.first_after) == (8 * DAY + 4 * hour, 8 * DAY + 6 * hour)
+
+
+def test_a_run_at_the_old_level_is_no_first_run_at_the_new_one() -> None:
+    """Series 0 changed by the run of night 8, when series 1 still had its old level: series 0 dates the event."""
+    (found,) = group_changes(rows(2), {0: step(8, -0.9), 1: step(9, -0.4)})
+    assert found.series_ids == {0, 1}
+    assert (found.last_before, found.first_after) == (7 * DAY, 8 * DAY)
+
+
+CHANGED = 60
+
+
+def grouped(
+    values: list[float],
+    *steps: tuple[int, float],
+    metric: str = "bandwidth",
+    gain: float = -0.7,
+    absent: int | None = None,
+) -> tuple[ChangeGroup, list[SeriesRow], dict[int, tuple[ChangePoint, ...]], dict[int, SeriesPoints]]:
+    """A series of one value a day beside one that changed by `gain` on day 60; `steps` are its own changes.
+
+    Neither has a run on the day `absent`; the id of a run is its time.
+    """
+    row, other = (
+        SeriesRow(number, "here", "compute", "one", Case("ior", {"api": api}), metric, 90, 0, 89 * DAY)
+        for number, api in ((0, "MPIIO"), (1, "POSIX"))
+    )
+    changes = {0: step(CHANGED, gain), 1: tuple(one for day, size in steps for one in step(day, size))}
+    kept = np.arange(len(values)) != absent
+    days, array = (np.arange(len(values)) * DAY)[kept], np.asarray(values)[kept]
+    points = {n: SeriesPoints(n, days, array, array, array, array, days, days) for n in (0, 1)}
+    (found,) = (one for one in group_changes([row, other], changes) if one.first_after == CHANGED * DAY)
+    return found, [row, other], changes, points
+
+
+def compared(*args: Any, **kwargs: Any) -> tuple[list[SeriesResponse], int]:
+    """The series of `grouped` across the date: their responses, and how many moved otherwise."""
+    responses, _, moved_otherwise = compare_around_date(*grouped(*args, **kwargs))
+    return responses, moved_otherwise
+
+
+def levels(*parts: tuple[int, float]) -> list[float]:
+    return [value for count, value in parts for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [
+        # Only the 30 observations next to the date are compared: a slow rise before them is none across it.
+        (levels((30, 500.0), (60, 1000.0)), ()),
+        (levels((90, 1000.0), (30, 500.0)), ()),
+        # Nor are observations beyond the neighbouring changes of the series.
+        (levels((40, 250.0), (10, 500.0), (40, 1000.0)), ((40, 0.7), (50, 0.7))),
+        (levels((70, 1000.0), (30, 400.0)), ((70, -0.9),)),
+    ],
+)
+def test_an_unchanged_series_is_compared_at_its_levels_next_to_the_date(
+    values: list[float], steps: tuple[tuple[int, float], ...]
+) -> None:
+    responses, _ = compared(values, *steps)
+    assert [(o.changed, o.log_ratio) for o in responses] == [(True, pytest.approx(-0.7)), (False, pytest.approx(0.0))]
+
+
+@pytest.mark.parametrize("metric", ["bandwidth", "time"])
+@pytest.mark.parametrize(("gain", "own", "unsure"), [(-0.7, -0.5, 1), (-0.7, 0.5, 0), (0.7, 0.5, 1), (0.7, -0.5, 0)])
+def test_a_series_that_moved_the_same_way_without_a_sure_change_is_not_called_unchanged(
+    metric: str, gain: float, own: float, unsure: int
+) -> None:
+    """By more than half of the event's size; `gain` and `own` are logarithms of the metric's values."""
+    responses, moved = compared(levels((CHANGED, 1000.0), (30, 1000.0 * math.exp(own))), metric=metric, gain=gain)
+    assert (moved, len(responses)) == (unsure, 2 - unsure)
+
+
+@pytest.mark.parametrize(
+    ("absent", "runs"),
+    [
+        (None, ((CHANGED - 1) * DAY, CHANGED * DAY)),
+        # Detection of an earlier update may be dated to runs that are no observations any more.
+        (CHANGED - 1, (None, CHANGED * DAY)),
+        (CHANGED, ((CHANGED - 1) * DAY, None)),
+    ],
+)
+def test_a_member_names_the_runs_at_the_ends_of_its_change_and_no_others(
+    absent: int | None, runs: tuple[int | None, int | None]
+) -> None:
+    group, _, _, points = grouped(levels((90, 1000.0)), absent=absent)
+    member = make_member(group.moved[0], points[group.moved[0].row.id], "one")
+    assert (member.run_before, member.run_after) == runs

@@ -7,13 +7,16 @@ import sys
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from iowatch import events, findings, review
-from iowatch.errors import InputError
-from iowatch.findings import update
-from iowatch.findings.text import page
+from iowatch.core import InputError
+from iowatch.findings import Finding, format_finding, state, update_findings
+from iowatch.findings.state import accepted_since_by_series
+from iowatch.reference import events, reviews
+from iowatch.reference.reviews import Decision
 from iowatch.store import History
 from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
 
@@ -22,25 +25,18 @@ NAME = "planted-20250210-down"
 
 
 def decide(decision: str, on: date, until: date | None = None, finding: str = NAME) -> None:
-    review.decide(
+    reviews.add_decision(
         "planted",
-        {
-            "finding": finding,
-            "decision": decision,
-            "by": "A. Reviewer",
-            "reason": "why",
-            "date": on,
-            "until": until,
-        },
+        {"finding": finding, "decision": decision, "by": "A. Reviewer", "reason": "why", "date": on, "until": until},
     )
 
 
 def test_an_acknowledgement_holds_until_it_expires_and_says_so(watch: Watch, history: History) -> None:
     watch(slower_mpiio(), END, None)
     decide("acknowledged", END, until=END + timedelta(days=7))
-    (held,) = update(history, "planted", morning(END + timedelta(days=7)))
-    (back,) = update(history, "planted", morning(END + timedelta(days=8)))
-    (quiet,) = update(history, "planted", morning(END + timedelta(days=9)))
+    (held,) = update_findings(history, "planted", morning(END + timedelta(days=7)))
+    (back,) = update_findings(history, "planted", morning(END + timedelta(days=8)))
+    (quiet,) = update_findings(history, "planted", morning(END + timedelta(days=9)))
     assert (held.state, back.state) == ("acknowledged", "open")
     assert back.news == ("decision expired: acknowledged by A. Reviewer",)
     assert quiet.news == ()
@@ -54,7 +50,7 @@ def test_dismissing_silences_exactly_that_finding(watch: Watch, history: History
     )
     watch(told, END, None)
     decide("dismissed", END)
-    second, first = update(history, "planted", morning(END))
+    second, first = update_findings(history, "planted", morning(END))
     assert (first.state, second.state) == ("dismissed", "open")
     assert first.ruling is not None
     assert first.ruling.reason == "why"
@@ -69,7 +65,7 @@ def test_of_what_was_dismissed_nothing_is_told(watch: Watch, history: History) -
     )
     watch(told, back, None, tell=False)
     decide("dismissed", back)
-    (dismissed,) = update(history, "planted", morning(back))
+    (dismissed,) = update_findings(history, "planted", morning(back))
     assert (dismissed.state, dismissed.news) == ("dismissed", ())
     recovery, loss = watch(told, END, back)
     assert (recovery.state, recovery.news) == ("resolved", ())
@@ -86,9 +82,9 @@ def test_accepting_a_level_starts_detection_there(watch: Watch, history: History
     )
     watch(told, second, None)
     decide("accepted", second)
-    (accepted,) = update(history, "planted", morning(second))
+    (accepted,) = update_findings(history, "planted", morning(second))
     assert accepted.state == "accepted"
-    starts = findings.accepted_levels(history, "planted", second)
+    starts = state.accepted_level_starts(history, "planted", second)
     assert starts == {m.series_id: m.first_after for m in accepted.members}
     new, old = watch(told, date(2025, 4, 30), second)
     assert (old.id, old.state) == (NAME, "accepted")
@@ -101,19 +97,19 @@ def test_accepting_a_level_starts_detection_there(watch: Watch, history: History
 def test_an_acceptance_that_expires_brings_the_finding_back(watch: Watch, history: History) -> None:
     watch(slower_mpiio(), END, None)
     decide("accepted", END, until=END + timedelta(days=5))
-    (held,) = update(history, "planted", morning(END + timedelta(days=5)))
-    (back,) = update(history, "planted", morning(END + timedelta(days=6)))
+    (held,) = update_findings(history, "planted", morning(END + timedelta(days=5)))
+    (back,) = update_findings(history, "planted", morning(END + timedelta(days=6)))
     assert (held.state, back.state, back.id) == ("accepted", "open", NAME)
 
 
 def test_a_note_changes_nothing_but_is_shown(watch: Watch, history: History) -> None:
     watch(slower_mpiio(), END, None)
     decide("note", END)
-    (found,) = update(history, "planted", morning(END))
+    (found,) = update_findings(history, "planted", morning(END))
     assert found.state == "open"
     assert [n.reason for n in found.notes] == ["why"]
     (note,) = found.notes
-    told = page(replace(found, notes=(replace(note, reason="one line\nand another"),)))
+    told = format_finding(replace(found, notes=(replace(note, reason="one line\nand another"),)))
     assert any(line.endswith("one line and another") for line in told)
 
 
@@ -121,13 +117,13 @@ def test_a_later_decision_overrules_an_earlier_one(watch: Watch, history: Histor
     watch(slower_mpiio(), END, None)
     decide("dismissed", END)
     decide("acknowledged", END, until=END + timedelta(days=7))
-    assert update(history, "planted", morning(END))[0].state == "acknowledged"
+    assert update_findings(history, "planted", morning(END))[0].state == "acknowledged"
 
 
 def test_a_decision_about_no_finding_is_told(watch: Watch, history: History) -> None:
     watch(slower_mpiio(), END, None)
     decide("dismissed", END, finding="planted-20250211-down")
-    (told,) = findings.unknown_decisions(history)
+    (told,) = state.orphaned_decisions(history)
     assert "planted-20250211-down" in told
 
 
@@ -147,24 +143,16 @@ def test_comments_and_order_survive_a_decision(root: Path) -> None:
     decide("dismissed", END)
     after = path.read_text()
     assert after.startswith(before)
-    assert [d.finding for d in review.load("planted")] == ["old", NAME]
+    assert [d.finding for d in reviews.load_decisions("planted")] == ["old", NAME]
 
 
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (
-            "  - {finding: a, decision: dismissed, by: B, reason: r, date: 2025-01-01, reson: x}\n",
-            3,
-            "unknown field",
-        ),
+        ("  - {finding: a, decision: dismissed, by: B, reason: r, date: 2025-01-01, reson: x}\n", 3, "unknown field"),
         ("  - {finding: a, decision: forgiven, by: B, reason: r, date: 2025-01-01}\n", 3, "'accepted'"),
         ("  - {finding: a, decision: dismissed, by: B, date: 2025-01-01}\n", 3, "reason"),
-        (
-            "  - {finding: a, decision: dismissed, by: B, reason: '  ', date: 2025-01-01}\n",
-            3,
-            "at least 1 character",
-        ),
+        ("  - {finding: a, decision: dismissed, by: B, reason: '  ', date: 2025-01-01}\n", 3, "at least 1 character"),
         ("  - {finding: a, decision: acknowledged, by: B, reason: r, date: 2025-01-01}\n", 3, "needs 'until'"),
         (
             "  - {finding: a, decision: dismissed, by: B, reason: r, date: 2025-01-02, until: 2025-01-01}\n",
@@ -178,8 +166,8 @@ def test_a_damaged_review_file_is_refused_with_its_line(root: Path, text: str, l
     path = root / "reference/reviews/planted.yaml"
     path.write_text("system: planted\ndecisions:\n" + text)
     with pytest.raises(InputError) as caught:
-        review.load("planted")
-    assert caught.value.message.startswith(f"{path}:{line}: ")
+        reviews.load_decisions("planted")
+    assert caught.value.message.startswith(f"{path}:{line}:")
     assert message in caught.value.message
 
 
@@ -187,31 +175,31 @@ def test_a_day_that_the_calendar_does_not_have_is_refused_with_its_line(root: Pa
     path = root / "reference/events/planted.yaml"
     path.write_text("system: planted\nevents:\n  - date: 2025-02-30\n    kind: outage\n    title: a\n")
     with pytest.raises(InputError) as caught:
-        events.load("planted")
+        events.load_events("planted")
     assert caught.value.message.startswith(f"{path}:3: '2025-02-30' is no date")
 
 
 def test_a_list_whose_last_entry_was_taken_out_is_empty(root: Path) -> None:
     (root / "reference/reviews/planted.yaml").write_text("system: planted\ndecisions:\n")
     (root / "reference/events/planted.yaml").write_text("# none yet\nsystem: planted\nevents:\n")
-    assert (review.load("planted"), events.load("planted")) == ((), ())
+    assert (reviews.load_decisions("planted"), events.load_events("planted")) == ((), ())
     decide("note", END)
-    assert len(review.load("planted")) == 1
+    assert len(reviews.load_decisions("planted")) == 1
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("system: planted\ndecisions:\n  finding: a\n", ":2: field 'decisions': expected a list"),
-        ("system: planted\ndecisions:\n  - a\n", ":3: field 'decisions.0': expected fields, 'name: value'"),
-        ("- finding: a\n", ":1: expected fields, 'name: value'"),
+        ("system: planted\ndecisions:\n  finding: a\n", ":2:1: field 'decisions': expected a list"),
+        ("system: planted\ndecisions:\n  - a\n", ":3:5: field 'decisions.0': expected fields, 'name: value'"),
+        ("- finding: a\n", ":1:1: expected fields, 'name: value'"),
     ],
 )
 def test_a_misshapen_file_is_told_in_words_of_yaml(root: Path, text: str, message: str) -> None:
     path = root / "reference/reviews/planted.yaml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        review.load("planted")
+        reviews.load_decisions("planted")
     assert caught.value.message.startswith(f"{path}{message}")
 
 
@@ -223,41 +211,41 @@ def test_all_faults_of_an_event_file_are_told_together(root: Path) -> None:
         "  - date: 2025-01-02\n    kind: outage\n"
     )
     with pytest.raises(InputError) as caught:
-        events.load("planted")
+        events.load_events("planted")
     first, second = caught.value.message.splitlines()
-    assert first.startswith(f"{path}:4: field 'events.0.kind'")
-    assert second.startswith(f"{path}:6: field 'events.1.title'")
+    assert first.startswith(f"{path}:4:11: field 'events.0.kind'")
+    assert second.startswith(f"{path}:6:5: field 'events.1.title'")
 
 
 def test_a_file_of_another_system_is_refused(root: Path) -> None:
     (root / "reference/events/planted.yaml").write_text("system: other\nevents: []\n")
     with pytest.raises(InputError, match="expected 'planted'"):
-        events.load("planted")
+        events.load_events("planted")
 
 
 def test_an_event_is_added_and_read_back(root: Path) -> None:
-    added = events.add(
+    added = events.add_event(
         "new", {"date": END, "kind": "hardware", "title": "new OST", "scope": {"file_system": "s1"}}
     )
-    assert events.load("new") == (added,)
+    assert events.load_events("new") == (added,)
 
 
 def test_a_bad_event_leaves_the_file_as_it_was(root: Path) -> None:
     path = root / "reference/events/franklin.yaml"
     before = path.read_bytes()
     with pytest.raises(InputError):
-        events.add("franklin", {"date": END, "kind": "party", "title": "x"})
+        events.add_event("franklin", {"date": END, "kind": "party", "title": "x"})
     assert path.read_bytes() == before
 
 
 # One administrator of several: events and a decision, as the commands write them.
 ADMINISTRATOR = """
 import datetime, sys
-from iowatch import events, review
+from iowatch.reference import events, reviews
 name, day = sys.argv[1], datetime.date(2025, 4, 1)
 for number in range(3):
-    events.add("planted", {"date": day, "kind": "other", "title": f"{name}{number}", "by": name})
-review.decide("planted", {"finding": name, "decision": "note", "by": name, "reason": "why", "date": day})
+    events.add_event("planted", {"date": day, "kind": "other", "title": f"{name}{number}", "by": name})
+reviews.add_decision("planted", {"finding": name, "decision": "note", "by": name, "reason": "why", "date": day})
 """
 
 
@@ -266,5 +254,19 @@ def test_several_at_once_lose_no_entry(root: Path) -> None:
     names = [f"p{number}" for number in range(4)]
     running = [subprocess.Popen([sys.executable, "-c", ADMINISTRATOR, name]) for name in names]
     assert [process.wait() for process in running] == [0] * len(names)
-    assert {e.title for e in events.load("planted")} == {f"{name}{n}" for name in names for n in range(3)}
-    assert {d.finding for d in review.load("planted")} == set(names)
+    assert {e.title for e in events.load_events("planted")} == {f"{name}{n}" for name in names for n in range(3)}
+    assert {d.finding for d in reviews.load_decisions("planted")} == set(names)
+
+
+def test_of_two_accepted_levels_of_a_series_the_newer_one_holds() -> None:
+    """In whichever order the findings are known."""
+    decisions = [
+        Decision(finding=name, decision="accepted", by="me", reason="known", date=date(2025, 3, 1))
+        for name in ("old", "new")
+    ]
+    findings = [
+        cast("Finding", SimpleNamespace(id=name, members=[SimpleNamespace(series_id=1, first_after=moment)]))
+        for name, moment in (("new", 200), ("old", 100))
+    ]
+    assert accepted_since_by_series(findings, decisions, date(2025, 3, 2)) == {1: 200}
+    assert accepted_since_by_series(findings[::-1], decisions, date(2025, 3, 2)) == {1: 200}

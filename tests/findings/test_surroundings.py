@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from iowatch.findings.surroundings import surrounding_differences
+from iowatch.findings.evidence import environment_differences
 
-RECORD = Path(__file__).resolve().parents[1] / "parsers" / "data" / "benchio-record.json"
+RECORD = Path(__file__).resolve().parents[1] / "benchmarks" / "data" / "benchio-record.json"
 MACHINE = {
     "kernel": "5.14.0-427.el9",
     "lustre": "2.15.4",
@@ -19,10 +19,8 @@ MACHINE = {
 }
 
 
-def told(
-    before: dict[str, Any], after: dict[str, Any], **options: bool
-) -> dict[tuple[str, str], tuple[str, str]]:
-    found = surrounding_differences("case", before, after, **options)
+def told(before: dict[str, Any], after: dict[str, Any], **options: bool) -> dict[tuple[str, str], tuple[str, str]]:
+    found = environment_differences("case", before, after, **options)
     return {(one.where, one.what): (one.before, one.after) for one in found}
 
 

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result as CliResult
 
-from iowatch import artefacts
-from iowatch.findings import Finding, update
-from iowatch.findings.traces import log_differences
-from iowatch.model import Output, Result
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
-from iowatch.store.records import Artefact
+from iowatch.core import Output, Result, files
+from iowatch.findings import Finding, find_log_differences, update_findings
+from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 from tests.darshan.conftest import LogSpec, build
 
 START, DAY_S, STEP, NIGHTS = 1_760_000_000, 86_400, 12, 20
@@ -25,13 +22,9 @@ def log(place: Path, night: int, mpiio: Mapping[str, float]) -> Artefact:
     path = place / f"{night}.darshan"
     # Reads differ from night to night, whatever happened.
     path.write_bytes(
-        build(
-            LogSpec(
-                mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, {"POSIX_READS": 100 * (1 + night % 3)})]
-            )
-        )
+        build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, {"POSIX_READS": 100 * (1 + night % 3)})]))
     )
-    return Artefact("darshan", "trace.darshan", *artefacts.keep(path))
+    return Artefact("darshan", "trace.darshan", *files.store_artefact(path))
 
 
 @pytest.fixture
@@ -47,12 +40,12 @@ def found(history: History, tmp_path: Path, var: Path) -> Finding:
         run = RunRecord("ior:a", "default", StackRecord("old"), f"n{night}", begin, output, artefacts=(kept,))
         history.record_runs(f"n{night}", [run])
         history.end_session(f"n{night}", "ok", begin + 600)
-    (finding,) = update(history, "local", datetime.fromtimestamp(START + (NIGHTS + 1) * DAY_S, UTC))
+    (finding,) = update_findings(history, "local", datetime.fromtimestamp(START + (NIGHTS + 1) * DAY_S, UTC))
     return finding
 
 
 def test_what_the_logs_tell_apart_is_told(found: Finding, history: History) -> None:
-    logs = log_differences(history, found)
+    logs = find_log_differences(history, found)
     assert logs is not None
     assert logs.logs == (3, 3)
     assert [(change.name, change.left, change.right) for change in logs.changes] == [
@@ -65,7 +58,7 @@ def test_what_the_logs_tell_apart_is_told(found: Finding, history: History) -> N
 def test_show_has_it(found: Finding, cli: Callable[..., CliResult]) -> None:
     shown = cli("findings", "show", found.id).stdout
     assert "How the I/O was done: ior write MPIIO shared file, 3 logs before and 3 after" in shown
-    assert "  collective writes: 24 -> 0 (none any more)" in shown
+    assert "  collective writes: 24 -> 0 (absent after)" in shown
     document = json.loads(cli("findings", "show", found.id, "--json").stdout)
     assert document["darshan"]["changes"][0]["name"] == "MPIIO_COLL_WRITES"
 
@@ -75,6 +68,6 @@ def test_without_logs_there_is_nothing_to_say(
 ) -> None:
     for path in (var / "artefacts").glob("??/*"):
         path.unlink()
-    assert log_differences(history, found) is None
+    assert find_log_differences(history, found) is None
     assert "How the I/O was done" not in cli("findings", "show", found.id).stdout
     assert json.loads(cli("findings", "show", found.id, "--json").stdout)["darshan"] is None

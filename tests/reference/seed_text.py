@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import html
 import re
-from pathlib import Path
 
-SEEDS = Path(__file__).resolve().parents[2].parent / "shared" / "seeds"
-ABSENT = f"no seed documents ({SEEDS.name}/ beside the checkout)"
+from tests.datasets import OUTSIDE
+
+SEEDS = OUTSIDE / "seeds"
 
 Row = list[str]
 
@@ -126,11 +126,7 @@ def _h5bench(table: str) -> tuple[str, list[Row], list[Row]]:
     """Source 004: the JSON configuration, and the lines `name: value unit` of the printed example."""
     text = seed("004")
     if table == "configuration":
-        return (
-            "Configuration",
-            [["Option", "Value"]],
-            [[*m] for m in re.findall(r'^"(\w+)": "(.*?)"', text, re.M)],
-        )
+        return ("Configuration", [["Option", "Value"]], [[*m] for m in re.findall(r'^"(\w+)": "(.*?)"', text, re.M)])
     example = text.split("Performance Results")[1].split("====\n")[1]
     rows = re.findall(r"^(.*): ([\d.]+) ?(\S*)$", example, re.MULTILINE)
     return "Performance Results", [["Quantity", "Value", "Unit"]], [[q, v, u or "1"] for q, v, u in rows]

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iowatch.errors import InputError, UsageError
-from iowatch.reference import bandwidth, peak, policy, published, rewrite, seeded, words
-from iowatch.reference.bandwidth import Entry, Provenance, References
+from iowatch.core import InputError, UsageError
+from iowatch.reference import bandwidth, policy, propose, published
+from iowatch.reference.bandwidth import Provenance, Reference, References
+from iowatch.site.system import FileSystem
+from tests.reference import seeded
 
 BY = Provenance(statistic="median of maxima", n=9, spread=0.03, date=dt.date(2026, 1, 1), origin=["a", "b"],
                 by="me", why="first")  # fmt: skip
-ENTRY = Entry("BenchioCheck", "here:default", "stack-a", "api=MPIIO,ranks=4", "write_bandwidth", 100.0,
+ENTRY = Reference("BenchioCheck", "here:default", "stack-a", "api=MPIIO,ranks=4", "write_bandwidth", 100.0,
               -0.1, 0.2, "MiB/s", BY)  # fmt: skip
 Written = Callable[[str, str], Path]
 
@@ -28,7 +30,7 @@ def written(tmp_path: Path) -> Written:
     """A file with one entry in which a text is replaced."""
 
     def write(old: str = "", new: str = "") -> Path:
-        text = rewrite.text_with("here", "", [ENTRY])
+        text = propose.update_reference_text("here", "", [ENTRY])
         assert old in text
         path = tmp_path / "here.yaml"
         path.write_text(text.replace(old, new, 1) if old else text)
@@ -38,7 +40,7 @@ def written(tmp_path: Path) -> Written:
 
 
 def test_what_is_written_is_read_again(written: Written) -> None:
-    (entry,) = bandwidth.load("here", written("", "")).entries
+    (entry,) = bandwidth.load_references("here", written("", "")).entries
     assert replace(entry, where="") == ENTRY
     assert (entry.lower, entry.upper) == (90, 120)
     assert (entry.operation, entry.metric.name) == ("write", "bandwidth")
@@ -58,37 +60,37 @@ def test_what_is_written_is_read_again(written: Written) -> None:
         ("api=MPIIO,ranks=4", "ranks=4,api=MPIIO", r":7:7: case .* is not sorted"),
         ("api=MPIIO,ranks=4", "mpiio at 4", r":7:7: case 'mpiio at 4' is not name=value"),
         ("$index: [$partition", "$index: [$system", r":4:3: BenchioCheck.\$index must be"),
-        ("n: 9", "nights: 9", r":14:\d+: unknown key 'nights'"),
-        ("n: 9", "n: many", r":14:\d+: provenance\..*\.n: .*found 'many'"),
-        ("write_bandwidth: {", "write_bandwidth:  # {", r":14:\d+: provenance\..*valid dictionary"),
-        ("statistic: median of maxima", "statistic: best", r"statistic: Input should be"),
+        ("n: 9", "nights: 9", r":14:\d+: field '.*nights': unknown field"),
+        ("n: 9", "n: many", r":14:\d+: field 'provenance\..*\.n': .*found 'many'"),
+        ("write_bandwidth: {", "write_bandwidth:  # {", r":14:\d+: field 'provenance\..*expected fields"),
+        ("statistic: median of maxima", "statistic: best", r"statistic': Input should be"),
         ("api=MPIIO,ranks=4:\n        write_bandwidth: [", "api=MPIIO: [", r":7:7: expected a mapping"),
     ],
 )  # fmt: skip
 def test_fault_is_told_with_file_line_and_column(written: Written, old: str, new: str, told: str) -> None:
     with pytest.raises(InputError, match=told) as error:
-        bandwidth.load("here", written(old, new))
+        bandwidth.load_references("here", written(old, new))
     assert "here.yaml:" in str(error.value)
 
 
 def test_value_without_provenance_and_the_reverse_are_told(tmp_path: Path) -> None:
-    text = rewrite.text_with("here", "", [ENTRY])
+    text = propose.update_reference_text("here", "", [ENTRY])
     head, _ = text.split("provenance:")
     path = tmp_path / "here.yaml"
     path.write_text(head)
     with pytest.raises(InputError, match=r":8:9: no provenance for BenchioCheck/here:default"):
-        bandwidth.load("here", path)
+        bandwidth.load_references("here", path)
     path.write_text(text.replace("read_bandwidth", "").replace("write_bandwidth: {", "read_bandwidth: {"))
     with pytest.raises(InputError, match=r"provenance of nothing: there is no .*read_bandwidth"):
-        bandwidth.load("here", path)
+        bandwidth.load_references("here", path)
 
 
 def test_no_file_is_no_entries_and_is_known(tmp_path: Path) -> None:
-    references = bandwidth.load("here", tmp_path / "here.yaml")
+    references = bandwidth.load_references("here", tmp_path / "here.yaml")
     assert (references.entries, references.exists) == ((), False)
 
 
-def _here(*entries: Entry) -> References:
+def _here(*entries: Reference) -> References:
     return References("here", Path("here.yaml"), entries)
 
 
@@ -118,47 +120,46 @@ def test_bounds_are_in_the_unit_of_the_value() -> None:
     )
 )
 def test_case_text_is_independent_of_order_and_kind_of_number(parameters: dict[str, bool | int | str]) -> None:
-    text = bandwidth.case_text(parameters)
+    text = bandwidth.format_case_key(parameters)
     floats = {k: float(v) if type(v) is int else v for k, v in reversed(parameters.items())}
-    assert text == bandwidth.case_text({**floats, "operation": "write", "absent": None})
+    assert text == bandwidth.format_case_key({**floats, "operation": "write", "absent": None})
     assert text == ",".join(sorted(text.split(",")))
 
 
 def test_longest_metric_is_taken() -> None:
-    operation, metric = bandwidth.split("write_raw_bandwidth")
+    operation, metric = bandwidth.split_variable("write_raw_bandwidth")
     assert (operation, metric.name) == ("write", "raw_bandwidth")
     with pytest.raises(UsageError, match="Did you mean 'bandwidth'"):
-        bandwidth.split("write_bandwith")
+        bandwidth.split_variable("write_bandwith")
 
 
 def test_comments_and_order_survive_a_rewrite(written: Written) -> None:
     path = written("", "")
     old = path.read_text().replace("    stack-a:\n", "    stack-a:  # the one we trust\n", 1)
-    new = rewrite.text_with(
-        "here", old, [replace(ENTRY, value=110.0), replace(ENTRY, variable="read_bandwidth")]
-    )
+    entries = [replace(ENTRY, value=110.0), replace(ENTRY, variable="read_bandwidth")]
+    proposals = tuple(propose.ReferenceProposal("changed", None, entry) for entry in entries)
+    change = propose.ReferenceFileChange("here", path, old, proposals)
+    new, diff = change.new, change.diff
     assert "# the one we trust" in new
     assert new.index("write_bandwidth") < new.index("read_bandwidth")
-    diff = rewrite.difference(path, old, new)
     assert (
-        "-        write_bandwidth: [100, -0.1, 0.2, MiB/s]\n+        write_bandwidth: [110, -0.1, 0.2, MiB/s]"
-        in diff
+        "-        write_bandwidth: [100, -0.1, 0.2, MiB/s]\n+        write_bandwidth: [110, -0.1, 0.2, MiB/s]" in diff
     )
     path.write_text(new)
-    assert [e.value for e in bandwidth.load("here", path).entries] == [110, 100]
+    assert [e.value for e in bandwidth.load_references("here", path).entries] == [110, 100]
 
 
 def test_rewriting_nothing_changes_nothing(written: Written) -> None:
     text = written("", "").read_text()
-    assert rewrite.text_with("here", text, []) == text
+    assert propose.update_reference_text("here", text, []) == text
 
 
-@pytest.mark.parametrize("system", seeded.systems())
+@pytest.mark.parametrize("system", seeded.systems_with_published_references())
 def test_committed_references_of_published_machines_follow_from_the_tables(system: str) -> None:
-    committed = bandwidth.load(system)
+    committed = bandwidth.load_references(system)
     assert committed.exists
-    made = rewrite.text_with(system, "", seeded.entries(system))
-    assert committed.path.read_text() == made, "`iowatch reference propose --published` writes it again"
+    made = propose.update_reference_text(system, "", seeded.published_references(system))
+    assert committed.path.read_text() == made, "`python -m tests.reference.seeded` writes it again"
 
 
 def test_published_reference_has_maximum_and_printed_bound() -> None:
@@ -166,7 +167,7 @@ def test_published_reference_has_maximum_and_printed_bound() -> None:
     case = {"api": "MPIIO", "file": "shared", "pattern": "block3d", "collective": True, "ranks": 3072,
             "nodes": 128, "local_size": "128x128x128", "stripe_count": -1, "stripe_bytes": 2**20,
             "file_system": "fs3"}  # fmt: skip
-    entry = bandwidth.load("archer").find("default", "published", case, "write", "bandwidth")
+    entry = bandwidth.load_references("archer").find("default", "published", case, "write", "bandwidth")
     assert entry is not None
     assert (entry.value, entry.provenance.n, entry.provenance.origin) == (15898, 40, ["000/2"])
     assert entry.lower == pytest.approx(7645, abs=1)
@@ -177,7 +178,7 @@ def test_published_reference_of_ior_has_blocks_and_segments() -> None:
     case = {"api": "POSIX", "file": "shared", "collective": False, "ranks": 10, "nodes": 10, "segments": 20480,
             "block_bytes": 2**20, "transfer_bytes": 2**20, "stripe_count": -1, "stripe_bytes": 2**20,
             "layout": "contiguous", "reorder": "constant"}  # fmt: skip
-    entry = bandwidth.load("hamburg").find("default", "published", case, "write", "bandwidth")
+    entry = bandwidth.load_references("hamburg").find("default", "published", case, "write", "bandwidth")
     assert entry is not None
     assert entry.value == 1075.61
     assert entry.lower == pytest.approx(1071.89, abs=0.01)
@@ -186,19 +187,24 @@ def test_published_reference_of_ior_has_blocks_and_segments() -> None:
 def test_every_published_maximum_is_a_reference_or_known_not_to_be() -> None:
     """COSMA6, Tables 16 and 17: 67 printed cells, 67 entries."""
     cells = sum(
-        cell is not None for t in ("16", "17") for row in published.load("000", t).rows for cell in row[2:]
+        cell is not None
+        for t in ("16", "17")
+        for row in published.load_published_table("000", t).rows
+        for cell in row[2:]
     )
-    assert len(bandwidth.load("cosma6").entries) == cells == 67
+    assert len(bandwidth.load_references("cosma6").entries) == cells == 67
 
 
 CASE = {"api": "MPIIO", "ranks": 4, "file": "shared"}
 THERE = References("here", Path(__file__), (ENTRY,))
 
 
-def _resolved(references: References, which: policy.Policy, **changed: object) -> policy.Resolved:
+def _resolved(
+    references: References, which: policy.MissingReferencePolicy, **changed: object
+) -> policy.ResolvedReferences:
     arguments = {"check": "BenchioCheck", "partition": "here:default", "stack": "stack-a", "case": CASE,
                  "variables": ["write_bandwidth"], **changed}  # fmt: skip
-    return policy.resolve(references, policy=which, **arguments)  # type: ignore[arg-type]
+    return policy.resolve_references(references, policy=which, **arguments)  # type: ignore[arg-type]
 
 
 def test_check_gets_the_key_that_reframe_looks_up() -> None:
@@ -210,7 +216,7 @@ def test_check_gets_the_key_that_reframe_looks_up() -> None:
 @pytest.mark.parametrize(
     ("references", "changed", "told"),
     [
-        (_here(), {}, "there is no file"),
+        (_here(), {}, "this file does not exist"),
         (THERE, {"stack": "stack-b"}, "no reference for BenchioCheck on stack-b"),
         (THERE, {"variables": ["read_bandwidth"]}, "read_bandwidth"),
     ],
@@ -220,7 +226,7 @@ def test_required_reference_that_is_missing_is_a_problem(
 ) -> None:
     assert told in " ".join(_resolved(references, "required", **changed).problems)
     assert _resolved(references, "optional", **changed).problems == ()
-    assert _resolved(references, "none", **changed) == policy.Resolved(None, {})
+    assert _resolved(references, "none", **changed) == policy.ResolvedReferences(None, {})
 
 
 def test_unknown_check_in_the_file_is_a_problem_even_where_references_are_optional() -> None:
@@ -232,42 +238,41 @@ def test_unknown_check_in_the_file_is_a_problem_even_where_references_are_option
 
 def test_checks_are_found_without_importing_them(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import nothing_here\n@f\nclass A: ...\nclass B: ...\n")
-    assert policy.checks(tmp_path) == ["A"]
-    assert "BenchioCheck" in policy.checks()
+    assert policy.check_class_names(tmp_path) == ["A"]
+    assert "BenchioCheck" in policy.check_class_names()
 
 
-class _Peak:
-    def __init__(self, mib_per_s: float, operation: str = "both") -> None:
-        self.mib_per_s, self.operation = mib_per_s, operation
+def _peak(mib_per_s: float, operation: str = "both") -> dict[str, object]:
+    return {"value": mib_per_s, "unit": "MiB/s", "operation": operation, "source": "a test"}
 
 
-class _Storage:
-    def __init__(self, name: str, *peaks: _Peak) -> None:
-        self.name, self.peaks = name, peaks
+def _file_system(name: str, *peaks: dict[str, object]) -> FileSystem:
+    fields = {"name": name, "technology": "Lustre", "source": "a test", "peaks": list(peaks)}
+    return FileSystem.model_validate(fields)
 
 
 def test_percent_of_peak() -> None:
-    scratch, home = _Storage("scratch", _Peak(1000), _Peak(800, "read")), _Storage("home", _Peak(100))
-    assert peak.peak_mib_per_s([scratch], "write") == 1000
-    assert peak.peak_mib_per_s([scratch], "read") == 800
-    assert peak.peak_mib_per_s([scratch, home], "write") is None
-    assert peak.peak_mib_per_s([scratch, home], "write", "home") == 100
-    assert peak.peak_mib_per_s([_Storage("tmp")], "write") is None
-    assert peak.percent_of_peak(530, 1000) == 53
-    assert peak.percent_of_peak(530, None) is None
+    scratch, home = _file_system("scratch", _peak(1000), _peak(800, "read")), _file_system("home", _peak(100))
+    assert published.peak_mib_per_s([scratch], "write") == 1000
+    assert published.peak_mib_per_s([scratch], "read") == 800
+    assert published.peak_mib_per_s([scratch, home], "write") is None
+    assert published.peak_mib_per_s([scratch, home], "write", "home") == 100
+    assert published.peak_mib_per_s([_file_system("tmp")], "write") is None
+    assert published.percent_of_peak(530, 1000) == 53
+    assert published.percent_of_peak(530, None) is None
 
 
 def test_peak_is_of_the_bandwidths_over_all_ranks() -> None:
     """h5bench tells raw and observed bandwidths; one rank's is no part of a file system's limit."""
-    assert all(peak.has_peak(name) for name in ("bandwidth", "raw_bandwidth", "observed_bandwidth"))
-    assert not any(peak.has_peak(name) for name in ("rank_bandwidth", "rate", "time"))
+    assert all(published.has_peak(name) for name in ("bandwidth", "raw_bandwidth", "observed_bandwidth"))
+    assert not any(published.has_peak(name) for name in ("rank_bandwidth", "rate", "time"))
 
 
 def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
     manual = (Path(__file__).resolve().parents[2] / "docs" / "references.md").read_text(encoding="utf-8")
     path = tmp_path / "local.yaml"
     path.write_text(manual.split("```yaml\n")[1].split("```")[0])
-    (entry,) = bandwidth.load("local", path).entries
+    (entry,) = bandwidth.load_references("local", path).entries
     assert (entry.lower, entry.upper, entry.provenance.by) == (1700, 2400, "Ada")
 
 
@@ -281,7 +286,7 @@ def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_word_is_a_problem_whatever_the_policy(
-    which: policy.Policy, changed: dict[str, str], told: str
+    which: policy.MissingReferencePolicy, changed: dict[str, str], told: str
 ) -> None:
     references = _here(ENTRY, replace(ENTRY, **changed))  # type: ignore[arg-type]
     (problem,) = _resolved(references, which, known_checks=["BenchioCheck", "IorCheck"]).problems
@@ -305,4 +310,30 @@ def test_words_of_entries_are_those_of_the_architecture() -> None:
     manual = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = manual.split("## Case parameters")[1].split("\n## ")[0]
     named = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines() if row.startswith("| `")]
-    assert {name for row in named for name in row} - {"operation"} == set(words.PARAMETERS)
+    assert {name for row in named for name in row} - {"operation"} == set(bandwidth.KNOWN_PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    ("variable", "unit", "expected"), [("write_bandwidth", "MiB/s", 130.0), ("write_time", "s", 70.0)]
+)
+def test_the_best_sample_is_judged_by_the_direction_of_the_metric(variable: str, unit: str, expected: float) -> None:
+    entry = replace(ENTRY, variable=variable, unit=unit)
+    assert entry.metric.best([100.0, 130.0, 70.0]) == expected
+
+
+@pytest.mark.parametrize("value", [90.0, 100.0, 120.0])
+def test_a_value_on_or_between_the_bounds_is_accepted(value: float) -> None:
+    assert bandwidth.outside_bounds_reason(ENTRY, value) is None
+
+
+@pytest.mark.parametrize(("value", "side"), [(89.9, "low"), (120.1, "high")])
+def test_a_value_beyond_a_bound_is_reported_with_the_bounds(value: float, side: str) -> None:
+    text = bandwidth.outside_bounds_reason(ENTRY, value)
+    assert text == (f"write_bandwidth is {side}: {value}, accepted 90 to 120 MiB/s (reference 100 of 2026-01-01)")
+
+
+def test_a_reference_without_bounds_accepts_every_value() -> None:
+    open_ended = replace(ENTRY, low=None, high=None)
+    assert [bandwidth.outside_bounds_reason(open_ended, value) for value in (1e-3, 1e9)] == [None, None]
+    assert bandwidth.outside_bounds_reason(replace(ENTRY, high=None), 1e9) is None
+    assert bandwidth.outside_bounds_reason(replace(ENTRY, low=None), 1e-3) is None

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.errors import InputError, UsageError
-from iowatch.reference import derived
-from tests.reference.seed_text import ABSENT, SEEDS, printed
+from iowatch.core import InputError, UsageError
+from tests.reference import derived
+from tests.reference.seed_text import printed
 
 ERRATA = (Path(__file__).resolve().parents[2] / "reference" / "ERRATA.md").read_text(encoding="utf-8")
 STRIPES = ["1 MiB", "4 MiB", "8 MiB"]
@@ -33,18 +33,18 @@ STRIPES = ["1 MiB", "4 MiB", "8 MiB"]
     ],
 )
 def test_fact_is_near_what_the_paper_states(name: str, low: float, high: float) -> None:
-    assert low <= derived.fact(name).computed <= high
+    assert low <= derived.compute_fact(name).computed <= high
 
 
 def test_rounded_figures_of_the_text_give_its_percentages() -> None:
-    assert round(derived.fraction(2500, 30000), 1) == 8.3
-    assert round(derived.fraction(14000, 20 * 1024)) == 68
+    assert round(derived.percent_of(2500, 30000), 1) == 8.3
+    assert round(derived.percent_of(14000, 20 * 1024)) == 68
 
 
 def test_what_does_not_hold_is_in_the_errata_and_nothing_else() -> None:
-    failing = {fact.name for fact in derived.facts() if fact.holds is False}
+    failing = {fact.name for fact in derived.compute_facts() if fact.holds is False}
     assert failing
-    mentioned = set(re.findall(r"`([a-z0-9-]+)`", ERRATA)) & {fact.name for fact in derived.facts()}
+    mentioned = set(re.findall(r"`([a-z0-9-]+)`", ERRATA)) & {fact.name for fact in derived.compute_facts()}
     assert failing <= mentioned
     assert mentioned - failing <= {"cosma-fraction"}
 
@@ -54,15 +54,15 @@ def test_aligned_netcdf_writes_are_about_14_times_faster() -> None:
 
 
 def test_franklin_shares() -> None:
-    assert derived.stated("003", "MPI-IO read of 1 MB as part of file-per-processor before") == 1
-    assert derived.stated("003", "MPI-IO write of 1 MB as part of file-per-processor before") == 7
-    assert derived.stated("003", "MPI-IO write of 1 MiB as part of file-per-processor before (about)") == 40
+    assert derived.stated_value("003", "MPI-IO read of 1 MB as part of file-per-processor before") == 1
+    assert derived.stated_value("003", "MPI-IO write of 1 MB as part of file-per-processor before") == 7
+    assert derived.stated_value("003", "MPI-IO write of 1 MiB as part of file-per-processor before (about)") == 40
     assert derived.franklin_after() == {"read 1 MB": 50, "write 1 MB": 21, "write 1 MiB": 120}
 
 
 def test_what_no_text_states_is_shown_with_what_it_is_computed_from() -> None:
     """Source 001, Table A.15: 774.47 over 54.8 MiB/s; source 003: 1 % x 50, 7 % x 3, 40 % x 3."""
-    ours = {fact.name: fact for fact in derived.facts() if fact.stated is None}
+    ours = {fact.name: fact for fact in derived.compute_facts() if fact.stated is None}
     assert ours["hamburg-aligned-write"].computed == pytest.approx(774.47 / 54.8)
     assert {name: fact.computed for name, fact in ours.items() if fact.source == "003"} == {
         "franklin-read-1mb-after": 50,
@@ -75,17 +75,17 @@ def test_what_no_text_states_is_shown_with_what_it_is_computed_from() -> None:
 
 def test_best_stripe_size_by_volume() -> None:
     """Read off Tables 4 and 6 by eye; the peaks are at 4 MiB (128^3) and 8 MiB (256^3), section 6."""
-    best = {(s.table, s.total_mib): s for s in derived.best_stripes()}
+    best = {(s.table, s.total_mib): s for s in derived.best_stripe_sizes()}
     assert best["4", 24576].best == "4 MiB"
     assert best["6", 786432].best == "8 MiB"
     assert best["6", 786432].writers == 6144
-    assert derived.peak("000", "4", *STRIPES) == derived.peak("000", "4", "4 MiB")
-    assert derived.peak("000", "6", *STRIPES) == derived.peak("000", "6", "8 MiB")
+    assert derived.column_maximum("000", "4", *STRIPES) == derived.column_maximum("000", "4", "4 MiB")
+    assert derived.column_maximum("000", "6", *STRIPES) == derived.column_maximum("000", "6", "8 MiB")
     assert all(stripe.best != "1 MiB" for stripe in best.values() if stripe.table == "6")
     assert all((stripe.gain == 0) == (stripe.best == "1 MiB") for stripe in best.values())
 
 
-@pytest.mark.skipif(not SEEDS.is_dir(), reason=ABSENT)
+@pytest.mark.outside_data
 def test_best_stripe_sizes_are_those_of_the_document() -> None:
     """The highest of the three rates of each printed row of Tables 4 and 6."""
     for table in ("4", "6"):
@@ -94,20 +94,20 @@ def test_best_stripe_sizes_are_those_of_the_document() -> None:
         for writers, _, *rates in printed_rows:
             values = [float(rate) for rate in rates]
             expected.append((int(writers), STRIPES[values.index(max(values))]))
-        assert [(s.writers, s.best) for s in derived.best_stripes() if s.table == table] == expected
+        assert [(s.writers, s.best) for s in derived.best_stripe_sizes() if s.table == table] == expected
 
 
-@pytest.mark.skipif(not SEEDS.is_dir(), reason=ABSENT)
+@pytest.mark.outside_data
 def test_aligned_over_unaligned_is_that_of_the_document() -> None:
     means = {tuple(row[:4]): float(row[6]) for row in printed("001", "A.15")[2]}
     ratio = means["NC4", "cll.", "aligned", "write"] / means["NC4", "cll.", "unaligned", "write"]
-    assert derived.fact("hamburg-aligned-write").computed == ratio
+    assert derived.compute_fact("hamburg-aligned-write").computed == ratio
 
 
 def test_stream_per_node_is_cores_times_per_core() -> None:
     rows = zip(
         *(
-            derived.numbers("002", "6", c)
+            derived.column_numbers("002", "6", c)
             for c in ("Cores per node", "StarSTREAM per core", "StarSTREAM per node")
         ),
         strict=True,
@@ -116,19 +116,19 @@ def test_stream_per_node_is_cores_times_per_core() -> None:
 
 
 def test_castep_ratios_follow_from_the_times() -> None:
-    times = derived.numbers("002", "5", "Mean SCF Cycle")
-    ratios = derived.numbers("002", "5", "Performance relative to ARCHER node")
+    times = derived.column_numbers("002", "5", "Mean SCF Cycle")
+    ratios = derived.column_numbers("002", "5", "Performance relative to ARCHER node")
     assert [round(max(times) / time, 3) for time in times] == ratios
 
 
 def test_independent_writes_grow_with_the_library_and_collective_do_not() -> None:
     libraries = ("MPI-IO", "HDF5", "NetCDF")
-    assert [derived.stated("000", f"independent writes of {name}") for name in libraries] == [0, 6, 10]
-    assert {derived.stated("000", f"collective writes of {name}") for name in libraries} == {24}
+    assert [derived.stated_value("000", f"independent writes of {name}") for name in libraries] == [0, 6, 10]
+    assert {derived.stated_value("000", f"collective writes of {name}") for name in libraries} == {24}
 
 
 def test_unknown_fact_and_ambiguous_cell_are_refused() -> None:
     with pytest.raises(UsageError, match="no fact 'cirrus'"):
-        derived.fact("cirrus")
+        derived.compute_fact("cirrus")
     with pytest.raises(InputError, match="has 0 numbers"):
-        derived.cell("000", "1", "Max.", Writers=25)
+        derived.cell_value("000", "1", "Max.", Writers=25)

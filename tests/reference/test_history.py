@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from iowatch import proposals
 from iowatch.cli.main import iowatch, main
-from iowatch.errors import IowatchError, MachineError
-from iowatch.model import Output
-from iowatch.model import Result as Measurement
+from iowatch.core import IowatchError, MachineError, Output
+from iowatch.core import Result as Measurement
+from iowatch.findings import proposals
 from iowatch.reference import bandwidth
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
@@ -75,16 +74,16 @@ def test_propose_shows_and_writes_only_when_told(checkout: Path) -> None:
     _fill(nights)
     shown = _run("propose", "--system", "local")
     assert "+++ b/local.yaml" in shown.stdout
-    assert not bandwidth.path_of("local").exists()
+    assert not bandwidth.reference_file_path("local").exists()
     outcome = _run("propose", "--system", "local", "--write", "--by", "me", "--why", "first nights", "--json")
     assert json.loads(outcome.stdout)["written"] is True
-    (entry,) = bandwidth.load("local").entries
+    (entry,) = bandwidth.load_references("local").entries
     assert entry.value == pytest.approx(np.median(nights), rel=1e-3)
     assert (entry.check, entry.partition, entry.stack) == ("BenchioCheck", "local:default", "stack-a")
     assert (entry.provenance.by, entry.provenance.why) == ("me", "first nights")
     assert entry.provenance.origin == ["night-0", "night-9"]
     assert entry.provenance.versions == {"openmpi": "4.1.4"}
-    found = bandwidth.load("local").find("default", "stack-a", {**CASE, "extra": 1}, "write", "bandwidth")
+    found = bandwidth.load_references("local").find("default", "stack-a", {**CASE, "extra": 1}, "write", "bandwidth")
     assert found == entry
     assert _proposed()["diff"] == ""
 
@@ -122,7 +121,7 @@ def test_check_remarks_on_what_history_shows(checkout: Path) -> None:
     _fill(_quiet(8))
     _fill(_quiet(8, seed=2), operation="read")
     _run("propose", "--system", "local", "--write")
-    path = bandwidth.path_of("local")
+    path = bandwidth.reference_file_path("local")
     path.write_text(path.read_text().replace("ranks=4", "ranks=8"))
     outcome = _run("check", "--json")
     document = json.loads(outcome.stdout)
@@ -157,13 +156,6 @@ def test_unknown_system_is_wrong_use(checkout: Path, arguments: tuple[str, ...])
     assert outcome.exception.exit_code == 2
 
 
-def test_references_of_published_machines_are_up_to_date() -> None:
-    outcome = _run("propose", "--system", "archer", "--published", "--json")
-    document = json.loads(outcome.stdout)
-    assert document["diff"] == ""
-    assert {p["kind"] for p in document["proposals"]} == {"same"}
-
-
 def test_references_are_shown_with_their_part_of_the_peak() -> None:
     """Source 000: 15898 MiB/s of 30 GB/s, which are 28610 MiB/s."""
     entries = json.loads(_run("show", "--system", "archer", "--json").stdout)["entries"]
@@ -174,30 +166,28 @@ def test_references_are_shown_with_their_part_of_the_peak() -> None:
     assert "no references of athena" in _run("show", "--system", "athena").stdout
 
 
-def test_what_somebody_else_writes_meanwhile_is_never_lost(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_somebody_else_writes_meanwhile_is_never_lost(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another administrator saves the file while the history is read; nothing of it may go."""
     _fill(_quiet(10))
-    path, levels = bandwidth.path_of("local"), proposals.levels
+    path, levels = bandwidth.reference_file_path("local"), proposals.collect_accepted_levels
 
     def slowly(*arguments: Any) -> Any:
         found = levels(*arguments)
         path.write_text("# by hand\n")
         return found
 
-    monkeypatch.setattr(proposals, "levels", slowly)
+    monkeypatch.setattr(proposals, "collect_accepted_levels", slowly)
     refused = _run("propose", "--system", "local", "--write", "--by", "me")
     assert isinstance(refused.exception, MachineError)
-    assert "was changed by somebody else meanwhile; nothing was written" in str(refused.exception)
+    assert "was changed in the meantime; nothing was written" in str(refused.exception)
     assert path.read_text() == "# by hand\n"
 
 
 def test_of_two_at_once_one_writes(checkout: Path) -> None:
     _fill(_quiet(10))
     with History.open() as history:
-        one, other = (proposals.from_history(history, "local", name, "x") for name in ("Ada", "Bob"))
+        one, other = (proposals.propose_from_history(history, "local", name, "x") for name in ("Ada", "Bob"))
     one.write()
-    with pytest.raises(MachineError, match="meanwhile"):
+    with pytest.raises(MachineError, match="in the meantime"):
         other.write()
-    assert [entry.provenance.by for entry in bandwidth.load("local").entries] == ["Ada"]
+    assert [entry.provenance.by for entry in bandwidth.load_references("local").entries] == ["Ada"]

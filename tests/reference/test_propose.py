@@ -12,17 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iowatch.errors import InputError
-from iowatch.reference.audit import Measured, audit
-from iowatch.reference.bandwidth import Entry, Provenance, References
-from iowatch.reference.propose import Change, Level, bounds, entry_of, proposals
+from iowatch.core import InputError
+from iowatch.reference.bandwidth import Provenance, Reference, References
+from iowatch.reference.policy import MeasuredSeries, audit_references
+from iowatch.reference.propose import (
+    ProposalLevel,
+    ReferenceFileChange,
+    compute_bounds,
+    entry_from_level,
+    make_proposals,
+)
 
 TODAY = dt.date(2026, 6, 1)
 VERSIONS = {"openmpi": "4.1.4", "hdf5": "1.10.8"}
 
 
-def _level(values: list[float], **changed: Any) -> Level:
-    level = Level("BenchioCheck", "here:default", "stack-a", "api=MPIIO,ranks=4", "write_bandwidth", "MiB/s",
+def _level(values: list[float], **changed: Any) -> ProposalLevel:
+    level = ProposalLevel("BenchioCheck", "here:default", "stack-a", "api=MPIIO,ranks=4", "write_bandwidth", "MiB/s",
                   True, tuple(values), ("first", "last"), VERSIONS)  # fmt: skip
     return replace(level, **changed)
 
@@ -37,7 +43,7 @@ def test_quiet_nights_rarely_fall_outside(n: int) -> None:
     outside = 0
     for seed in range(400):
         nights = _nights(seed, n + 10)
-        found = bounds(list(nights[:n]))
+        found = compute_bounds(list(nights[:n]))
         later = nights[n:] / found.value - 1
         outside += int(((later < found.low) | (later > found.high)).sum())
     assert outside / 4000 < 0.01
@@ -46,19 +52,19 @@ def test_quiet_nights_rarely_fall_outside(n: int) -> None:
 @pytest.mark.parametrize("n", [14, 60])
 def test_a_loss_of_half_falls_outside(n: int) -> None:
     """With 5 % scatter; one level in a hundred may have looked wilder than it is."""
-    found = [bounds(list(_nights(seed, n))) for seed in range(100)]
+    found = [compute_bounds(list(_nights(seed, n))) for seed in range(100)]
     assert sum(f.low <= -0.5 for f in found) <= 1
 
 
 def test_one_bad_night_does_not_move_the_level() -> None:
     quiet, disturbed = list(_nights(1, 30)), [*_nights(1, 29), 10.0]
-    assert bounds(disturbed).value == pytest.approx(bounds(quiet).value, rel=0.02)
-    assert bounds(disturbed).low == pytest.approx(bounds(quiet).low, rel=0.3)
+    assert compute_bounds(disturbed).value == pytest.approx(compute_bounds(quiet).value, rel=0.02)
+    assert compute_bounds(disturbed).low == pytest.approx(compute_bounds(quiet).low, rel=0.3)
 
 
 @given(st.lists(st.floats(1, 1e6), min_size=7, max_size=40), st.floats(0.001, 1000))
 def test_bounds_are_relative_and_hold_the_level(values: list[float], factor: float) -> None:
-    found, scaled = bounds(values), bounds([v * factor for v in values])
+    found, scaled = compute_bounds(values), compute_bounds([v * factor for v in values])
     assert -0.9901 < found.low < 0 < found.high
     assert scaled.low == pytest.approx(found.low, rel=1e-6)
     assert scaled.value == pytest.approx(found.value * factor, rel=1e-6)
@@ -71,11 +77,11 @@ def test_bounds_are_relative_and_hold_the_level(values: list[float], factor: flo
 @pytest.mark.parametrize("values", [[1.0] * 6, [1.0] * 6 + [0.0], [1.0] * 6 + [float("nan")]])
 def test_too_few_or_impossible_nights_are_refused(values: list[float]) -> None:
     with pytest.raises(InputError):
-        bounds(values)
+        compute_bounds(values)
 
 
 def test_entry_tells_where_it_comes_from() -> None:
-    entry = entry_of(_level(list(_nights(2, 9))), TODAY, "me", "first fortnight")
+    entry = entry_from_level(_level(list(_nights(2, 9))), TODAY, "me", "first fortnight")
     expected = Provenance(statistic="median of maxima", n=9, spread=entry.provenance.spread, date=TODAY,
                           origin=["first", "last"], by="me", why="first fortnight",
                           versions=VERSIONS)  # fmt: skip
@@ -83,22 +89,22 @@ def test_entry_tells_where_it_comes_from() -> None:
     assert entry.lower is not None
     assert entry.upper is not None
     assert entry.lower < entry.value < entry.upper
-    times = entry_of(_level([1.0] * 7, higher_is_better=False), TODAY, "me", "x")
+    times = entry_from_level(_level([1.0] * 7, higher_is_better=False), TODAY, "me", "x")
     assert times.provenance.statistic == "median of minima"
 
 
-def _references(*entries: Entry) -> References:
+def _references(*entries: Reference) -> References:
     return References("here", Path("here.yaml"), entries)
 
 
-def _only(references: References, level: Level) -> str:
-    ((proposal,), _) = proposals(references, [level], TODAY, "me", "x")
+def _only(references: References, level: ProposalLevel) -> str:
+    ((proposal,), _) = make_proposals(references, [level], TODAY, "me", "x")
     return proposal.kind
 
 
 def test_proposal_is_new_changed_or_the_same() -> None:
     level = _level(list(_nights(3, 20)))
-    entry = entry_of(level, TODAY, "me", "x")
+    entry = entry_from_level(level, TODAY, "me", "x")
     assert _only(_references(), level) == "new"
     assert _only(_references(entry), level) == "same"
     assert _only(_references(entry), _level(list(_nights(4, 20)))) == "same"
@@ -109,7 +115,7 @@ def test_proposal_is_new_changed_or_the_same() -> None:
 
 def test_six_nights_give_no_reference_but_a_reason() -> None:
     level = _level([1.0] * 6, note="a change on 2026-05-25 is not reviewed")
-    found, left = proposals(_references(), [level], TODAY, "me", "x")
+    found, left = make_proposals(_references(), [level], TODAY, "me", "x")
     assert found == []
     assert left == [
         "stack-a write_bandwidth api=MPIIO,ranks=4: 6 nights at the accepted level, 7 needed "
@@ -119,29 +125,29 @@ def test_six_nights_give_no_reference_but_a_reason() -> None:
 
 def test_case_that_cannot_be_a_key_is_left_out() -> None:
     for case in ("", "pattern=two words", "chunk=[1,2]"):
-        found, left = proposals(_references(), [_level(list(_nights(5, 8)), case=case)], TODAY, "me", "x")
+        found, left = make_proposals(_references(), [_level(list(_nights(5, 8)), case=case)], TODAY, "me", "x")
         assert found == []
         assert "its case cannot be written" in left[0]
 
 
 def test_change_shows_and_writes_what_is_new(tmp_path: Path) -> None:
-    found, _ = proposals(_references(), [_level(list(_nights(5, 8)))], TODAY, "me", "x")
-    change = Change("here", tmp_path / "here.yaml", "", tuple(found))
+    found, _ = make_proposals(_references(), [_level(list(_nights(5, 8)))], TODAY, "me", "x")
+    change = ReferenceFileChange("here", tmp_path / "here.yaml", "", tuple(found))
     assert change.diff.startswith("--- a/here.yaml\n+++ b/here.yaml\n")
     assert not change.path.exists()
     change.write()
-    again = Change("here", change.path, change.path.read_text(), (replace(found[0], kind="same"),))
+    again = ReferenceFileChange("here", change.path, change.path.read_text(), (replace(found[0], kind="same"),))
     assert again.diff == ""
 
 
-MEASURED = Measured(
+MEASURED = MeasuredSeries(
     "default", "stack-a", {"api": "MPIIO", "ranks": 4, "operation": "write"}, "write", "bandwidth", VERSIONS
 )
-ENTRY = entry_of(_level(list(_nights(6, 9))), TODAY, "me", "x")
+ENTRY = entry_from_level(_level(list(_nights(6, 9))), TODAY, "me", "x")
 
 
-def _remarks(entry: Entry, *measured: Measured, today: dt.date = TODAY) -> list[tuple[str, str]]:
-    found = audit(_references(entry), ["BenchioCheck"], measured, today)
+def _remarks(entry: Reference, *measured: MeasuredSeries, today: dt.date = TODAY) -> list[tuple[str, str]]:
+    found = audit_references(_references(entry), ["BenchioCheck"], measured, today)
     return [(remark.severity, remark.text) for remark in found]
 
 
@@ -153,33 +159,21 @@ def test_audit_of_a_good_entry_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("entry", "measured", "days", "severity", "told"),
     [
-        (
-            replace(ENTRY, check="BenchoCheck"),
-            [MEASURED],
-            0,
-            "error",
-            "no check is called 'BenchoCheck'. Did you",
-        ),
+        (replace(ENTRY, check="BenchoCheck"), [MEASURED], 0, "error", "no check is called 'BenchoCheck'. Did you"),
         (replace(ENTRY, stack="stack-b"), [MEASURED], 0, "warning", "no case uses write_bandwidth of stack-b"),
         (ENTRY, [MEASURED], 366, "warning", "write_bandwidth is of 2026-06-01"),
-        (
-            replace(ENTRY, low=None, high=None),
-            [MEASURED],
-            0,
-            "warning",
-            "has no bounds, so nothing can fail it",
-        ),
-        (ENTRY, [replace(MEASURED, versions={"hdf5": "1.14.3"})], 0, "warning", "hdf5 1.10.8 then, 1.14.3 now"),
+        (replace(ENTRY, low=None, high=None), [MEASURED], 0, "warning", "has no bounds and cannot fail"),
+        (ENTRY, [replace(MEASURED, versions={"hdf5": "1.14.3"})], 0, "warning", "hdf5 1.10.8 before, 1.14.3 now"),
     ],
 )
-def test_audit_remarks(entry: Entry, measured: list[Measured], days: int, severity: str, told: str) -> None:
+def test_audit_remarks(entry: Reference, measured: list[MeasuredSeries], days: int, severity: str, told: str) -> None:
     remarks = _remarks(entry, *measured, today=TODAY + dt.timedelta(days=days))
     assert any(s == severity and told in text for s, text in remarks), remarks
 
 
 def test_case_without_entry_is_noted_only_where_there_is_a_file() -> None:
     other = replace(MEASURED, case={"api": "POSIX"})
-    assert audit(_references(ENTRY), ["BenchioCheck"], [MEASURED, other], TODAY) == []
+    assert audit_references(_references(ENTRY), ["BenchioCheck"], [MEASURED, other], TODAY) == []
     there = References("here", Path(__file__), (ENTRY,))
-    (remark,) = audit(there, ["BenchioCheck"], [MEASURED, other], TODAY)
+    (remark,) = audit_references(there, ["BenchioCheck"], [MEASURED, other], TODAY)
     assert (remark.severity, remark.text) == ("note", "no reference: stack-a write api=POSIX")

@@ -8,9 +8,10 @@ from collections import Counter
 import pytest
 
 from iowatch.reference import published
-from tests.reference.seed_text import ABSENT, SEEDS, TABLES, flat, printed, seed
+from tests.datasets import outside_cases
+from tests.reference.seed_text import TABLES, flat, printed, seed
 
-pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason=ABSENT)
+pytestmark = pytest.mark.outside_data
 
 ALL = [(source, table) for source, tables in TABLES.items() for table in tables]
 WORDS = {
@@ -21,10 +22,10 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "table"), ALL, ids=lambda part: str(part))
+@pytest.mark.parametrize(("source", "table"), outside_cases(ALL))
 def test_every_cell_is_as_printed(source: str, table: str) -> None:
     caption, header, rows = printed(source, table)
-    ours = published.load(source, table)
+    ours = published.load_published_table(source, table)
     assert ours.printed == rows
     assert len(ours.sidecar.columns) == len(header[-1])
     if source != "004":
@@ -35,20 +36,20 @@ def test_every_cell_is_as_printed(source: str, table: str) -> None:
         assert column.unit in (None, "1") or column.unit in head or column.name == "StdDev"
 
 
-@pytest.mark.parametrize("table", [t for t in TABLES["001"] if t.startswith("A.")])
+@pytest.mark.parametrize("table", outside_cases(t for t in TABLES["001"] if t.startswith("A.")))
 def test_appendix_has_each_printed_decimal_as_often_as_the_text(table: str) -> None:
     """Independent of how rows are put together: nothing lost or doubled at page breaks."""
     text = seed("001").split(f"Table {table}.: ")[-1]
     region = re.split(r"\nTable A\.|\nErklärung", text)[0].split("\n", 1)[1]
     decimals = Counter(re.findall(r"(?<=\t)\d+\.\d+", region))
     assert decimals == Counter(
-        cell for row in published.load("001", table).printed for cell in row if "." in cell[:-1]
+        cell for row in published.load_published_table("001", table).printed for cell in row if "." in cell[:-1]
     )
 
 
 def test_all_tables_of_the_documents_are_here() -> None:
     for source, tables in TABLES.items():
-        assert set(tables) <= set(published.names(source))
+        assert set(tables) <= set(published.published_table_names(source))
     captions = re.findall(r"^Table ([A\d.]+?)\.: ", seed("001"), re.MULTILINE)
     assert sorted(captions) == sorted(TABLES["001"])
     assert re.findall(r"^Table (\d+)\. ", seed("000"), re.MULTILINE) == TABLES["000"]
@@ -65,10 +66,10 @@ def _numbers(text: str) -> set[float]:
     return found
 
 
-@pytest.mark.parametrize("source", ["000", "001", "002", "003", "004"])
+@pytest.mark.parametrize("source", outside_cases(["000", "001", "002", "003", "004"]))
 def test_numbers_of_the_text_stand_in_it(source: str) -> None:
     text = flat(seed(source))
-    for section, quantity, value, unit, shown, sentence in published.load(source, "text").rows:
+    for section, quantity, value, unit, shown, sentence in published.load_published_table(source, "text").rows:
         assert sentence in text, (quantity, sentence)
         assert str(shown) in str(sentence), (quantity, shown)
         if unit == "date":
@@ -94,18 +95,16 @@ NOT_NUMBERS = {  # names, numbers of figures, sections and references, days with
 }
 
 
-@pytest.mark.parametrize("source", ["003", "004"])
+@pytest.mark.parametrize("source", outside_cases(["003", "004"]))
 def test_no_figure_of_the_text_is_left_out(source: str) -> None:
     """Every figure in digits (names and the like apart) is the printed one of a row of its sentence."""
     body = seed(source).split("Abstract\n" if source == "003" else "Configuration\n", 1)[1]
     body = re.split(r"8 Acknowledgments|\nConclusions\n", body)[0]
     if source == "004":
         body = re.sub(r'"benchmark": .*?\n}|=+ Performance Results.*?\n=+\n', "", body, flags=re.DOTALL)
-    rows = [[str(cell) for cell in row] for row in published.load(source, "text").rows]
+    rows = [[str(cell) for cell in row] for row in published.load_published_table(source, "text").rows]
     for line in filter(str.strip, body.splitlines()):
         whole = flat(line)
-        shown = " ".join(
-            row[4] for row in rows if row[5] in whole or whole[-20:] in row[5] or whole[:20] in row[5]
-        )
+        shown = " ".join(row[4] for row in rows if row[5] in whole or whole[-20:] in row[5] or whole[:20] in row[5])
         for figure in re.findall(r"\d[\d.,]*", re.sub(NOT_NUMBERS[source], " ", whole)):
             assert figure.strip(".,") in shown, (figure, line)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.reference import rewrite
-from iowatch.reference.bandwidth import Entry, Provenance
+from iowatch.reference import propose
+from iowatch.reference.bandwidth import Provenance, Reference
 
 CHECK = Path(__file__).parent / "reframe_check" / "check.py"
 SETTINGS = """
@@ -44,10 +44,8 @@ def run(tmp_path: Path) -> Callable[[str, float], subprocess.CompletedProcess[st
 
 
 def _references(case: str = "api=MPIIO,ranks=4") -> str:
-    entry = Entry(
-        "BenchioCheck", "here:default", "stack-a", case, "write_bandwidth", 100, -0.1, 0.2, "MiB/s", BY
-    )
-    return rewrite.text_with("here", "", [entry])
+    entry = Reference("BenchioCheck", "here:default", "stack-a", case, "write_bandwidth", 100, -0.1, 0.2, "MiB/s", BY)
+    return propose.update_reference_text("here", "", [entry])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +62,7 @@ def test_reframe_judges_by_our_file(
 
 @pytest.mark.parametrize(
     ("references", "told"),
-    [("", "there is no file"), (_references("api=POSIX,ranks=4"), "no reference for BenchioCheck")],
+    [("", "this file does not exist"), (_references("api=POSIX,ranks=4"), "no reference for BenchioCheck")],
     ids=["no file", "no case"],
 )
 def test_missing_reference_fails_the_check(

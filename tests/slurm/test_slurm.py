@@ -26,9 +26,9 @@ IOWATCH = str(ROOT / ".venv" / "bin" / "iowatch")
 @pytest.fixture(scope="module")
 def stack() -> str:
     """One is enough here: the one with the most features."""
-    from iowatch.stacks import discover
+    from iowatch.site.stacks import discover_stacks
 
-    return next(found.name for found in discover("slurm-local") if found.status == "installed")
+    return next(found.name for found in discover_stacks("slurm-local") if found.status == "installed")
 
 
 def runs_of_last_session(cluster: Cluster) -> tuple[str, list[RunRow]]:
@@ -135,7 +135,7 @@ def test_a_fair_run_takes_its_turns_inside_one_allocation(cluster: Cluster, stac
     words += ["--ab", stack, stack, "--pairs", "3", "--budget", "10", "--json"]
     done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "asking Slurm for one allocation: salloc" in done.stderr
+    assert "requesting one allocation from Slurm: salloc" in done.stderr
     assert "--partition=node --nodes=1" in done.stderr
     document = json.loads(done.stdout)
     assert document["fair"]["pairs"] == 3

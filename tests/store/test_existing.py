@@ -11,9 +11,9 @@ import pytest
 from click.testing import Result
 from sqlalchemy.exc import OperationalError
 
-from iowatch.errors import InputError, MachineError, UsageError
+from iowatch.core import InputError, MachineError, UsageError
 from iowatch.store import History, SessionRecord, engine
-from iowatch.store.engine import told_reason
+from iowatch.store.engine import database_error_reason
 
 Cli = Callable[..., Result]
 
@@ -27,7 +27,7 @@ READING = [
     ("history", "show", "x"),
     ("history", "export"),
     ("history", "check"),
-    ("history", "vacuum"),
+    ("history", "backup", "/nowhere/b.db"),
     ("history", "prune", "--days", "1"),
     ("detect", "--system", "local"),
     ("compare", "stack:a", "stack:b"),
@@ -39,9 +39,7 @@ READING = [
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
-def test_reading_refuses_what_is_not_there_and_makes_nothing(
-    cli: Cli, var: Path, words: tuple[str, ...]
-) -> None:
+def test_reading_refuses_what_is_not_there_and_makes_nothing(cli: Cli, var: Path, words: tuple[str, ...]) -> None:
     absent = var / "mispelt" / "iowatch.db"
     found = cli(*words, "--db", absent)
     assert found.exit_code == 2
@@ -72,7 +70,7 @@ def test_copying_from_nowhere_makes_nothing(cli: Cli, var: Path, tmp_path: Path)
 
 def test_reference_files_can_be_checked_before_the_first_night(cli: Cli, var: Path) -> None:
     found = cli("reference", "check", "--json")
-    assert (found.exit_code, "the files are checked alone" in found.stderr) == (0, True)
+    assert (found.exit_code, "only the files are checked" in found.stderr) == (0, True)
     assert not (var / "iowatch.db").exists()
 
 
@@ -109,9 +107,9 @@ def test_a_system_of_the_history_is_accepted(history: History) -> None:
 def test_a_history_of_another_account_is_told(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite only says "attempt to write a readonly database", to somebody who wanted to read."""
     error = OperationalError("SELECT 1", None, sqlite3.OperationalError("attempt to write a readonly database"))
-    assert told_reason(error, history.engine) == "attempt to write a readonly database"
+    assert database_error_reason(error, history.engine) == "attempt to write a readonly database"
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert "this account may not write there" in told_reason(error, history.engine)
+    assert "this account may not write there" in database_error_reason(error, history.engine)
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
@@ -135,7 +133,7 @@ def test_a_history_on_a_network_file_system_is_refused_unless_told_otherwise(
         f"server:/home {tmp_path}/home nfs4 rw 0 0\n/dev/vdb {inner} ext4 rw 0 0\n"
         f"10.0.0.1@o2ib:/scratch {tmp_path}/lustre lustre rw 0 0\n"
     )
-    monkeypatch.setattr(engine, "MOUNTS", table)
+    monkeypatch.setattr(engine, "MOUNT_TABLE", table)
     monkeypatch.delenv("IOWATCH_ALLOW_NETWORK_SQLITE", raising=False)
     path = tmp_path / place / "iowatch.db"
     if kind == "ext4":

@@ -14,11 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
-from iowatch.cli.main import _run
-from iowatch.findings import update
-from iowatch.model import Output, Result
+from iowatch.cli.main import _run_command
+from iowatch.core import Output, Result
+from iowatch.findings import update_findings
 from iowatch.store import History, RunRecord, SessionRecord
-from iowatch.store.views import NAMES
+from iowatch.store.schema import VIEW_NAMES
 from tests.conftest import ROOT
 from tests.faults.material import STACK, SYSTEM, expected
 
@@ -76,19 +76,8 @@ def server(postgresql_socket: Path) -> str:
     url = postgresql.create_database(postgresql_socket, "grafana")
     with History.open(url) as history:
         fill(history)
-        assert update(history, SYSTEM)
-    words = [
-        "psql",
-        "-q",
-        "-h",
-        str(postgresql_socket),
-        "-U",
-        "iowatch",
-        "-d",
-        "grafana",
-        "-v",
-        "reader=watcher",
-    ]
+        assert update_findings(history, SYSTEM)
+    words = ["psql", "-q", "-h", str(postgresql_socket), "-U", "iowatch", "-d", "grafana", "-v", "reader=watcher"]
     for _ in range(2):  # a second time changes nothing
         subprocess.run([*words, "-f", str(FOLDER / "reader.sql")], check=True)
     return url
@@ -146,13 +135,13 @@ def test_the_reader_changes_nothing(reader: psycopg.Connection[Any], statement: 
 
 def test_the_site_is_built_by_the_reader(server: str, var: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = server.replace("//iowatch@", "//watcher@")
-    assert _run(["dashboard", "build", "--db", url]) == 0
+    assert _run_command(["dashboard", "build", "--db", url]) == 0
     assert SYSTEM in (var / "site" / "index.html").read_text()
-    assert _run(["findings", "list", "--db", url]) in (0, 1, 3)
+    assert _run_command(["findings", "list", "--db", url]) in (0, 1, 3)
     assert "Traceback" not in capsys.readouterr().err
 
 
 def test_the_views_are_documented() -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
-    for name in NAMES:
+    for name in VIEW_NAMES:
         assert f"`{name}`" in text

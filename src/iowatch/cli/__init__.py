@@ -1,1 +1,1 @@
-"""The command line: one file a command under `commands/`, no logic."""
+"""The command line: one file per command under `commands/`, no logic."""

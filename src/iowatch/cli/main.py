@@ -1,7 +1,8 @@
-"""Entry point of `iowatch`: finds the commands, and turns every error into one message and an exit code."""
+"""Entry point of `iowatch`: finds the commands, and reports every error as one message and an exit code."""
 
 from __future__ import annotations
 
+import ast
 import errno
 import importlib
 import io
@@ -9,12 +10,13 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from iowatch import __version__
 from iowatch.cli import commands
-from iowatch.errors import IowatchError, near_miss
+from iowatch.core import IowatchError, suggest_name
 
 
 def _module_name(command: str) -> str:
@@ -22,59 +24,73 @@ def _module_name(command: str) -> str:
     return f"{command}_" if command == "import" else command
 
 
-def _readable(command: click.Command) -> click.Command:
-    """Examples that can be copied, whole sentences in lists: click wraps the one and cuts the other."""
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".") + "."
+
+
+def _read_short_help(command: str) -> str:
+    """The line of a command in `iowatch --help`, from its source: importing all commands takes seconds."""
+    files = (Path(folder, f"{_module_name(command)}.py") for folder in commands.__path__)
+    source = next(file for file in files if file.is_file()).read_text(encoding="utf-8")
+    function = next(n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == "command")
+    keywords = [word for node in function.decorator_list if isinstance(node, ast.Call) for word in node.keywords]
+    given = next((word.value for word in keywords if word.arg == "short_help"), None)
+    return str(ast.literal_eval(given)) if given else _first_sentence(ast.get_docstring(function) or "")
+
+
+def _format_help(command: click.Command) -> click.Command:
+    """Keep examples as they are and short help complete: click wraps the former and truncates the latter."""
     if command.epilog and not command.epilog.startswith("\b"):
         command.epilog = f"\b\n{command.epilog}"
     if command.help and not command.short_help:
-        first = " ".join(command.help.split("\n\n")[0].split())
-        command.short_help = first.split(". ")[0].rstrip(".") + "."
+        command.short_help = _first_sentence(command.help)
     if isinstance(command, click.Group):
         for subcommand in command.commands.values():
-            _readable(subcommand)
+            _format_help(subcommand)
     return command
 
 
-class CommandFolder(click.Group):
+class LazyCommandGroup(click.Group):
     """A group whose commands are the modules of `iowatch.cli.commands`, imported only when used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(m.name.rstrip("_") for m in pkgutil.iter_modules(commands.__path__))
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _read_short_help(name)) for name in self.list_commands(ctx)])
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"{commands.__name__}.{_module_name(cmd_name)}")
-        return _readable(module.command)
+        return _format_help(module.command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
-            ctx.fail(f"no command '{args[0]}'. {near_miss(args[0], self.list_commands(ctx))}")
+            ctx.fail(f"no command '{args[0]}'. {suggest_name(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="iowatch")
 def iowatch() -> None:
-    """Watch parallel I/O performance on HPC systems: run, keep, judge, explain, show.
+    """Monitor parallel I/O performance on HPC systems: run benchmarks, store results, detect and explain changes.
 
     \b
-    Exit codes: 0 fine, 1 a finding or a failed check, 2 wrong use or bad input, 3 something broke.
+    Exit codes: 0 success, 1 open finding or failed check,
+    2 usage error or invalid input, 3 internal or machine error.
     """
 
 
-def _tell(error: IowatchError) -> int:
-    click.echo(f"iowatch: {error}", err=True)
-    return error.exit_code
-
-
-def _run(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str]) -> int:
     try:
         outcome = iowatch.main(list(arguments), prog_name="iowatch", standalone_mode=False)
     except IowatchError as error:
-        return _tell(error)
+        click.echo(f"iowatch: {error}", err=True)
+        return error.exit_code
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.Abort:
@@ -84,7 +100,7 @@ def _run(arguments: Sequence[str]) -> int:
         error.show()
         return 2
     except BrokenPipeError:
-        # The reader went away (`iowatch … | head`): not an error of ours; keep Python from complaining at exit.
+        # The reader closed the pipe (`iowatch … | head`): no error; avoids Python's message at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -92,22 +108,17 @@ def _run(arguments: Sequence[str]) -> int:
         return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
         click.echo(
-            f"iowatch: internal error: {error!r}\n  Please report it; IOWATCH_DEBUG=1 shows where.", err=True
+            f"iowatch: internal error: {error!r}\n  Please report it. Set IOWATCH_DEBUG=1 for a traceback.", err=True
         )
         return 3
     return outcome if isinstance(outcome, int) else 0
 
 
-def _speak_any_locale() -> None:
-    """A character that the terminal's encoding lacks is a `?`, not the end of the command."""
-    for stream in (sys.stdout, sys.stderr):
+def main() -> None:
+    """Run the command line and exit with its exit code."""
+    for stream in (sys.stdout, sys.stderr):  # print `?` for characters that the terminal's encoding does not have
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-
-
-def main() -> None:
-    """Run the command line and leave with its exit code."""
-    _speak_any_locale()
     if os.environ.get("IOWATCH_DEBUG"):
         iowatch.main(prog_name="iowatch")
-    sys.exit(_run(sys.argv[1:]))
+    sys.exit(_run_command(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What changed in the I/O between two runs, or between the runs of two sides, in words and numbers."""
+"""Differences in the I/O between two runs, or between the runs of two sides, as text and numbers."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
 
+from iowatch.core import format_number, format_size
+from iowatch.darshan.report import escape_control_characters
 from iowatch.darshan.trace import Trace
-from iowatch.units import format_number, format_size
 
-Kind = Literal["fact", "count", "bytes", "size", "time", "share", "bandwidth"]
+FigureKind = Literal["fact", "count", "bytes", "size", "time", "share", "bandwidth"]
 
-# Below these a difference is not told: counts and bytes are exact but for a few housekeeping calls, times of
-# single runs vary by some ten percent on a shared file system (captured outputs: 8 to 49 %).
-COUNT_RATIO = 1.02
-TIME_RATIO = 1.5
-TIME_S = 0.01
-SHARE_STEP = 0.05
+# Smaller differences are not reported: counts and bytes are exact except for a few housekeeping calls, times of
+# single runs vary by some ten per cent on a shared file system (captured outputs: 8 to 49 %).
+MIN_COUNT_RATIO = 1.02
+MIN_TIME_RATIO = 1.5
+MIN_TIME_DIFFERENCE_S = 0.01
+MIN_SHARE_DIFFERENCE = 0.05
 
 
 @dataclass(frozen=True)
-class Change:
+class TraceChange:
     """One thing that differs.
 
     Attributes:
         name: Darshan's counter, or the key of a derived figure or of the job.
-        label: words for people.
+        label: name for people.
         kind: how it was compared.
         left, right: values, None where the log does not have it.
         ratio: right / left, None where left is 0, or where it is not a number.
@@ -35,7 +36,7 @@ class Change:
 
     name: str
     label: str
-    kind: Kind
+    kind: FigureKind
     left: Any
     right: Any
     ratio: float | None
@@ -43,148 +44,130 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Difference:
+class TraceDiff:
     """All that differs between two traces, how the I/O was done before how long it took."""
 
     left: Trace
     right: Trace
-    changes: tuple[Change, ...]
+    changes: tuple[TraceChange, ...]
 
     def to_json(self) -> dict[str, Any]:
         """`left` and `right` (status, reason, job) and `changes`."""
-        sides = {
-            name: {"status": trace.status, "reason": trace.reason, "job": dict(trace.job)}
-            for name, trace in (("left", self.left), ("right", self.right))
-        }
-        return {**sides, "changes": [asdict(change) for change in self.changes]}
+        document: dict[str, Any] = {"changes": [asdict(change) for change in self.changes]}
+        for name, trace in (("left", self.left), ("right", self.right)):
+            document[name] = {"status": trace.status, "reason": trace.reason, "job": dict(trace.job)}
+        return document
 
-    def lines(self) -> Iterator[str]:
-        """One line a change, after one that says how many there are."""
-        from iowatch.darshan.text import plain
-
+    def format_lines(self) -> Iterator[str]:
+        """The number of changes, then one line per change."""
         for name, trace in (("left", self.left), ("right", self.right)):
             if trace.status != "ok":
-                yield f"{name} is {trace.status}: {plain(trace.reason)}"
+                yield f"{name} is {trace.status}: {escape_control_characters(trace.reason)}"
         many = len(self.changes)
         yield f"{many} difference{'s' if many != 1 else ''}" if many else "No difference above the thresholds."
         for change in self.changes:
-            yield f"  {plain(change.text)}"
+            yield f"  {escape_control_characters(change.text)}"
 
 
-def _counter(name: str) -> Callable[[Trace], float | None]:
-    return lambda trace: trace.counter(name)
-
-
-def _derived(name: str) -> Callable[[Trace], float | None]:
-    def value(trace: Trace) -> float | None:
-        figure: float | None = trace.derived.get(name)
-        return figure
-
-    return value
-
-
-def _job(name: str) -> Callable[[Trace], Any]:
-    return lambda trace: trace.job.get(name)
-
-
-def _bandwidth(module: str) -> Callable[[Trace], float | None]:
-    def value(trace: Trace) -> float | None:
-        figure: float | None = trace.derived["performance"].get(module, {}).get("bandwidth_mib_per_s")
-        return figure
-
-    return value
-
-
-def _layouts(trace: Trace) -> str | None:
+def _stripe_layouts(trace: Trace) -> str | None:
     """The distinct stripe layouts of the files, as text."""
-    found = set()
-    for row in trace.files:
-        for part in (row["stripes"] or {}).get("components", []):
-            size = format_size(part["LUSTRE_COMP_STRIPE_SIZE"])
-            found.add(f"{part['LUSTRE_COMP_STRIPE_COUNT']} x {size}")
+    parts = [part for row in trace.files for part in (row["stripes"] or {}).get("components", [])]
+    found = {f"{p['LUSTRE_COMP_STRIPE_COUNT']} x {format_size(p['LUSTRE_COMP_STRIPE_SIZE'])}" for p in parts}
     return ", ".join(sorted(found)) or None
 
 
 def _file_systems(trace: Trace) -> str | None:
-    """File systems that data went to or came from."""
+    """File systems that data was written to or read from."""
     used = {row["file_system"] for row in trace.files if any("_BYTES_" in name for name in row["counters"])}
     return ", ".join(sorted(kind for kind in used if kind)) or None
 
 
-_Row = tuple[str, str, Kind, Callable[[Trace], Any]]
+# How the I/O was done, before how long it took. Each figure: kind, and name (see `Trace.figure`) to label.
+_COMPARED_FIGURES: tuple[tuple[FigureKind, dict[str, str]], ...] = (
+    ("fact", {
+        "exe": "command",
+        "ranks": "ranks",
+        "darshan_version": "Darshan",
+        "file_systems": "file systems",
+        "stripes": "stripe layouts",
+    }),
+    ("bytes", {"bytes_written": "bytes written", "bytes_read": "bytes read"}),
+    ("count", {
+        "MPIIO_COLL_WRITES": "collective writes",
+        "MPIIO_INDEP_WRITES": "independent writes",
+        "MPIIO_COLL_READS": "collective reads",
+        "MPIIO_INDEP_READS": "independent reads",
+        "MPIIO_NB_WRITES": "non-blocking writes",
+        "MPIIO_SYNCS": "MPI-IO syncs",
+        "MPIIO_VIEWS": "file views",
+        "MPIIO_HINTS": "files opened with hints",
+        "POSIX_WRITES": "POSIX writes",
+        "POSIX_READS": "POSIX reads",
+        "POSIX_OPENS": "POSIX opens",
+        "POSIX_STATS": "POSIX stats",
+        "POSIX_FSYNCS": "fsyncs",
+        "H5D_WRITES": "dataset writes",
+        "H5D_READS": "dataset reads",
+        "H5F_FLUSHES": "HDF5 flushes",
+    }),
+    ("size", {
+        "POSIX_ACCESS1_ACCESS": "most frequent access",
+        "MPIIO_ACCESS1_ACCESS": "most frequent MPI-IO access",
+    }),
+    ("share", {
+        "collective_write_share": "share of writes that are collective",
+        "collective_read_share": "share of reads that are collective",
+        "unaligned_share": "share of accesses not aligned",
+        "small_write_share": "share of writes to 100 KiB",
+        "small_read_share": "share of reads to 100 KiB",
+        "sequential_write_share": "share of writes in order",
+        "sequential_read_share": "share of reads in order",
+        "metadata_time_share": "share of I/O time in metadata",
+    }),
+    ("time", {
+        "POSIX_F_WRITE_TIME": "time in POSIX writes, all ranks",
+        "POSIX_F_READ_TIME": "time in POSIX reads, all ranks",
+        "POSIX_F_META_TIME": "time in POSIX metadata, all ranks",
+        "MPIIO_F_META_TIME": "time in MPI-IO open and close, all ranks",
+        "H5F_F_META_TIME": "time in HDF5 open and close, all ranks",
+        "close_tail_s": "time from last transfer to last close",
+        "run_time_s": "run time",
+    }),
+    ("bandwidth", {
+        "posix_bandwidth": "bandwidth at POSIX, Darshan's estimate",
+        "mpiio_bandwidth": "bandwidth at MPI-IO, Darshan's estimate",
+    }),
+)  # fmt: skip
+_OTHER_FIGURES: dict[str, Callable[[Trace], Any]] = {
+    "file_systems": _file_systems,
+    "stripes": _stripe_layouts,
+    "posix_bandwidth": lambda trace: trace.estimate("POSIX", "bandwidth_mib_per_s"),
+    "mpiio_bandwidth": lambda trace: trace.estimate("MPI-IO", "bandwidth_mib_per_s"),
+}
 
 
-def _counts(*rows: tuple[str, str]) -> list[_Row]:
-    return [(name, label, "count", _counter(name)) for name, label in rows]
+def _compared_values(traces: Sequence[Trace]) -> Iterator[tuple[FigureKind, str, str, list[Any]]]:
+    """Kind, name and label of each figure, and its value in each trace."""
+    for kind, figures in _COMPARED_FIGURES:
+        for name, label in figures.items():
+            other = _OTHER_FIGURES.get(name)
+            yield kind, name, label, [other(trace) if other else trace.figure(name) for trace in traces]
 
 
-_ROWS: tuple[_Row, ...] = (
-    ("exe", "command", "fact", _job("exe")),
-    ("ranks", "ranks", "fact", _job("ranks")),
-    ("darshan_version", "Darshan", "fact", _job("darshan_version")),
-    ("file_systems", "file systems", "fact", _file_systems),
-    ("stripes", "stripe layouts", "fact", _layouts),
-    ("bytes_written", "bytes written", "bytes", _derived("bytes_written")),
-    ("bytes_read", "bytes read", "bytes", _derived("bytes_read")),
-    *_counts(
-        ("MPIIO_COLL_WRITES", "collective writes"),
-        ("MPIIO_INDEP_WRITES", "independent writes"),
-        ("MPIIO_COLL_READS", "collective reads"),
-        ("MPIIO_INDEP_READS", "independent reads"),
-        ("MPIIO_NB_WRITES", "non-blocking writes"),
-        ("MPIIO_SYNCS", "MPI-IO syncs"),
-        ("MPIIO_VIEWS", "file views"),
-        ("MPIIO_HINTS", "files opened with hints"),
-        ("POSIX_WRITES", "POSIX writes"),
-        ("POSIX_READS", "POSIX reads"),
-        ("POSIX_OPENS", "POSIX opens"),
-        ("POSIX_STATS", "POSIX stats"),
-        ("POSIX_FSYNCS", "fsyncs"),
-        ("H5D_WRITES", "dataset writes"),
-        ("H5D_READS", "dataset reads"),
-        ("H5F_FLUSHES", "HDF5 flushes"),
-    ),
-    ("POSIX_ACCESS1_ACCESS", "most frequent access", "size", _counter("POSIX_ACCESS1_ACCESS")),
-    ("MPIIO_ACCESS1_ACCESS", "most frequent MPI-IO access", "size", _counter("MPIIO_ACCESS1_ACCESS")),
-    (
-        "collective_write_share",
-        "share of writes that are collective",
-        "share",
-        _derived("collective_write_share"),
-    ),
-    ("collective_read_share", "share of reads that are collective", "share", _derived("collective_read_share")),
-    ("unaligned_share", "share of accesses not aligned", "share", _derived("unaligned_share")),
-    ("small_write_share", "share of writes to 100 KiB", "share", _derived("small_write_share")),
-    ("small_read_share", "share of reads to 100 KiB", "share", _derived("small_read_share")),
-    ("sequential_write_share", "share of writes in order", "share", _derived("sequential_write_share")),
-    ("sequential_read_share", "share of reads in order", "share", _derived("sequential_read_share")),
-    ("metadata_time_share", "share of I/O time in metadata", "share", _derived("metadata_time_share")),
-    ("POSIX_F_WRITE_TIME", "time in POSIX writes, all ranks", "time", _counter("POSIX_F_WRITE_TIME")),
-    ("POSIX_F_READ_TIME", "time in POSIX reads, all ranks", "time", _counter("POSIX_F_READ_TIME")),
-    ("POSIX_F_META_TIME", "time in POSIX metadata, all ranks", "time", _counter("POSIX_F_META_TIME")),
-    ("MPIIO_F_META_TIME", "time in MPI-IO open and close, all ranks", "time", _counter("MPIIO_F_META_TIME")),
-    ("H5F_F_META_TIME", "time in HDF5 open and close, all ranks", "time", _counter("H5F_F_META_TIME")),
-    ("close_tail_s", "time from last transfer to last close", "time", _derived("close_tail_s")),
-    ("run_time_s", "run time", "time", _job("run_time_s")),
-    ("posix_bandwidth", "bandwidth at POSIX, Darshan's estimate", "bandwidth", _bandwidth("POSIX")),
-    ("mpiio_bandwidth", "bandwidth at MPI-IO, Darshan's estimate", "bandwidth", _bandwidth("MPI-IO")),
-)
-
-
-def _differs(kind: Kind, left: Any, right: Any) -> bool:
+def _differs(kind: FigureKind, left: Any, right: Any) -> bool:
     if kind in ("fact", "size"):
         return bool(left != right)
     if left is None or right is None:
         return bool((left or 0) != (right or 0))
     if kind == "share":
-        return bool(abs(right - left) >= SHARE_STEP)
+        return bool(abs(right - left) >= MIN_SHARE_DIFFERENCE)
     low, high = sorted((left, right))
-    if kind == "time" and high - low < TIME_S:
+    if kind == "time" and high - low < MIN_TIME_DIFFERENCE_S:
         return False
-    return bool(high > low * (COUNT_RATIO if kind in ("count", "bytes") else TIME_RATIO))
+    return bool(high > low * (MIN_COUNT_RATIO if kind in ("count", "bytes") else MIN_TIME_RATIO))
 
 
-def _format(kind: Kind, value: Any) -> str:
+def _format(kind: FigureKind, value: Any) -> str:
     if value is None:
         return "none"
     if kind in ("bytes", "size"):
@@ -195,76 +178,68 @@ def _format(kind: Kind, value: Any) -> str:
     return str(value) if kind == "fact" else f"{format_number(value)}{unit}"
 
 
-def _words(kind: Kind, left: Any, right: Any) -> str:
+def _format_ratio(kind: FigureKind, left: Any, right: Any) -> str:
     if kind in ("fact", "share", "size"):
         return ""
     if not left:
-        return " (none before)"
+        return " (absent before)"
     if not right:
-        return " (none any more)"
+        return " (absent after)"
     ratio = right / left
     return f" (x {format_number(ratio)})" if ratio >= 1 else f" (1/{format_number(1 / ratio)})"
 
 
-def _change(row: _Row, left: Trace, right: Trace) -> Change | None:
-    *_, kind, value = row
-    a, b = value(left), value(right)
-    return _told(row, a, b) if _differs(kind, a, b) else None
+def _make_change(kind: FigureKind, name: str, label: str, left: Any, right: Any) -> TraceChange:
+    numbers = kind != "fact" and left is not None and right is not None
+    ratio = right / left if numbers and left else None
+    text = f"{label}: {_format(kind, left)} -> {_format(kind, right)}{_format_ratio(kind, left, right)}"
+    return TraceChange(name, label, kind, left, right, ratio, text)
 
 
-def _told(row: _Row, a: Any, b: Any) -> Change:
-    name, label, kind, _ = row
-    numbers = kind != "fact" and a is not None and b is not None
-    ratio = b / a if numbers and a else None
-    text = f"{label}: {_format(kind, a)} -> {_format(kind, b)}{_words(kind, a, b)}"
-    return Change(name, label, kind, a, b, ratio, text)
-
-
-def compare(left: Trace, right: Trace) -> Difference:
-    """What changed from left to right.
+def diff_traces(left: Trace, right: Trace) -> TraceDiff:
+    """The differences from left to right.
 
     Args:
         left, right: traces that could be read; where a module is missing from one, its counters are None there.
     """
-    changes = (_change(row, left, right) for row in _ROWS)
-    return Difference(left, right, tuple(change for change in changes if change is not None))
+    changes = []
+    for kind, name, label, values in _compared_values([left, right]):
+        if _differs(kind, *values):
+            changes.append(_make_change(kind, name, label, *values))
+    return TraceDiff(left, right, tuple(changes))
 
 
-# Of every run its own: the command names the session's scratch directory, times are what is compared besides.
-_OF_THE_RUN = frozenset({"exe", "run_time_s"})
+def diff_trace_groups(left: Sequence[Trace], right: Sequence[Trace]) -> tuple[TraceChange, ...]:
+    """The figures that separate two sides: they differ between every run on the left and every run on the right.
 
-
-def between(left: Sequence[Trace], right: Sequence[Trace]) -> tuple[Change, ...]:
-    """What tells two sides apart: every run on the left has it otherwise than every one on the right.
-
-    Whatever differs as much from run to run of one side is not told. Values are those of the middle run.
+    A figure that differs as much between runs of one side is left out. Values are medians over the runs.
 
     Args:
-        left, right: traces of the same case that could be read, at least one a side.
+        left, right: traces of the same case that could be read, at least one per side.
     """
-    rows = (row for row in _ROWS if row[0] not in _OF_THE_RUN)
-    found = ((row, [row[3](trace) for trace in left], [row[3](trace) for trace in right]) for row in rows)
-    return tuple(
-        _told(row, _middle(row[2], a), _middle(row[2], b)) for row, a, b in found if _apart(row[2], a, b)
-    )
+    found = []
+    for kind, name, label, values in _compared_values([*left, *right]):
+        before, after = values[: len(left)], values[len(left) :]
+        # Specific to each run: the command has the session's scratch directory, and times are compared elsewhere.
+        if name not in ("exe", "run_time_s") and _are_separated(kind, before, after):
+            typical = (_representative_value(kind, side) for side in (before, after))
+            found.append(_make_change(kind, name, label, *typical))
+    return tuple(found)
 
 
-def _apart(kind: Kind, left: Sequence[Any], right: Sequence[Any]) -> bool:
+def _are_separated(kind: FigureKind, left: Sequence[Any], right: Sequence[Any]) -> bool:
     if kind in ("fact", "size"):
         return not set(left) & set(right)
-    (low, high), (first, last) = (
-        (min(v or 0 for v in side), max(v or 0 for v in side)) for side in (left, right)
-    )
-    if first > high:
-        return _differs(kind, None if _none(left) else high, None if _none(right) else first)
-    return low > last and _differs(kind, None if _none(left) else low, None if _none(right) else last)
+    # The ends of both sides that are next to each other.
+    (low, high), (first, last) = ((min(v or 0 for v in side), max(v or 0 for v in side)) for side in (left, right))
+    if not (first > high or low > last):
+        return False
+    a, b = (high, first) if first > high else (low, last)
+    known = [any(value is not None for value in side) for side in (left, right)]
+    return _differs(kind, a if known[0] else None, b if known[1] else None)
 
 
-def _none(values: Sequence[Any]) -> bool:
-    return all(value is None for value in values)
-
-
-def _middle(kind: Kind, values: Sequence[Any]) -> Any:
+def _representative_value(kind: FigureKind, values: Sequence[Any]) -> Any:
     if kind in ("fact", "size"):
         return values[-1]
     known = [value for value in values if value is not None]

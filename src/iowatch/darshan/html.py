@@ -1,7 +1,7 @@
-"""PyDarshan's full report, with everything that comes from the log escaped. Runs in the worker process.
+"""PyDarshan's full report with everything from the log escaped. Runs in the worker process.
 
-PyDarshan puts the program's name, Darshan's version and the log's name into its page as they are; here they are
-escaped first, and the page forbids itself to run or load anything.
+PyDarshan inserts the program's name, Darshan's version and the log's name into its page unescaped. Here they are
+escaped first, and the page's content security policy forbids scripts and loading.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import importlib.resources
 import warnings
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import darshan.cli
 import matplotlib as mpl
 from darshan.cli.summary import ReportData
 from mako.template import Template
 
-_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     '<meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
 )
@@ -50,17 +49,8 @@ class _EscapedReport(ReportData):  # type: ignore[misc]
         super().build_sections()
 
 
-def write_report(log: Path, target: Path, name: str | None = None) -> dict[str, Any]:
-    """Write the report.
-
-    Args:
-        log: a readable log.
-        target: file to write.
-        name: what the page calls the log; its file's name where it is None.
-
-    Returns:
-        The size of the report in bytes.
-    """
+def write_escaped_report(log: Path, target: Path, name: str | None = None) -> None:
+    """Write the report of a readable log; the page calls the log `name`, by default its file's name."""
     mpl.use("Agg")
     mpl.rcParams["text.parse_math"] = False
     with warnings.catch_warnings():
@@ -69,6 +59,5 @@ def write_report(log: Path, target: Path, name: str | None = None) -> dict[str, 
     base = importlib.resources.files(darshan.cli) / "base.html"
     # The template is PyDarshan's own; what it inserts unescaped has been escaped by _EscapedReport.
     page = Template(text=base.read_text(encoding="utf-8")).render(report_data=report)  # noqa: S702  # nosec B702
-    page = page.replace("<head>", f"<head>\n      {_POLICY}", 1)
+    page = page.replace("<head>", f"<head>\n      {_CONTENT_SECURITY_POLICY}", 1)
     target.write_text(page, encoding="utf-8")
-    return {"bytes": len(page)}

@@ -1,74 +1,56 @@
-"""Chosen figures of a trace as results, so that a change in how the I/O was done is a change like any other."""
+"""Figures of a trace as results, so that a change in how the I/O was done is a change of a series like any other.
+
+`add_trace_results` adds them to the output of a run, `parse_darshan_log` makes an output of a log alone.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import harmonic_mean, median
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from iowatch.darshan.isolate import Reader
-from iowatch.darshan.trace import Trace, read_trace
-from iowatch.errors import InputError
-from iowatch.metrics import metric
-from iowatch.model import Output, Result, Scalar
-from iowatch.units import format_number
+from iowatch.benchmarks.parsing import OutputSource, RunContext
+from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
+from iowatch.darshan.trace import DarshanReader, Trace, read_trace
 
-_Value = Callable[[Trace], float | None]
-
-
-def _counters(*names: str) -> _Value:
-    """Sum of counters; None where the log has none of them."""
-
-    def value(trace: Trace) -> float | None:
-        found = [count for name in names if (count := trace.counter(name)) is not None]
-        return sum(found) if found else None
-
-    return value
-
-
-def _derived(name: str) -> _Value:
-    return lambda trace: trace.derived.get(name)
-
-
-def _top_layer(figure: str) -> _Value:
-    """A figure of the highest layer that Darshan estimates: MPI-IO where the program used it, else POSIX."""
-
-    def value(trace: Trace) -> float | None:
-        performance = trace.derived["performance"]
-        found: float | None = performance.get("MPI-IO", performance.get("POSIX", {})).get(figure)
-        return found
-
-    return value
-
-
-# (operation, metric, where it comes from). A log covers a whole run: what is not of writes or reads is of
-# `run`.
-_ROWS: tuple[tuple[str, str, _Value], ...] = (
-    ("write", "collective_count", _counters("MPIIO_COLL_WRITES", "MPIIO_SPLIT_WRITES")),
-    ("read", "collective_count", _counters("MPIIO_COLL_READS", "MPIIO_SPLIT_READS")),
-    ("write", "independent_count", _counters("MPIIO_INDEP_WRITES", "MPIIO_NB_WRITES")),
-    ("read", "independent_count", _counters("MPIIO_INDEP_READS", "MPIIO_NB_READS")),
-    ("write", "posix_count", _counters("POSIX_WRITES")),
-    ("read", "posix_count", _counters("POSIX_READS")),
-    ("write", "small_share", _derived("small_write_share")),
-    ("read", "small_share", _derived("small_read_share")),
-    ("run", "unaligned_share", _derived("unaligned_share")),
-    ("run", "metadata_time_share", _derived("metadata_time_share")),
-    ("run", "close_tail_time", _derived("close_tail_s")),
-    ("run", "imbalance", _top_layer("imbalance")),
-    ("run", "darshan_bandwidth", _top_layer("bandwidth_mib_per_s")),
+# (operation, metric, figures that are added up). A log covers a whole run: what is not specific to writes or reads has
+# the operation `run`. The last two are Darshan's estimates for the highest layer that has them.
+_REPORTED_FIGURES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("write", "collective_count", ("MPIIO_COLL_WRITES", "MPIIO_SPLIT_WRITES")),
+    ("read", "collective_count", ("MPIIO_COLL_READS", "MPIIO_SPLIT_READS")),
+    ("write", "independent_count", ("MPIIO_INDEP_WRITES", "MPIIO_NB_WRITES")),
+    ("read", "independent_count", ("MPIIO_INDEP_READS", "MPIIO_NB_READS")),
+    ("write", "posix_count", ("POSIX_WRITES",)),
+    ("read", "posix_count", ("POSIX_READS",)),
+    ("write", "small_share", ("small_write_share",)),
+    ("read", "small_share", ("small_read_share",)),
+    ("run", "unaligned_share", ("unaligned_share",)),
+    ("run", "metadata_time_share", ("metadata_time_share",)),
+    ("run", "close_tail_time", ("close_tail_s",)),
+    ("run", "imbalance", ("imbalance",)),
+    ("run", "darshan_bandwidth", ("bandwidth_mib_per_s",)),
 )
-# Metrics of which 0 is a fact of the run, by the ends of their names.
-_MAY_BE_0 = ("_count", "_share")
 
 
-def results(
+def _reported_value(trace: Trace, figures: tuple[str, ...]) -> float | None:
+    """The sum of the figures that the log has; None where it has none of them."""
+    if figures[0] in ("imbalance", "bandwidth_mib_per_s"):
+        layer = "MPI-IO" if "MPI-IO" in trace.derived["performance"] else "POSIX"
+        return trace.estimate(layer, figures[0])  # type: ignore[no-any-return]
+    known = [value for name in figures if (value := trace.figure(name)) is not None]
+    return sum(known) if known else None
+
+
+def results_from_trace(
     trace: Trace, case: Mapping[str, Scalar], repetitions: Mapping[str, float] | None = None
 ) -> tuple[Result, ...]:
-    """One result a chosen figure, each with the one sample that a run's log gives.
+    """One result per chosen figure, each with the one sample that a run's log gives.
 
     A count or a share of accesses or time may be 0 and is passed on as 0: "no independent writes" is a
     measurement. A time, a bandwidth or an imbalance of 0 is none. A partial trace gives only figures of modules
@@ -78,33 +60,32 @@ def results(
         trace: of one run.
         case: the run's parameters without the operation.
         repetitions: operation to how often the log has it; counts are of one repetition, because a run may
-            repeat until a time is over. 1 where it is not said.
+            repeat until a time is over. 1 by default.
     """
-    repetitions = repetitions or {}
     if trace.status == "unreadable":
         return ()
     whole = replace(trace, modules={m: c for m, c in trace.modules.items() if m not in trace.missing})
     derived_from = {"POSIX", "MPI-IO"} & trace.missing.keys()
     found = []
-    for operation, name, value in _ROWS:
-        row = metric(name)
+    for operation, name, figures in _REPORTED_FIGURES:
+        row = get_metric(name)
         counted = name.endswith("_count")
-        sample = value(whole) if counted or not derived_from else None
+        sample = _reported_value(whole, figures) if counted or not derived_from else None
         if sample is not None and counted:
-            sample /= repetitions.get(operation, 1)
-        least = 0.0 if name.endswith(_MAY_BE_0) else math.ulp(0.0)
+            sample /= (repetitions or {}).get(operation, 1)
+        least = 0.0 if name.endswith(("_count", "_share")) else math.ulp(0.0)
         if sample is not None and least <= sample <= row.ceiling:
             found.append(Result(operation, name, row.unit, (float(sample),), dict(case)))
     return tuple(found)
 
 
-# Beyond this factor the two bandwidths of a run are told to disagree; between them lie barriers, memory copies
+# Beyond this factor the two bandwidths of a run are reported to disagree; the rest is barriers, memory copies
 # and closing (1.0 to 2.4 in runs of benchio).
-_FAR = 3.0
+_MAX_ESTIMATE_RATIO = 3.0
 
 
 @dataclass(frozen=True)
-class Bandwidths:
+class BandwidthComparison:
     """One run's bandwidth (MiB/s) by Darshan's estimate and by the benchmark.
 
     They differ by design: Darshan divides by the slowest rank's time inside I/O calls, a benchmark by the time
@@ -120,67 +101,50 @@ class Bandwidths:
         return self.darshan / self.benchmark
 
     @property
-    def far(self) -> bool:
+    def disagree(self) -> bool:
         """Whether they disagree by more than their definitions explain."""
-        return not 1 / _FAR <= self.ratio <= _FAR
+        return not 1 / _MAX_ESTIMATE_RATIO <= self.ratio <= _MAX_ESTIMATE_RATIO
 
     @property
     def text(self) -> str:
         """One line for people."""
         ours, theirs = format_number(self.benchmark), format_number(self.darshan)
-        told = f"{theirs} MiB/s by Darshan's estimate, {ours} by the benchmark (x {format_number(self.ratio)})"
-        if not self.far:
-            return told
-        if self.ratio > 1:
-            return f"{told}: most of the benchmark's time was not spent in I/O calls"
-        return f"{told}: Darshan saw I/O that the benchmark did not time"
+        text = f"{theirs} MiB/s by Darshan's estimate, {ours} by the benchmark (x {format_number(self.ratio)})"
+        reason = "most of the benchmark's time was not spent in I/O calls"
+        if self.ratio < 1:
+            reason = "Darshan saw I/O that the benchmark did not time"
+        return f"{text}: {reason}" if self.disagree else text
 
 
-def bandwidths(found: Iterable[tuple[str, str, Sequence[float]]]) -> Bandwidths | None:
+def compare_bandwidths(found: Iterable[tuple[str, str, Sequence[float]]]) -> BandwidthComparison | None:
     """Both bandwidths of a run from its results; None where one of them is not there.
 
-    A log does not tell writing and reading apart, so the benchmark's is that of all its repetitions together:
+    A log does not separate writing and reading, so the benchmark's is that of all its repetitions together:
     as each moves the same bytes, the harmonic mean.
 
     Args:
         found: operation, metric and samples of each result.
     """
-    darshan: list[float] = []
-    benchmark: list[float] = []
-    for operation, name, samples in found:
-        if name == "darshan_bandwidth":
-            darshan += samples
-        elif name == "bandwidth" and operation in ("write", "read"):
-            benchmark += samples
+    rows = list(found)
+    darshan = [value for _, name, samples in rows if name == "darshan_bandwidth" for value in samples]
+    timed = (samples for operation, name, samples in rows if name == "bandwidth" and operation in ("write", "read"))
+    benchmark = [value for samples in timed for value in samples]
     if not darshan or not benchmark or min(*darshan, *benchmark) <= 0:
         return None
-    return Bandwidths(median(darshan), harmonic_mean(benchmark))
+    return BandwidthComparison(median(darshan), harmonic_mean(benchmark))
 
 
-def common_case(found: Iterable[Result]) -> dict[str, Scalar]:
+def shared_parameters(found: Iterable[Result]) -> dict[str, Scalar]:
     """The parameters that all results of one run share."""
-    cases = [result.case for result in found]
-    if not cases:
-        return {}
-    return {k: v for k, v in cases[0].items() if all(case.get(k) == v for case in cases[1:])}
+    first, *others = [result.case for result in found] or [{}]
+    return {name: value for name, value in first.items() if all(case.get(name) == value for case in others)}
 
 
-def _why_none(stack: Mapping[str, Any] | None) -> str:
-    if stack is not None and "darshan" not in stack.get("features", ()):
-        return "the stack has no darshan-runtime"
-    return "the run left no Darshan log"
-
-
-def no_trace(reason: str) -> dict[str, Any]:
-    """What a run's facts say where there is no trace."""
-    return {"status": "no trace", "reason": reason}
-
-
-def main_traces(logs: Sequence[Path], reader: Reader) -> list[tuple[str, Trace]]:
+def read_main_traces(logs: Sequence[Path], reader: DarshanReader) -> list[tuple[str, Trace]]:
     """Names and traces of the logs of a run's benchmark: those of most ranks; helpers leave logs of one rank.
 
-    A run that starts its program several times leaves a log a start. An unreadable log may be one of them, so
-    it is told.
+    A run that starts its program several times leaves one log per start. An unreadable log may be one of them, so
+    it is reported.
     """
     found = []
     for log in logs:
@@ -192,38 +156,41 @@ def main_traces(logs: Sequence[Path], reader: Reader) -> list[tuple[str, Trace]]
     return [(n, t) for n, t in found if t.status == "unreadable" or t.job["ranks"] == most]
 
 
-def repetitions_of(output: Output) -> dict[str, int]:
+def count_repetitions(output: Output) -> Counter[str]:
     """Operation to its number of repetitions: samples of its first metric, over all cases of the output."""
     first: dict[str, str] = {}
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for result in output.results:
         if first.setdefault(result.operation, result.metric) == result.metric:
-            counts[result.operation] = counts.get(result.operation, 0) + len(result.samples)
+            counts[result.operation] += len(result.samples)
     return counts
 
 
-def _joined(
+def _join_starts(
     traces: Sequence[Trace], case: Mapping[str, Scalar], repetitions: Mapping[str, float]
 ) -> tuple[Result, ...]:
-    """One sample a start; a figure that not every start has is left out: which lacks it could not be told."""
-    every = [{(r.operation, r.metric): r for r in results(trace, case, repetitions)} for trace in traces]
+    """One sample per start; a figure that not every start has is left out, because samples do not name their start."""
+    every = [{(r.operation, r.metric): r for r in results_from_trace(trace, case, repetitions)} for trace in traces]
     common = [key for key in every[0] if all(key in found for found in every)]
     return tuple(replace(every[0][key], samples=tuple(f[key].samples[0] for f in every)) for key in common)
 
 
-_BADNESS = ("ok", "partial", "unreadable")
+_REPORTED_COUNTERS = ("MPIIO_COLL_WRITES", "MPIIO_INDEP_WRITES", "MPIIO_COLL_READS", "MPIIO_INDEP_READS",
+                      "POSIX_WRITES", "POSIX_READS")  # fmt: skip
+# From best to worst.
+_STATUS: dict[str, OutputStatus] = {"ok": "ok", "partial": "incomplete", "unreadable": "failed"}
 
 
-def with_trace(
-    output: Output, logs: Sequence[Path], reader: Reader | None = None, stack: Mapping[str, Any] | None = None
+def add_trace_results(
+    output: Output, logs: Sequence[Path], reader: DarshanReader | None = None, stack: Mapping[str, Any] | None = None
 ) -> Output:
-    """An output with what its run's Darshan logs say, for ingestion; never fails for what the logs hold.
+    """An output with the results of its run's Darshan logs, for ingestion; never fails for the contents of the logs.
 
     Args:
         output: as the benchmark's parser gave it.
         logs: the run's Darshan logs; none is "no trace".
         reader: a running reader to use.
-        stack: the run's stack.json, to say why there is no trace.
+        stack: the run's stack.json, for the reason of a missing trace.
 
     Returns:
         The output with more results (counts are of one repetition), and with `facts["darshan"]`: `status`
@@ -232,73 +199,88 @@ def with_trace(
         their number).
     """
     if not logs:
-        return replace(output, facts={**output.facts, "darshan": no_trace(_why_none(stack))})
-    if reader is None:
-        with Reader() as own:
-            return with_trace(output, logs, own, stack)
-    found = main_traces(logs, reader)
+        untraced = stack is not None and "darshan" not in stack.get("features", ())
+        reason = "the stack has no darshan-runtime" if untraced else "the run left no Darshan log"
+        return replace(output, facts={**output.facts, "darshan": {"status": "no trace", "reason": reason}})
+    with nullcontext(reader) if reader else DarshanReader() as used:
+        found = read_main_traces(logs, used)
     traces = [trace for _, trace in found]
-    worst = max(traces, key=lambda trace: _BADNESS.index(trace.status))
-    repetitions = {operation: max(1.0, n / len(traces)) for operation, n in repetitions_of(output).items()}
-    told = {
+    worst = max(traces, key=lambda trace: [*_STATUS].index(trace.status))
+    repetitions = {operation: max(1.0, n / len(traces)) for operation, n in count_repetitions(output).items()}
+    counts = {name: traces[0].counter(name) for name in _REPORTED_COUNTERS}
+    facts = {
         "status": worst.status,
         "reason": worst.reason,
         "logs": [name for name, _ in found],
-        "counts": _told_counts(traces[0]),
+        "counts": {name: int(count) for name, count in counts.items() if count is not None},
         "repetitions": repetitions,
     }
-    more = _joined(traces, common_case(output.results), repetitions) if output.results else ()
-    return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": told})
+    more = _join_starts(traces, shared_parameters(output.results), repetitions) if output.results else ()
+    return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": facts})
 
 
-def overhead(pairs: Path) -> Result | None:
-    """Time with Darshan / time without, one sample a pair, of the file that DarshanMixin leaves.
+def tracing_overhead(pairs: Path) -> Result | None:
+    """Time with Darshan / time without, one sample per pair, of the file that DarshanMixin leaves.
 
     A run that failed, or whose line is damaged, takes its pair with it.
 
     Args:
-        pairs: lines of `untraced|traced`, exit code, start and end (seconds since 1970), two lines a pair.
+        pairs: lines of `untraced|traced`, exit code, start and end (seconds since 1970), two lines per pair.
 
     Returns:
         None where not one pair is whole.
     """
-    lines = pairs.read_text(encoding="utf-8", errors="replace").splitlines()
-    ratios = []
-    for both in zip(lines[0::2], lines[1::2], strict=False):
-        times = dict(timed for line in both if (timed := _timed(line)) is not None)
-        if times.keys() == {"traced", "untraced"}:
-            ratios.append(times["traced"] / times["untraced"])
+    timings = [_parse_timing(line) for line in pairs.read_text(encoding="utf-8", errors="replace").splitlines()]
+    whole = (timings[i] | timings[i + 1] for i in range(0, len(timings) - 1, 2))
+    ratios = [pair["traced"] / pair["untraced"] for pair in whole if pair.keys() == {"traced", "untraced"}]
     return Result("run", "overhead_ratio", "1", tuple(ratios)) if ratios else None
 
 
-def _timed(line: str) -> tuple[str, float] | None:
-    """Kind and seconds of a run that ended well; None for another, and where a shell's `date` knows no `%N`."""
+def _parse_timing(line: str) -> dict[str, float]:
+    """Kind and seconds of a run that ended well; empty for another, and where a shell's `date` knows no `%N`."""
     try:
         kind, code, start, end = line.split()
         seconds = float(end) - float(start)
     except ValueError:
-        return None
-    return (kind, seconds) if code == "0" and seconds > 0 else None
+        return {}
+    return {kind: seconds} if code == "0" and seconds > 0 else {}
 
 
-def with_overhead(output: Output, pairs: Path) -> Output:
+def add_overhead_result(output: Output, pairs: Path) -> Output:
     """An output with the cost of tracing that was measured after it."""
-    found = overhead(pairs)
+    found = tracing_overhead(pairs)
     if found is None or not output.results:
         return output
-    return replace(output, results=(*output.results, replace(found, case=common_case(output.results))))
+    return replace(output, results=(*output.results, replace(found, case=shared_parameters(output.results))))
 
 
-_TOLD = (
-    "MPIIO_COLL_WRITES",
-    "MPIIO_INDEP_WRITES",
-    "MPIIO_COLL_READS",
-    "MPIIO_INDEP_READS",
-    "POSIX_WRITES",
-    "POSIX_READS",
-)
+def _read_via_file(source: OutputSource) -> Trace:
+    """The library wants a file: what is not one is put into one."""
+    try:
+        name = getattr(source, "name", None)
+        if isinstance(name, str | Path) and Path(name).is_file():
+            return read_trace(Path(name))
+        data = source if isinstance(source, str | bytes) else source.read()
+        with TemporaryDirectory() as directory:
+            path = Path(directory) / "log.darshan"
+            path.write_bytes(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+            return read_trace(path)
+    except InputError as error:
+        return Trace("unreadable", error.message)
 
 
-def _told_counts(trace: Trace) -> dict[str, int]:
-    counts = {name: trace.counter(name) for name in _TOLD}
-    return {name: int(count) for name, count in counts.items() if count is not None}
+def parse_darshan_log(source: OutputSource, evidence: RunContext) -> Output:
+    """A log's status and chosen counters.
+
+    Args:
+        source: the log.
+        evidence: `ranks` that were asked for: another number in the log is a failure.
+    """
+    trace = _read_via_file(source)
+    status, reason = _STATUS[trace.status], trace.reason
+    ranks = trace.job.get("ranks")
+    if evidence.ranks is not None and ranks is not None and ranks != evidence.ranks:
+        status, reason = "failed", f"the log is of {ranks} ranks, {evidence.ranks} were asked for"
+    results = results_from_trace(trace, {} if ranks is None else {"ranks": ranks})
+    facts = {"job": dict(trace.job), "missing": dict(trace.missing)}
+    return Output("darshan", trace.job.get("darshan_version"), status, reason, results, facts)

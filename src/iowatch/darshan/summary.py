@@ -1,180 +1,214 @@
-"""A log read into one document: job, totals of every module, derived figures, files. Runs in the worker."""
+"""A log as one document (`summarise_log`), and its accesses over time (`read_activity`). Runs in the worker process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from iowatch.darshan import container, dxt
-from iowatch.darshan.derived import derive, imbalance
-from iowatch.darshan.files import file_rows, slowest_ranks
-from iowatch.darshan.records import GENERIC, Accumulated, Job, Log, Records, accumulate, open_log
-from iowatch.darshan.totals import Number, counters
-from iowatch.errors import InputError
-from iowatch.units import format_time
+import numpy as np
+from numpy.typing import NDArray
 
-_PREFIX = {"MPI-IO": "MPIIO"}
-_MEMORY = "Darshan ran out of memory during the run: records are missing"
+from iowatch.core import InputError, format_time
+from iowatch.darshan import figures, log
+
+_OUT_OF_MEMORY = "Darshan ran out of memory during the run: records are missing"
 
 
 @dataclass
-class _Reading:
-    """What has been read so far, and what could not be."""
+class _LogContents:
+    """The contents of an open log, read module by module; `missing` has each part that could not be read."""
 
-    totals: dict[str, dict[str, Any]] = field(default_factory=dict)
-    accumulated: dict[str, Accumulated] = field(default_factory=dict)
-    records: list[Records] = field(default_factory=list)
-    stripes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    path: Path
+    header: log.LogHeader
+    opened: log.DarshanLog
+    job: log.JobInfo
+    missing: dict[str, str]
     names: dict[int, str] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
+    totals: dict[str, dict[str, Any]] = field(default_factory=dict)
+    estimates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    records: list[log.ModuleRecords] = field(default_factory=list)
+    stripes: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Read all modules that are not damaged."""
+        if self.header.names is not None and "names" not in self.missing:
+            self.names = self.opened.names()
+        for module in self.header.modules:
+            if module not in self.missing:
+                try:
+                    self._read_module(module)
+                except InputError as error:
+                    self.missing[module] = error.message
+        for module in self.opened.partial_modules():
+            self.missing.setdefault(module, _OUT_OF_MEMORY)
+
+    def _read_module(self, module: str) -> None:
+        if module in log.GENERIC_MODULES:
+            self._read_generic(module)
+        elif module in log.DXT_MODULES:
+            records = [accesses for _, accesses in log.read_dxt_records(self.path, self.header, module)]
+            totals = self.totals[module] = {"records": len(records)}
+            for kind in ("write", "read"):
+                totals[f"{kind}_count"] = sum(len(record[kind]) for record in records)
+                totals[f"{kind}_bytes"] = sum(int(record[kind]["length"].sum()) for record in records)
+        elif module == "HEATMAP":
+            self.totals[module] = self._heatmap_totals()
+        elif module == "LUSTRE":
+            # A file that several ranks opened has a record of each, all with the same layout.
+            layouts = list(self.opened.stripes())
+            self.stripes = dict(layouts)
+            self.totals[module] = {
+                "LUSTRE_NUM_COMPONENTS": sum(len(layout["components"]) for _, layout in layouts),
+                "LUSTRE_NUM_STRIPES": sum(layout["stripes"] for _, layout in layouts),
+            }
+        else:
+            self.totals[module] = {}
+
+    def _read_generic(self, module: str) -> None:
+        records = self.opened.records(module, self.job.ranks)
+        if not len(records.ids):
+            return
+        self.records.append(records)
+        if (total := log.accumulate_totals(records, self.job.ranks)) is None:
+            self.totals[module] = figures.combine_counters(records)
+        else:
+            self.totals[module], estimates = total
+            imbalance = figures.rank_imbalance(total[0], estimates["time_by_slowest_s"], self.job.ranks)
+            self.estimates[module] = {**estimates, "imbalance": imbalance}
+
+    def _heatmap_totals(self) -> dict[str, figures.Number]:
+        sums: dict[str, figures.Number] = {}
+        for heat in self.opened.heatmap(self.names):
+            for kind, bins in heat.moved_bytes.items():
+                name = f"{heat.layer.lower()}_{kind}_bytes"
+                sums[name] = sums.get(name, 0) + int(bins.sum())
+            sums["nbins"], sums["bin_width_seconds"] = len(bins), heat.bin_s
+        return sums
 
 
-def _read_generic(reading: _Reading, log: Log, module: str, ranks: int) -> None:
-    records = log.records(module, ranks)
-    if not len(records.ids):
-        return
-    totals = accumulate(records, ranks)
-    reading.totals[module] = counters(records, totals)
-    reading.records.append(records)
-    if totals is not None:
-        reading.accumulated[module] = totals
+_JOB_FACTS = ("ranks", "exe", "run_time_s", "jobid", "metadata")
 
 
-def _trace_totals(path: Path, header: container.Header, module: str) -> dict[str, Number]:
-    sums: dict[str, Number] = {
-        "records": 0,
-        "write_count": 0,
-        "read_count": 0,
-        "write_bytes": 0,
-        "read_bytes": 0,
-    }
-    for trace in dxt.read_traces(path, header, module):
-        sums["records"] += 1
-        sums["write_count"] += len(trace.writes)
-        sums["read_count"] += len(trace.reads)
-        sums["write_bytes"] += int(trace.writes["length"].sum())
-        sums["read_bytes"] += int(trace.reads["length"].sum())
-    return sums
-
-
-def _read_heatmap(reading: _Reading, log: Log, module: str, ranks: int) -> None:
-    sums: dict[str, Number] = {}
-    for heat in log.heatmap(reading.names):
-        layer = heat.layer.lower()
-        for word, bins in (("write", heat.write_bytes), ("read", heat.read_bytes)):
-            sums[f"{layer}_{word}_bytes"] = sums.get(f"{layer}_{word}_bytes", 0) + int(bins.sum())
-        sums["nbins"], sums["bin_width_seconds"] = len(heat.write_bytes), heat.bin_s
-    reading.totals[module] = sums
-
-
-def _read_lustre(reading: _Reading, log: Log, module: str, ranks: int) -> None:
-    components = stripes = 0
-    # A file that several ranks opened has a record of each, all with the same layout.
-    for record_id, layout in log.stripes():
-        components += len(layout["components"])
-        stripes += layout["stripes"]
-        reading.stripes[record_id] = layout
-    reading.totals[module] = {"LUSTRE_NUM_COMPONENTS": components, "LUSTRE_NUM_STRIPES": stripes}
-
-
-_Reader = Callable[[_Reading, Log, str, int], None]
-_READERS: dict[str, _Reader] = {
-    **dict.fromkeys(GENERIC, _read_generic),
-    "HEATMAP": _read_heatmap,
-    "LUSTRE": _read_lustre,
-}
-
-
-def _read_modules(
-    path: Path, log: Log, header: container.Header, damaged: dict[str, str], ranks: int
-) -> _Reading:
-    reading = _Reading(missing=dict(damaged))
-    if header.names is not None and "names" not in damaged:
-        reading.names = log.names()
-    for module in header.modules:
-        if module in damaged:
-            continue
-        reader = _READERS.get(module)
-        try:
-            if module in dxt.MODULES:
-                reading.totals[module] = _trace_totals(path, header, module)
-            elif reader is not None:
-                reader(reading, log, module, ranks)
-            else:
-                reading.totals[module] = {}
-        except InputError as error:
-            reading.missing[module] = error.message
-    for module in log.partial_modules():
-        reading.missing.setdefault(module, _MEMORY)
-    return reading
-
-
-def _reason(missing: dict[str, str]) -> str | None:
-    return "; ".join(f"{part}: {why}" for part, why in missing.items()) or None
-
-
-def _job_document(job: Job, header: container.Header) -> dict[str, Any]:
-    def moment(seconds: float) -> str:
-        return format_time(datetime.fromtimestamp(seconds, UTC))
-
-    return {
-        "ranks": job.ranks,
-        "exe": job.exe,
-        "start": moment(job.start_s),
-        "end": moment(job.end_s),
-        "run_time_s": job.run_time_s,
-        "darshan_version": job.metadata.get("lib_ver"),
-        "log_version": header.version,
-        "jobid": job.jobid,
-        "uid": None if job.uid < 0 else job.uid,
-        "metadata": job.metadata,
-    }
-
-
-def _performance(reading: _Reading, ranks: int) -> dict[str, Any]:
-    """Darshan's own estimates a module: bandwidth (MiB/s), time (s), imbalance, numbers of files."""
-    figures: dict[str, Any] = {}
-    for module, total in reading.accumulated.items():
-        prefix = _PREFIX.get(module, module)
-        figures[module] = {
-            "bandwidth_mib_per_s": total.bandwidth_mib_per_s or None,
-            "time_by_slowest_s": total.time_by_slowest_s,
-            "imbalance": imbalance(reading.totals, module, prefix, total.time_by_slowest_s, ranks),
-            "files": total.files,
-        }
-    return figures
-
-
-def summarise(path: Path) -> dict[str, Any]:
+def summarise_log(path: Path) -> dict[str, Any]:
     """The document of one log (see `iowatch.darshan.trace.Trace`), with status `ok` or `partial`.
 
-    Modules that are damaged are left out of `modules`, never added up in part; those for which Darshan itself
-    ran out of memory are there, and named in `missing`.
+    Damaged modules are left out of `modules`, never combined in part. Modules for which Darshan itself ran out of
+    memory are in `modules` and in `missing`.
 
     Raises:
-        InputError: nothing can be read: the header or the job's facts are damaged, or it is no Darshan log.
+        InputError: nothing can be read: the header or the job record is damaged, or it is no Darshan log.
     """
-    header = container.read_header(path)
-    damaged = container.damage(path, header)
+    header = log.read_header(path)
+    damaged = log.find_damaged_regions(path, header)
     if "job" in damaged:
         raise InputError(f"{path}: the job's facts are {damaged['job']}")
-    with open_log(path) as log:
-        job = log.job()
-        reading = _read_modules(path, log, header, damaged, job.ranks)
-    files = file_rows(reading.records, reading.names, job, reading.stripes)
+    with log.open_log(path) as opened:
+        found = _LogContents(path, header, opened, job := opened.job(), damaged)
+        found.read()
+    start, end = (format_time(datetime.fromtimestamp(seconds, UTC)) for seconds in (job.start_s, job.end_s))
+    version, uid = job.metadata.get("lib_ver"), None if job.uid < 0 else job.uid
+    times = {"start": start, "end": end, "darshan_version": version, "log_version": header.version, "uid": uid}
+    files = figures.build_file_rows(found.records, found.names, job, found.stripes)
     return {
-        "status": "partial" if reading.missing else "ok",
-        "reason": _reason(reading.missing),
-        "job": _job_document(job, header),
-        "modules": reading.totals,
+        "status": "partial" if found.missing else "ok",
+        "reason": "; ".join(f"{part}: {why}" for part, why in found.missing.items()) or None,
+        "job": {name: getattr(job, name) for name in _JOB_FACTS} | times,
+        "modules": found.totals,
         "derived": {
-            **derive(reading.totals, files, job.ranks, job.run_time_s),
-            "performance": _performance(reading, job.ranks),
-            "slowest": slowest_ranks(reading.records, reading.names),
+            **figures.derive_figures(found.totals, files, job.ranks, job.run_time_s),
+            "performance": found.estimates,
+            "slowest": figures.slowest_rank_by_module(found.records, found.names),
         },
         "files": files,
-        "missing": reading.missing,
+        "missing": found.missing,
     }
+
+
+# Spans closer than this share of the run are drawn as one: the gap would be invisible, and the picture stays small.
+_RESOLUTION = 1 / 4000
+
+Spans = list[tuple[float, float]]
+# Kind (`write` or `read`), rank, and starts and ends in seconds, both (n,).
+_BusyTimes = Iterator[tuple[str, int, NDArray[Any], NDArray[Any]]]
+
+
+def merge_spans(starts: NDArray[Any], ends: NDArray[Any], gap_s: float) -> Spans:
+    """Join spans that overlap or lie at most `gap_s` apart.
+
+    Args:
+        starts, ends: (n,) in seconds, in any order; n > 0.
+        gap_s: at least 0.
+
+    Returns:
+        (start, end), in order of time.
+    """
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    new = np.append(True, starts[1:] > ends[:-1] + gap_s)
+    lasts = np.append(np.flatnonzero(new)[1:] - 1, len(starts) - 1)
+    return list(zip(starts[new].tolist(), ends[lasts].tolist(), strict=True))
+
+
+def _dxt_busy_times(path: Path, header: log.LogHeader, module: str) -> _BusyTimes:
+    for rank, record in log.read_dxt_records(path, header, module):
+        for kind, accesses in record.items():
+            yield kind, rank, accesses["start"], accesses["end"]
+
+
+def _heatmap_busy_times(path: Path, layer: str) -> _BusyTimes:
+    """A bin in which a rank moved any byte counts as busy: the heatmap has no finer times."""
+    with log.open_log(path) as opened:
+        for heat in opened.heatmap(opened.names()):
+            if heat.layer == layer and heat.rank >= 0:
+                for kind, counts in heat.moved_bytes.items():
+                    busy = np.flatnonzero(counts > 0)
+                    yield kind, heat.rank, busy * heat.bin_s, (busy + 1) * heat.bin_s
+
+
+def _collect_spans(busy: _BusyTimes, gap_s: float) -> dict[str, dict[str, Spans]]:
+    """`write` and `read`: rank (as text: JSON has no integer keys) to its spans."""
+    parts: dict[tuple[str, str], list[tuple[NDArray[Any], NDArray[Any]]]] = {}
+    for kind, rank, starts, ends in busy:
+        if len(starts):
+            parts.setdefault((kind, str(rank)), []).append((starts, ends))
+    spans: dict[str, dict[str, Spans]] = {"write": {}, "read": {}}
+    for (kind, name), found in parts.items():
+        starts, ends = map(np.concatenate, zip(*found, strict=True))
+        spans[kind][name] = merge_spans(starts, ends, gap_s)
+    return spans
+
+
+def _activity_sources(path: Path, header: log.LogHeader) -> Iterator[tuple[str, str, _BusyTimes]]:
+    """(source, layer, busy times) of what the log has, best first."""
+    damaged = log.find_damaged_regions(path, header)
+    for module in log.DXT_MODULES:
+        if module in header.modules and module not in damaged:
+            yield module, module.removeprefix("DXT_"), _dxt_busy_times(path, header, module)
+    if "HEATMAP" in header.modules and not {"HEATMAP", "names"} & damaged.keys():
+        for layer in ("POSIX", "MPIIO", "STDIO"):
+            yield "HEATMAP", layer, _heatmap_busy_times(path, layer)
+
+
+def read_activity(path: Path) -> dict[str, Any]:
+    """Spans of writing and reading of each rank.
+
+    Returns:
+        `source` (`DXT_MPIIO`, `DXT_POSIX`, or `HEATMAP`), `layer`, `ranks`, `run_time_s`, `exe`, and `write`
+        and `read`: rank (as text) to a list of (start, end) in seconds since the job began.
+
+    Raises:
+        InputError: unreadable, or the log holds neither DXT nor a heatmap.
+    """
+    header = log.read_header(path)
+    with log.open_log(path) as opened:
+        job = opened.job()
+    facts = {"ranks": job.ranks, "run_time_s": job.run_time_s, "exe": job.exe}
+    for source, layer, busy in _activity_sources(path, header):
+        spans = _collect_spans(busy, job.run_time_s * _RESOLUTION)
+        if spans["write"] or spans["read"]:
+            return {**facts, "source": source, "layer": layer, **spans}
+    message = f"{path}: no timeline: the log holds neither a DXT trace nor a heatmap of any access"
+    raise InputError(message, hint="Run with DXT_ENABLE_IO_TRACE=1, or with Darshan 3.4 or later for the heatmap.")

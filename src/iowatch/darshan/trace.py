@@ -1,19 +1,175 @@
-"""What a Darshan log says about a run: the record that everything else here works on."""
+"""The record of one Darshan log (`Trace`), the worker process that reads it, and its user names and paths.
+
+The Darshan library aborts, crashes or hangs on some damaged logs, and some decompress to more than the memory. A
+`DarshanReader` therefore starts a process (`serve`) for it: one request per line on its stdin, one answer per line on
+its stdout, both JSON. Only that process ends when a log is bad; the reader reports it and starts another one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import secrets
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Literal
 
-from iowatch.darshan.isolate import Reader
-from iowatch.errors import InputError
+from iowatch.core import InputError, IowatchError, MachineError, UsageError, files
 
-Status = Literal["ok", "partial", "unreadable"]
+TIMEOUT_S = 120.0
+_ERRORS: dict[int, type[IowatchError]] = {2: InputError, 3: MachineError}
+
+
+class DarshanReader:
+    """A worker that is started at the first request, and again after a log has killed it.
+
+    Use as a context manager; one request at a time. Several readers may run in parallel.
+
+    Args:
+        timeout_s: how long one log may take.
+    """
+
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> DarshanReader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            # -P: a darshan.py in the working directory must not pass for PyDarshan.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", "from iowatch.darshan.trace import serve; serve()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        return self._process
+
+    def _receive(self, process: subprocess.Popen[bytes], path: Path) -> bytes:
+        """One line from the worker; b"" when it died."""
+        assert process.stdout is not None
+        line = bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(self._timeout_s):
+                    self.close()
+                    raise InputError(f"{path}: reading it took more than {self._timeout_s:g} s")
+                piece = process.stdout.read1(1 << 20)  # type: ignore[attr-defined]
+                if not piece:
+                    return b""
+                line += piece
+        return bytes(line)
+
+    def request(self, task: str, path: Path, **arguments: Any) -> Any:
+        """Have the worker execute a task (`summary`, `timeline`, `report`) with a log.
+
+        Raises:
+            InputError: the log cannot be read, or reading it crashed or hung the Darshan library.
+            MachineError: what the task needs is missing, or its output cannot be written.
+        """
+        process = self._start()
+        assert process.stdin is not None
+        message = json.dumps({"task": task, "path": str(path), **arguments}) + "\n"
+        try:
+            process.stdin.write(message.encode())
+            process.stdin.flush()
+            line = self._receive(process, path)
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            code = process.wait()
+            self.close()
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            message = f"{path}: the Darshan library crashed while reading it ({how})"
+            raise InputError(message, hint="The log is damaged.")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise _ERRORS.get(answer["exit_code"], MachineError)(answer["error"], hint=answer["hint"])
+        return answer["answer"]
+
+
+# Message of PyDarshan when it is imported without libdarshan-util.
+_NO_LIBRARY = "Could not find libdarshan-util"
+_LIBRARY_HINT = (
+    "Its packages bring one for Python 3.11 and 3.12; for others install darshan-util, darshan-parser on PATH."
+)
+
+
+def _execute(task: str, path: Path, arguments: dict[str, Any]) -> Any:
+    # Imported here: they import PyDarshan (and the last one matplotlib), which the calling process must not.
+    if task == "report":
+        from iowatch.darshan.html import write_escaped_report
+
+        return write_escaped_report(path, Path(arguments["output"]), arguments["name"])
+    from iowatch.darshan.summary import read_activity, summarise_log
+
+    return {"summary": summarise_log, "timeline": read_activity}[task](path)
+
+
+def _handle_request(line: str) -> str:
+    request = json.loads(line)
+    path = request.pop("path")
+    try:
+        answer = _execute(request.pop("task"), Path(path), request)
+        # A time that is not a number is not JSON: ValueError.
+        return json.dumps({"answer": answer}, allow_nan=False)
+    except IowatchError as error:
+        message = error.message if path in error.message else f"{path}: {error.message}"
+        code, hint = error.exit_code, error.hint
+    except OSError as error:
+        message, code, hint = f"{error.filename or path}: {error.strerror or error}", 3, None
+    except MemoryError:
+        message, code, hint = f"{path}: too large for the memory that is left", 2, None
+    except Exception as error:
+        # Any error that a hostile log causes in PyDarshan is reported, and the next log is read.
+        message, code, hint = f"{path}: cannot be read ({type(error).__name__}: {error})", 2, None
+        if _NO_LIBRARY in str(error):
+            message, code, hint = f"{path}: PyDarshan has no library to read logs with", 3, _LIBRARY_HINT
+    return json.dumps({"error": message, "hint": hint, "exit_code": code})
+
+
+# Enough for the largest logs (some million records); a decompression bomb stops here.
+_MEMORY_BYTES = 8 << 30
+
+
+def serve() -> None:
+    """The worker: answer the requests on stdin until it ends."""
+    # Keep the pipe for answers: the library and PyDarshan print to stdout.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    for line in sys.stdin:
+        print(_handle_request(line), file=out, flush=True)
+
+
+TraceStatus = Literal["ok", "partial", "unreadable"]
 
 
 @dataclass(frozen=True)
@@ -21,17 +177,17 @@ class Trace:
     """The summary of one log.
 
     Attributes:
-        status: `ok`; `partial` (some of it is missing, `reason` says what); `unreadable` (all of it).
+        status: `ok`; `partial` (some of it is missing, see `reason`); `unreadable` (all of it).
         reason: None when ok.
         job: `ranks`, `exe`, `start`, `end` (UTC), `run_time_s`, `darshan_version`, `log_version`, `jobid`,
             `uid`, `metadata`.
         modules: module to Darshan's counter names to values, combined over records (docs/darshan.md, "Totals").
         derived: figures worked out from them (docs/darshan.md, "Derived figures").
-        files: a row a file, most time first.
+        files: one row per file, most time first.
         missing: part of the log (module, `names`) to what is wrong with it.
     """
 
-    status: Status
+    status: TraceStatus
     reason: str | None
     job: Mapping[str, Any] = field(default_factory=dict)
     modules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -42,22 +198,24 @@ class Trace:
     def counter(self, name: str) -> float | None:
         """A counter of any module by Darshan's name; None where the log has not counted it (absent, or -1)."""
         value = next((counters[name] for counters in self.modules.values() if name in counters), None)
-        return None if value is None or value == -1 else value
+        return None if value == -1 else value
+
+    def figure(self, name: str) -> Any:
+        """A value by its name: a counter (upper case), a derived figure, or a field of the job; None where absent."""
+        if name.isupper():
+            return self.counter(name)
+        return self.derived[name] if name in self.derived else self.job.get(name)
+
+    def estimate(self, module: str, name: str) -> Any:
+        """Darshan's own estimate for a module (`bandwidth_mib_per_s`, `imbalance`, …); None where absent."""
+        return self.derived["performance"].get(module, {}).get(name)
 
     def to_json(self) -> dict[str, Any]:
         """The document of `iowatch darshan LOG --json`."""
-        return {
-            "status": self.status,
-            "reason": self.reason,
-            "job": dict(self.job),
-            "modules": {name: dict(counters) for name, counters in self.modules.items()},
-            "derived": dict(self.derived),
-            "files": [dict(row) for row in self.files],
-            "missing": dict(self.missing),
-        }
+        return asdict(self)
 
 
-def read_trace(path: Path, reader: Reader | None = None) -> Trace:
+def read_trace(path: Path, reader: DarshanReader | None = None) -> Trace:
     """Summarise one log.
 
     Args:
@@ -67,32 +225,94 @@ def read_trace(path: Path, reader: Reader | None = None) -> Trace:
     Raises:
         InputError: the log is unreadable.
     """
-    if reader is not None:
-        return Trace(**reader.ask("summary", path))
-    with Reader() as own:
-        return Trace(**own.ask("summary", path))
+    with contextlib.nullcontext(reader) if reader else DarshanReader() as used:
+        return Trace(**used.request("summary", path))
 
 
-def read_traces(paths: Iterable[Path], workers: int = 2) -> Iterator[tuple[Path, Trace]]:
-    """Summarise many logs, in the order given; an unreadable one is a trace of that status, not an error.
+PRIVACY_VARIABLE = "IOWATCH_DARSHAN_PRIVACY"
+
+# Names that Darshan itself gives.
+_PUBLIC_NAMES = ("<STDIN>", "<STDOUT>", "<STDERR>", "heatmap:")
+_KEPT_METADATA = ("lib_ver", "h")
+
+
+def site_key() -> bytes:
+    """The key of this site's hashes, made at first use and kept in `var/privacy.key`, readable by its owner."""
+    path = files.var_directory() / "privacy.key"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_bytes(secrets.token_bytes(32))
+        # Linking fails where another process was first; then its key is the one.
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
+    return path.read_bytes()
+
+
+def anonymise_trace(trace: Trace, mode: str, key: bytes | None = None) -> Trace:
+    """A trace without user names and paths.
+
+    `drop` removes names; `hash` replaces them by a keyed hash (`file-3f2a…`), so that the same file has the same name
+    in all traces of a site, and a guess cannot be tested without the key. Counters, file system types, the standard
+    streams, times and numbers of ranks stay.
 
     Args:
-        paths: the logs.
-        workers: how many to read at the same time.
+        trace: as read.
+        mode: `keep`, `hash` or `drop`.
+        key: of the hashes, at most 64 bytes; the site's by default.
     """
-    with ExitStack() as stack:
-        idle: SimpleQueue[Reader] = SimpleQueue()
-        for _ in range(workers):
-            idle.put(stack.enter_context(Reader()))
+    if mode == "keep" or trace.status == "unreadable":
+        return trace
+    key = (key or site_key()) if mode == "hash" else None
 
-        def read(path: Path) -> tuple[Path, Trace]:
-            reader = idle.get()
-            try:
-                return path, read_trace(path, reader)
-            except InputError as error:
-                return path, Trace("unreadable", error.message)
-            finally:
-                idle.put(reader)
+    def substitute(kind: str, name: Any) -> str | None:
+        if name is None or key is None:
+            return None
+        return f"{kind}-{hashlib.blake2b(str(name).encode(), key=key, digest_size=6).hexdigest()}"
 
-        pool = stack.enter_context(ThreadPoolExecutor(workers))
-        yield from pool.map(read, paths)
+    def path(name: str | None) -> str | None:
+        return name if name and name.startswith(_PUBLIC_NAMES) else substitute("file", name)
+
+    kept = {name: value for name, value in trace.job["metadata"].items() if name in _KEPT_METADATA}
+    job = {**trace.job, "exe": substitute("exe", trace.job["exe"]), "uid": substitute("user", trace.job["uid"])}
+    slowest = {name: {**one, "file": path(one["file"])} for name, one in trace.derived["slowest"].items()}
+    derived = {**trace.derived, "slowest_file": path(trace.derived["slowest_file"]), "slowest": slowest}
+    rows = [{**row, "path": path(row["path"]), "mount": substitute("mount", row["mount"])} for row in trace.files]
+    return replace(trace, job={**job, "metadata": kept}, derived=derived, files=rows)
+
+
+def privacy_mode() -> str:
+    """The value of `IOWATCH_DARSHAN_PRIVACY`: `keep` (the default), `hash` or `drop`.
+
+    Raises:
+        UsageError: it has another value.
+    """
+    asked = os.environ.get(PRIVACY_VARIABLE) or "keep"
+    if asked not in ("keep", "hash", "drop"):
+        raise UsageError(f"{PRIVACY_VARIABLE} is '{asked}'", hint="Expected keep, hash or drop.")
+    return asked
+
+
+def keep_darshan_log(log: Path) -> tuple[str, int] | None:
+    """Store a log in the artefact store; returns SHA-256 and size, or None where the site hides names.
+
+    A log cannot be anonymised: it identifies each file also by Darshan's own hash of the path, which has no key.
+    """
+    return files.store_artefact(log) if privacy_mode() == "keep" else None
+
+
+def read_first_kept_trace(digests: Iterable[str], reader: DarshanReader) -> Trace | None:
+    """The trace of the first log of a run that is still stored; None where there is none, or it is not whole.
+
+    A program that is started several times leaves several logs, each as good as the others.
+
+    Args:
+        digests: SHA-256 of the run's logs.
+    """
+    path = next((path for digest in digests if (path := files.artefact_path(digest)).is_file()), None)
+    with contextlib.suppress(InputError):
+        if path is not None and (trace := read_trace(path, reader)).status == "ok":
+            return trace
+    return None

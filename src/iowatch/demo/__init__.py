@@ -1,1 +1,1 @@
-"""Demonstrations: histories with a known story, built from a stated model in a database of their own."""
+"""Demonstrations: histories with known changes, in a database of their own."""

@@ -1,32 +1,33 @@
-"""Findings: changes of many series that belong to one event, from the history, with their states."""
+"""Findings: the changes of many series that belong to one event."""
 
-from iowatch.findings.access import (
-    accepted_levels,
-    find,
-    refreshed,
-    suspected_series,
-    unknown_decisions,
-    watched,
+from iowatch.findings.evidence import find_log_differences, format_log_differences
+from iowatch.findings.finding import NEEDS_ACTION, Finding, FindingMember, finding_from_json
+from iowatch.findings.grouping import current_trends, find_trends, format_trends
+from iowatch.findings.series import (
+    MIN_OBSERVATIONS,
+    RETEST_SINCE,
+    detect_csv,
+    headline_series,
+    history_extent,
+    load_detections,
+    load_observations,
+    monitored_series,
+    observation_mask,
+    retest_times,
 )
-from iowatch.findings.again import AGAIN_SINCE
-from iowatch.findings.night import load, update
-from iowatch.findings.records import NEEDS_ACTION, Difference, Finding, Member, Ruling, State, from_json
-
-__all__ = [
-    "AGAIN_SINCE",
-    "NEEDS_ACTION",
-    "Difference",
-    "Finding",
-    "Member",
-    "Ruling",
-    "State",
-    "accepted_levels",
-    "find",
-    "from_json",
-    "load",
-    "refreshed",
-    "suspected_series",
-    "unknown_decisions",
-    "update",
-    "watched",
-]
+from iowatch.findings.state import (
+    detect_system,
+    find_finding,
+    load_findings,
+    orphaned_decisions,
+    refresh_findings,
+    update_findings,
+)
+from iowatch.findings.text import (
+    detection_cells,
+    format_day,
+    format_factor,
+    format_finding,
+    format_finding_list,
+    format_no_findings,
+)

@@ -1,30 +1,107 @@
-"""What differs between the runs on both sides of a change: stacks, machine, Darshan's counters, nodes."""
+"""The evidence of a finding: what differs between the runs before and after a change, and likely causes.
+
+Compared are stacks, the environment as the runs recorded it (kernel, mount, MPI, hints in effect; a stack only states
+what a run was meant to use), Darshan's counters and logs, and nodes.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from iowatch.findings.records import Difference, Member
-from iowatch.findings.surroundings import surrounding_differences
-from iowatch.store import History, SeriesPoints
+from iowatch.core import format_count
+from iowatch.darshan import (
+    DarshanReader,
+    Trace,
+    TraceChange,
+    diff_trace_groups,
+    escape_control_characters,
+    read_first_kept_trace,
+)
+from iowatch.findings import grouping, text
+from iowatch.findings.finding import EvidenceDifference, Finding, FindingMember
+from iowatch.reference import Event
+from iowatch.stats import ChangePoint, PossibleCause, explain_changes, rank_causes, short_case_names
+from iowatch.store import History, SeriesPoints, SeriesRow
+
+# `machine` is what every job asks on its node (reframe_tests/mixins/machine.py); benchio's own record has some
+# of it, too, for results that were made without iowatch's checks.
+_MACHINE = {"kernel": "kernel", "lustre": "Lustre client", "mount": "mount of scratch", "striping": "default striping"}
+_FILE_SYSTEM = {
+    "type": "file system",
+    "mount": "mount of scratch",
+    "source": "source of the mount",
+    "directory_stripe_count": "default stripe count",
+    "directory_stripe_bytes": "default stripe size",
+    "directory_components": "default striping",
+}
+
+
+def environment_differences(
+    name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, programs: bool = True
+) -> Iterable[EvidenceDifference]:
+    """What two runs of one case met that is not the same; nothing of what one of them did not record.
+
+    Args:
+        name: of the case, for people.
+        before, after: facts of the runs.
+        programs: also MPI and libraries as they were loaded; False where stacks are known to differ.
+    """
+    machine = "machine" in before and "machine" in after
+    old, new = (_recorded_environment(name, facts, machine) for facts in (before, after))
+    for where in [where for where in old if programs or where != "loaded"]:
+        one, other = old[where], new[where]
+        for what in sorted(one.keys() | other.keys()) if one and other else ():
+            values = [side.get(what, "absent") for side in (one, other)]
+            if values[0] != values[1]:
+                yield EvidenceDifference(where, what, *(v if isinstance(v, str) else json.dumps(v) for v in values))
+
+
+def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) -> dict[str, dict[str, Any]]:
+    """What a run recorded of its environment, by group.
+
+    Args:
+        name: of the case, for people.
+        machine: whether to use the facts that every job collects, instead of those of benchio.
+    """
+
+    def section(recorded: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        value = recorded.get(key)
+        return value if isinstance(value, Mapping) else {}
+
+    labels, node = (_MACHINE, section(facts, "machine")) if machine else (_FILE_SYSTEM, section(facts, "filesystem"))
+    mpi = section(facts, "mpi")
+    groups = {
+        "compute node": {label: node.get(key) for key, label in labels.items()}
+        | ({} if machine else {"kernel": facts.get("kernel")}),
+        # Hints in effect: MPI may repeat others that it ignores.
+        f"MPI-IO hints, {name}": section(section(facts, "hints"), "effective"),
+        "loaded": {"MPI": mpi.get("description") or mpi.get("version"), **section(facts, "libraries")},
+    }
+    return {
+        where: {what: value for what, value in group.items() if value not in (None, "", "unknown")}
+        for where, group in groups.items()
+    }
+
 
 # Members of one event share stacks; a few of them show every difference.
 _MOST_PAIRS = 12
-# A scheduler gives other nodes every night: only what holds for several nights on both sides says something.
-_MOST_NODE_MEMBERS, _LEAST_NIGHTS, _MOST_NIGHTS, _MOST_NODES = 4, 3, 7, 8
+# A scheduler allocates other nodes to every job: only what holds for several runs on both sides is evidence.
+_MOST_NODE_MEMBERS, _LEAST_RUNS, _MOST_RUNS, _MOST_NODES = 4, 3, 7, 8
 
 
-def differences(
-    history: History, members: Sequence[Member], points: Mapping[int, SeriesPoints]
-) -> tuple[Difference, ...]:
+def evidence_differences(
+    history: History, members: Sequence[FindingMember], points: Mapping[int, SeriesPoints]
+) -> tuple[EvidenceDifference, ...]:
     """Differences between the runs before and after, of the strongest members.
 
     Args:
-        points: of each member's series, by its id, some nights on both sides of the change.
+        points: of each member's series, by its id, some observations on both sides of the change.
     """
-    found: dict[tuple[str, str], Difference] = {}
+    found: dict[tuple[str, str], EvidenceDifference] = {}
     strongest = sorted(members, key=lambda m: -max(m.gain, 1 / m.gain))
     for member in strongest[:_MOST_PAIRS]:
         if member.run_before is None or member.run_after is None:
@@ -32,117 +109,218 @@ def differences(
         before, after = history.run(member.run_before), history.run(member.run_after)
         stacks = list(stack_differences(member.stack, before.stack_document, after.stack_document))
         facts = (member.name, before.facts, after.facts)
-        around = surrounding_differences(*facts, programs=not stacks)
+        around = environment_differences(*facts, programs=not stacks)
         for one in (*stacks, *around, *counter_differences(*facts)):
             found.setdefault((one.where, one.what), one)
     for member in strongest[:_MOST_NODE_MEMBERS]:
-        old, new = (_node_sets(history, ids) for ids in runs_around(member, points[member.series_id]))
+        around_change = runs_around_change(member, points[member.series_id])
+        old, new = ([history.run(run).facts.get("nodes") or () for run in runs] for runs in around_change)
         for one in node_differences(member.name, old, new):
             found.setdefault((one.where, one.what), one)
     return tuple(found.values())
 
 
-def runs_around(member: Member, points: SeriesPoints) -> tuple[list[int], list[int]]:
+def runs_around_change(member: FindingMember, points: SeriesPoints) -> tuple[list[int], list[int]]:
     """The last runs before and the first after a member's change."""
-    before = points.run_id[points.time <= member.last_before][-_MOST_NIGHTS:]
-    after = points.run_id[points.time >= member.first_after][:_MOST_NIGHTS]
+    before = points.run_id[points.time <= member.last_before][-_MOST_RUNS:]
+    after = points.run_id[points.time >= member.first_after][:_MOST_RUNS]
     return [int(run) for run in before], [int(run) for run in after]
 
 
-def _node_sets(history: History, runs: Iterable[int]) -> list[frozenset[str]]:
-    return [frozenset(map(str, history.run(run).facts.get("nodes") or ())) for run in runs]
-
-
 def node_differences(
-    name: str, before: Sequence[frozenset[str]], after: Sequence[frozenset[str]]
-) -> Iterable[Difference]:
-    """Nodes that every run on one side had and none on the other; says nothing below three runs a side.
+    name: str, before: Sequence[Collection[str]], after: Sequence[Collection[str]]
+) -> Iterable[EvidenceDifference]:
+    """Nodes that every run on one side had and none on the other; nothing below three runs per side.
 
     Args:
         name: of the case, for people.
         before, after: nodes of each run; runs that name none are left out.
     """
-    old, new = [nodes for nodes in before if nodes], [nodes for nodes in after if nodes]
-    if min(len(old), len(new)) < _LEAST_NIGHTS:
+    old, new = ([frozenset(map(str, nodes)) for nodes in runs if nodes] for runs in (before, after))
+    if min(len(old), len(new)) < _LEAST_RUNS:
         return
     left = frozenset.intersection(*old) - frozenset.union(*new)
     joined = frozenset.intersection(*new) - frozenset.union(*old)
     if left or joined:
-        yield Difference(f"nodes of {name}", "always there", _listed(left), _listed(joined))
+        yield EvidenceDifference(f"nodes of {name}", "always there", _format_nodes(left), _format_nodes(joined))
 
 
-def _listed(nodes: frozenset[str]) -> str:
-    told = sorted(nodes)[:_MOST_NODES]
-    more = f" and {len(nodes) - len(told)} more" if len(nodes) > len(told) else ""
-    return " ".join(told) + more if told else "none"
+def _format_nodes(nodes: frozenset[str]) -> str:
+    named = sorted(nodes)[:_MOST_NODES]
+    more = f" and {len(nodes) - len(named)} more" if len(nodes) > len(named) else ""
+    return " ".join(named) + more if named else "none"
 
 
-def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
+def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
     """Parts that differ between two `stack.json`; nothing where one of them is unknown."""
     if not before.get("parts") or not after.get("parts"):
         return
-    old, new = _parts(before), _parts(after)
+    old, new = _parts_by_name(before), _parts_by_name(after)
     for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            one, other = _told(old.get(name), new.get(name))
-            yield Difference(f"stack {stack}", name, one, other)
+        one, other = old.get(name), new.get(name)
+        if one != other:
+            yield EvidenceDifference(f"stack {stack}", name, _format_part(one, other), _format_part(other, one))
 
 
-_TOLD = ("version", "variants", "compiler", "target", "hash")
+_COMPARED_FIELDS = ("version", "variants", "compiler", "target", "hash")
 
 
-def _parts(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _parts_by_name(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     parts = [part for part in document.get("parts", ()) if isinstance(part, Mapping) and "name" in part]
-    return {str(part["name"]): {key: part.get(key) for key in _TOLD} for part in parts}
+    return {str(part["name"]): {key: part.get(key) for key in _COMPARED_FIELDS} for part in parts}
 
 
-def _told(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, str]:
-    """The version of both, and of the other facts those that differ."""
-    if old is None or new is None:
-        return (str(old["version"]) if old else "absent", str(new["version"]) if new else "absent")
-    differing = [key for key in _TOLD[1:] if old[key] != new[key]]
-    return _described(old, differing), _described(new, differing)
-
-
-def _described(part: Mapping[str, Any], keys: Sequence[str]) -> str:
-    extra = []
-    for key in keys:
+def _format_part(part: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:
+    """The version of a part, and of its other facts those that the other stack's part has otherwise."""
+    if part is None:
+        return "absent"
+    texts = [str(part["version"])]
+    for key in [key for key in _COMPARED_FIELDS[1:] if other is not None and part[key] != other[key]]:
         value = part[key]
-        text = " ".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else value
-        extra.append(f"{key} {text}")
-    return " ".join([str(part["version"]), *(f"({text})" for text in extra)])
+        words = " ".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else value
+        texts.append(f"({key} {words})")
+    return " ".join(texts)
 
 
-# Counters within this factor are the same work; of those that differ the strongest are told.
-_SAME_COUNT = 1.05
+# Counters within this factor are the same work; of those that differ the strongest are reported.
+_SIMILAR_COUNT_RATIO = 1.05
 _MOST_COUNTERS = 5
 
 
-def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[Difference]:
-    """Darshan's counters that differ between two runs of one case: it should do the same work every night.
+def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
+    """Darshan's counters that differ between two runs of one case: it should always do the same work.
 
     Args:
         name: of the case, for people.
-        before, after: facts of the runs; nothing is said where one of them has no trace.
+        before, after: facts of the runs; nothing where one of them has no trace.
     """
-    old, new = (_counts(run) for run in (before, after))
-    differing = sorted(
-        (counter for counter in old.keys() & new.keys() if _factor(old[counter], new[counter]) > _SAME_COUNT),
-        key=lambda counter: (-_factor(old[counter], new[counter]), counter),
-    )
-    for counter in differing[:_MOST_COUNTERS]:
-        yield Difference(f"Darshan, {name}", counter, f"{old[counter]:g}", f"{new[counter]:g}")
+    old, new = ((run.get("darshan") or {}).get("counts") or {} for run in (before, after))
+    ratios = {counter: _count_ratio(old[counter], new[counter]) for counter in old.keys() & new.keys()}
+    differing = sorted((-ratio, counter) for counter, ratio in ratios.items() if ratio > _SIMILAR_COUNT_RATIO)
+    for _, counter in differing[:_MOST_COUNTERS]:
+        yield EvidenceDifference(f"Darshan, {name}", counter, f"{old[counter]:g}", f"{new[counter]:g}")
 
 
-def _counts(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    darshan = facts.get("darshan")
-    counts = darshan.get("counts") if isinstance(darshan, Mapping) else None
-    return counts if isinstance(counts, Mapping) else {}
-
-
-def _factor(one: float, other: float) -> float:
+def _count_ratio(one: float, other: float) -> float:
     """How many times the larger count is the smaller; infinite from or to nothing."""
     small, large = sorted((one, other))
     if small == large:
         return 1.0
     return large / small if small > 0 else math.inf
+
+
+# Runs per side whose logs are read; a counter that differs among them does not belong to the change.
+_MAX_RUNS = 3
+
+
+@dataclass(frozen=True)
+class LogDifferences:
+    """What every run before a change has otherwise than every run after it, of one member.
+
+    Attributes:
+        member: its name.
+        logs: how many were read, before and after.
+    """
+
+    member: str
+    logs: tuple[int, int]
+    changes: tuple[TraceChange, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+
+def format_log_differences(found: LogDifferences | None) -> Iterator[str]:
+    """The same for people; nothing where there are no logs."""
+    if found is not None:
+        before, after = found.logs
+        yield ""
+        yield f"How the I/O was done: {found.member}, {format_count(before, 'log')} before and {after} after"
+        yield from (f"  {escape_control_characters(change.text)}" for change in found.changes)
+        if not found.changes:
+            yield "  in the same way: the change lies below the program"
+
+
+def find_log_differences(history: History, finding: Finding) -> LogDifferences | None:
+    """What differs between the logs of the strongest member that left some on both sides.
+
+    None where no member did: the logs are gone, or there never were any.
+    """
+    members = sorted(finding.members, key=lambda member: -max(member.gain, 1 / member.gain))
+    points = history.points([member.series_id for member in members])
+    with DarshanReader() as reader:
+        for member in members:
+            if member.series_id not in points:
+                continue
+            before, after = runs_around_change(member, points[member.series_id])
+            left = _read_run_traces(history, before[-_MAX_RUNS:], reader)
+            right = _read_run_traces(history, after[:_MAX_RUNS], reader)
+            if left and right:
+                return LogDifferences(member.name, (len(left), len(right)), diff_trace_groups(left, right))
+    return None
+
+
+def _read_run_traces(history: History, runs: list[int], reader: DarshanReader) -> list[Trace]:
+    logs = ([one.sha256 for one in history.artefacts(run) if one.kind == "darshan"] for run in runs)
+    return [trace for digests in logs if (trace := read_first_kept_trace(digests, reader))]
+
+
+def build_finding(
+    history: History,
+    system: str,
+    name: str,
+    group: grouping.ChangeGroup,
+    rows: Sequence[SeriesRow],
+    changes: Mapping[int, Sequence[ChangePoint]],
+    points: Mapping[int, SeriesPoints],
+    happened: Sequence[Event],
+) -> Finding:
+    """The finding `name` as the history shows it now, without state, updates and decisions.
+
+    Args:
+        rows, changes, points: of all headline series of the system, by series id.
+        happened: events of the system.
+    """
+    observations, without_data, moved_otherwise = grouping.compare_around_date(group, rows, changes, points)
+    names = tuple(short_case_names([one.parameters for one in observations]))
+    moved = zip(group.moved, names, strict=False)
+    members = tuple(grouping.make_member(one, points[one.row.id], called) for one, called in moved)
+    explanation = explain_changes(observations)
+    suspects = [s for event in happened for s in _causes_from_event(event)]
+    run = next((m.run_after for m in members if m.run_after is not None), None)
+    # The origin that a run states, where it was not measured here.
+    label = history.run(run).facts.get("label") if run is not None else None
+    finding = Finding(
+        id=name,
+        system=system,
+        state="suspected" if all(m.suspected for m in members) else "open",
+        direction=group.direction,
+        date=text.iso_day(group.first_after),
+        last_before=group.last_before,
+        first_after=group.first_after,
+        size=math.exp(sum(m.log_gain for m in group.moved) / len(group.moved)),
+        line="",
+        members=members,
+        explanation=explanation,
+        compared=names,
+        without_data=without_data,
+        moved_otherwise=moved_otherwise,
+        causes=rank_causes(suspects, group.last_before, group.first_after, observations, explanation),
+        differences=evidence_differences(history, members, points),
+        first_seen_at=0,
+        updated_at=0,
+        label=str(label) if label else None,
+    )
+    return replace(finding, line=text.finding_line(finding))
+
+
+def _causes_from_event(event: Event) -> Iterator[PossibleCause]:
+    """An event as possible causes: each of its parts, or itself where it has none."""
+    parts = [
+        (f"{event.title}: {part.title}", part.kind, part.scope or event.scope, (*part.evidence, *event.evidence))
+        for part in event.parts
+    ]
+    for name, kind, scope, evidence in parts or [(event.title, event.kind, event.scope, event.evidence)]:
+        texts = tuple((e.verdict, f"{e.text} ({e.source})" if e.source else e.text) for e in evidence)
+        yield PossibleCause(name, event.kind, kind, event.start, event.end, scope, texts)

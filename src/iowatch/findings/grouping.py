@@ -1,51 +1,67 @@
-"""Which changes belong together: one direction, one neighbourhood of dates, one system."""
+"""Groups of changes of one system that belong to one event, and the known findings that they continue.
+
+Changes belong together by direction and neighbourhood of dates. Across the date of a group every series is changed,
+unchanged or without data: the input of the explanation. A finding keeps its id while its members and date settle.
+Drifts are no steps and hence no findings; they are listed as trends.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
-from iowatch.explain import derive, find_rule
-from iowatch.findings.detection import Step
-from iowatch.findings.records import Direction
-from iowatch.metrics import METRICS
-from iowatch.model import Scalar
-from iowatch.store import SeriesRow
+from iowatch.core import METRICS, Scalar
+from iowatch.findings.finding import Finding, FindingMember, PerformanceDirection
+from iowatch.findings.series import headline_series, headline_values, load_detections
+from iowatch.findings.text import format_day, format_factor, iso_day
+from iowatch.stats import ChangePoint, Detection, SeriesResponse, derive_parameters, find_rule, short_case_names
+from iowatch.store import History, SeriesPoints, SeriesRow
 
 _DAY_S = 86400
-# A detector dates a step to within some nights; several reports within that time are one event.
+# A detector dates a step to within some observations; several reports within that time are one event.
 _NEIGHBOURHOOD_S = 3 * _DAY_S
-# Runs of one night start within this time of each other.
-_NIGHT_S = _DAY_S // 2
-# Two events are at least two nights apart, and of the series of each so many are on the right side of the rule:
+# Runs of one session start within this time of each other.
+_SESSION_S = _DAY_S // 2
+# Two events are at least so far apart, and this share of the series of each is on the right side of the rule:
 # less may be how detection dates steps in noise.
-_APART_S, _CLEAR = _DAY_S // 2, 0.9
-# On a night like any other about this share of the series looks suspicious (13 % on Edison, fewer on a quiet
-# system); groups that chance would make more seldom than once in 500 nights are told.
+_SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = _DAY_S // 2, 0.9
+# In a usual session about this share of the series is suspected (13 % on Edison, fewer on a quiet system); groups
+# that chance would make less often than once in 500 sessions are credible.
 _SUSPECTED_SHARE, _CHANCE = 0.1, 0.002
 
 
 @dataclass(frozen=True)
-class Moved:
+class SeriesChange:
     """A change with its series; `log_gain` is the natural logarithm of the performance ratio."""
 
     row: SeriesRow
-    change: Step
+    change: ChangePoint
     log_gain: float
+
+    @property
+    def last_before(self) -> int:
+        """Epoch seconds of the last run before the change."""
+        return int(self.change.last_before)
+
+    @property
+    def first_after(self) -> int:
+        """Epoch seconds of the first run at the new level."""
+        return int(self.change.time)
 
 
 @dataclass(frozen=True)
-class Group:
+class ChangeGroup:
     """Changes of one event; the change happened between `last_before` and `first_after` (epoch seconds)."""
 
-    direction: Direction
-    moved: tuple[Moved, ...]
+    direction: PerformanceDirection
+    moved: tuple[SeriesChange, ...]
     last_before: int
     first_after: int
 
@@ -55,127 +71,292 @@ class Group:
         return frozenset(m.row.id for m in self.moved)
 
 
-def log_gain(row: SeriesRow, ratio: float) -> float:
-    """Natural logarithm of after / before as performance: positive is better, also for times."""
-    return math.log(ratio) if METRICS[row.metric].direction == "higher" else -math.log(ratio)
-
-
-def parameters(row: SeriesRow) -> dict[str, Scalar]:
+def series_parameters(row: SeriesRow) -> dict[str, Scalar]:
     """The case's parameters and the axes of its series."""
-    return {
-        "benchmark": row.case.benchmark,
-        "stack": row.stack,
-        "partition": row.partition,
-        **row.case.parameters,
-    }
+    return {"benchmark": row.case.benchmark, "stack": row.stack, "partition": row.partition, **row.case.parameters}
 
 
-def group(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Step]]) -> list[Group]:
+def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[ChangePoint]]) -> list[ChangeGroup]:
     """Groups of changes in order of time.
 
-    The night that agrees with most of what is left gathers the changes near it; then the next night.
+    The date that agrees with most of the remaining changes gathers those near it; then the next date.
     """
-    moved = [Moved(row, c, log_gain(row, c.ratio)) for row in rows for c in changes.get(row.id, ())]
-    groups: list[Group] = []
-    directions: tuple[tuple[Direction, float], ...] = (("up", 1.0), ("down", -1.0))
+    moved = [
+        SeriesChange(row, c, METRICS[row.metric].log_gain(c.ratio)) for row in rows for c in changes.get(row.id, ())
+    ]
+    groups: list[ChangeGroup] = []
+    directions: tuple[tuple[PerformanceDirection, float], ...] = (("up", 1.0), ("down", -1.0))
     for direction, sign in directions:
         left = [m for m in moved if m.log_gain * sign > 0]
         while left:
-            made = _first_event(_gather(direction, left))
+            made = _separate_first_event(_gather_group(direction, left))
             groups.append(made)
             taken = set(map(id, made.moved))
             left = [m for m in left if id(m) not in taken]
     return sorted(groups, key=lambda g: (g.first_after, g.direction))
 
 
-def _gather(direction: Direction, left: Sequence[Moved]) -> Group:
-    """The group of the strongest night: of each series its nearest change in the neighbourhood."""
-    night = _strongest_night(left)
-    nearest: dict[int, Moved] = {}
-    for candidate in sorted(left, key=lambda m: _distance(m, night)):
-        if _distance(candidate, night) <= _NEIGHBOURHOOD_S:
+def _gather_group(direction: PerformanceDirection, left: Sequence[SeriesChange]) -> ChangeGroup:
+    """The group of the strongest date: of each series its nearest change in the neighbourhood."""
+    date = _strongest_date_s(left)
+    nearest: dict[int, SeriesChange] = {}
+    for candidate in sorted(left, key=lambda m: _distance_s(m, date)):
+        if _distance_s(candidate, date) <= _NEIGHBOURHOOD_S:
             nearest.setdefault(candidate.row.id, candidate)
-    near = _alike(list(nearest.values()))
-    if all(_distance(m, night) > 0 for m in near):  # the night was that of suspicions which are left out
-        night = _strongest_night(near)
-    return _group(direction, near, night)
+    near = _drop_weak_suspicions(list(nearest.values()))
+    if all(_distance_s(m, date) > 0 for m in near):  # the date of suspicions that were dropped
+        date = _strongest_date_s(near)
+    return _make_group(direction, near, date)
 
 
-def _group(direction: Direction, moved: Sequence[Moved], night: int) -> Group:
-    last_before = max(m.change.last_before for m in moved if _distance(m, night) == 0)
-    return Group(direction, tuple(sorted(moved, key=lambda m: m.change.first_after)), last_before, night)
+def _make_group(direction: PerformanceDirection, moved: Sequence[SeriesChange], date: int) -> ChangeGroup:
+    last_before = max(m.last_before for m in moved if _distance_s(m, date) == 0)
+    return ChangeGroup(direction, tuple(sorted(moved, key=lambda m: m.first_after)), last_before, date)
 
 
-def _first_event(group: Group) -> Group:
-    """A group without what belongs to another event of the days around: series of another night that share what
-    those of its own night do not.
+def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
+    """A group without another event of the days around: series of another date that share what those of its own date
+    do not.
 
-    Series that are dated to neither night, or to the wrong one, follow the rule.
+    Series that are dated to neither date, or to the wrong one, follow the rule.
     """
-    late = [m for m in group.moved if _distance(m, group.first_after) > _APART_S]
+    late = [m for m in group.moved if _distance_s(m, group.first_after) > _SEPARATE_EVENTS_S]
     if not late:
         return group
-    other = _strongest_night(late)
-    nearer = [_distance(m, other) < _distance(m, group.first_after) for m in group.moved]
-    derived = [derive(parameters(m.row)) for m in group.moved]
+    other = _strongest_date_s(late)
+    nearer = [_distance_s(m, other) < _distance_s(m, group.first_after) for m in group.moved]
+    derived = [derive_parameters(series_parameters(m.row)) for m in group.moved]
     rule = find_rule(derived, np.asarray(nearer))
-    if rule is None or not rule.conditions or min(rule.precision, rule.recall) < _CLEAR:
+    if rule is None or not rule.conditions or min(rule.precision, rule.recall) < _MIN_RULE_QUALITY:
         return group
-    mine = [
-        m for m, its in zip(group.moved, derived, strict=True) if not all(c.holds(its) for c in rule.conditions)
-    ]
-    return _group(group.direction, mine, _strongest_night(mine))
+    mine = [m for m, its in zip(group.moved, derived, strict=True) if not all(c.holds(its) for c in rule.conditions)]
+    return _make_group(group.direction, mine, _strongest_date_s(mine))
 
 
-def _strongest_night(moved: Sequence[Moved]) -> int:
+def _strongest_date_s(moved: Sequence[SeriesChange]) -> int:
     """The first run at a new level that agrees with most of the change, the first of equals (epoch seconds).
 
-    A change agrees with every moment between its last run before and its first run after; a night is some hours
-    long. Agreement is the sum of |log gain|.
+    A change agrees with every moment between its last run before and its first run after; a session takes some
+    hours. Agreement is the sum of |log gain|.
     """
     weights = np.asarray([abs(m.log_gain) for m in moved])
-    nights = np.unique([m.change.first_after for m in moved])
+    dates = np.unique([m.first_after for m in moved])
 
     def begun(starts: Sequence[int]) -> NDArray[np.float64]:
-        """Weight of what starts before each of the nights."""
+        """Weight of what starts before each of the dates."""
         order = np.argsort(starts)
         total = np.concatenate([[0.0], np.cumsum(weights[order])])
-        return np.asarray(total[np.searchsorted(np.asarray(starts)[order], nights)])
+        return np.asarray(total[np.searchsorted(np.asarray(starts)[order], dates)])
 
-    agreement = begun([m.change.last_before for m in moved]) - begun(
-        [m.change.first_after + _NIGHT_S for m in moved]
-    )
-    return int(nights[np.argmax(np.round(agreement, 9))])
+    agreement = begun([m.last_before for m in moved]) - begun([m.first_after + _SESSION_S for m in moved])
+    return int(dates[np.argmax(np.round(agreement, 9))])
 
 
-def _distance(moved: Moved, night: int) -> int:
+def _distance_s(moved: SeriesChange, date: int) -> int:
     """Seconds from a moment to the gap between runs in which a change happened; 0 inside of it."""
-    change = moved.change
-    return max(0, change.last_before - night + 1, night - change.first_after - _NIGHT_S)
+    return max(0, moved.last_before - date + 1, date - moved.first_after - _SESSION_S)
 
 
-def _alike(near: list[Moved]) -> list[Moved]:
-    """Without suspicions that are small beside the confirmed changes, or nights later: bad nights, perhaps."""
+def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
+    """Without suspicions that are small beside the confirmed changes, or sessions later: perhaps outliers."""
     confirmed = [m for m in near if not m.change.suspected]
     if not confirmed:
         return near
-    night, least = _strongest_night(confirmed), 0.5 * median(abs(m.log_gain) for m in confirmed)
+    date, least = _strongest_date_s(confirmed), 0.5 * median(abs(m.log_gain) for m in confirmed)
     return [
         m
         for m in near
-        if not m.change.suspected or (abs(m.log_gain) >= least and _distance(m, night) <= _APART_S)
+        if not m.change.suspected or (abs(m.log_gain) >= least and _distance_s(m, date) <= _SEPARATE_EVENTS_S)
     ]
 
 
-def credible(group: Group, series: int) -> bool:
-    """Whether a group is worth telling: a confirmed change, or a suspicion of more series than by chance.
-
-    A single bad night of a few series is nothing to tell anybody; of many at once it is.
+def is_credible(group: ChangeGroup, series: int) -> bool:
+    """Whether a group is worth reporting: a confirmed change, or suspicions of more series than by chance.
 
     Args:
         series: how many series the system has.
     """
-    if not all(m.change.suspected for m in group.moved):
-        return True
-    by_chance = float(bdtrc(len(group.moved) - 1, series, _SUSPECTED_SHARE))
-    return by_chance < _CHANCE
+    confirmed = any(not m.change.suspected for m in group.moved)
+    return confirmed or float(bdtrc(len(group.moved) - 1, series, _SUSPECTED_SHARE)) < _CHANCE
+
+
+# Levels of unchanged series are medians of at most this many observations on each side.
+_MAX_OBSERVATIONS = 30
+_HALF_DAY_S = _DAY_S // 2
+# A series that moved the same way by so much of the event's size is not called unchanged, though no change of
+# it is sure: noise may hide one, or it is too short to be assessed.
+_UNCERTAIN_SHARE = 0.5
+
+
+def compare_around_date(
+    group: ChangeGroup,
+    rows: Sequence[SeriesRow],
+    changes: Mapping[int, Sequence[ChangePoint]],
+    points: Mapping[int, SeriesPoints],
+) -> tuple[list[SeriesResponse], int, int]:
+    """Compares every series across the date of the group.
+
+    Args:
+        rows: all headline series of the system.
+        changes: of each of them, by series id.
+        points: of each of them, up to `_MAX_OBSERVATIONS` on both sides of the date.
+
+    Returns:
+        The changed series as in the group, then the unchanged ones; the number of series that have no runs on both
+        sides; and of those that moved then, too, but the other way or not surely.
+    """
+    responses = [SeriesResponse(series_parameters(m.row), True, m.log_gain) for m in group.moved]
+    without_data = moved_otherwise = 0
+    least, sign = _UNCERTAIN_SHARE * median(abs(m.log_gain) for m in group.moved), 1 if group.direction == "up" else -1
+    start, end = group.last_before - _HALF_DAY_S, group.first_after + _HALF_DAY_S
+    for row in [row for row in rows if row.id not in group.series_ids]:
+        own = changes.get(row.id, ())
+        ratio = _median_ratio(row, points[row.id], own, group)
+        gain = None if ratio is None else METRICS[row.metric].log_gain(ratio)
+        if any(c.time > start and c.last_before < end for c in own):
+            moved_otherwise += 1  # neither changed alike nor unchanged
+        elif gain is None:
+            without_data += 1
+        elif gain * sign >= least:
+            moved_otherwise += 1
+        else:
+            responses.append(SeriesResponse(series_parameters(row), False, gain))
+    return responses, without_data, moved_otherwise
+
+
+def _median_ratio(
+    row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], group: ChangeGroup
+) -> float | None:
+    """Median after / median before the group's date, as far as the series' neighbouring changes allow."""
+    boundary = group.first_after - _HALF_DAY_S // 2
+    start = max((c.time for c in changes if c.time <= boundary), default=0)
+    end = min((c.time for c in changes if c.time > boundary), default=2**62)
+    values = headline_values(row, points)
+    before = values[(points.time >= start) & (points.time < boundary)][-_MAX_OBSERVATIONS:]
+    after = values[(points.time >= boundary) & (points.time < end)][:_MAX_OBSERVATIONS]
+    if not len(before) or not len(after):
+        return None
+    return float(np.median(after) / np.median(before))
+
+
+def make_member(moved: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:
+    """The changed series as a member of its finding, with the runs on both sides of the change."""
+    row, change = moved.row, moved.change
+    runs = dict(zip(points.time[::-1].tolist(), points.run_id[::-1].tolist(), strict=True))
+    return FindingMember(
+        series_id=row.id,
+        name=name,
+        partition=row.partition,
+        stack=row.stack,
+        case_key=row.case.key,
+        parameters={"benchmark": row.case.benchmark, **row.case.parameters},
+        metric=row.metric,
+        unit=METRICS[row.metric].unit,
+        last_before=moved.last_before,
+        first_after=moved.first_after,
+        before=change.before,
+        after=change.after,
+        ratio=change.ratio,
+        gain=math.exp(moved.log_gain),
+        confidence=change.confidence,
+        suspected=change.suspected,
+        run_before=runs.get(moved.last_before),
+        run_after=runs.get(moved.first_after),
+    )
+
+
+# Between gaps of runs; those of consecutive sessions touch. Half a day, as sessions do not start at one time.
+_SAME_EVENT_S = 4.5 * _DAY_S
+_SAME_DATE_S = 1.5 * _DAY_S
+
+
+def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> dict[int, Finding]:
+    """The known finding of each group that has one, by position in `groups`; closest pairs first.
+
+    Direction and neighbourhood of dates have to agree; shared series decide between several. What has dissolved
+    returns only with the same series on about the same date; what was dismissed silences no other series.
+    """
+    pairs = []
+    for position, group in enumerate(groups):
+        for finding in known:
+            apart = _gap_s(group, finding.last_before, finding.first_after)
+            moved = finding.anchor != finding.first_after
+            wandered = _gap_s(group, finding.anchor, finding.anchor) if moved else apart
+            if finding.direction != group.direction or max(apart, wandered) > _SAME_EVENT_S:
+                continue
+            shared = len(group.series_ids & {m.series_id for m in finding.members})
+            dismissed = finding.state == "dismissed"
+            gone = finding.missed_since is not None and (finding.resolution is not None or dismissed)
+            if (shared or not (gone or dismissed)) and (not gone or apart <= _SAME_DATE_S):
+                distance = (apart, abs(group.first_after - finding.first_after))
+                pairs.append((-shared, distance, position, finding))
+    matched: dict[int, Finding] = {}
+    used: set[str] = set()
+    for _, _, position, finding in sorted(pairs, key=lambda p: (p[0], p[1], p[2], p[3].id)):
+        if position not in matched and finding.id not in used:
+            matched[position] = finding
+            used.add(finding.id)
+    return matched
+
+
+def _gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
+    """Seconds between the gaps of runs in which a group and a finding happened; 0 where they touch.
+
+    A system that was down for weeks has one gap: whichever of its ends a change is dated to, it is one event.
+    """
+    return max(0, group.last_before - first_after, last_before - group.first_after)
+
+
+def new_finding_id(system: str, group: ChangeGroup, taken: set[str]) -> str:
+    """`franklin-20090317-up`: system, date and direction; with a number where that is taken."""
+    stem = f"{system[:22]}-{iso_day(group.first_after).replace('-', '')}-{group.direction}"
+    return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
+
+
+# A trend that ended longer ago than this before its series did is past.
+_MAX_AGE_S = 14 * 86400
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A slope of one series that goes on: epoch seconds; `gain` as performance, from first to last observation."""
+
+    system: str
+    series_id: int
+    name: str
+    first: int
+    last: int
+    gain: float
+
+
+def current_trends(row: SeriesRow, detection: Detection, newest: int) -> Iterator[tuple[int, int, float]]:
+    """First and last observation (epoch seconds) and gain of each drift that reaches to the newest observation.
+
+    Args:
+        newest: epoch seconds of the newest observation.
+    """
+    for drift in detection.drifts:
+        if drift.last_time >= newest - _MAX_AGE_S:
+            yield int(drift.time), int(drift.last_time), math.exp(METRICS[row.metric].log_gain(drift.ratio))
+
+
+def find_trends(history: History, systems: Sequence[str]) -> list[Trend]:
+    """Trends that reach to the newest observations, strongest first, as of the last update of findings."""
+    found: list[Trend] = []
+    for system in systems:
+        rows = headline_series(history, system)
+        names = short_case_names([series_parameters(row) for row in rows])
+        detections = load_detections(history, [row.id for row in rows])
+        for row, name in zip(rows, names, strict=True):
+            if row.id in detections:
+                slopes = current_trends(row, detections[row.id], row.last or 0)
+                found += [Trend(system, row.id, name, *slope) for slope in slopes]
+    return sorted(found, key=lambda t: -abs(math.log(t.gain)))
+
+
+def format_trends(found: Iterable[Trend]) -> Iterator[str]:
+    """A line a trend, with a heading; nothing where there is none."""
+    for position, trend in enumerate(found):
+        if position == 0:
+            yield "Slow trends, no step and no finding:"
+        yield f"  {trend.system}: {trend.name} {format_factor(trend.gain)} since {format_day(trend.first)}"

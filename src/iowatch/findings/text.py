@@ -1,20 +1,99 @@
-"""A finding as text for a terminal or a mail: the answer first, then what it rests on."""
+"""Findings as text for a terminal or a mail: one line, or the answer first and then its evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 
-from iowatch.explain import Cause, Explanation, Rule
-from iowatch.findings.records import Finding, Member
-from iowatch.findings.wording import day, factor, sizes_words
-from iowatch.units import format_number
+from iowatch.core import format_number
+from iowatch.findings.finding import Finding, FindingMember
+from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
+
+_MOST_EXCEPTIONS = 3
+_MOST_NAMED = 2
+# Groups of differences that people cause (iowatch.findings.evidence).
+_MADE = ("stack ", "compute node", "loaded", "MPI-IO hints")
+
+
+def format_factor(value: float) -> str:
+    """A ratio for people: two significant digits below ten, whole above: `×0.48`, `×2.9`, `×51`."""
+    return f"×{value:.0f}" if value >= 9.95 else f"×{value:.2g}"
+
+
+def format_day(moment: int) -> str:
+    """`17 Mar 2009`, UTC."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%-d %b %Y")
+
+
+def finding_line(finding: Finding) -> str:
+    """The finding in one line: what changed, since when, by how much, common factor, events near."""
+    explanation, control = finding.explanation, finding.explanation.control
+    what = f"{explanation.changed} of {explanation.total} series {finding.direction}"
+    doubt = " (suspected, not yet confirmed)" if finding.state == "suspected" else ""
+    parts = [f"{format_day(finding.first_after)}: {what}{doubt}", _format_common_factor(finding)]
+    if control is not None and explanation.rule is not None:
+        parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
+    if explanation.exceptions:
+        parts.append(_format_exceptions(explanation.exceptions))
+    near = (f"{cause.event} {cause.when}".replace("at the change", "that day") for cause in finding.causes)
+    parts.append(next(near, "no event recorded near"))
+    # Names of what somebody changed; counters and nodes follow from it, or change by themselves.
+    names = list(dict.fromkeys(one.what for one in finding.differences if one.where.startswith(_MADE)))
+    if names:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        parts.append(f"{', '.join(names[:_MOST_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'}")
+    return "; ".join(parts)
+
+
+def _format_common_factor(finding: Finding) -> str:
+    explanation, size = finding.explanation, format_factor(finding.size)
+    rule, sizes = explanation.rule, format_magnitudes(explanation.magnitudes) or size
+    if rule is None and explanation.changed <= _MOST_NAMED:
+        return f"{', '.join(finding.compared[: explanation.changed])} ({size})"
+    if rule is None:
+        return f"no common factor ({sizes})"
+    if not rule.conditions:
+        return f"all series ({sizes})"
+    text = f"common factor {rule.text} ({sizes})"
+    if explanation.second is None:
+        return text
+    return f"{text}, and {explanation.second.text} ({format_magnitudes(explanation.second_magnitudes)})"
+
+
+def format_magnitudes(magnitudes: Sequence[Magnitude]) -> str:
+    """`unaligned reads ×50, writes ×2.9`."""
+    return ", ".join(f"{m.label} {format_factor(m.ratio)}".strip() for m in magnitudes)
+
+
+def _format_exceptions(misfits: Sequence[RuleException]) -> str:
+    if len(misfits) > _MOST_EXCEPTIONS:
+        return f"{len(misfits)} series do not fit"
+    named = [f"{m.name} unchanged" if m.inside else f"{m.name} {format_factor(m.ratio)} too" for m in misfits]
+    return f"does not fit: {', '.join(named)}"
+
+
+def detection_cells(detection: Detection) -> Iterator[tuple[str, ...]]:
+    """Cells of each change and drift of a series: what, since, observations, ratio, before, after, confidence."""
+    for step in detection.steps:
+        numbers = (format_number(x) for x in (step.ratio, step.before, step.after))
+        what = f"suspected {step.direction}" if step.suspected else step.direction
+        yield what, iso_day(step.time), str(step.nights), *numbers, f"{step.confidence:.2f}"
+    for drift in detection.drifts:
+        count = str(drift.last_index - drift.index + 1)
+        yield f"drift {drift.direction}", iso_day(drift.time), count, format_number(drift.ratio), "", "", ""
+
+
+def iso_day(moment: float) -> str:
+    """`2009-03-17`, UTC."""
+    return datetime.fromtimestamp(moment, UTC).date().isoformat()
+
 
 _WIDTH = 17
 _MOST_EQUIVALENTS = 6
 
 
-def listing(findings: Iterable[Finding]) -> Iterator[str]:
-    """One line a finding: id, state, the finding itself."""
+def format_finding_list(findings: Iterable[Finding]) -> Iterator[str]:
+    """One line per finding: id, state, the finding itself."""
     for finding in findings:
         yield f"{finding.id}  [{finding.state}]  {finding.line}"
         for note in (finding.resolution, f"({finding.label})" if finding.label else None):
@@ -22,56 +101,51 @@ def listing(findings: Iterable[Finding]) -> Iterator[str]:
                 yield f"    {note}"
 
 
-def none_told(watched: int, too_few: int, hidden: int) -> str:
+def format_no_findings(watched: int, too_few: int, hidden: int) -> str:
     """Why the list is empty: no data, too little data, or no change; these are three different answers.
 
     Args:
-        watched: series of which nights are known.
-        too_few: those of them with too few nights to be judged.
+        watched: monitored series.
+        too_few: those of them with too few observations to be assessed.
         hidden: findings that are settled.
     """
     if hidden:
-        return "nothing open (--all shows all)"
+        return "no open findings (--all shows all)"
     if not watched:
-        return "no data: nothing is in the history yet (`iowatch run` or `iowatch import` fills it)"
+        return "no data: the history is empty; use `iowatch run` or `iowatch import`"
     if watched == too_few:
-        return f"no findings yet: none of {watched} series has the nights that it takes to judge it"
-    rest = f", {too_few} more have too few nights to be judged" if too_few else ""
+        return f"no findings yet: none of {watched} series has enough sessions to be assessed"
+    rest = f", {too_few} more have too few sessions to be assessed" if too_few else ""
     return f"no findings: no lasting change in {watched - too_few} series{rest}"
 
 
-def page(finding: Finding) -> Iterator[str]:
+def format_finding(finding: Finding) -> Iterator[str]:
     """The whole finding, line by line."""
     yield f"{finding.id}  [{finding.state}]" + (f"  ({finding.label})" if finding.label else "")
     yield finding.line
     yield ""
-    for title, lines in _sections(finding):
+    for title, lines in _finding_sections(finding):
         for position, text in enumerate(lines):
             yield f"{title if position == 0 else '':<{_WIDTH}}{text}"
     yield ""
-    yield from _causes(finding.causes)
-    yield from _table(finding.members)
+    yield from _format_causes(finding.causes)
+    yield from _format_members(finding.members)
 
 
-def _sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
-    told = finding.explanation
-    yield (
-        "What changed",
-        [
-            f"{told.changed} of {told.total} series {finding.direction}, typically {factor(finding.size)}",
-            f"between the runs of {_moment(finding.last_before)} and {_moment(finding.first_after)} UTC",
-        ],
+def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
+    found = finding.explanation
+    what = f"{found.changed} of {found.total} series {finding.direction}, typically {format_factor(finding.size)}"
+    moments = (
+        f"{format_day(t)} {datetime.fromtimestamp(t, UTC):%H:%M}" for t in (finding.last_before, finding.first_after)
     )
-    yield "Common factor", list(_rule(told.rule))
-    yield "And of the rest", list(_rule(told.second)) if told.second else []
-    yield "Sizes", list(_sizes(told))
-    if told.control is not None:
-        c = told.control
-        yield (
-            "Stayed the same",
-            [f"{c.label}: {c.unchanged} of {c.total} series did not change (×{c.ratio:.2f})"],
-        )
-    yield "Does not fit", [e.text for e in told.exceptions]
+    yield "What changed", [what, f"between the runs of {' and '.join(moments)} UTC"]
+    yield "Common factor", list(_format_rule(found.rule))
+    yield "And of the rest", list(_format_rule(found.second)) if found.second else []
+    yield "Sizes", list(_magnitude_lines(found))
+    if found.control is not None:
+        c = found.control
+        yield "Stayed the same", [f"{c.label}: {c.unchanged} of {c.total} series did not change (×{c.ratio:.2f})"]
+    yield "Does not fit", [e.text for e in found.exceptions]
     if finding.without_data:
         yield "No data", [f"{finding.without_data} series have no runs on both sides of the date"]
     if finding.moved_otherwise:
@@ -79,24 +153,14 @@ def _sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
     yield "Resolved", [finding.resolution] if finding.resolution else []
     rulings = [*([finding.ruling] if finding.ruling else []), *finding.notes]
-    yield (
-        "Decided",
-        [
-            f"{r.decision}{' (expired)' if r.expired else ''} by {r.by} on {r.date}"
-            + (f" until {r.until}" if r.until else "")
-            + f": {' '.join(r.reason.split())}"
-            for r in rulings
-        ],
-    )
+    decided = []
+    for one in rulings:
+        expired, until = " (expired)" if one.expired else "", f" until {one.until}" if one.until else ""
+        decided.append(f"{one.decision}{expired} by {one.by} on {one.date}{until}: {' '.join(one.reason.split())}")
+    yield "Decided", decided
 
 
-def _moment(moment: int) -> str:
-    from datetime import UTC, datetime
-
-    return f"{day(moment)} {datetime.fromtimestamp(moment, UTC):%H:%M}"
-
-
-def _rule(rule: Rule | None) -> Iterator[str]:
+def _format_rule(rule: Rule | None) -> Iterator[str]:
     if rule is None:
         yield "none: no parameter separates changed from unchanged series better than chance"
         return
@@ -107,51 +171,50 @@ def _rule(rule: Rule | None) -> Iterator[str]:
         f"{rule.text}: {rule.changed_in} of {rule.total_in} changed, of the others {rule.changed_out} of "
         f"{rule.total_out} (precision {rule.precision:.0%}, recall {rule.recall:.0%})"
     )
-    yield from as_well(rule)
+    yield from format_equivalents(rule)
 
 
-def _sizes(told: Explanation) -> Iterator[str]:
-    """A line a common factor, each with its name where there are two."""
-    if told.rule is None or told.second is None:
-        yield sizes_words(told.magnitudes)
+def _magnitude_lines(explanation: Explanation) -> Iterator[str]:
+    """One line per common factor, each with its name where there are two."""
+    if explanation.rule is None or explanation.second is None:
+        yield format_magnitudes(explanation.magnitudes)
         return
-    yield f"{told.rule.text}: {sizes_words(told.magnitudes)}"
-    yield f"{told.second.text}: {sizes_words(told.second_magnitudes)}"
+    yield f"{explanation.rule.text}: {format_magnitudes(explanation.magnitudes)}"
+    yield f"{explanation.second.text}: {format_magnitudes(explanation.second_magnitudes)}"
 
 
-def as_well(rule: Rule) -> Iterator[str]:
-    """What fits exactly as well as a rule's conditions, a line a condition; one remark a parameter."""
+def format_equivalents(rule: Rule) -> Iterator[str]:
+    """What fits exactly as well as a rule's conditions, one line per condition; one remark per parameter."""
     for condition, group in zip(rule.conditions, rule.equivalents, strict=True):
         same: dict[str, str] = {}
         for other in group:
             if other.parameter != condition.parameter:
                 same.setdefault(other.parameter, other.words)
         if same:
-            told = "; ".join(list(same.values())[:_MOST_EQUIVALENTS])
-            yield f"these data cannot tell '{condition.words}' from: {told}"
+            others = "; ".join(list(same.values())[:_MOST_EQUIVALENTS])
+            yield f"these data do not distinguish '{condition.words}' from: {others}"
 
 
-def _causes(causes: Iterable[Cause]) -> Iterator[str]:
-    found = list(causes)
-    if not found:
+def _format_causes(causes: Sequence[RankedCause]) -> Iterator[str]:
+    if not causes:
         yield "Nothing is recorded near the date (`iowatch event add` records what happened)."
         yield ""
         return
     yield "What happened near the date, best fit first. Evidence, not proof:"
-    for position, cause in enumerate(found, start=1):
+    for position, cause in enumerate(causes, start=1):
         yield f"  {position}. {cause.name} [{cause.kind}, {cause.when}]"
         yield from (f"     + {text}" for text in cause.speaks_for)
         yield from (f"     - {text}" for text in cause.speaks_against)
     yield ""
 
 
-def _table(members: Iterable[Member]) -> Iterator[str]:
+def _format_members(members: Iterable[FindingMember]) -> Iterator[str]:
     rows = [("Series", "before", "after", "unit", "factor", "since", "confidence", "runs")]
     for m in sorted(members, key=lambda m: -max(m.gain, 1 / m.gain)):
         runs = f"{m.run_before or '-'} -> {m.run_after or '-'}"
         sure = "suspected" if m.suspected else f"{m.confidence:.3f}"
         levels = (format_number(m.before), format_number(m.after))
-        rows.append((m.name, *levels, m.unit, factor(m.gain), day(m.first_after), sure, runs))
+        rows.append((m.name, *levels, m.unit, format_factor(m.gain), format_day(m.first_after), sure, runs))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(

@@ -1,74 +1,223 @@
-"""Reference bandwidths: `reference/bandwidth/<system>.yaml`, which ReFrame (>= 4.10) reads through `$ref` too.
+"""Accepted bandwidths: `reference/bandwidth/<system>.yaml`, which ReFrame (>= 4.10) reads through `$ref` too.
 
-    BenchioCheck:                                          # the check's class: what ReFrame looks for
+    BenchioCheck:                                          # the check's class, which ReFrame looks up
       $index: [$partition, $environ, reference_case]
       local:default:                                       # system:partition
         system-openmpi:                                    # stack
           api=MPIIO,file=shared,ranks=4:                   # case parameters; a case may have more than these
             write_bandwidth: [2000, -0.15, 0.2, MiB/s]     # value, bounds relative to it, unit
-    provenance:                                            # ours: the same keys, where each value comes from
+    provenance:                                            # ours: the same keys, and where each value comes from
       BenchioCheck:
         local:default:
           system-openmpi:
             api=MPIIO,file=shared,ranks=4:
               write_bandwidth: {statistic: …, n: 9, …}
 
-ReFrame ignores `provenance`. It also says nothing when a class, a metric or a case is misspelt or absent: every
-reader here refuses that.
+ReFrame ignores `provenance`. It also reports nothing when a class, a metric or a case is misspelt or absent: every
+reader here refuses that (`find_unknown_names` names the word that was probably meant). "No reference" and "within the
+reference" are two answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime as dt
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from iowatch import paths
-from iowatch.errors import InputError, UsageError
-from iowatch.metrics import METRICS
-from iowatch.reference.checked import Document
-from iowatch.reference.entry import (
-    Entry,
-    Provenance,
-    References,
-    case_text,
-    is_case,
-    split,
-    variable,
-)
+from pydantic import Field
 
-__all__ = [
-    "Entry",
-    "Provenance",
-    "References",
-    "case_text",
-    "is_case",
-    "load",
-    "path_of",
-    "split",
-    "variable",
-]
+from iowatch.core import METRICS, InputError, Metric, Scalar, UsageError, files, format_number, suggest_name
+from iowatch.core.yamlfile import CheckedModel, YamlDocument
+
+NonEmptyText = Annotated[str, Field(min_length=1)]
+_CASE = re.compile(r"\w+=[\w.:/+-]+(,\w+=[\w.:/+-]+)*")
+
+
+class Provenance(CheckedModel):
+    """Where a reference value comes from.
+
+    Attributes:
+        statistic: what the value is of the nights (or of the printed samples) behind it.
+        n: how many nights or samples.
+        spread: their relative scatter (0.05 is 5 %); None where it is not known.
+        date: when it was accepted, or published.
+        origin: sessions (first, last), or source and table ("000/2").
+        by, why: who accepted it, and for what reason.
+        versions: parts of the stack and their versions at that time; empty where not known.
+    """
+
+    statistic: Literal["max", "median", "median of maxima", "median of minima"]
+    n: Annotated[int, Field(ge=1)] | None = None
+    spread: Annotated[float, Field(ge=0)] | None = None
+    date: dt.date
+    origin: Annotated[list[NonEmptyText], Field(min_length=1)]
+    by: NonEmptyText
+    why: NonEmptyText
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One reference value.
+
+    Attributes:
+        check: the check's class name.
+        partition: as ReFrame writes it, `system:partition`.
+        stack: the environment.
+        case: the text of its case parameters, sorted, `name=value,…`.
+        variable: ReFrame's performance variable, `<operation>_<metric>`.
+        value: in the metric's unit.
+        low, high: bounds relative to the value (-0.1 is 10 % below); None where there is no bound.
+    """
+
+    check: str
+    partition: str
+    stack: str
+    case: str
+    variable: str
+    value: float
+    low: float | None
+    high: float | None
+    unit: str
+    provenance: Provenance
+    where: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What identifies it in its file."""
+        return self.check, self.partition, self.stack, self.case, self.variable
+
+    @property
+    def metric(self) -> Metric:
+        """The facts of its metric."""
+        return split_variable(self.variable)[1]
+
+    @property
+    def operation(self) -> str:
+        """`write`, `read`… with `_` for every blank and hyphen."""
+        return split_variable(self.variable)[0]
+
+    @property
+    def lower(self) -> float | None:
+        """The lowest value that is still accepted, in its unit."""
+        return None if self.low is None else self.value * (1 + self.low)
+
+    @property
+    def upper(self) -> float | None:
+        """The highest value that is still accepted, in its unit."""
+        return None if self.high is None else self.value * (1 + self.high)
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """`name=value` of each case parameter."""
+        return frozenset(self.case.split(","))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, bounds in the unit of the value."""
+        plain = {name: getattr(self, name) for name in ("check", "partition", "stack", "case", "variable", "value")}
+        bounds = {"lower": self.lower, "upper": self.upper, "unit": self.unit}
+        return {**plain, **bounds, "provenance": self.provenance.model_dump(mode="json")}
+
+
+def performance_variable(operation: str, metric: str) -> str:
+    """ReFrame's name of a result; operations of some tools have blanks or hyphens."""
+    return f"{operation}_{metric}".replace(" ", "_").replace("-", "_")
+
+
+def split_variable(name: str) -> tuple[str, Metric]:
+    """Operation and metric of a performance variable.
+
+    Raises:
+        UsageError: it does not end in a known metric.
+    """
+    fitting = [m for m in METRICS if name.endswith(f"_{m}")]
+    if not fitting:
+        hint = suggest_name(name.rpartition("_")[2], list(METRICS))
+        raise UsageError(f"'{name}' is not <operation>_<metric>", hint=hint)
+    metric = max(fitting, key=len)
+    return name.removesuffix(f"_{metric}"), METRICS[metric]
+
+
+def _format_value(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def format_case_key(parameters: Mapping[str, Scalar | None]) -> str:
+    """Case parameters (docs/architecture.md) without the operation as the key of an entry."""
+    kept = {name: value for name, value in parameters.items() if value is not None and name != "operation"}
+    return ",".join(f"{name}={_format_value(kept[name])}" for name in sorted(kept))
+
+
+def is_case_key(text: str) -> bool:
+    """Whether a text can be the case of an entry: `name=value,name=value`, no blanks, no commas in values."""
+    return _CASE.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class References:
+    """All references of one system.
+
+    Attributes:
+        path: the file, whether or not it exists.
+        entries: in the order of the file.
+    """
+
+    system: str
+    path: Path
+    entries: tuple[Reference, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self.path.is_file()
+
+    def matching(self, partition: str, stack: str, case: Mapping[str, Scalar]) -> list[Reference]:
+        """Entries of which each case parameter is one of the case.
+
+        Args:
+            partition: with or without `system:` in front.
+            case: case parameters, with or without the operation.
+        """
+        place = (partition if ":" in partition else f"{self.system}:{partition}", stack)
+        has = frozenset(format_case_key(case).split(","))
+        return [e for e in self.entries if (e.partition, e.stack) == place and e.parameters <= has]
+
+    def find(
+        self, partition: str, stack: str, case: Mapping[str, Scalar], operation: str, metric: str
+    ) -> Reference | None:
+        """The reference of one result: of several that match, that with the most case parameters; or None."""
+        variable = performance_variable(operation, metric)
+        fitting = [entry for entry in self.matching(partition, stack, case) if entry.variable == variable]
+        return max(fitting, key=lambda e: len(e.parameters), default=None)
+
 
 INDEX = ["$partition", "$environ", "reference_case"]
 PROVENANCE = "provenance"
 
 
-def path_of(system: str) -> Path:
+def reference_file_path(system: str) -> Path:
     """The file of a system's references."""
-    return paths.root() / "reference" / "bandwidth" / f"{system}.yaml"
+    return files.checkout_root() / "reference" / "bandwidth" / f"{system}.yaml"
 
 
-def load(system: str, path: Path | None = None) -> References:
+def load_references(system: str, path: Path | None = None) -> References:
     """The references of a system; no entries where there is no file.
 
     Raises:
-        InputError: the file is damaged; every fault is told with file, line and column.
+        InputError: the file is damaged; every fault is reported with file, line and column.
     """
-    place = path or path_of(system)
+    place = path or reference_file_path(system)
     if not place.exists():
         return References(system, place, ())
-    document = Document(place)
-    entries, faults = _entries(system, document)
+    document = YamlDocument(place)
+    entries, faults = _parse_entries(system, document)
     if faults:
         raise InputError("\n".join(faults), hint="docs/references.md shows the form.")
     return References(system, place, tuple(entries))
@@ -78,7 +227,7 @@ _Path = tuple[str, ...]
 _DEPTH = 5  # check, partition, stack, case, variable
 
 
-def _leaves(node: Any, at: _Path, faults: list[str], document: Document) -> Iterator[tuple[_Path, Any]]:
+def _iter_values(node: Any, at: _Path, faults: list[str], document: YamlDocument) -> Iterator[tuple[_Path, Any]]:
     """Values `_DEPTH` mappings down (without `$index`), and a fault for every mapping that is missing."""
     place = at if at[:1] != (PROVENANCE,) else at[1:]
     if len(place) == _DEPTH:
@@ -90,10 +239,10 @@ def _leaves(node: Any, at: _Path, faults: list[str], document: Document) -> Iter
         return
     for key, value in node.items():
         if key != "$index":
-            yield from _leaves(value, (*at, str(key)), faults, document)
+            yield from _iter_values(value, (*at, str(key)), faults, document)
 
 
-def _entries(system: str, document: Document) -> tuple[list[Entry], list[str]]:
+def _parse_entries(system: str, document: YamlDocument) -> tuple[list[Reference], list[str]]:
     faults: list[str] = []
     data = document.data
     if not isinstance(data, dict):
@@ -103,30 +252,18 @@ def _entries(system: str, document: Document) -> tuple[list[Entry], list[str]]:
         if isinstance(value, dict) and value.get("$index") != INDEX:
             found = value.get("$index")
             faults.append(f"{document.where([name, '$index'])}: {name}.$index must be {INDEX}, found {found!r}")
-    values = dict(_leaves(checks, (), faults, document)) if checks else {}
-    origins = {
-        at[1:]: node
-        for at, node in _leaves(
-            data.get(PROVENANCE) or {}, (PROVENANCE,), [] if not values else faults, document
-        )
-    }
+    values = dict(_iter_values(checks, (), faults, document)) if checks else {}
+    provenance = _iter_values(data.get(PROVENANCE) or {}, (PROVENANCE,), faults if values else [], document)
+    origins = dict.fromkeys(at[1:] for at, _ in provenance)
     faults += dict.fromkeys(fault for at in values for fault in _key_faults(system, document, at))
-    faults += _unpaired(document, values, origins)
-    entries = [_entry(document, at, values[at], faults) for at in values if at in origins]
+    faults += [f"{document.where(at)}: no provenance for {'/'.join(at)}" for at in values if at not in origins]
+    for at in (at for at in origins if at not in values):
+        faults.append(f"{document.where((PROVENANCE, *at))}: provenance of nothing: there is no {'/'.join(at)}")
+    entries = [_parse_entry(document, at, values[at], faults) for at in values if at in origins]
     return [entry for entry in entries if entry is not None], faults
 
 
-def _unpaired(document: Document, values: dict[_Path, Any], origins: dict[_Path, Any]) -> list[str]:
-    alone = [f"{document.where(at)}: no provenance for {'/'.join(at)}" for at in values if at not in origins]
-    lost = [
-        f"{document.where((PROVENANCE, *at))}: provenance of nothing: there is no {'/'.join(at)}"
-        for at in origins
-        if at not in values
-    ]
-    return alone + lost
-
-
-def _entry(document: Document, at: _Path, line: Any, faults: list[str]) -> Entry | None:
+def _parse_entry(document: YamlDocument, at: _Path, line: Any, faults: list[str]) -> Reference | None:
     problems = [f"{document.where(at, value=True)}: {fault}" for fault in _value_faults(at[-1], line)]
     try:
         provenance = document.validated(Provenance, (PROVENANCE, *at))
@@ -138,20 +275,20 @@ def _entry(document: Document, at: _Path, line: Any, faults: list[str]) -> Entry
     check, partition, stack, case, name = at
     value, low, high, unit = line
     where = document.where(at)
-    return Entry(check, partition, stack, case, name, float(value), low, high, unit, provenance, where)
+    return Reference(check, partition, stack, case, name, float(value), low, high, unit, provenance, where)
 
 
-def _key_faults(system: str, document: Document, at: _Path) -> Iterator[str]:
+def _key_faults(system: str, document: YamlDocument, at: _Path) -> Iterator[str]:
     """What is wrong with the keys on the way to a value; the same for all values below a wrong key."""
     _, partition, _, case, name = at
     if not partition.startswith(f"{system}:"):
         yield f"{document.where(at[:2])}: partition '{partition}' is not '{system}:<partition>'"
-    if not is_case(case):
+    if not is_case_key(case):
         yield f"{document.where(at[:4])}: case '{case}' is not name=value,name=value"
     elif case != ",".join(sorted(case.split(","))):
         yield f"{document.where(at[:4])}: case '{case}' is not sorted by name, so it could be there twice"
     try:
-        split(name)
+        split_variable(name)
     except UsageError as error:
         yield f"{document.where(at)}: {error.message}. {error.hint}"
 
@@ -162,16 +299,74 @@ def _value_faults(name: str, value: Any) -> Iterator[str]:
         yield f"{name}: expected [value, low, high, unit], found {value!r}"
         return
     number, low, high, unit = value
-    if not _real(number) or number <= 0:
+    if not _is_number(number) or number <= 0:
         yield f"{name}: the value must be a positive number, found {number!r} (ReFrame never fails on 0)"
-    if low is not None and not (_real(low) and -1 <= low <= 0):
+    if low is not None and not (_is_number(low) and -1 <= low <= 0):
         yield f"{name}: the lower bound is relative, from -1 to 0 or null, found {low!r}"
-    if high is not None and not (_real(high) and high >= 0):
+    if high is not None and not (_is_number(high) and high >= 0):
         yield f"{name}: the upper bound is relative, 0 or more or null, found {high!r}"
     known = [m for m in METRICS if name.endswith(f"_{m}")]
     if known and unit != (expected := METRICS[max(known, key=len)].unit):
         yield f"{name}: the unit is {expected}, found {unit!r}"
 
 
-def _real(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+
+
+# docs/architecture.md, "Case parameters", has what they mean; a test holds both together.
+KNOWN_PARAMETERS = (
+    "alignment_bytes", "api", "arrays", "block_bytes", "branches", "cache", "chunk", "collective",
+    "collective_metadata", "columns", "compressed", "depth", "dimensions", "directories", "distribution",
+    "fair", "file", "file_system", "files", "files_per_directory", "fill", "global_size", "hints",
+    "instances", "layout", "local_size", "memory", "mode", "nodes", "particles", "pattern", "ranks",
+    "read_bytes", "reorder", "row_bytes", "rows", "scaling", "segments", "steps", "stonewall_s",
+    "stripe_bytes", "stripe_count", "striping", "sync", "total_bytes", "transfer_bytes", "unlimited",
+    "verify", "write_bytes",
+)  # fmt: skip
+# As the names of performance variables have them: `_` for every blank and hyphen.
+KNOWN_OPERATIONS = (
+    "write", "read", "append", "overwrite", "modify", "run",
+    "create", "stat", "remove", "rename", "directory_create", "directory_stat", "directory_remove",
+    "directory_rename", "tree_create", "tree_remove",
+)  # fmt: skip
+
+
+def find_unknown_names(
+    entries: Iterable[Reference], parameters: Collection[str] = (), operations: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """(where, what) of each word that no case and no operation has.
+
+    Args:
+        parameters, operations: words that were seen in a run or in the history besides.
+    """
+    known_parameters = sorted({*KNOWN_PARAMETERS, *parameters})
+    known_operations = list(dict.fromkeys((*KNOWN_OPERATIONS, *operations)))
+    for entry in entries:
+        for name in sorted(pair.partition("=")[0] for pair in entry.parameters):
+            if name not in known_parameters:
+                hint = _suggest(name, known_parameters)
+                yield entry.where, f"no case has a parameter '{name}' (in {entry.case}). {hint}"
+        if entry.operation not in known_operations:
+            hint = _suggest(entry.operation, known_operations)
+            yield entry.where, f"there is no operation '{entry.operation}' (in {entry.variable}). {hint}"
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    """The likeliest word; all of them would be too many to read."""
+    guess = get_close_matches(word, known, n=1)
+    listed = "docs/architecture.md lists the names; add new ones to reference/bandwidth.py."
+    return f"Did you mean '{guess[0]}'?" if guess else listed
+
+
+def outside_bounds_reason(entry: Reference, value: float) -> str | None:
+    """In words, how a value lies outside the bounds of its reference; None where it does not.
+
+    A gain is reported like a loss: a page cache or a smaller file looks like one.
+    """
+    low = entry.lower is not None and value < entry.lower
+    if not low and not (entry.upper is not None and value > entry.upper):
+        return None
+    accepted = f"{format_number(entry.lower)} to {format_number(entry.upper)} {entry.unit}"
+    reference = f"reference {format_number(entry.value)} of {entry.provenance.date}"
+    return f"{entry.variable} is {'low' if low else 'high'}: {format_number(value)}, accepted {accepted} ({reference})"

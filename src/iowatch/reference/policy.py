@@ -1,28 +1,27 @@
-"""What a check does about its references, so that a missing one is never a silent pass.
+"""What a check does about its references, and remarks on reference files.
 
-ReFrame skips a test whose `$ref` file is absent and exits 0, and has no reference where a class, case or metric
-is absent or misspelt. The checks therefore ask here first, and fail with what is told.
+ReFrame skips a test whose `$ref` file is absent and exits 0, and has no reference where a class, case or metric is
+absent or misspelt. The checks therefore call `resolve_references` first and fail with the problems that it returns, so
+that a missing reference never passes silently. `audit_references` makes the remarks of `iowatch reference check`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping
+import datetime as dt
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from iowatch import paths
-from iowatch.errors import near_miss
-from iowatch.model import Scalar
-from iowatch.reference.bandwidth import Entry, References, case_text, split
-from iowatch.reference.words import strange
+from iowatch.core import Scalar, files, suggest_name
+from iowatch.reference import bandwidth
 
-Policy = Literal["required", "optional", "none"]
+MissingReferencePolicy = Literal["required", "optional", "none"]
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedReferences:
     """What a check has to do.
 
     Attributes:
@@ -32,20 +31,20 @@ class Resolved:
     """
 
     key: str | None
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, bandwidth.Reference]
     problems: tuple[str, ...] = ()
 
 
-def resolve(
-    references: References,
+def resolve_references(
+    references: bandwidth.References,
     check: str,
     partition: str,
     stack: str,
     case: Mapping[str, Scalar],
     variables: Collection[str],
-    policy: Policy,
+    policy: MissingReferencePolicy,
     known_checks: Iterable[str] | None = None,
-) -> Resolved:
+) -> ResolvedReferences:
     """The references of one test, after it ran and before its performance is judged.
 
     Args:
@@ -57,68 +56,146 @@ def resolve(
         policy: of its suite: must every variable have a reference, may it, or is there none to look for?
         known_checks: names of all check classes (`checks()`); another name in the file is a mistake.
     """
-    problems = tuple(_unknown_checks(references, known_checks)) if known_checks is not None else ()
-    problems += _misspelt(references, check, case, variables)
+    faults = list(_unknown_checks(references, known_checks)) if known_checks is not None else []
+    own = [entry for entry in references.entries if entry.check == check]
+    # ReFrame has no reference where a name is misspelt, and does not report it.
+    faults += bandwidth.find_unknown_names(own, case, {bandwidth.split_variable(name)[0] for name in variables})
+    problems = tuple(dict.fromkeys(f"{where}: {what}" for where, what in faults))
     if policy == "none":
-        return Resolved(None, {}, problems)
-    fitting = _fitting(references, check, partition, stack, case)
+        return ResolvedReferences(None, {}, problems)
+    fitting = [entry for entry in references.matching(partition, stack, case) if entry.check == check]
     key = max({e.case for e in fitting}, key=lambda text: (text.count(","), text), default=None)
     found = {e.variable: e for e in fitting if e.case == key}
-    problems += _not_measured(found, check, variables)
-    missing = _missing(references, check, stack, case, [v for v in variables if v not in found])
-    return Resolved(key, found, problems + (missing if policy == "required" else ()))
+    problems += _unmeasured_entries(found, check, variables)
+    missing = ", ".join(sorted(name for name in variables if name not in found))
+    if policy == "required" and missing:
+        place = f"{check} on {stack}, case {bandwidth.format_case_key(case)}"
+        problem = f"{references.path}: no reference for {place}: {missing}"
+        if not references.exists:
+            problem = f"the suite requires references, but this file does not exist: {references.path}"
+        problems += (problem,)
+    return ResolvedReferences(key, found, problems)
 
 
-def _fitting(
-    references: References, check: str, partition: str, stack: str, case: Mapping[str, Scalar]
-) -> list[Entry]:
-    has = frozenset(case_text(case).split(","))
-    place = (check, partition, stack)
-    return [e for e in references.entries if (e.check, e.partition, e.stack) == place and e.parameters <= has]
-
-
-def _unknown_checks(references: References, known_checks: Iterable[str]) -> Iterable[str]:
+def _unknown_checks(references: bandwidth.References, known_checks: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(where, what) of each check class that does not exist."""
     known = sorted(known_checks)
-    for name in references.checks:
+    for name in dict.fromkeys(entry.check for entry in references.entries):
         if name not in known:
             where = next(e.where for e in references.entries if e.check == name)
-            yield f"{where}: no check is called '{name}'. {near_miss(name, known)}"
+            yield where, f"no check is called '{name}'. {suggest_name(name, known)}"
 
 
-def _misspelt(
-    references: References, check: str, case: Mapping[str, Scalar], variables: Collection[str]
+def _unmeasured_entries(
+    found: Mapping[str, bandwidth.Reference], check: str, variables: Collection[str]
 ) -> tuple[str, ...]:
-    """Words in the check's entries that nothing has: ReFrame would find no reference, and say nothing."""
-    own = [entry for entry in references.entries if entry.check == check]
-    found = strange(own, case, {split(name)[0] for name in variables})
-    return tuple(dict.fromkeys(f"{where}: {what}" for where, what in found))
-
-
-def _not_measured(found: Mapping[str, Entry], check: str, variables: Collection[str]) -> tuple[str, ...]:
     """Entries that hold for the case, of an operation that ran, with a metric that nothing measured."""
-    ran = {split(name)[0] for name in variables}
+    ran = {bandwidth.split_variable(name)[0] for name in variables}
     return tuple(
-        f"{entry.where}: {check} has no {name} for this case. {near_miss(name, sorted(variables))}"
+        f"{entry.where}: {check} has no {name} for this case. {suggest_name(name, sorted(variables))}"
         for name, entry in found.items()
         if name not in variables and entry.operation in ran
     )
 
 
-def _missing(
-    references: References, check: str, stack: str, case: Mapping[str, Scalar], variables: list[str]
-) -> tuple[str, ...]:
-    if not variables:
-        return ()
-    if not references.exists:
-        return (f"the suite requires references, but there is no file {references.path}",)
-    what = ", ".join(sorted(variables))
-    return (f"{references.path}: no reference for {check} on {stack}, case {case_text(case)}: {what}",)
-
-
-def checks(folder: Path | None = None) -> list[str]:
+def check_class_names(folder: Path | None = None) -> list[str]:
     """Names of all ReFrame checks: classes with a decorator in `reframe_tests/*.py` (read, not imported)."""
     found: list[str] = []
-    for path in sorted((folder or paths.root() / "reframe_tests").glob("*.py")):
+    for path in sorted((folder or files.checkout_root() / "reframe_tests").glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
         found += [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.decorator_list]
     return found
+
+
+MAX_REFERENCE_AGE = dt.timedelta(days=365)
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRemark:
+    """One thing to look at: `error` fails the check, the others do not."""
+
+    severity: Severity
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MeasuredSeries:
+    """One series of the history, as far as references are concerned.
+
+    Attributes:
+        versions: parts of the stack in its last night.
+    """
+
+    partition: str
+    stack: str
+    case: Mapping[str, Scalar]
+    operation: str
+    metric: str
+    versions: Mapping[str, str]
+
+
+def audit_references(
+    references: bandwidth.References, known_checks: Iterable[str], measured: Iterable[MeasuredSeries], today: dt.date
+) -> list[AuditRemark]:
+    """All remarks on the references of one system.
+
+    Args:
+        known_checks: names of all check classes.
+        measured: all series of the system whose metric can have a reference; none where there is no history.
+    """
+    series = list(measured)
+    used = {
+        entry.key: one
+        for one in series
+        if (entry := references.find(one.partition, one.stack, one.case, one.operation, one.metric))
+    }
+    parameters = {name for one in series for name in one.case}
+    operations = {bandwidth.performance_variable(one.operation, "rate").removesuffix("_rate") for one in series}
+    faults = dict.fromkeys(_unknown_checks(references, known_checks))
+    faults |= dict.fromkeys(bandwidth.find_unknown_names(references.entries, parameters, operations))
+    remarks = [AuditRemark("error", where, text) for where, text in faults]
+    for entry in references.entries:
+        if series and entry.key not in used:
+            remarks.append(_remark_unused_entry(entry, references.system, series))
+        remarks += _remarks_on_entry(entry, used.get(entry.key), today)
+    for one in series if references.exists else ():
+        if references.find(one.partition, one.stack, one.case, one.operation, one.metric) is None:
+            text = f"no reference: {one.stack} {one.operation} {bandwidth.format_case_key(one.case)}"
+            remarks.append(AuditRemark("note", str(references.path), text))
+    return remarks
+
+
+def _remark_unused_entry(entry: bandwidth.Reference, system: str, series: list[MeasuredSeries]) -> AuditRemark:
+    """An entry that no case of the history uses, and which name in it was probably meant to be another."""
+    measured = {
+        "partition": {f"{system}:{one.partition}" for one in series},
+        "stack": {one.stack for one in series},
+        "variable": {bandwidth.performance_variable(one.operation, one.metric) for one in series},
+    }
+    hints = [
+        f" No {what} '{name}' was measured. {suggest_name(name, sorted(known))}"
+        for what, known in measured.items()
+        if (name := getattr(entry, what)) not in known
+    ]
+    values = {pair for one in series for pair in bandwidth.format_case_key(one.case).split(",")}
+    for pair in sorted(entry.parameters - values):
+        same_name = sorted(value for value in values if value.startswith(f"{pair.partition('=')[0]}="))
+        hints.append(f" No case has {pair}. {suggest_name(pair, same_name)}")
+    text = f"no case uses {entry.variable} of {entry.stack}, {entry.case}"
+    return AuditRemark("warning", entry.where, f"{text}.{hints[0]}" if hints else text)
+
+
+def _remarks_on_entry(entry: bandwidth.Reference, one: MeasuredSeries | None, today: dt.date) -> list[AuditRemark]:
+    texts = []
+    if today - entry.provenance.date > MAX_REFERENCE_AGE:
+        texts.append(f"is of {entry.provenance.date}")
+    if entry.low is None and entry.high is None:
+        texts.append("has no bounds and cannot fail")
+    now = one.versions if one is not None else {}
+    differing = [(name, then) for name, then in entry.provenance.versions.items() if now.get(name, then) != then]
+    changed = ", ".join(f"{name} {then} before, {now[name]} now" for name, then in differing)
+    if changed:
+        texts.append(f"is of another stack: {changed}")
+    return [AuditRemark("warning", entry.where, f"{entry.variable} {text}") for text in texts]

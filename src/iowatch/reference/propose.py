@@ -1,13 +1,16 @@
-"""References from measured nights: the level, bounds that its own scatter gives, and what that changes.
+"""References proposed from the nightly observations of a level: bounds, kind of change, and the file's new text.
 
-The bounds are the level's, not a guess: on a logarithmic scale, the median deviation of the nights below (and,
-apart from it, above) the median, times a factor that pays for few nights, and at least as far as the nights
-themselves went (one in twenty at each end left out). `bench/references.py` says how often nights fall outside.
+The bounds follow from the scatter of the level: on a logarithmic scale, the median deviation of the observations below
+(and, separately, above) the median, times a factor that is larger for few observations, and at least as far as the
+observations themselves reach (one in twenty at each end left out). `bench/references.py` measures how often later
+observations fall outside. Rewriting a file keeps the comments and the order of what stays.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import difflib
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,26 +19,101 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from iowatch.errors import InputError, MachineError
-from iowatch.files import locked, write_whole
-from iowatch.reference import rewrite
-from iowatch.reference.bandwidth import Entry, Provenance, References, is_case
-from iowatch.units import counted
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.emitter import RoundTripEmitter
+from ruamel.yaml.error import YAMLError
 
-MIN_NIGHTS = 7
+from iowatch.core import InputError, MachineError, exclusive_file_lock, format_count, write_atomically
+from iowatch.reference import bandwidth
+
+_HEADER = """\
+References of {system}: docs/references.md says what stands here and how it is changed.
+`iowatch reference propose --system {system} --write` keeps comments and order.
+"""
+
+
+class _Emitter(RoundTripEmitter):
+    # A case's key may be longer than 128 characters; YAML allows 1024 on one line.
+    MAX_SIMPLE_KEY_LENGTH = 1000
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="rt")
+    yaml.Emitter = _Emitter
+    yaml.preserve_quotes = True
+    yaml.representer.ignore_aliases = lambda _: True  # the same date twice is no anchor
+    yaml.width = 4096
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _format_reference_number(value: float) -> int | float:
+    """Six significant digits; whole numbers without a point."""
+    rounded = _round_significant(value, 6)
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def _on_one_line(value: Any) -> Any:
+    value.fa.set_flow_style()
+    return value
+
+
+def _set_path(document: CommentedMap, path: Iterable[str], value: Any) -> None:
+    *parents, last = path
+    for key in parents:
+        if not isinstance(document.get(key), CommentedMap):
+            document[key] = CommentedMap()
+        document = document[key]
+    document[last] = value
+
+
+def update_reference_text(system: str, old: str, entries: Iterable[bandwidth.Reference]) -> str:
+    """A file's text with some entries added or replaced.
+
+    Args:
+        old: the text as it is; empty for a new file.
+
+    Raises:
+        InputError: the text is not YAML.
+    """
+    try:
+        document = _yaml().load(old)
+    except YAMLError as error:
+        raise InputError(f"references of {system}: not YAML: {' '.join(str(error).split())}") from error
+    if document is None:
+        document = CommentedMap()
+        document.yaml_set_start_comment(_HEADER.format(system=system))
+    origins = document.pop(bandwidth.PROVENANCE, None) or CommentedMap()
+    for entry in entries:
+        if entry.check not in document:
+            document[entry.check] = CommentedMap({"$index": _on_one_line(CommentedSeq(bandwidth.INDEX))})
+        numbers = (None if n is None else _format_reference_number(n) for n in (entry.value, entry.low, entry.high))
+        _set_path(document, entry.key, _on_one_line(CommentedSeq([*numbers, entry.unit])))
+        provenance = entry.provenance.model_dump(exclude_defaults=True)
+        if provenance.get("spread") is not None:
+            provenance["spread"] = _format_reference_number(provenance["spread"])
+        _set_path(origins, entry.key, _on_one_line(CommentedMap(provenance)))
+    document[bandwidth.PROVENANCE] = origins
+    stream = io.StringIO()
+    _yaml().dump(document, stream)
+    return stream.getvalue()
+
+
+MIN_OBSERVATIONS = 7
 # In units of the normal distribution's standard deviation: 4 of them are passed once in 16,000 nights. With few
 # nights more, because then the deviation itself is uncertain.
 _DEVIATIONS, _FOR_FEW_NIGHTS = 4.0, 14.0
 _NORMAL = 1.4826
-_LEAST_SCATTER = 0.005
-_LOWEST = math.log(0.01)  # below a hundredth of the level nothing is normal
+_MIN_SCATTER = 0.005
+_MIN_LOWER_BOUND = math.log(0.01)  # below a hundredth of the level nothing is normal
 _LEFT_OUT = 20
 
-Kind = Literal["new", "changed", "same"]
+ProposalKind = Literal["new", "changed", "same"]
 
 
 @dataclass(frozen=True)
-class Level:
+class ProposalLevel:
     """Nights of one series at its accepted level.
 
     Attributes:
@@ -60,7 +138,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ReferenceBounds:
     """The middle of some nights and how far from it is still normal, relative to it."""
 
     value: float
@@ -70,12 +148,12 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ReferenceProposal:
     """An entry to write and what it replaces."""
 
-    kind: Kind
-    old: Entry | None
-    new: Entry
+    kind: ProposalKind
+    old: bandwidth.Reference | None
+    new: bandwidth.Reference
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +163,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Change:
+class ReferenceFileChange:
     """What proposals make of a reference file.
 
     Attributes:
@@ -96,19 +174,20 @@ class Change:
     system: str
     path: Path
     old: str
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[ReferenceProposal, ...]
     left_out: tuple[str, ...] = ()
 
     @cached_property
     def new(self) -> str:
         """The file's text with what is new or changed; its comments and order stay."""
         entries = [p.new for p in self.proposals if p.kind != "same"]
-        return rewrite.text_with(self.system, self.old, entries) if entries else self.old
+        return update_reference_text(self.system, self.old, entries) if entries else self.old
 
     @property
     def diff(self) -> str:
         """The unified diff; empty where nothing changes."""
-        return rewrite.difference(self.path, self.old, self.new)
+        old, new = (text.splitlines(keepends=True) for text in (self.old, self.new))
+        return "".join(difflib.unified_diff(old, new, f"a/{self.path.name}", f"b/{self.path.name}"))
 
     def write(self) -> None:
         """Write the file whole, if anything changes, and only in place of the text that was proposed against.
@@ -118,13 +197,11 @@ class Change:
         """
         if self.new == self.old:
             return
-        with locked(self.path):
-            if text_of(self.path) != self.old:
-                raise MachineError(
-                    f"{self.path} was changed by somebody else meanwhile; nothing was written",
-                    hint="Look at it, and propose again.",
-                )
-            write_whole(self.path, self.new)
+        with exclusive_file_lock(self.path):
+            if read_reference_text(self.path) != self.old:
+                message = f"{self.path} was changed in the meantime; nothing was written"
+                raise MachineError(message, hint="Review it, then run the command again.")
+            write_atomically(self.path, self.new)
 
     def to_json(self, *, written: bool) -> dict[str, Any]:
         """Plain JSON."""
@@ -138,19 +215,19 @@ class Change:
         }
 
 
-def text_of(path: Path) -> str:
+def read_reference_text(path: Path) -> str:
     """The text of a reference file; empty where there is none."""
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def bounds(values: Sequence[float]) -> Bounds:
+def compute_bounds(values: Sequence[float]) -> ReferenceBounds:
     """Level and bounds of some nights, shape (n,), positive.
 
     Raises:
         InputError: fewer than `MIN_NIGHTS`, or a value that is not positive and finite.
     """
-    if len(values) < MIN_NIGHTS:
-        raise InputError(f"{len(values)} nights are too few for a reference; at least {MIN_NIGHTS}")
+    if len(values) < MIN_OBSERVATIONS:
+        raise InputError(f"{len(values)} nights are too few for a reference; at least {MIN_OBSERVATIONS}")
     if not all(math.isfinite(v) and v > 0 for v in values):
         raise InputError("a reference needs positive, finite values")
     middle = median(values)
@@ -158,39 +235,34 @@ def bounds(values: Sequence[float]) -> Bounds:
     factor = _DEVIATIONS + _FOR_FEW_NIGHTS / len(values)
     left_out = len(away) // _LEFT_OUT
     # The median of few nights on one side may be small by chance: neither side counts less than both together.
-    both = _scatter([abs(a) for a in away])
-    below = max(both, _scatter([-a for a in away if a <= 0]))
-    above = max(both, _scatter([a for a in away if a >= 0]))
-    low = max(min(-factor * below, away[left_out]), _LOWEST)
+    both = _robust_scatter([abs(a) for a in away])
+    below = max(both, _robust_scatter([-a for a in away if a <= 0]))
+    above = max(both, _robust_scatter([a for a in away if a >= 0]))
+    low = max(min(-factor * below, away[left_out]), _MIN_LOWER_BOUND)
     high = max(factor * above, away[-1 - left_out])
-    return Bounds(middle, math.expm1(low), math.expm1(high), both)
+    return ReferenceBounds(middle, math.expm1(low), math.expm1(high), both)
 
 
-def _scatter(deviations: Sequence[float]) -> float:
-    return max(_NORMAL * median(deviations), _LEAST_SCATTER)
+def _robust_scatter(deviations: Sequence[float]) -> float:
+    return max(_NORMAL * median(deviations), _MIN_SCATTER)
 
 
-def entry_of(level: Level, today: dt.date, by: str, why: str) -> Entry:
+def entry_from_level(level: ProposalLevel, today: dt.date, by: str, why: str) -> bandwidth.Reference:
     """The reference that a level gives.
 
     Raises:
         InputError: too few nights.
     """
-    found = bounds(level.values)
-    return Entry(
-        check=level.check,
-        partition=level.partition,
-        stack=level.stack,
-        case=level.case,
-        variable=level.variable,
-        value=_rounded(found.value),
-        low=_rounded(found.low, 3),
-        high=_rounded(found.high, 3),
-        unit=level.unit,
-        provenance=Provenance(
+    found = compute_bounds(level.values)
+    return bandwidth.Reference(
+        **{name: getattr(level, name) for name in ("check", "partition", "stack", "case", "variable", "unit")},
+        value=_round_significant(found.value),
+        low=_round_significant(found.low, 3),
+        high=_round_significant(found.high, 3),
+        provenance=bandwidth.Provenance(
             statistic="median of maxima" if level.higher_is_better else "median of minima",
             n=len(level.values),
-            spread=_rounded(found.spread, 2),
+            spread=_round_significant(found.spread, 2),
             date=today,
             origin=list(level.origin),
             by=by,
@@ -200,14 +272,14 @@ def entry_of(level: Level, today: dt.date, by: str, why: str) -> Entry:
     )
 
 
-def _rounded(value: float, digits: int = 4) -> float:
+def _round_significant(value: float, digits: int = 4) -> float:
     """Significant digits: more would say more than was measured."""
     return float(f"{value:.{digits}g}")
 
 
-def proposals(
-    references: References, levels: Iterable[Level], today: dt.date, by: str, why: str
-) -> tuple[list[Proposal], list[str]]:
+def make_proposals(
+    references: bandwidth.References, levels: Iterable[ProposalLevel], today: dt.date, by: str, why: str
+) -> tuple[list[ReferenceProposal], list[str]]:
     """What the levels would change, and why some give nothing.
 
     An entry whose value lies inside the new bounds, and the new value inside its own, is left alone (`same`):
@@ -217,34 +289,23 @@ def proposals(
     found, left = [], []
     for level in levels:
         name = f"{level.stack} {level.variable} {level.case}"
-        if len(level.values) < MIN_NIGHTS:
-            left.append(
-                f"{name}: {counted(len(level.values), 'night')} at the accepted level, {MIN_NIGHTS} needed"
-                f"{_why(level)}"
-            )
+        if len(level.values) < MIN_OBSERVATIONS:
+            there = f"{format_count(len(level.values), 'night')} at the accepted level, {MIN_OBSERVATIONS} needed"
+            left.append(f"{name}: {there}" + (f" ({level.note})" if level.note else ""))
             continue
-        if not is_case(level.case):
+        if not bandwidth.is_case_key(level.case):
             left.append(f"{name}: its case cannot be written as name=value,name=value")
             continue
-        new = entry_of(level, today, by, why)
+        new = entry_from_level(level, today, by, why)
         old = known.get(new.key)
-        found.append(Proposal(_kind(old, new), old, new, level.note))
+        found.append(ReferenceProposal(_proposal_kind(old, new), old, new, level.note))
     return found, left
 
 
-def _why(level: Level) -> str:
-    return f" ({level.note})" if level.note else ""
-
-
-def _kind(old: Entry | None, new: Entry) -> Kind:
+def _proposal_kind(old: bandwidth.Reference | None, new: bandwidth.Reference) -> ProposalKind:
     if old is None:
         return "new"
     bounded = old.low is not None and old.high is not None
     same_stack = old.provenance.versions == new.provenance.versions
-    return (
-        "same" if bounded and same_stack and _within(old.value, new) and _within(new.value, old) else "changed"
-    )
-
-
-def _within(value: float, entry: Entry) -> bool:
-    return (entry.lower is None or value >= entry.lower) and (entry.upper is None or value <= entry.upper)
+    far = bandwidth.outside_bounds_reason(new, old.value) or bandwidth.outside_bounds_reason(old, new.value)
+    return "same" if bounded and same_stack and not far else "changed"

@@ -1,79 +1,70 @@
-"""What `iowatch reference show` prints: documents for programs, tables for people."""
+"""Output of `iowatch reference`: documents for programs, tables for people."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from iowatch.reference import derived, longform, published
-from iowatch.reference.audit import Remark
-from iowatch.reference.bandwidth import Entry
-from iowatch.reference.propose import Change
-from iowatch.units import format_number
+from iowatch.core import format_number
+from iowatch.reference import bandwidth, published
+from iowatch.reference.bandwidth import Reference
+from iowatch.reference.policy import AuditRemark
+from iowatch.reference.propose import ReferenceFileChange
+from iowatch.site import load_system
 
 
-def listing(source: str | None = None) -> dict[str, Any]:
+def list_published_tables(source: str | None = None) -> dict[str, Any]:
     """All sources (or one) with their tables.
 
     Raises:
         UsageError: no such source.
     """
-    known = published.sources()
-    wanted = known if source is None else {source: None} if published.names(source) else {}
-    return {
-        "sources": [
-            {
-                **known[name].model_dump(),
-                "source": name,
-                "tables": [_summary(name, t) for t in published.names(name)],
-            }
-            for name in wanted
-        ]
-    }
+    known = published.load_sources()
+    wanted = known if source is None else [published.source_number(source)]
+    sources = []
+    for name in wanted:
+        tables = [_table_summary(name, table) for table in published.published_table_names(name)]
+        sources.append({**known[name].model_dump(), "source": name, "tables": tables})
+    return {"sources": sources}
 
 
-def _summary(source: str, table: str) -> dict[str, Any]:
-    loaded = published.load(source, table)
-    sidecar = loaded.sidecar
-    return {
-        "table": table,
-        "title": sidecar.title,
-        "section": sidecar.section,
-        "rows": len(loaded.rows),
-        "long": longform.has_long_form(loaded),
-        "notes": sidecar.notes,
-    }
+def _table_summary(source: str, table: str) -> dict[str, Any]:
+    loaded = published.load_published_table(source, table)
+    printed = loaded.sidecar.model_dump(include={"title", "section", "notes"})
+    return {"table": table, **printed, "rows": len(loaded.rows), "long": published.has_long_form(loaded)}
 
 
-def document(source: str, table: str, long_form: bool) -> dict[str, Any]:
-    """One table as printed, or one measurement a row.
+def published_table_document(source: str, table: str, long_form: bool) -> tuple[dict[str, Any], list[str]]:
+    """One table as printed, or one measurement per row; and its notes.
 
     Raises:
         UsageError: no such source or table, or no long form.
     """
-    loaded = published.load(source, table)
-    return longform.to_json(loaded) if long_form else loaded.to_json()
+    loaded = published.load_published_table(source, table)
+    document = published.long_form_document(loaded) if long_form else loaded.to_json()
+    return document, loaded.sidecar.notes
 
 
-def print_listing(known: dict[str, Any], console: Console) -> None:
-    """One line a table under its document."""
+def print_table_list(known: dict[str, Any], console: Console) -> None:
+    """The reference of each document, and one line per table below it."""
     for source in known["sources"]:
-        authors = f"{source['authors']}, {source['date']}" if source["date"] else source["authors"]
-        console.print(Text(f"{source['source']}  {source['title']} ({authors})", style="bold"))
+        reference = f"{source['authors']}: {source['title']}. {source['venue']}"
+        date = f", {source['date']}" if source["date"] else ""
+        console.print(Text(f"{source['key']} ({source['source']})  {reference}{date}", style="bold"))
         for table in source["tables"]:
             console.print(Text(f"  {table['table']:>5}  {table['rows']:>3} rows  {table['title']}"))
 
 
-def print_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = ()) -> None:
+def print_published_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = ()) -> None:
     """A table with units in its header and notes below; columns without any value are left out."""
+    where = f"{shown['source']}/{shown['table']}"
     used = [n for n in range(len(shown["columns"])) if any(row[n] is not None for row in shown["rows"])]
-    grid = Grid(title=Text(f"{shown['source']}/{shown['table']}: {shown['title']}"), title_justify="left")
+    grid = Grid(title=Text(f"{published.cite_table(where)}: {shown['title']}"), title_justify="left")
     for n in used:
         column = shown["columns"][n]
         unit = f" ({column['unit']})" if column["unit"] not in (None, "1") else ""
@@ -86,74 +77,47 @@ def print_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = 
         console.print(Text(f"note: {note}"))
 
 
-def derived_facts() -> dict[str, Any]:
-    """Statements of the papers beside what their tables give, and the best stripe size of each volume."""
-    return {
-        "facts": [{**asdict(fact), "holds": fact.holds} for fact in derived.facts()],
-        "best_stripes": [asdict(stripe) for stripe in derived.best_stripes()],
-    }
+def references_with_peak(system: str) -> dict[str, Any]:
+    """The references of a system as JSON; each bandwidth with its percentage of the theoretical peak.
+
+    Raises:
+        UsageError: no such system.
+        InputError: its file is damaged.
+    """
+    file_systems = load_system(system).file_systems
+    references = bandwidth.load_references(system)
+    entries = []
+    for entry in references.entries:
+        parameters = dict(pair.split("=", 1) for pair in entry.parameters)
+        known = published.has_peak(entry.metric.name)
+        peak = published.peak_mib_per_s(file_systems, entry.operation, parameters.get("file_system")) if known else None
+        percent = published.percent_of_peak(entry.value, peak)
+        entries.append({**entry.to_json(), "peak": peak, "percent_of_peak": percent})
+    return {"system": system, "path": str(references.path), "exists": references.exists, "entries": entries}
 
 
-def print_facts(shown: dict[str, Any], console: Console) -> None:
-    """One line a fact; what does not follow is in reference/ERRATA.md."""
-    grid = Grid("fact", "source", "stated", "computed", "unit", "follows")
-    for fact in shown["facts"]:
-        stated, computed = _stated(fact), format_number(fact["computed"])
-        grid.add_row(fact["name"], fact["source"], stated, computed, fact["unit"], _FOLLOWS[fact["holds"]])
-    console.print(grid)
-    stripes = Grid("source", "case", "writers", "MiB in all", "best stripe size", "over 1 MiB")
-    for row in shown["best_stripes"]:
-        place, size = f"000, Table {row['table']}", format_number(row["total_mib"])
-        stripes.add_row(
-            place,
-            row["case"],
-            str(row["writers"]),
-            size,
-            row["best"],
-            f"+{row['gain']:.0f} %" if row["gain"] else "–",
-        )
-    console.print(stripes)
-
-
-_FOLLOWS = {True: "yes", False: "no, see ERRATA.md", None: "not stated as a number"}
-
-
-def _stated(fact: dict[str, Any]) -> str:
-    if fact["stated"] is None:
-        return "–"
-    relation = "" if fact["relation"] == "is" else f"{fact['relation']} "
-    return f"{relation}{format_number(fact['stated'])}"
-
-
-def print_accepted(shown: dict[str, Any], console: Console) -> None:
+def print_references(shown: dict[str, Any], console: Console) -> None:
     """One line a reference of a system, with its part of the theoretical peak."""
     grid = Grid("stack", "variable", "case", "value", "accepted", "unit", "% of peak", "date", "from")
     for entry in shown["entries"]:
-        low, high = format_number(entry["lower"]), format_number(entry["upper"])
-        came = entry["provenance"]
-        row = (
-            entry["stack"],
-            entry["variable"],
-            entry["case"].replace(",", " "),
-            format_number(entry["value"]),
-        )
-        share = format_number(entry["percent_of_peak"])
-        grid.add_row(
-            *map(Text, (*row, f"{low} to {high}", entry["unit"], share, came["date"], came["origin"][0]))
-        )
+        provenance = entry["provenance"]
+        value, lower, upper, percent = (format_number(entry[n]) for n in ("value", "lower", "upper", "percent_of_peak"))
+        row = (entry["stack"], entry["variable"], entry["case"].replace(",", " "), value, f"{lower} to {upper}")
+        source = published.cite_table(provenance["origin"][0])
+        grid.add_row(*map(Text, (*row, entry["unit"], percent, provenance["date"], source)))
     console.print(grid if grid.row_count else f"no references of {shown['system']} in {shown['path']}")
 
 
-def print_change(change: Change, console: Console) -> None:
+def print_proposals(change: ReferenceFileChange, console: Console) -> None:
     """Old against new, then the difference of the file, then what gives no reference."""
     counts = Counter(proposal.kind for proposal in change.proposals)
     grid = Grid("", "stack", "variable", "case", "old", "new", "unit", "nights", "note")
     for proposal in change.proposals:
         if proposal.kind != "same":
             new = proposal.new
-            row = (proposal.kind, new.stack, new.variable, new.case.replace(",", " "))
+            row = (proposal.kind, new.stack, new.variable, new.case.replace(",", " "), _format_entry(proposal.old))
             nights = str(new.provenance.n or "")
-            grid.add_row(*map(Text, (*row, _level(proposal.old), _level(new), new.unit, nights, proposal.note)))
+            grid.add_row(*map(Text, (*row, _format_entry(new), new.unit, nights, proposal.note)))
     if grid.row_count:
         console.print(grid)
         console.print(Text(change.diff))
@@ -162,20 +126,18 @@ def print_change(change: Change, console: Console) -> None:
     console.print(", ".join(f"{counts[kind]} {kind}" for kind in ("new", "changed", "same")))
 
 
-def _level(entry: Entry | None) -> str:
+def _format_entry(entry: Reference | None) -> str:
     """`2000 (1700 to 2400)`."""
     if entry is None:
         return "–"
     return f"{format_number(entry.value)} ({format_number(entry.lower)} to {format_number(entry.upper)})"
 
 
-def print_remarks(remarks: Sequence[Remark], console: Console) -> None:
+def print_remarks(remarks: Sequence[AuditRemark], console: Console) -> None:
     """Errors first; one line each."""
     for severity in ("error", "warning", "note"):
         for remark in remarks:
             if remark.severity == severity:
                 console.print(Text(f"{severity}: {remark.where}: {remark.text}"), soft_wrap=True)
     counts = Counter(remark.severity for remark in remarks)
-    console.print(
-        ", ".join(f"{counts[s]} {s}{'' if counts[s] == 1 else 's'}" for s in ("error", "warning", "note"))
-    )
+    console.print(", ".join(f"{counts[s]} {s}{'' if counts[s] == 1 else 's'}" for s in ("error", "warning", "note")))

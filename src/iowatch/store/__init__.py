@@ -1,33 +1,29 @@
-"""The history: everything ever measured, every sample kept, in SQLite or PostgreSQL.
+"""The history: schema, write, read, export, maintenance.
 
-Use `History.open`; nothing outside this package writes SQL.
+Other rooms open a `History`; `iowatch.store.bulk` reads many results at once.
 """
 
-from iowatch.store.findings import DetectionRow, FindingRow
+from iowatch.store.engine import NoHistoryError, database_url
 from iowatch.store.history import History
 from iowatch.store.records import (
+    Artefact,
+    DetectionRow,
     ExpectedResult,
+    FindingRow,
+    ResultFilter,
+    ResultRow,
     RunRecord,
     RunRow,
+    RunSessions,
+    SeriesExtent,
     SeriesFilter,
     SeriesPoints,
     SeriesRow,
+    SeriesSamples,
     SessionRecord,
     SessionRow,
+    SessionStatus,
     StackRecord,
+    StackUse,
+    fold_node_names,
 )
-
-__all__ = [
-    "DetectionRow",
-    "ExpectedResult",
-    "FindingRow",
-    "History",
-    "RunRecord",
-    "RunRow",
-    "SeriesFilter",
-    "SeriesPoints",
-    "SeriesRow",
-    "SessionRecord",
-    "SessionRow",
-    "StackRecord",
-]

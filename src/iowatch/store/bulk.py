@@ -1,179 +1,216 @@
-"""Reading a lot at once, as arrays: what the dashboard's pages are made of."""
+"""Read many results at once: series as NumPy arrays, results with all samples, whole sessions, whole histories.
+
+Comparisons, exports and the dashboard's pages are made of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, Executable, Select, bindparam, func, select
 
-from iowatch.model import Case
-from iowatch.store.kinds import unfolded
-from iowatch.store.packing import unpack, unpack_all
-from iowatch.store.query import driver_rows
-from iowatch.store.records import Artefact, RunRow, SeriesRow, SessionRow
+from iowatch.store import read
+from iowatch.store.records import (
+    Artefact,
+    ResultFilter,
+    ResultRow,
+    RunRow,
+    RunSessions,
+    SeriesPoints,
+    SeriesSamples,
+    SessionRow,
+    StackUse,
+)
 from iowatch.store.schema import (
     ArtefactTable,
-    CaseTable,
     ExpectedSetTable,
-    ExpectedTable,
     ResultTable,
-    RunKindTable,
     RunTable,
-    SeriesTable,
     SessionTable,
     StackTable,
     SystemTable,
+    decode_many_samples,
+    decode_samples,
 )
 
-_CHUNK = 100
+# Their points are in memory as rows: 50 MB for ten years of sessions.
+_SERIES_AT_ONCE = 50
 _MAPPED_BYTES = 2**29
+_ALL_TIMES = 2**62
+_SERIES_FIELDS = ("system", "partition", "stack", "case", "metric")
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """Extent of a series: number of results, times of the first and last (epoch s), highest number of a run.
-
-    Two readings with the same stamp are the same results, because results are never changed.
-    """
-
-    n: int
-    first: int
-    last: int
-    newest: int
+def query_results(connection: Connection, chosen: ResultFilter) -> Iterator[ResultRow]:
+    """Matching results, series by series, each in time order."""
+    series = {row.id: row for row in read.find_series(connection, chosen.series)}
+    for chunk in read.in_chunks(list(series)):
+        for row in connection.execute(_select_results(chosen, chunk)).mappings():
+            fields = dict(row)
+            one, samples = series[fields.pop("series_id")], decode_samples(fields.pop("blob"))
+            of_series = {name: getattr(one, name) for name in _SERIES_FIELDS}
+            yield ResultRow(**fields, **of_series, samples=samples)
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesSamples:
-    """One series in time order, all samples included; values in the metric's unit, times in epoch seconds.
-
-    Attributes:
-        time, run_id, max, median, min, count: shape (n,).
-        samples: shape (sum of count,), night after night in the order measured.
-    """
-
-    series_id: int
-    time: NDArray[np.int64]
-    run_id: NDArray[np.int64]
-    max: NDArray[np.float64]
-    median: NDArray[np.float64]
-    min: NDArray[np.float64]
-    count: NDArray[np.int64]
-    samples: NDArray[np.float64]
-
-    def only(self, nights: NDArray[np.bool_]) -> SeriesSamples:
-        """The same of some of its results, shape (n,)."""
-        if nights.all():
-            return self
-        return SeriesSamples(
-            self.series_id,
-            self.time[nights],
-            self.run_id[nights],
-            self.max[nights],
-            self.median[nights],
-            self.min[nights],
-            self.count[nights],
-            self.samples[np.repeat(nights, self.count)],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class StackUse:
-    """One content of a stack's `stack.json` on one system: `first` and `last` run with it (epoch s)."""
-
-    system: str
-    partition: str
-    name: str
-    digest: str
-    first: int
-    last: int
-    runs: int
-
-
-def stamps(connection: Connection) -> dict[int, Stamp]:
-    """Extent of every series that has results."""
+def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[Any]:
     table = ResultTable
-    statement = select(
-        table.series_id, func.count(), func.min(table.time), func.max(table.time), func.max(table.run_id)
-    ).group_by(table.series_id)
-    return {row[0]: Stamp(*row[1:]) for row in connection.execute(statement)}
+    statement = (
+        select(
+            table.series_id,
+            SessionTable.uuid.label("session"),
+            table.time,
+            RunTable.name.label("run"),
+            RunTable.status,
+            RunTable.facts["pair"].as_integer().label("pair"),
+            RunTable.facts["side"].as_string().label("side"),
+            table.samples.label("blob"),
+            RunTable.stack_id.label("content"),
+            table.run_id.label("number"),
+        )
+        .join(RunTable, RunTable.id == table.run_id)
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .where(table.series_id.in_(series_ids), *_in_period(chosen.since, chosen.until))
+        .order_by(table.series_id, table.time, table.run_id)
+    )
+    return statement if chosen.session is None else statement.where(SessionTable.uuid == chosen.session)
 
 
-def samples_of(
+def _in_period(since: int | None, until: int | None) -> list[Any]:
+    """Conditions for results with `since` <= time < `until` (epoch s)."""
+    limits = [] if since is None else [ResultTable.time >= since]
+    return limits if until is None else [*limits, ResultTable.time < until]
+
+
+_POINT_COLUMNS = {
+    "series_id": ResultTable.series_id,
+    "time": ResultTable.time,
+    "max": ResultTable.max,
+    "median": ResultTable.median,
+    "min": ResultTable.min,
+    "mean": ResultTable.mean,
+    "count": ResultTable.n,
+    "run_id": ResultTable.run_id,
+}
+_INTEGERS = {"time", "count", "run_id"}
+
+
+def series_points(
+    connection: Connection, series_ids: Sequence[int], since: int | None, until: int | None
+) -> dict[int, SeriesPoints]:
+    """Summaries of each series as arrays, also of series without results; `since` <= time < `until`."""
+    table, found = ResultTable, {}
+    statement = select(*_POINT_COLUMNS.values()).where(*_in_period(since, until))
+    for chunk in read.in_chunks(series_ids, _SERIES_AT_ONCE):
+        of_chunk = statement.where(table.series_id.in_(chunk)).order_by(table.series_id, table.time, table.run_id)
+        for number, rows in groupby(_driver_rows(connection, of_chunk), key=itemgetter(0)):
+            found[number] = _points(number, rows)
+    return {number: found.get(number) or _points(number, ()) for number in series_ids}
+
+
+def _points(series_id: int, rows: Iterable[Sequence[Any]]) -> SeriesPoints:
+    columns = _arrays(_POINT_COLUMNS, rows)
+    return SeriesPoints(**{**columns, "series_id": series_id})
+
+
+def _arrays(names: Iterable[str], rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+    """Columns of rows as arrays by name; empty arrays where there are no rows."""
+    wanted = list(names)
+    columns = list(zip(*rows, strict=True)) or [()] * len(wanted)
+    kinds = (np.int64 if name in _INTEGERS else np.float64 for name in wanted)
+    return {name: np.array(c, dtype=kind) for name, c, kind in zip(wanted, columns, kinds, strict=True)}
+
+
+def _driver_rows(connection: Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> list[Any]:
+    """Rows as the driver's own tuples: a million rows of SQLAlchemy take four times as long."""
+    result = connection.execute(statement, values)
+    rows = result.cursor.fetchall() if result.cursor is not None else []
+    result.close()
+    return list(rows)
+
+
+def read_series_samples(
     connection: Connection, series_ids: Sequence[int], since: int | None = None, until: int | None = None
 ) -> Iterator[SeriesSamples]:
-    """Series by series, in the order of the numbers; series without results are left out.
+    """Series by series, in the order of the ids; series without results are left out.
 
     Args:
-        since, until: epoch seconds; only results from `since` to `until` are read.
+        since, until: epoch seconds; only results from `since` to `until`, both included.
     """
     if connection.dialect.name == "sqlite":
-        # Rows of a series lie far from each other: through a map of the file reading takes a third of the time.
+        # Rows of a series are far apart in the file: reading through a memory map takes a third of the time.
         connection.exec_driver_sql(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
+    period = {"since": -_ALL_TIMES if since is None else since, "until": _ALL_TIMES if until is None else until}
     for number in series_ids:
-        found = _of_one(connection, number, since, until)
-        if found is not None:
-            yield found
+        rows = _driver_rows(connection, _SAMPLES_OF_SERIES, {"number": number, **period})
+        if rows:
+            columns = _arrays(_SAMPLE_COLUMNS, (row[:-1] for row in rows))
+            yield SeriesSamples(series_id=number, samples=decode_many_samples([row[-1] for row in rows]), **columns)
 
 
-_T = ResultTable
-_EVER = 2**62
-_OF_ONE = (
-    select(_T.time, _T.run_id, _T.max, _T.median, _T.min, _T.n, _T.samples)
-    .where(_T.series_id == bindparam("number"), _T.time >= bindparam("since"), _T.time <= bindparam("until"))
-    .order_by(_T.time, _T.run_id)
+_SAMPLE_COLUMNS = {name: c for name, c in _POINT_COLUMNS.items() if name not in ("series_id", "mean")}
+_SAMPLES_OF_SERIES = (
+    select(*_SAMPLE_COLUMNS.values(), ResultTable.samples)
+    .where(
+        ResultTable.series_id == bindparam("number"),
+        ResultTable.time >= bindparam("since"),
+        ResultTable.time <= bindparam("until"),
+    )
+    .order_by(ResultTable.time, ResultTable.run_id)
 )
 
 
-def _of_one(connection: Connection, number: int, since: int | None, until: int | None) -> SeriesSamples | None:
-    values = {
-        "number": number,
-        "since": -_EVER if since is None else since,
-        "until": _EVER if until is None else until,
-    }
-    rows = driver_rows(connection, _OF_ONE, values)
-    if not rows:
-        return None
-    time, run_id, highest, median, lowest, count, blobs = zip(*rows, strict=True)
-    return SeriesSamples(
-        number,
-        np.array(time, dtype=np.int64),
-        np.array(run_id, dtype=np.int64),
-        np.array(highest),
-        np.array(median),
-        np.array(lowest),
-        np.array(count, dtype=np.int64),
-        unpack_all(blobs),
+def samples_of_series(connection: Connection, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
+    """(time, run id, samples) of a series in time order."""
+    found = []
+    for one in read_series_samples(connection, [series_id]):
+        parts = np.split(one.samples, np.cumsum(one.count)[:-1])
+        runs = zip(one.time.tolist(), one.run_id.tolist(), parts, strict=True)
+        found = [(time, run, tuple(part.tolist())) for time, run, part in runs]
+    return found
+
+
+def sessions_by_system(connection: Connection) -> dict[str, list[SessionRow]]:
+    """All sessions by system, newest first."""
+    found: dict[str, list[SessionRow]] = {}
+    for row in read.list_sessions(connection):
+        found.setdefault(row.system, []).append(row)
+    return found
+
+
+def session_runs(connection: Connection, session_id: int) -> list[RunRow]:
+    """Runs of a session by start, without facts and stack.json."""
+    return read.find_runs(connection, RunTable.session_id == session_id, documents=False)
+
+
+def session_artefacts(connection: Connection, session_id: int) -> dict[int, list[Artefact]]:
+    """Artefacts of a session, by run id."""
+    return read.artefacts_by_run(connection, RunTable.session_id == session_id)
+
+
+def session_results(connection: Connection, session_id: int) -> dict[int, list[tuple[int, tuple[float, ...]]]]:
+    """(series id, samples) of every result of a session, by run id, in the order of their series."""
+    statement = (
+        select(ResultTable.run_id, ResultTable.series_id, ResultTable.samples)
+        .join(RunTable, RunTable.id == ResultTable.run_id)
+        .where(RunTable.session_id == session_id)
+        .order_by(ResultTable.run_id, ResultTable.series_id)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RunSessions:
-    """Which session each run belongs to; `run` is sorted, both have shape (runs,)."""
-
-    run: NDArray[np.int64]
-    session: NDArray[np.int64]
-
-    def of(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Numbers of the sessions of runs, shape (n,); -1 for runs that came after this was read."""
-        if not len(self.run):
-            return np.full(len(runs), -1, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.run, runs), len(self.run) - 1)
-        return np.where(self.run[places] == runs, self.session[places], -1)
+    found: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
+    for row in connection.execute(statement):
+        found.setdefault(row.run_id, []).append((row.series_id, decode_samples(row.samples)))
+    return found
 
 
 def run_sessions(connection: Connection) -> RunSessions:
     """The session of every run."""
     table = RunTable
-    extents = select(table.session_id, func.min(table.id), func.max(table.id), func.count()).group_by(
-        table.session_id
-    )
+    extents = select(table.session_id, func.min(table.id), func.max(table.id), func.count()).group_by(table.session_id)
     runs, sessions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for session, first, last, count in connection.execute(extents).all():
-        # Runs of one session nearly always follow each other: then its index says all.
+        # Ids of the runs of one session are nearly always consecutive: then they need not be read.
         if last - first + 1 == count:
             found = np.arange(first, last + 1, dtype=np.int64)
         else:
@@ -186,220 +223,79 @@ def run_sessions(connection: Connection) -> RunSessions:
     return RunSessions(run[order], of[order])
 
 
-def session_arrivals(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, int]]:
-    """(session, name of the run, series) of every result of these sessions."""
-    for start in range(0, len(session_ids), _CHUNK):
-        chunk = list(session_ids[start : start + _CHUNK])
-        statement = (
-            select(RunTable.session_id, RunKindTable.name, ResultTable.series_id)
-            .select_from(RunTable)
-            .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
-            .join(ResultTable, ResultTable.run_id == RunTable.id)
-            .where(RunTable.session_id.in_(chunk))
-        )
-        for row in connection.execute(statement):
-            yield row[0], row[1], row[2]
-
-
-def session_results(connection: Connection, session_id: int) -> dict[int, list[tuple[int, tuple[float, ...]]]]:
-    """(series, samples) of every result of a session, by run, in the order of their series."""
-    table = ResultTable
-    statement = (
-        select(table.run_id, table.series_id, table.samples)
-        .join(RunTable, RunTable.id == table.run_id)
-        .where(RunTable.session_id == session_id)
-        .order_by(table.run_id, table.series_id)
+def received_by_session(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, int]]:
+    """(session id, name of the run, series id) of every result of these sessions."""
+    statement = select(RunTable.session_id, RunTable.name, ResultTable.series_id).join(
+        ResultTable, ResultTable.run_id == RunTable.id
     )
-    found: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
-    for run, number, blob in connection.execute(statement):
-        found.setdefault(run, []).append((number, unpack(blob)))
-    return found
+    for chunk in read.in_chunks(session_ids):
+        yield from _driver_rows(connection, statement.where(RunTable.session_id.in_(chunk)))
 
 
-def session_runs(connection: Connection, session_id: int) -> list[RunRow]:
-    """Runs of a session by start, without facts and contents of stacks: those cost most to read."""
-    table, kind = RunTable, RunKindTable
-    nothing: dict[str, Any] = {}
-    statement = (
-        select(
-            table.id,
-            SessionTable.uuid,
-            SystemTable.name,
-            kind.name,
-            kind.partition,
-            StackTable.name,
-            kind.tool,
-            kind.version,
-            table.status,
-            table.reason,
-            table.started_at,
-            table.wall_s,
-        )
-        .join(kind, kind.id == table.kind_id)
-        .join(SessionTable, SessionTable.id == table.session_id)
-        .join(SystemTable, SystemTable.id == SessionTable.system_id)
-        .join(StackTable, StackTable.id == table.stack_id)
-        .where(table.session_id == session_id)
-        .order_by(table.started_at, table.id)
+def run_statuses(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
+    """(session id, name, status, stack) of every run of these sessions."""
+    statement = select(RunTable.session_id, RunTable.name, RunTable.status, StackTable.name.label("stack")).join(
+        StackTable, StackTable.id == RunTable.stack_id
     )
-    rows: list[list[Any]] = [[*row[:6], nothing, *row[6:], nothing] for row in connection.execute(statement)]
-    return [RunRow(*row) for row in rows]
-
-
-def session_artefacts(connection: Connection, session_id: int) -> dict[int, list[Artefact]]:
-    """Files that the runs of a session left, by run."""
-    table = ArtefactTable
-    statement = (
-        select(table.run_id, table.kind, table.name, table.sha256, table.size_bytes)
-        .join(RunTable, RunTable.id == table.run_id)
-        .where(RunTable.session_id == session_id)
-        .order_by(table.run_id, table.kind, table.name)
-    )
-    found: dict[int, list[Artefact]] = {}
-    for run, kind, name, sha256, size_bytes in connection.execute(statement):
-        found.setdefault(run, []).append(Artefact(kind, name, sha256, size_bytes))
-    return found
+    for chunk in read.in_chunks(session_ids):
+        yield from _driver_rows(connection, statement.where(RunTable.session_id.in_(chunk)))
 
 
 def session_expectations(
     connection: Connection, session_ids: Sequence[int]
 ) -> Iterator[tuple[int, str, str, str, str, str]]:
-    """(session, name of the run, partition, stack, operation, metric) of all that was to be measured."""
-    table = ExpectedTable
-    items: dict[int, list[list[str]]] = {}
-    for start in range(0, len(session_ids), _CHUNK):
-        chunk = list(session_ids[start : start + _CHUNK])
-        sets = connection.execute(
-            select(table.session_id, table.set_id).where(table.session_id.in_(chunk))
-        ).all()
-        unknown = {number for _, number in sets} - set(items)
-        of_sets = select(ExpectedSetTable.id, ExpectedSetTable.items).where(ExpectedSetTable.id.in_(unknown))
-        items |= {row[0]: row[1] for row in connection.execute(of_sets)}
-        for session, number in sorted((row[0], row[1]) for row in sets):
-            for name, partition, stack, operation, metric in items[number]:
+    """(session id, name of the run, partition, stack, operation, metric) of all expected results."""
+    for chunk in read.in_chunks(session_ids):
+        sets = select(SessionTable.id, SessionTable.expected_set_id).where(SessionTable.id.in_(chunk))
+        of_session = {row.id: row.expected_set_id for row in connection.execute(sets) if row.expected_set_id}
+        chosen = ExpectedSetTable.id.in_(set(of_session.values()))
+        items = connection.execute(select(ExpectedSetTable.id, ExpectedSetTable.items).where(chosen))
+        by_set = {row.id: row.items for row in items}
+        for session, number in sorted(of_session.items()):
+            for name, partition, stack, operation, metric in by_set[number]:
                 yield session, name, partition, stack, operation, metric
 
 
-def run_outcomes(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
-    """(session, name, status, stack) of every run of these sessions."""
-    for start in range(0, len(session_ids), _CHUNK):
-        chunk = list(session_ids[start : start + _CHUNK])
-        statement = (
-            select(RunTable.session_id, RunKindTable.name, RunTable.status, StackTable.name)
-            .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
-            .join(StackTable, StackTable.id == RunTable.stack_id)
-            .where(RunTable.session_id.in_(chunk))
-        )
-        for row in connection.execute(statement):
-            yield row[0], row[1], row[2], row[3]
-
-
-def run_nodes(connection: Connection, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Nodes of some runs by their numbers; those of which none are known are left out."""
-    found = {}
-    for start in range(0, len(numbers), _CHUNK):
-        chunk = list(numbers[start : start + _CHUNK])
-        statement = select(RunTable.id, RunTable.facts).where(RunTable.id.in_(chunk))
-        for number, facts in connection.execute(statement):
-            if nodes := unfolded(facts or {}).get("nodes"):
-                found[number] = tuple(map(str, nodes))
+def run_nodes(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Names of the nodes of runs; runs without are left out."""
+    found: dict[int, tuple[str, ...]] = {}
+    for chunk in read.in_chunks(run_ids):
+        statement = select(RunTable.id, RunTable.facts["nodes"].label("nodes")).where(RunTable.id.in_(chunk))
+        found |= {row.id: tuple(map(str, row.nodes)) for row in connection.execute(statement) if row.nodes}
     return found
 
 
-def run_files(connection: Connection, numbers: Sequence[int], kind: str) -> dict[int, list[str]]:
-    """SHA-256 of the files of one kind that some runs left, by run in the order of their names."""
-    table = ArtefactTable
+def run_files(connection: Connection, run_ids: Sequence[int], kind: str) -> dict[int, list[str]]:
+    """SHA-256 of the artefacts of one kind of runs, by run id in the order of their names."""
     found: dict[int, list[str]] = {}
-    for start in range(0, len(numbers), _CHUNK):
-        chunk = list(numbers[start : start + _CHUNK])
-        statement = select(table.run_id, table.sha256).where(table.run_id.in_(chunk), table.kind == kind)
-        for number, sha256 in connection.execute(statement.order_by(table.run_id, table.name)):
-            found.setdefault(number, []).append(sha256)
+    for chunk in read.in_chunks(run_ids):
+        kept = read.artefacts_by_run(connection, ArtefactTable.run_id.in_(chunk), ArtefactTable.kind == kind)
+        found |= {run: [one.sha256 for one in artefacts] for run, artefacts in kept.items()}
     return found
 
 
 def stack_uses(connection: Connection) -> list[StackUse]:
-    """Every content of every stack with the time in which it was used, in order of time."""
+    """Every version of every stack with the period in which it was used, in order of time."""
+    first, last = func.min(RunTable.started_at), func.max(RunTable.started_at)
+    others = {"system": SystemTable.name, "partition": RunTable.partition, "first": first, "last": last}
     statement = (
-        select(
-            SystemTable.name,
-            RunKindTable.partition,
-            StackTable.name,
-            StackTable.digest,
-            func.min(RunTable.started_at),
-            func.max(RunTable.started_at),
-            func.count(),
-        )
+        select(*read.record_columns(StackUse, StackTable, **others, runs=func.count()))
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .join(SystemTable, SystemTable.id == SessionTable.system_id)
         .join(StackTable, StackTable.id == RunTable.stack_id)
-        .join(RunKindTable, RunKindTable.id == RunTable.kind_id)
-        .group_by(SystemTable.name, RunKindTable.partition, StackTable.id)
+        .group_by(SystemTable.name, RunTable.partition, StackTable.id)
     )
-    return sorted((StackUse(*row) for row in connection.execute(statement)), key=lambda use: use.first)
+    found = [StackUse(**row) for row in connection.execute(statement).mappings()]
+    return sorted(found, key=lambda use: use.first)
 
 
 def stack_documents(connection: Connection) -> dict[str, tuple[str, dict[str, object]]]:
-    """Name and `stack.json` of every stack by digest."""
-    columns = (StackTable.digest, StackTable.name, StackTable.document)
-    return {row[0]: (row[1], row[2]) for row in connection.execute(select(*columns))}
+    """Name and stack.json of every stack by digest."""
+    statement = select(StackTable.digest, StackTable.name, StackTable.document)
+    return {row.digest: (row.name, row.document) for row in connection.execute(statement)}
 
 
-def stack_contents(connection: Connection, numbers: Sequence[int]) -> dict[int, dict[str, object]]:
-    """`stack.json` of some stacks by their numbers in this history (`ResultRow.content`)."""
-    statement = select(StackTable.id, StackTable.document).where(StackTable.id.in_(set(numbers)))
-    return {row[0]: row[1] for row in connection.execute(statement)}
-
-
-def sessions(connection: Connection) -> dict[str, list[SessionRow]]:
-    """All sessions by system, newest first."""
-    counted = select(RunTable.session_id, func.count()).group_by(RunTable.session_id)
-    runs = {row[0]: row[1] for row in connection.execute(counted)}
-    table = SessionTable
-    statement = (
-        select(
-            table.id,
-            table.uuid,
-            SystemTable.name,
-            table.suite,
-            table.origin,
-            table.status,
-            table.started_at,
-            table.ended_at,
-            table.attributes,
-        )
-        .join(SystemTable, SystemTable.id == table.system_id)
-        .order_by(table.started_at.desc(), table.id.desc())
-    )
-    found: dict[str, list[SessionRow]] = {}
-    for row in connection.execute(statement):
-        values: list[Any] = [*row, runs.get(row[0], 0)]
-        found.setdefault(row[2], []).append(SessionRow(*values))
-    return found
-
-
-def series(connection: Connection, extents: Mapping[int, Stamp]) -> list[SeriesRow]:
-    """Every series that has results, in the order of `History.series`."""
-    statement = (
-        select(
-            SeriesTable.id,
-            SystemTable.name,
-            SeriesTable.partition,
-            SeriesTable.stack,
-            CaseTable.benchmark,
-            CaseTable.parameters,
-            SeriesTable.metric,
-        )
-        .join(SystemTable, SystemTable.id == SeriesTable.system_id)
-        .join(CaseTable, CaseTable.id == SeriesTable.case_id)
-    )
-    found = []
-    for number, system, partition, stack, benchmark, parameters, metric in connection.execute(statement):
-        extent = extents.get(number)
-        if extent is not None:
-            case = Case(benchmark, parameters)
-            n, first, last = extent.n, extent.first, extent.last
-            found.append(SeriesRow(number, system, partition, stack, case, metric, n, first, last))
-    return sorted(
-        found, key=lambda r: (r.system, r.case.benchmark, r.case.canonical, r.partition, r.stack, r.metric)
-    )
+def stack_contents(connection: Connection, stack_ids: Sequence[int]) -> dict[int, dict[str, object]]:
+    """stack.json of stacks by their ids in this history (`ResultRow.content`)."""
+    statement = select(StackTable.id, StackTable.document).where(StackTable.id.in_(set(stack_ids)))
+    return {row.id: row.document for row in connection.execute(statement)}

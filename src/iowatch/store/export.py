@@ -1,7 +1,8 @@
-"""Exports of the history: CSV, Parquet and JSON with every sample, OpenMetrics with the newest results.
+"""Export results: CSV, Parquet and JSON with every sample, OpenMetrics with the newest results; and read exports back.
 
-CSV and Parquet have one sample a row (`COLUMNS`), JSON one result an entry with its samples in a list; all
-three can be read back (`iowatch.store.exported`) and be a side of `iowatch compare`.
+CSV and Parquet have one sample per row (`EXPORT_COLUMNS`), JSON one result per entry with its samples in a list. All
+three can be read back, also as written by other programs, and be a side of `iowatch compare`. `session`, `time`,
+`benchmark`, `case`, `metric` and `value` (JSON: `samples`) are required; the other columns have defaults.
 """
 
 from __future__ import annotations
@@ -9,105 +10,294 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
-from iowatch.errors import MachineError, UsageError, near_miss
-from iowatch.metrics import metric
-from iowatch.model import canonical_json
+from iowatch.core import (
+    MIB,
+    Case,
+    InputError,
+    MachineError,
+    UsageError,
+    canonical_json,
+    format_time,
+    get_metric,
+    parse_time,
+    suggest_name,
+    summarise_samples,
+)
 from iowatch.store.history import History
-from iowatch.store.openmetrics import write_openmetrics
-from iowatch.store.results import ResultFilter, ResultRow
-from iowatch.units import format_time
+from iowatch.store.records import ResultFilter, ResultRow
 
-FORMAT = 1
+EXPORT_FORMAT = 1
 # One row a sample; `case` is the canonical JSON of the parameters, `case_key` its short digest.
-COLUMNS = (
+EXPORT_COLUMNS = (
     "session", "time", "system", "partition", "stack", "benchmark", "case", "case_key", "metric", "unit",
     "run", "status", "pair", "side", "repetition", "value",
 )  # fmt: skip
+_REQUIRED = ("session", "time", "benchmark", "case", "metric", "value")
+_OPTIONAL = ("system", "partition", "stack", "run", "status", "pair", "side")
 _BATCH = 50_000
 
-Writer = Callable[[Iterable[ResultRow], BinaryIO], None]
+ExportWriter = Callable[[Iterable[ResultRow], BinaryIO], None]
 
 
-def export(history: History, chosen: ResultFilter, form: str, stream: BinaryIO) -> None:
+def export_results(history: History, chosen: ResultFilter, form: str, stream: BinaryIO) -> None:
     """Write matching results to a binary stream, a row at a time: memory does not grow with the history.
 
     Args:
-        form: a key of `FORMATS`.
+        form: a key of `EXPORT_FORMATS`.
 
     Raises:
         UsageError: unknown format.
         MachineError: Parquet without pyarrow.
     """
-    if form not in FORMATS:
-        raise UsageError(f"unknown format '{form}'", hint=near_miss(form, list(FORMATS)))
-    FORMATS[form](history.results(chosen), stream)
+    if form not in EXPORT_FORMATS:
+        raise UsageError(f"unknown format '{form}'", hint=suggest_name(form, list(EXPORT_FORMATS)))
+    EXPORT_FORMATS[form](history.results(chosen), stream)
 
 
-def _common(row: ResultRow) -> dict[str, Any]:
+def _common_fields(row: ResultRow) -> dict[str, Any]:
     """What all samples of a result have in common."""
     return {
-        "session": row.session,
+        **{name: getattr(row, name) for name in ("session", "metric", *_OPTIONAL)},
         "time": format_time(datetime.fromtimestamp(row.time, UTC)),
-        "system": row.system,
-        "partition": row.partition,
-        "stack": row.stack,
         "benchmark": row.case.benchmark,
         "case_key": row.case.key,
-        "metric": row.metric,
-        "unit": metric(row.metric).unit,
-        "run": row.run,
-        "status": row.status,
-        "pair": row.pair,
-        "side": row.side,
+        "unit": get_metric(row.metric).unit,
     }
 
 
 def _sample_rows(rows: Iterable[ResultRow]) -> Iterator[dict[str, Any]]:
     for row in rows:
-        common = {**_common(row), "case": canonical_json(row.case.parameters)}
+        common = {**_common_fields(row), "case": canonical_json(row.case.parameters)}
         for repetition, value in enumerate(row.samples):
             yield {**common, "repetition": repetition, "value": value}
 
 
 def _write_csv(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, EXPORT_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(_sample_rows(rows))
     text.detach()
 
 
 def _write_json(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
-    stream.write(b'{"format": %d, "results": [' % FORMAT)
+    stream.write(b'{"format": %d, "results": [' % EXPORT_FORMAT)
     for position, row in enumerate(rows):
-        document = {**_common(row), "case": dict(row.case.parameters), "samples": list(row.samples)}
+        document = {**_common_fields(row), "case": dict(row.case.parameters), "samples": list(row.samples)}
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
         stream.write((",\n" if position else "\n").encode() + text.encode())
     stream.write(b"\n]}\n")
 
 
 def _write_parquet(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MachineError("Parquet needs pyarrow", hint="pip install 'iowatch[parquet]'") from error
+    pa, pq = _import_pyarrow()
     kinds = {"pair": pa.int64(), "repetition": pa.int64(), "value": pa.float64()}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in EXPORT_COLUMNS])
     samples = _sample_rows(rows)
     with pq.ParquetWriter(stream, schema) as writer:
         while batch := list(islice(samples, _BATCH)):
             writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
-FORMATS: dict[str, Writer] = {
+# The unit's name in Prometheus, which wants base units, and the factor from ours.
+_PROMETHEUS_UNITS = {"MiB/s": ("bytes_per_second", MIB), "s": ("seconds", 1), "1/s": ("per_second", 1), "1": ("", 1)}
+# Endings that Prometheus reserves for other kinds of metrics.
+_RESERVED_ENDINGS = ("_total", "_count", "_sum", "_bucket", "_info", "_created")
+_STATISTICS = ("max", "median", "min", "mean")
+
+
+def write_openmetrics(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
+    """The newest result of each series as gauges, for node_exporter's textfile collector.
+
+    The collector refuses timestamps, so the time of a result is a metric of its own.
+    """
+    # Imported here: only this format needs it.
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.openmetrics.exposition import generate_latest
+
+    families: dict[str, GaugeMetricFamily] = {}
+
+    def add(name: str, unit: str, text: str, labels: Mapping[str, str], value: float) -> None:
+        if name not in families:
+            families[name] = GaugeMetricFamily(name, text, labels=list(labels), unit=unit)
+        families[name].add_metric(list(labels.values()), value)
+
+    for row in _newest_results(rows):
+        labels = {name: getattr(row, name) for name in ("system", "partition", "stack")}
+        labels["benchmark"] = row.case.benchmark
+        labels |= {name: str(row.case.parameters.get(name, "")) for name in ("operation", "api")}
+        labels["case"] = row.case.key
+        summary = summarise_samples(row.samples)
+        name, unit, factor = _prometheus_name(row.metric)
+        text = f"{get_metric(row.metric).label} of the newest run."
+        for statistic in _STATISTICS:
+            add(name, unit, text, {**labels, "statistic": statistic}, getattr(summary, statistic) * factor)
+        about = {**labels, "metric": row.metric}
+        started = "Start of the run, seconds since 1970."
+        add("iowatch_result_timestamp_seconds", "seconds", started, about, float(row.time))
+        add("iowatch_result_samples", "", "Repetitions of the run.", about, float(summary.n))
+    ordered = [families[name] for name in sorted(families)]
+    stream.write(generate_latest(SimpleNamespace(collect=lambda: ordered)))  # type: ignore[no-untyped-call]
+
+
+def _prometheus_name(name: str) -> tuple[str, str, float]:
+    """Name of a metric in Prometheus, its unit there, and the factor from our unit."""
+    unit, factor = _PROMETHEUS_UNITS[get_metric(name).unit]
+    stem = f"iowatch_{name}"
+    if stem.endswith(_RESERVED_ENDINGS) or (not unit and stem == "iowatch_count"):
+        stem += "_value"
+    return f"{stem}_{unit}" if unit else stem, unit, factor
+
+
+def _newest_results(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    found: dict[tuple[str, ...], ResultRow] = {}
+    for row in rows:
+        key = (row.system, row.partition, row.stack, row.case.key, row.metric)
+        if row.status == "ok" and (key not in found or found[key].time <= row.time):
+            found[key] = row
+    return list(found.values())
+
+
+EXPORT_FORMATS: dict[str, ExportWriter] = {
     "csv": _write_csv,
     "parquet": _write_parquet,
     "json": _write_json,
     "openmetrics": write_openmetrics,
 }
+
+
+_HINT = "Expected what `iowatch history export --format csv|parquet|json` writes."
+# A place in a file, and one sample with its columns.
+_SampleRow = tuple[str, Mapping[str, Any]]
+
+
+def read_export_file(path: Path) -> list[ResultRow]:
+    """All results of an exported file, in its order.
+
+    Samples that differ in nothing but repetition and value are one result.
+
+    Raises:
+        InputError: unreadable, not an export, or with a value that is not finite; with line or entry.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(f"{path} is not an export that can be read back", hint=_HINT)
+    identity = [*_REQUIRED[:-1], *_OPTIONAL]
+    found: dict[tuple[Any, ...], tuple[str, list[float]]] = {}
+    try:
+        for where, row in reader(path):
+            key = tuple([row.get(name) for name in identity])
+            found.setdefault(key, (where, []))[1].append(_parse_sample_value(where, row["value"]))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable: {error}", hint=_HINT) from error
+    return [
+        _make_result_row(where, dict(zip(identity, key, strict=True)), values) for key, (where, values) in found.items()
+    ]
+
+
+def _read_csv(path: Path) -> Iterator[_SampleRow]:
+    # csv's own limit of 128 KiB a cell is enough for a case and keeps a broken quote from swallowing the file.
+    with path.open(encoding="utf-8", newline="") as stream:
+        reader = csv.DictReader(stream)
+        _require_columns(str(path), reader.fieldnames or [])
+        try:
+            for row in reader:
+                yield f"{path}:{reader.line_num}", row
+        except csv.Error as error:
+            raise InputError(f"{path}:{reader.line_num}: {error}", hint=_HINT) from error
+
+
+def _read_parquet(path: Path) -> Iterator[_SampleRow]:
+    pa, pq = _import_pyarrow()
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowException as error:
+        raise InputError(f"{path}: not Parquet: {error}", hint=_HINT) from error
+    _require_columns(str(path), table.column_names)
+    for number, row in enumerate(table.to_pylist(), 1):
+        yield f"{path}: row {number}", row
+
+
+def _read_json(path: Path) -> Iterator[_SampleRow]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}", hint=_HINT) from error
+    if not isinstance(document, dict) or document.get("format") != EXPORT_FORMAT or "results" not in document:
+        raise InputError(f"{path}: not an export of format {EXPORT_FORMAT}", hint=_HINT)
+    for number, entry in enumerate(document["results"]):
+        where = f"{path}: results[{number}]"
+        _require_columns(where, ["value" if name == "samples" else name for name in entry])
+        common = {**entry, "case": json.dumps(entry["case"])}
+        for value in entry["samples"]:
+            yield where, {**common, "value": value}
+
+
+_READERS: dict[str, Callable[[Path], Iterator[_SampleRow]]] = {
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+    ".json": _read_json,
+}
+
+
+def _import_pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MachineError("Parquet needs pyarrow", hint="pip install 'iowatch[parquet]'") from error
+    return pyarrow, pyarrow.parquet
+
+
+def _require_columns(where: str, found: Iterable[str]) -> None:
+    missing = [name for name in _REQUIRED if name not in set(found)]
+    if missing:
+        raise InputError(f"{where}: no column {', '.join(missing)}", hint=_HINT)
+
+
+def _parse_sample_value(where: str, text: Any) -> float:
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{where}: field 'value': expected a finite number, found {text!r}")
+    return value
+
+
+def _make_result_row(where: str, entry: Mapping[str, Any], samples: list[float]) -> ResultRow:
+    given = {name: str(entry[name]) for name in _OPTIONAL if entry[name] not in (None, "")}
+    texts: dict[str, Any] = {name: given.get(name, "") for name in ("system", "partition", "stack", "run")}
+    try:
+        return ResultRow(
+            **texts,
+            session=str(entry["session"]),
+            time=int(parse_time(str(entry["time"])).timestamp()),
+            case=_parse_case(str(entry["benchmark"]), str(entry["case"])),
+            metric=get_metric(str(entry["metric"])).name,
+            status=given.get("status", "ok"),
+            pair=int(entry["pair"]) if "pair" in given else None,
+            side=given.get("side"),
+            samples=tuple(samples),
+        )
+    except (ValueError, InputError, UsageError) as error:
+        raise InputError(f"{where}: {error}", hint=_HINT) from error
+
+
+@lru_cache(maxsize=4096)
+def _parse_case(benchmark: str, text: str) -> Case:
+    parameters = json.loads(text)
+    if not isinstance(parameters, dict) or not all(isinstance(v, str | int | float) for v in parameters.values()):
+        raise InputError(f"field 'case': expected a JSON object of plain values, found {text[:80]!r}")
+    case = Case(benchmark, parameters)
+    _ = case.canonical
+    return case

@@ -1,16 +1,19 @@
-"""What goes into the history and what comes out of it: plain frozen records, no SQLAlchemy."""
+"""Frozen records that the history takes and gives back; nothing here knows SQLAlchemy.
+
+Times are epoch seconds, UTC.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.model import Case, Output, canonical_json
+from iowatch.core import Case, Output, canonical_json
 
 Origin = Literal["run", "import", "demo"]
 SessionStatus = Literal["running", "ok", "failed", "incomplete"]
@@ -36,8 +39,7 @@ class SessionRecord:
 
     Attributes:
         uuid: its identity; beginning the same session twice is the same as once.
-        started_at: epoch seconds, UTC.
-        attributes: anything worth keeping: command, versions, host.
+        attributes: command, versions, host and other facts to keep.
     """
 
     uuid: str
@@ -50,7 +52,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedResult:
-    """One (run, operation, metric) that a session set out to measure."""
+    """One (run, operation, metric) that a session expects."""
 
     run_name: str
     partition: str
@@ -61,7 +63,7 @@ class ExpectedResult:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A kept file: `kind` is `stdout`, `stderr`, `record` or `darshan`; `sha256` finds it in var/artefacts."""
+    """A kept file: `kind` is `stdout`, `stderr`, `record` or `darshan`; `sha256` names it in var/artefacts."""
 
     kind: str
     name: str
@@ -71,12 +73,11 @@ class Artefact:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One execution of a benchmark with everything it left.
+    """One execution of a benchmark with its output, facts and files.
 
     Attributes:
         name: unique within the session, partition and stack; the name in the expected set.
         fingerprint: identity of the measurement; a run with a known fingerprint is not stored again.
-        started_at: epoch seconds, UTC.
         wall_s: wall time of the job, if known.
         output: what the parser read.
         facts: hosts, directory, file system and other facts beside `output.facts`.
@@ -95,7 +96,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session as the history has it; times in epoch seconds UTC."""
+    """A session in the history; `runs` is how many it has."""
 
     id: int
     uuid: str
@@ -111,7 +112,7 @@ class SessionRow:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as the history has it."""
+    """A run in the history."""
 
     id: int
     session_uuid: str
@@ -119,19 +120,19 @@ class RunRow:
     name: str
     partition: str
     stack: str
-    stack_document: Mapping[str, Any]
     tool: str
     version: str | None
     status: str
     reason: str | None
     started_at: int
     wall_s: float | None
-    facts: Mapping[str, Any]
+    stack_document: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """A series' identity and extent: number of results, times of first and last (epoch s; None if empty)."""
+    """A series' identity and extent: number of results, times of first and last (None if empty)."""
 
     id: int
     system: str
@@ -145,8 +146,21 @@ class SeriesRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesExtent:
+    """Extent of a series: number of results, times of the first and last, highest id of a run.
+
+    Two readings with the same extent are the same results, because results are never changed.
+    """
+
+    n: int
+    first: int
+    last: int
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesFilter:
-    """Which series: every field that is set must match."""
+    """Selects series: every field that is set must match."""
 
     system: str | None = None
     partition: str | None = None
@@ -156,9 +170,51 @@ class SeriesFilter:
     case_key: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ResultFilter:
+    """Selects results: every field that is set must match; `since` <= time < `until`."""
+
+    series: SeriesFilter = field(default_factory=SeriesFilter)
+    session: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """All samples of one metric of one run.
+
+    Attributes:
+        time: start of the run.
+        run: its name, unique in the session, partition and stack.
+        status: `ok`, `failed`, `incomplete`.
+        pair: number of the pair in an A/B run, 0 for its warm-up, or None.
+        side: `left` or `right` in an A/B run, where both may be the same stack, or None.
+        samples: in the metric's unit, in the order measured.
+        content: id of its stack's stack.json in this history; None in files.
+        number: id of the run in this history; None in files.
+    """
+
+    session: str
+    time: int
+    system: str
+    partition: str
+    stack: str
+    case: Case
+    metric: str
+    run: str
+    status: str
+    pair: int | None
+    side: str | None
+    samples: tuple[float, ...]
+    # Of one history only: no part of what was measured.
+    content: int | None = field(default=None, compare=False)
+    number: int | None = field(default=None, compare=False)
+
+
 @dataclass(frozen=True)
 class SeriesPoints:
-    """One series in time order: arrays of shape (n,); values in the metric's unit, time in epoch seconds."""
+    """Summaries of one series in time order: arrays of shape (n,); values in the metric's unit."""
 
     series_id: int
     time: NDArray[np.int64]
@@ -168,3 +224,101 @@ class SeriesPoints:
     mean: NDArray[np.float64]
     count: NDArray[np.int64]
     run_id: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSamples:
+    """One series in time order with all samples; values in the metric's unit.
+
+    Attributes:
+        time, run_id, max, median, min, count: shape (n,).
+        samples: shape (sum of count,), result after result in the order measured.
+    """
+
+    series_id: int
+    time: NDArray[np.int64]
+    run_id: NDArray[np.int64]
+    max: NDArray[np.float64]
+    median: NDArray[np.float64]
+    min: NDArray[np.float64]
+    count: NDArray[np.int64]
+    samples: NDArray[np.float64]
+
+    def only(self, chosen: NDArray[np.bool_]) -> SeriesSamples:
+        """The results where `chosen`, shape (n,), is true."""
+        if chosen.all():
+            return self
+        arrays = {name: getattr(self, name)[chosen] for name in ("time", "run_id", "max", "median", "min", "count")}
+        return SeriesSamples(self.series_id, **arrays, samples=self.samples[np.repeat(chosen, self.count)])
+
+
+@dataclass(frozen=True, slots=True)
+class StackUse:
+    """One version of a stack's `stack.json` on one system: times of the `first` and `last` run with it."""
+
+    system: str
+    partition: str
+    name: str
+    digest: str
+    first: int
+    last: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSessions:
+    """Ids of runs, sorted, and of their sessions; both of shape (runs,)."""
+
+    run: NDArray[np.int64]
+    session: NDArray[np.int64]
+
+    def of(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ids of the sessions of runs, shape (n,); -1 for runs that were written after this was read."""
+        if not len(self.run):
+            return np.full(len(runs), -1, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.run, runs), len(self.run) - 1)
+        return np.where(self.run[places] == runs, self.session[places], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionRow:
+    """The last detection of one series.
+
+    Attributes:
+        points, last_time: how many points it used, and the time of the last.
+        version: of the method and its settings; another version is not reused.
+        document: its result as plain JSON.
+    """
+
+    series_id: int
+    points: int
+    last_time: int
+    version: str
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A finding as last written."""
+
+    id: str
+    system: str
+    first_seen_at: int
+    updated_at: int
+    state: str
+    document: Mapping[str, Any]
+
+
+def fold_node_names(names: Sequence[str]) -> str:
+    """Names of nodes in the notation of Slurm, sorted, each once: n3, n1, n2, n7 is `n[1-3,7]`.
+
+    Names with characters of that notation (commas, brackets, operators) are only joined.
+    """
+    # Imported here: 0.06 s that only commands pay that show nodes.
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    try:
+        folded = NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)
+    except NodeSetException:
+        return ",".join(names)
+    return str(folded) if set(folded) == set(names) else ",".join(names)

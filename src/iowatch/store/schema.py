@@ -1,51 +1,47 @@
-"""Tables of the history, as SQLAlchemy models. Times are epoch seconds UTC.
+"""Tables of the history as SQLAlchemy models, and the views that other programs read (Grafana, psql, R).
 
     system ─< session ─< run ─< result >─ series >─ case_definition
-                  └─ expected >─ expected_set      run >─ stack,  run >─ run_kind,  run ─< artefact
+              session >─ expected_set      run >─ stack,  run ─< artefact
 
-A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of it, in one blob
-(`iowatch.store.packing`): ten samples take 25 to 80 bytes, where ten rows would take about 600. What decides
-the size is written small (docs/scale.md): nights that expect the same share one expected set, runs that differ
-in nothing but the night share one kind, digests are bytes, names of nodes one text, and only those indices
-exist that a query uses.
+A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of it as little-endian
+float64. Sessions that expect the same share one `expected_set`; runs with the same stack.json share one `stack`.
+Times are epoch seconds, UTC. The tables and views of a release are a schema version (`iowatch.store.engine`): a change
+of either needs an Alembic revision in `migrations/versions`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Dialect,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-)
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import BigInteger, Connection, ForeignKey, Index, Integer, LargeBinary, String, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import JSON, Double
 
-from iowatch.store.packing import pack_digest, unpack_digest
-
+SAMPLE_BYTES = 8
 # SQLite numbers rows by itself only for INTEGER keys.
-_Id = BigInteger().with_variant(Integer, "sqlite")
+_BigId = BigInteger().with_variant(Integer, "sqlite")
 
 
-class Digest(TypeDecorator[str]):
-    """Text that is nearly always a SHA-256 in hexadecimal, as bytes: half the size in row and index."""
+def encode_samples(samples: Sequence[float]) -> bytes:
+    """Samples as little-endian float64."""
+    return np.asarray(samples, dtype="<f8").tobytes()
 
-    impl = LargeBinary
-    cache_ok = True
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
-        return None if value is None else pack_digest(value)
+def decode_samples(blob: bytes) -> tuple[float, ...]:
+    """The samples of `encode_samples`, bit by bit the same.
 
-    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:
-        return None if value is None else unpack_digest(value)
+    Raises:
+        ValueError: the length is no multiple of 8 bytes.
+    """
+    return tuple(np.frombuffer(blob, dtype="<f8").tolist())
+
+
+def decode_many_samples(blobs: Sequence[bytes]) -> NDArray[np.float64]:
+    """Samples of many results, one result after the other."""
+    return np.frombuffer(b"".join(blobs), dtype="<f8")
 
 
 class Base(DeclarativeBase):
@@ -53,13 +49,15 @@ class Base(DeclarativeBase):
 
 
 class SystemTable(Base):
+    """A system by name."""
+
     __tablename__ = "system"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     name: Mapped[str] = mapped_column(String(200), unique=True)
 
 
 class StackTable(Base):
-    """One content of stack.json: a stack's name may come with several over the years."""
+    """One version of a stack's stack.json: a stack changes over the years and keeps its name."""
 
     __tablename__ = "stack"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -68,8 +66,20 @@ class StackTable(Base):
     document: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
+class ExpectedSetTable(Base):
+    """Results that sessions expect: `items` are [run name, partition, stack, operation, metric].
+
+    The digest is unique, because PostgreSQL cannot index texts of more than 2,704 bytes.
+    """
+
+    __tablename__ = "expected_set"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    items: Mapped[list[list[str]]] = mapped_column(JSON)
+
+
 class SessionTable(Base):
-    """One night, one import, one demonstration."""
+    """One execution of a suite, one import, one demonstration; what it expects is written before it starts."""
 
     __tablename__ = "session"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -81,26 +91,12 @@ class SessionTable(Base):
     started_at: Mapped[int] = mapped_column(BigInteger, index=True)
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON)
-
-
-class ExpectedSetTable(Base):
-    """What sessions set out to measure: `items` are [run name, partition, stack, operation, metric]."""
-
-    __tablename__ = "expected_set"
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    digest: Mapped[str] = mapped_column(Digest, unique=True)
-    items: Mapped[list[list[str]]] = mapped_column(JSON)
-
-
-class ExpectedTable(Base):
-    """Which set a session expects, written before it starts."""
-
-    __tablename__ = "expected"
-    session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"), primary_key=True)
-    set_id: Mapped[int] = mapped_column(ForeignKey("expected_set.id"))
+    expected_set_id: Mapped[int | None] = mapped_column(ForeignKey("expected_set.id"))
 
 
 class CaseTable(Base):
+    """A benchmark with all its parameters."""
+
     __tablename__ = "case_definition"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     key: Mapped[str] = mapped_column(String(16), unique=True)
@@ -121,29 +117,18 @@ class SeriesTable(Base):
     metric: Mapped[str] = mapped_column(String(100))
 
 
-class RunKindTable(Base):
-    """What runs have in common from night to night (`iowatch.store.kinds`)."""
+class RunTable(Base):
+    """One execution of a benchmark program."""
 
-    __tablename__ = "run_kind"
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    digest: Mapped[str] = mapped_column(Digest, unique=True)
+    __tablename__ = "run"
+    id: Mapped[int] = mapped_column(_BigId, primary_key=True)
+    session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"), index=True)
+    stack_id: Mapped[int] = mapped_column(ForeignKey("stack.id"))
+    fingerprint: Mapped[str] = mapped_column(Text, unique=True)
     name: Mapped[str] = mapped_column(Text)
     partition: Mapped[str] = mapped_column(String(200))
     tool: Mapped[str] = mapped_column(String(100))
     version: Mapped[str | None] = mapped_column(String(200))
-    facts: Mapped[dict[str, Any]] = mapped_column(JSON)
-    texts: Mapped[dict[str, str]] = mapped_column(JSON)
-
-
-class RunTable(Base):
-    """One execution; `facts` are those of its own, its kind has the others."""
-
-    __tablename__ = "run"
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    session_id: Mapped[int] = mapped_column(ForeignKey("session.id", ondelete="CASCADE"), index=True)
-    stack_id: Mapped[int] = mapped_column(ForeignKey("stack.id"))
-    kind_id: Mapped[int] = mapped_column(ForeignKey("run_kind.id"))
-    fingerprint: Mapped[str] = mapped_column(Digest, unique=True)
     status: Mapped[str] = mapped_column(String(20))
     reason: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[int] = mapped_column(BigInteger)
@@ -152,10 +137,12 @@ class RunTable(Base):
 
 
 class ResultTable(Base):
+    """All samples of one metric of one run, with their summary."""
+
     __tablename__ = "result"
-    # SQLite: rows lie in the order of the key, so that the key costs no index of its own.
+    # SQLite: rows are stored in the order of the key, so that the key costs no index of its own.
     __table_args__ = (Index("ix_result_series_time", "series_id", "time"), {"sqlite_with_rowid": False})
-    run_id: Mapped[int] = mapped_column(_Id, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_BigId, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     series_id: Mapped[int] = mapped_column(ForeignKey("series.id"), primary_key=True)
     n: Mapped[int] = mapped_column(Integer)
     time: Mapped[int] = mapped_column(BigInteger)
@@ -167,19 +154,19 @@ class ResultTable(Base):
 
 
 class ArtefactTable(Base):
-    """A file that a run left, kept content-addressed under `var/artefacts/`."""
+    """A file that a run left, kept by its SHA-256 under `var/artefacts/`."""
 
     __tablename__ = "artefact"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    run_id: Mapped[int] = mapped_column(_Id, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[int] = mapped_column(_BigId, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     kind: Mapped[str] = mapped_column(String(50), primary_key=True)
     name: Mapped[str] = mapped_column(Text, primary_key=True)
-    sha256: Mapped[str] = mapped_column(Digest)
+    sha256: Mapped[str] = mapped_column(Text)
     size_bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class FindingTable(Base):
-    """A finding's identity and state from night to night; its content is computed anew from the history."""
+    """A finding's identity and state; its content is computed anew from the history."""
 
     __tablename__ = "finding"
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -191,7 +178,7 @@ class FindingTable(Base):
 
 
 class DetectionTable(Base):
-    """What detection last said of a series, and of how many points, so that a night touches only new data."""
+    """The last detection of a series and how many points it used: series without new points are not detected again."""
 
     __tablename__ = "detection"
     series_id: Mapped[int] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), primary_key=True)
@@ -199,3 +186,47 @@ class DetectionTable(Base):
     last_time: Mapped[int] = mapped_column(BigInteger)
     version: Mapped[str] = mapped_column(String(40))
     document: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+# Views of a PostgreSQL history: stable names, units in the columns, UTC. docs/operations.md lists them.
+VIEW_DEFINITIONS = (
+    """CREATE VIEW iowatch_series AS
+SELECT series.id AS series_id, system.name AS system, series.partition, series.stack,
+    case_definition.benchmark, case_definition.key AS case_key, series.metric,
+    case_definition.parameters ->> 'operation' AS operation, case_definition.parameters ->> 'api' AS api,
+    case_definition.parameters ->> 'file' AS file, (case_definition.parameters ->> 'nodes')::int AS nodes,
+    (case_definition.parameters ->> 'ranks')::int AS ranks, case_definition.parameters,
+    concat_ws(' ', case_definition.benchmark, case_definition.parameters ->> 'operation',
+        case_definition.parameters ->> 'api', case_definition.parameters ->> 'file',
+        (case_definition.parameters ->> 'ranks') || ' ranks', left(case_definition.key, 6)) AS label
+FROM series JOIN system ON system.id = series.system_id
+JOIN case_definition ON case_definition.id = series.case_id""",
+    """CREATE VIEW iowatch_results AS
+SELECT result.series_id, to_timestamp(result.time) AS time, result.time AS epoch_s, result.run_id,
+    result.max, result.median, result.min, result.mean, result.n
+FROM result""",
+    """CREATE VIEW iowatch_sessions AS
+SELECT session.id AS session_id, session.uuid, system.name AS system, session.suite, session.origin,
+    session.status, to_timestamp(session.started_at) AS time, session.started_at AS epoch_s,
+    session.ended_at - session.started_at AS wall_s,
+    coalesce(json_array_length(expected_set.items), 0) AS expected,
+    (SELECT count(*) FROM run WHERE run.session_id = session.id) AS runs,
+    (SELECT count(*) FROM run WHERE run.session_id = session.id AND run.status <> 'ok') AS failed_runs
+FROM session JOIN system ON system.id = session.system_id
+LEFT JOIN expected_set ON expected_set.id = session.expected_set_id""",
+    """CREATE VIEW iowatch_findings AS
+SELECT finding.id AS finding_id, system.name AS system, finding.state, finding.document ->> 'line' AS line,
+    to_timestamp((finding.document ->> 'first_after')::bigint) AS time,
+    (finding.document ->> 'first_after')::bigint AS epoch_s,
+    to_timestamp(finding.first_seen_at) AS first_seen, to_timestamp(finding.updated_at) AS updated,
+    json_array_length(finding.document -> 'members') AS members
+FROM finding JOIN system ON system.id = finding.system_id""",
+)
+VIEW_NAMES = tuple(statement.split()[2] for statement in VIEW_DEFINITIONS)
+
+
+def create_schema(connection: Connection) -> None:
+    """Create all tables, and in PostgreSQL the views."""
+    Base.metadata.create_all(connection)
+    for statement in VIEW_DEFINITIONS if connection.dialect.name == "postgresql" else ():
+        connection.exec_driver_sql(statement)

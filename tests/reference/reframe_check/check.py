@@ -21,7 +21,7 @@ class BenchioCheck(rfm.RunOnlyRegressionTest):
     @run_after("setup")
     def take_references(self) -> None:
         path = Path(os.environ["TEST_REFERENCES"])
-        self.known = bandwidth.load(self.current_system.name, path)
+        self.known = bandwidth.load_references(self.current_system.name, path)
         if self.known.exists:
             self.reference = {"$ref": str(path)}
 
@@ -35,7 +35,7 @@ class BenchioCheck(rfm.RunOnlyRegressionTest):
         self.perf_variables = {"write_bandwidth": sn.make_performance_function(sn.defer(value), "MiB/s")}
         case = {"api": "MPIIO", "file": "shared", "ranks": 4}
         place = (self.current_partition.fullname, self.current_environ.name)
-        found = policy.resolve(
+        found = policy.resolve_references(
             self.known, type(self).__name__, *place, case, self.perf_variables, "required", ["BenchioCheck"]
         )
         self.reference_case = found.key or ""

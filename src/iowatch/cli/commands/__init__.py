@@ -1,1 +1,1 @@
-"""One module a command; each exposes `command`, a click command or group named as the module is."""
+"""One module per command; each defines `command`, a click command or group. main.py finds them by file name."""

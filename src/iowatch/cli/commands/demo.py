@@ -1,4 +1,4 @@
-"""`iowatch demo`: histories to look at, in a database of their own."""
+"""`iowatch demo`: generate example histories and show the findings."""
 
 from __future__ import annotations
 
@@ -6,77 +6,71 @@ from pathlib import Path
 
 import click
 
-from iowatch.cli import options
-from iowatch.cli.options import Decorator
+from iowatch.cli.common import OUTPUT_FILE, Decorator, json_option, print_json, print_lines, print_message
+from iowatch.core import files
+from iowatch.demo.scenarios import DEMONSTRATIONS, largest_findings, prepare_demo_path, replay_demonstration
+from iowatch.findings import format_finding, format_finding_list
+from iowatch.store import History
 
-_seed = click.option(
-    "--seed", default=2009, show_default=True, help="Of the noise; the same seed, the same history."
+_seed_option = click.option(
+    "--seed", default=2009, show_default=True, help="Seed of the noise; the same seed gives the same history."
 )
 
 
-def _database(name: str) -> Decorator:
-    return click.option(
-        "--db",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help=f"File to write [default: var/demo-{name}.db].",
-    )
+def _database_option(name: str) -> Decorator:
+    return click.option("--db", type=OUTPUT_FILE, help=f"File to write [default: var/demo-{name}.db].")
 
 
 @click.group(
-    epilog="Example: iowatch demo franklin", short_help="Histories with a story, to see what iowatch says."
+    epilog="Example: iowatch demo franklin", short_help="Generate example histories and show iowatch's reports."
 )
 def command() -> None:
-    """Build a demonstration's history in a fresh database and show what iowatch says of it."""
+    """Generate an example history in a new database and show the findings."""
 
 
 @command.command("franklin", epilog="Example: iowatch demo franklin --db /tmp/franklin.db")
-@_database("franklin")
-@_seed
-@options.as_json
+@_database_option("franklin")
+@_seed_option
+@json_option
 def franklin(db: Path | None, seed: int, as_json: bool) -> int:
-    """Franklin in spring 2009, reconstructed from published figures: an upgrade that nobody knew to be one."""
-    return _show("franklin", db, seed, as_json)
+    """Franklin in spring 2009, from published figures: an upgrade with an unintended performance change."""
+    return _run_demo("franklin", db, seed, as_json)
+
+
+@command.command("edison", epilog="Example: iowatch demo edison")
+@_database_option("edison")
+@json_option
+def edison(db: Path | None, as_json: bool) -> int:
+    """Edison from February 2017 to February 2018: a measured year, in which shared reads fell to a seventh."""
+    return _run_demo("edison", db, 0, as_json)
 
 
 @command.command("regress", epilog="Example: iowatch demo regress")
-@_database("regress")
-@_seed
-@options.as_json
+@_database_option("regress")
+@_seed_option
+@json_option
 def regress(db: Path | None, seed: int, as_json: bool) -> int:
-    """Two planted faults, a slower NetCDF and a lost striping: what a red finding looks like."""
-    return _show("regress", db, seed, as_json)
+    """Two simulated faults, a slower NetCDF and a striping reset: what a regression looks like."""
+    return _run_demo("regress", db, seed, as_json)
 
 
-def _show(name: str, db: Path | None, seed: int, as_json: bool) -> int:
-    from iowatch import paths
-    from iowatch.cli.output import messages, page, print_json
-    from iowatch.demo.build import STORIES, fresh, replay
-    from iowatch.findings.text import listing
-    from iowatch.findings.text import page as pages
-    from iowatch.store import History
-
-    path = db or paths.var() / f"demo-{name}.db"
-    fresh(path)
-    told, console = STORIES[name], messages()
-    story = told.story()
+def _run_demo(name: str, db: Path | None, seed: int, as_json: bool) -> int:
+    path = db or files.var_directory() / f"demo-{name}.db"
+    prepare_demo_path(path)
+    demonstration = DEMONSTRATIONS[name]
+    reports = []
     with History.open(str(path)) as history:
-        mornings = []
-        for morning in replay(history, story, seed, told.mornings):
-            console.print(f"{morning.nights} nights recorded, looked at on {morning.moment:%d %b %Y %H:%M} UTC")
-            mornings.append(morning)
+        for report in replay_demonstration(history, demonstration, seed):
+            print_message(f"{report.sessions} sessions recorded, assessed on {report.moment:%d %b %Y %H:%M} UTC")
+            reports.append(report)
+    label = demonstration.label
     if as_json:
-        print_json({"database": str(path), "label": story.label, "mornings": [m.to_json() for m in mornings]})
+        print_json({"database": str(path), "label": label, "mornings": [report.to_json() for report in reports]})
         return 0
-    for morning in mornings:
-        page().print(
-            f"\n{morning.moment:%d %b %Y}, after {morning.nights} nights ({story.label}):", markup=False
-        )
-        for line in listing(morning.findings):
-            page().print(line, markup=False, soft_wrap=True)
-    for finding in mornings[-1].findings:
-        if finding.state == "open":
-            page().print("")
-            for line in pages(finding):
-                page().print(line, markup=False, soft_wrap=True)
-    page().print(f"\nNext: iowatch findings list --db {path}", markup=False, soft_wrap=True)
+    for report in reports:
+        title = f"{report.moment:%d %b %Y}, after {report.sessions} sessions ({label}):"
+        print_lines("", title, *format_finding_list(report.findings))
+    for finding in largest_findings(reports[-1].findings):
+        print_lines("", *format_finding(finding))
+    print_lines("", f"Next: iowatch findings list --db {path}")
     return 0

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import click
 
-from iowatch.cli import options
+from iowatch.cli.common import json_option, print_report, system_option
+from iowatch.site import doctor, show
 
 
 @click.command(
     epilog="Example: iowatch doctor",
-    short_help="Tell what this machine offers, what is missing, and the command that adds it.",
+    short_help="Show what this machine provides, what is missing, and the command that installs it.",
 )
-@options.system(default="local")
-@options.as_json
+@system_option(default="local")
+@json_option
 def command(system: str, as_json: bool) -> int:
-    """Tell what this machine offers, what is missing, and the command that adds it.
+    """Show what this machine provides, what is missing, and the command that installs it.
 
-    Also how much room var/ and the history take. Exit code 1 when something is missing without which no suite
-    can run.
+    Exit code 1 when something is missing without which no suite can run.
     """
-    from dataclasses import asdict
-
-    from iowatch.cli.output import page, print_json
-    from iowatch.report.usage import render_usage
-    from iowatch.store.usage import usage
-    from iowatch.systems.doctor import examine
-    from iowatch.systems.show import render_doctor
-
-    report, disk = examine(system), usage()
-    if as_json:
-        print_json({**report.to_json(), "disk": asdict(disk)})
-    else:
-        render_doctor(report, page())
-        render_usage(disk, page())
+    report = doctor.examine_machine(system)
+    print_report(as_json, report.to_json(), lambda console: show.render_doctor(report, console))
     return 0 if report.usable else 1

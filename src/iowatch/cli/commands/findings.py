@@ -1,12 +1,29 @@
-"""`iowatch findings`: what changed, since when, common factor, events near."""
+"""`iowatch findings`: list and show findings."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
-from iowatch.cli import options
+from iowatch.cli.common import history_options, print_json, print_lines, print_message, system_option
+from iowatch.findings import (
+    NEEDS_ACTION,
+    find_finding,
+    find_log_differences,
+    find_trends,
+    format_finding,
+    format_finding_list,
+    format_log_differences,
+    format_no_findings,
+    format_trends,
+    history_extent,
+    orphaned_decisions,
+    refresh_findings,
+)
+from iowatch.store import History
 
-_everything = click.option("--all", "everything", is_flag=True, help="Also what is settled.")
+_all_option = click.option("--all", "everything", is_flag=True, help="Include closed findings.")
 
 
 @click.group(
@@ -14,15 +31,14 @@ _everything = click.option("--all", "everything", is_flag=True, help="Also what 
     epilog="Example: iowatch findings list --system local",
     short_help="What changed, since when, what the changed cases have in common.",
 )
-@options.system()
-@_everything
-@options.database
-@options.as_json
+@system_option()
+@_all_option
+@history_options
 @click.pass_context
 def command(ctx: click.Context, system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
     """Findings: the changes of many series that belong to one event.
 
-    Without a subcommand: the list. Exit code 1 when a finding is open.
+    Without a subcommand: the list. Exit code 1 if a finding is open.
     """
     ctx.default_map = {
         "list": {"system": system, "db": db, "as_json": as_json, "everything": everything},
@@ -32,65 +48,46 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 
 
 @command.command("list", epilog="Example: iowatch findings list --all --json")
-@options.system()
-@_everything
-@options.database
-@options.as_json
+@system_option()
+@_all_option
+@history_options
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
-    """One line an event; those that need nobody any more only with --all. Slow trends follow.
+    """List findings, one line each; closed ones only with --all. Drifts follow.
 
-    Findings are brought up to date first; only series with new points cost anything. Exit code 1 when a finding
-    is open.
+    Findings are updated first. Exit code 1 if a finding is open.
     """
-    from dataclasses import asdict
-
-    from iowatch.cli.output import messages, page, print_json
-    from iowatch.findings import NEEDS_ACTION, refreshed, unknown_decisions, watched
-    from iowatch.findings.text import listing, none_told
-    from iowatch.findings.trends import listing as trend_lines
-    from iowatch.findings.trends import trends
-    from iowatch.store import History
-
     with History.existing(db) as history:
-        found = refreshed(history, system)
-        for trouble in unknown_decisions(history, system):
-            messages().print(trouble, markup=False, soft_wrap=True)
-        slow = trends(history, [system] if system else history.systems())
-        series, too_few = watched(history, system)
+        found = refresh_findings(history, system)
+        for message in orphaned_decisions(history, system):
+            print_message(message)
+        systems = [system] if system else history.systems()
+        slow, extent = find_trends(history, systems), history_extent(history, systems)
+    too_few = extent.series - extent.assessable
     shown = [f for f in found if everything or f.state in ("open", "suspected", "acknowledged")]
     if as_json:
         print_json(
             {
                 "findings": [f.to_json() for f in shown],
                 "trends": [asdict(trend) for trend in slow],
-                "series": {"watched": series, "too_few_nights": too_few},
+                "series": {"watched": extent.series, "too_few_nights": too_few},
             }
         )
     else:
-        nothing = [none_told(series, too_few, len(found) - len(shown))]
-        for line in (*(listing(shown) if shown else nothing), *trend_lines(slow)):
-            page().print(line, markup=False, soft_wrap=True)
+        nothing = [format_no_findings(extent.series, too_few, len(found) - len(shown))]
+        print_lines(*(format_finding_list(shown) if shown else nothing), *format_trends(slow))
     return 1 if any(f.state in NEEDS_ACTION for f in shown) else 0
 
 
 @command.command("show", epilog="Example: iowatch findings show franklin-20090317-up")
 @click.argument("finding", metavar="ID")
-@options.database
-@options.as_json
+@history_options
 def show(finding: str, db: str | None, as_json: bool) -> int:
-    """One finding with all that it rests on; an unambiguous ID will do. Exit code 1 when it is open."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.findings import NEEDS_ACTION, find
-    from iowatch.findings.text import page as lines
-    from iowatch.findings.traces import log_differences, log_lines
-    from iowatch.store import History
-
+    """Show one finding with its evidence. A unique prefix of the ID is enough. Exit code 1 if it is open."""
     with History.existing(db) as history:
-        found = find(history, finding)
-        logs = log_differences(history, found)
+        found = find_finding(history, finding)
+        logs = find_log_differences(history, found)
     if as_json:
         print_json({**found.to_json(), "darshan": logs and logs.to_json()})
     else:
-        for line in (*lines(found), *log_lines(logs)):
-            page().print(line, markup=False, soft_wrap=True)
+        print_lines(*format_finding(found), *format_log_differences(logs))
     return 1 if found.state in NEEDS_ACTION else 0

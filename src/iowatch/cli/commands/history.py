@@ -1,64 +1,154 @@
-"""`iowatch history`: sessions and series; care of the history."""
+"""`iowatch history`: sessions and series, export, and maintenance of the history."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
-from iowatch.cli import care, options
-
-
-@click.group(
-    epilog="Example: iowatch history list --system local", short_help="Sessions and series; export; care."
+from iowatch.cli import common
+from iowatch.core import UsageError, files, format_count, format_size, format_time, parse_size, parse_time
+from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
+from iowatch.session import session as sessions
+from iowatch.store import (
+    Artefact,
+    History,
+    ResultFilter,
+    RunRow,
+    SeriesFilter,
+    SeriesRow,
+    SessionRow,
+    bulk,
+    database_url,
+    export,
+    maintenance,
 )
+
+
+@click.group(epilog="Example: iowatch history list --system local", short_help="Sessions and series; export; backup.")
 def command() -> None:
-    """What is in the history, and care of it over the years."""
+    """Show and export what is in the history; check it, back it up, copy it, prune files of old runs."""
 
 
-for _command in care.COMMANDS:
-    command.add_command(_command)
+@command.command("check", epilog="Example: iowatch history check")
+@common.history_options
+def check(db: str | None, as_json: bool) -> int:
+    """Look for damage; exit code 1 if there is any."""
+    with History.existing(db) as history:
+        found = maintenance.check_history(history)
+    if as_json:
+        common.print_json(asdict(found))
+    else:
+        counts = _format_counts(session=found.sessions, run=found.runs, result=found.results)
+        faults = format_count(len(found.faults), "fault") if found.faults else "no fault"
+        lines = [f"{counts}, {format_size(found.size_bytes)}: {faults}."]
+        lines += [f"  fault: {text}" for text in found.faults] + [f"  note: {text}" for text in found.notes]
+        common.print_lines(*lines)
+    return 1 if found.faults else 0
 
 
-def _when(seconds: int | None) -> str | None:
-    from iowatch.units import format_time
+def _format_counts(**numbers: int) -> str:
+    return ", ".join(format_count(number, name) for name, number in numbers.items())
 
+
+@command.command("backup", epilog="Example: iowatch history backup /backup/iowatch-2026-11-21.db")
+@click.argument("file", type=common.ANY_PATH)
+@common.database_option
+def backup(file: Path, db: str | None) -> None:
+    """Write the whole history into a new SQLite FILE, while others use it; `iowatch history copy` restores it."""
+    with History.existing(db) as history:
+        size = maintenance.backup_history(history, file)
+    common.print_message(f"{file}: {format_size(size)}")
+
+
+@command.command("copy", epilog="Example: iowatch history copy var/iowatch.db postgresql://iowatch@db/iowatch")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@common.system_option()
+@common.json_option
+def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
+    """Copy what TO lacks of FROM; each is a path or a URL. Copying twice has the same effect as once.
+
+    To restore a backup, copy it into a history that does not exist yet. No session of this checkout can run while
+    its own history is TO.
+    """
+    lock = sessions.exclusive_lock() if database_url(target) == database_url() else nullcontext()
+    with lock, History.existing(source) as left, History.open(target) as right:
+        done = maintenance.copy_history(left, right, system, common.print_message)
+    if as_json:
+        common.print_json(asdict(done))
+    else:
+        new = _format_counts(run=done.runs, result=done.results, finding=done.findings)
+        common.print_message(f"{format_count(done.sessions, 'session')} compared; new: {new}")
+
+
+@command.command("prune", epilog="Example: iowatch history prune --days 400 --size 50g --dry-run")
+@click.option("--days", type=click.FloatRange(min=0), help="Remove files older than this many days.")
+@click.option("--size", help="Then remove the oldest files until the rest is within this size (50g, 1t).")
+@click.option("--forget", is_flag=True, help="Also delete their names and SHA-256, which keeps the history small.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
+@common.history_options
+def prune(days: float | None, size: str | None, forget: bool, dry_run: bool, db: str | None, as_json: bool) -> None:
+    """Remove old outputs and Darshan logs from var/artefacts, and old sessions' ReFrame files from var/runs.
+
+    Every result stays in the history, and so do the files on both sides of every finding. Only --days applies to
+    var/runs.
+    """
+    if days is None and size is None:
+        raise click.UsageError("say how much may stay: --days, --size, or both")
+    with History.existing(db) as history:
+        done = files.prune_artefacts(
+            max_age_s=None if days is None else days * 86400,
+            max_bytes=None if size is None else parse_size(size),
+            protected=maintenance.protected_digests(history),
+            rehearse=dry_run,
+        )
+        if forget and not dry_run:
+            maintenance.delete_artefact_rows(history, done.removed)
+    swept = [] if days is None else sessions.remove_old_session_files(days * 86400, rehearse=dry_run)
+    if as_json:
+        common.print_json({**asdict(done), "sessions": swept})
+        return
+    verb = "would be removed" if dry_run else "removed"
+    over = f"; {format_size(done.over_bytes)} above the limit belong to findings" if done.over_bytes else ""
+    removed = f"{format_count(len(done.removed), 'file')} ({format_size(done.freed_bytes)})"
+    logs = f"the logs of {format_count(len(swept), 'session')}"
+    text = f"{removed} and {logs} {verb}; {format_size(done.kept_bytes)} stay{over}"
+    common.print_message(text)
+
+
+def _format_epoch(seconds: int | None) -> str | None:
     return None if seconds is None else format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 @command.command("list", epilog="Example: iowatch history list --series --benchmark benchio")
-@options.system()
+@common.system_option()
 @click.option("--series", "show_series", is_flag=True, help="Series instead of sessions.")
 @click.option("--benchmark", help="Only series of this benchmark.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Newest sessions to show."
-)
-@options.database
-@options.as_json
+@click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Newest sessions to show.")
+@common.history_options
 def list_(
     system: str | None, show_series: bool, benchmark: str | None, limit: int, db: str | None, as_json: bool
 ) -> None:
     """List sessions, or series with --series."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.errors import UsageError
-    from iowatch.report.history import print_series, print_sessions
-    from iowatch.store import History, SeriesFilter
-
     if benchmark is not None and not show_series:
         raise UsageError("--benchmark chooses series, sessions have several", hint="Add --series.")
     with History.existing(db) as history:
         chosen = SeriesFilter(system=system, benchmark=benchmark)
         history.require_series(chosen)
-        if show_series:
-            rows = history.series(chosen)
-            print_json([_series_json(row) for row in rows]) if as_json else print_series(page(), rows)
-        else:
-            sessions = history.sessions(system, limit)
-            print_json([_session_json(row) for row in sessions]) if as_json else print_sessions(
-                page(), sessions
-            )
+        rows = history.series(chosen) if show_series else ()
+        newest = () if show_series else history.sessions(system, limit)
+    if as_json:
+        common.print_json([_series_json(row) for row in rows] + [_session_json(row) for row in newest])
+    elif show_series:
+        print_series(common.stdout_console(), rows)
+    else:
+        print_sessions(common.stdout_console(), newest)
 
 
 @command.command("show", epilog="Example: iowatch history show 3f2a --files")
@@ -68,111 +158,71 @@ def list_(
     "--files",
     "every_file",
     is_flag=True,
-    help="Where outputs and Darshan logs of all runs lie, not only of failed ones.",
+    help="Paths of outputs and Darshan logs of all runs, not only of failed ones.",
 )
-@options.database
-@options.as_json
+@common.history_options
 def show(session: str | None, number: int | None, every_file: bool, db: str | None, as_json: bool) -> None:
     """One session with its runs, or one run; SESSION is its UUID or the beginning of it."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.errors import UsageError
-    from iowatch.report.history import kept, print_session
-    from iowatch.store import History, bulk
-
     with History.existing(db) as history:
         if (session is None) == (number is None):
             raise UsageError("expected one of SESSION and --run", hint="`iowatch history list` has sessions.")
         row = history.session(session or history.session_of_runs([history.run(number or 0).id])[number or 0])
         chosen = [run for run in history.runs(row.uuid) if number in (None, run.id)]
         runs = [(run, history.run_results(run.id)) for run in chosen]
-        came = set(history.received(row.uuid))
-        absent = [item for item in history.expected(row.uuid) if item not in came] if number is None else []
+        received = set(history.received(row.uuid))
+        missing = [item for item in history.expected(row.uuid) if item not in received] if number is None else []
         with history.reading() as connection:
-            files = bulk.session_artefacts(connection, row.id)
+            artefacts = bulk.session_artefacts(connection, row.id)
     if as_json:
-        print_json(
-            {
-                **_session_json(row),
-                "absent": [asdict(item) for item in absent],
-                "runs": [
-                    {
-                        **asdict(run),
-                        "results": [
-                            {"case": dict(s.case.parameters), "metric": s.metric, "samples": list(samples)}
-                            for s, samples in results
-                        ],
-                        "files": [
-                            {**asdict(one), "path": str(path) if (path := kept(one)) else None}
-                            for one in files.get(run.id, ())
-                        ],
-                    }
-                    for run, results in runs
-                ],
-            }
-        )
+        of_runs = [_run_json(run, results, artefacts.get(run.id, ())) for run, results in runs]
+        absent = [asdict(item) for item in missing]
+        common.print_json({**_session_json(row), "absent": absent, "runs": of_runs})
     else:
-        print_session(page(), row, runs, absent, files, every_file or number is not None)
+        print_session(common.stdout_console(), row, runs, missing, artefacts, every_file or number is not None)
 
 
-@command.command(
-    "export", epilog="Example: iowatch history export --format csv --system local --output results.csv"
-)
+@command.command("export", epilog="Example: iowatch history export --format csv --system local --output results.csv")
 @click.option("--format", "form", default="csv", show_default=True, help="csv, parquet, json or openmetrics.")
-@click.option(
-    "--output", type=click.File("wb", lazy=True), default="-", help="File [default: standard output]."
-)
-@options.system()
+@click.option("--output", type=click.File("wb", lazy=True), default="-", help="File [default: standard output].")
+@common.system_option()
 @click.option("--benchmark", help="Only this benchmark.")
 @click.option("--stack", help="Only this stack.")
 @click.option("--metric", help="Only this metric.")
 @click.option("--session", help="Only this session (UUID).")
 @click.option("--since", help="Only results from this time on (ISO 8601 or epoch seconds).")
 @click.option("--until", help="Only results before this time.")
-@options.database
-def export(
-    form: str,
-    output: Any,
-    since: str | None,
-    until: str | None,
-    session: str | None,
-    db: str | None,
-    **chosen: Any,
+@common.database_option
+def export_history(
+    form: str, output: Any, since: str | None, until: str | None, session: str | None, db: str | None, **chosen: Any
 ) -> None:
     """Write results with every sample to a file that other programs read."""
-    from iowatch.errors import UsageError
-    from iowatch.store import History, SeriesFilter
-    from iowatch.store.export import export as write
-    from iowatch.store.results import ResultFilter
-    from iowatch.units import parse_time
-
-    def seconds(text: str | None) -> int | None:
-        return None if text is None else int(parse_time(text).timestamp())
-
-    begin, end = seconds(since), seconds(until)
+    begin, end = (None if text is None else int(parse_time(text).timestamp()) for text in (since, until))
     if begin is not None and end is not None and begin >= end:
         raise UsageError(f"--since {since} is not before --until {until}: no result can lie between")
     with History.existing(db) as history:
         series = SeriesFilter(**chosen)
         history.require_series(series)
         uuid = None if session is None else history.session(session).uuid
-        write(history, ResultFilter(series=series, session=uuid, since=begin, until=end), form, output)
+        export.export_results(history, ResultFilter(series=series, session=uuid, since=begin, until=end), form, output)
 
 
-def _session_json(row: Any) -> dict[str, Any]:
-    return {**asdict(row), "started_at": _when(row.started_at), "ended_at": _when(row.ended_at)}
+def _session_json(row: SessionRow) -> dict[str, Any]:
+    return {**asdict(row), "started_at": _format_epoch(row.started_at), "ended_at": _format_epoch(row.ended_at)}
 
 
-def _series_json(row: Any) -> dict[str, Any]:
+def _run_json(run: RunRow, results: Iterable[Any], artefacts: Iterable[Artefact]) -> dict[str, Any]:
     return {
-        "id": row.id,
-        "system": row.system,
-        "partition": row.partition,
-        "stack": row.stack,
-        "benchmark": row.case.benchmark,
-        "case_key": row.case.key,
-        "case": dict(row.case.parameters),
-        "metric": row.metric,
-        "n": row.n,
-        "first": _when(row.first),
-        "last": _when(row.last),
+        **asdict(run),
+        "results": [
+            {"case": dict(series.case.parameters), "metric": series.metric, "samples": list(samples)}
+            for series, samples in results
+        ],
+        "files": [
+            {**asdict(one), "path": str(path) if (path := artefact_location(one)) else None} for one in artefacts
+        ],
     }
+
+
+def _series_json(row: SeriesRow) -> dict[str, Any]:
+    case = {"benchmark": row.case.benchmark, "case_key": row.case.key, "case": dict(row.case.parameters)}
+    return {**vars(row), **case, "first": _format_epoch(row.first), "last": _format_epoch(row.last)}

@@ -6,24 +6,26 @@ from pathlib import Path
 
 import click
 
-from iowatch.cli import options
+from iowatch.cli import common
+from iowatch.core import format_count, parse_time
+from iowatch.session.imports import import_files
+from iowatch.site import system_names
+from iowatch.store import History
 
 
 @click.command(
     "import",
+    cls=common.ToolCommand,
     epilog="Example: iowatch import benchio results/*.dat --system archer",
     short_help="Results measured elsewhere or earlier -> history.",
 )
 @click.argument("tool")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@options.system(required=True)
-@click.option(
-    "--time", "moment", help="When it ran, ISO 8601 or epoch seconds [default: from each file's name]."
-)
+@click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)
+@common.system_option(required=True)
+@click.option("--time", "moment", help="When it ran, ISO 8601 or epoch seconds [default: from each file's name].")
 @click.option("--partition", default="default", show_default=True)
 @click.option("--stack", default="unknown", show_default=True, help="Name of the stack it ran with.")
-@options.database
-@options.as_json
+@common.history_options
 def command(
     tool: str,
     files: tuple[Path, ...],
@@ -34,33 +36,21 @@ def command(
     db: str | None,
     as_json: bool,
 ) -> int:
-    """Take outputs of TOOL (benchio, ior, mdtest, h5bench, tokio) into the history.
+    """Import outputs of TOOL into the history; tokio reads the summaries of TOKIO-ABC.
 
-    The same file imported twice counts once. A file that is incomplete, failed or has no date is told, and does
-    not stop the others.
+    Importing the same file twice has no further effect. A file that is incomplete, failed or without a date is
+    reported and does not stop the others.
     """
-    from iowatch.cli.output import messages, page, print_json
-    from iowatch.imports import import_files
-    from iowatch.store import History
-    from iowatch.systems import names
-    from iowatch.units import counted, parse_time
-
     when = parse_time(moment) if moment else None
-    console = messages()
     with History.open(db) as history:
-        if system not in (*names(), *history.systems()):
-            console.print(
-                f"note: '{system}' is a new name, neither in systems/ nor in the history", markup=False
-            )
+        if system not in (*system_names(), *history.systems()):
+            common.print_message(f"note: '{system}' is a new name, neither in systems/ nor in the history")
         done = import_files(history, tool, files, system=system, moment=when, partition=partition, stack=stack)
-    for trouble in done.troubles:
-        console.print(f"{trouble.file}: {trouble.reason}", markup=False, soft_wrap=True)
+    for problem in done.troubles:
+        common.print_message(f"{problem.file}: {problem.reason}")
     if as_json:
-        print_json(done.to_json())
+        common.print_json(done.to_json())
     else:
-        page().print(
-            f"{done.stored} of {counted(done.files, 'run')} stored, {done.known} known already, "
-            f"{len(done.troubles)} with trouble",
-            markup=False,
-        )
+        stored = f"{done.stored} of {format_count(done.files, 'run')} stored"
+        common.print_lines(f"{stored}, {done.known} already known, {len(done.troubles)} with problems")
     return 1 if done.troubles else 0

@@ -1,55 +1,54 @@
-"""`iowatch notify`: tell people what is new."""
+"""`iowatch notify`: send notices about findings, overdue sessions and the week."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import click
 
-from iowatch.cli import options
+from iowatch.cli.common import history_options, print_json, print_lines, print_message, system_option
+from iowatch.output import notice_channels, notices
+from iowatch.store import History
 
 
 @click.command(
     epilog="Example: iowatch notify --system local --dry-run",
-    short_help="Tell people what is new: chat, mail, issue.",
+    short_help="Send notices about findings: chat, mail, issue.",
 )
-@options.system(required=True)
-@click.option("--dry-run", is_flag=True, help="Show what would be sent; send and remember nothing.")
-@options.database
-@options.as_json
+@system_option(required=True)
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, without sending it.")
+@history_options
 def command(system: str, dry_run: bool, db: str | None, as_json: bool) -> int:
-    """Send what is new through the channels of systems/<name>/notify.yaml (docs/operations.md).
+    """Send new notices through the channels in systems/<name>/notify.yaml (docs/operations.md).
 
     One notice a new or changed finding, one when nothing ran, one digest a week. Each goes out once;
     what a server does not take is sent the next time. `ci/nightly` calls this after every night. Exit code 1:
     something waits because a channel failed.
     """
-    from iowatch import notify
-    from iowatch.cli.output import messages, page, print_json
-    from iowatch.store import History
-
-    settings = notify.load(system)
+    settings = notice_channels.load_notify_settings(system)
     if settings is None:
-        messages().print(f"systems/{system} has no notify.yaml: nobody is told (docs/operations.md).")
+        print_message(f"systems/{system} has no notify.yaml: no notices are sent (docs/operations.md).")
         if as_json:
             print_json({"system": system, "channels": []})
         return 0
     with History.existing(db) as history:
         if dry_run:
-            planned = notify.rehearse(history, system, settings)
-            document = {name: [notice.to_json() for notice in queue] for name, queue in planned.items()}
-            lines = [f"{name}: {notice.title}" for name, queue in planned.items() for notice in queue]
-        else:
-            outcomes = notify.tell(history, system, settings)
-    if dry_run:
-        if as_json:
-            print_json({"system": system, "would_send": document})
-        else:
-            page().print("\n".join(lines or ["Nothing to tell."]), markup=False, soft_wrap=True)
-        return 0
+            _print_preview(system, notices.preview_notices(history, system, settings), as_json)
+            return 0
+        outcomes = notices.send_notices(history, system, settings)
     if as_json:
         print_json({"system": system, "channels": [asdict(outcome) for outcome in outcomes]})
     for outcome in outcomes:
-        late = f"; {outcome.waiting} wait for the next time: {outcome.reason}" if outcome.reason else ""
-        messages().print(f"{outcome.channel}: {len(outcome.sent)} sent{late}", markup=False, soft_wrap=True)
+        late = f"; {outcome.waiting} pending until the next call: {outcome.reason}" if outcome.reason else ""
+        print_message(f"{outcome.channel}: {len(outcome.sent)} sent{late}")
     return 1 if any(outcome.reason for outcome in outcomes) else 0
+
+
+def _print_preview(system: str, planned: Mapping[str, Sequence[notices.Notice]], as_json: bool) -> None:
+    if as_json:
+        document = {name: [notice.to_json() for notice in queue] for name, queue in planned.items()}
+        print_json({"system": system, "would_send": document})
+    else:
+        lines = [f"{name}: {notice.title}" for name, queue in planned.items() for notice in queue]
+        print_lines(*(lines or ["No new notices."]))

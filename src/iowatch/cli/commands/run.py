@@ -1,36 +1,83 @@
-"""`iowatch run`: run a suite, keep everything, judge it."""
+"""`iowatch run`: run a suite, store its results and assess them."""
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 import click
 
-from iowatch.cli import options
-from iowatch.cli.options import PERCENT
+from iowatch.cli import common
+from iowatch.core import format_count, utc_now, write_atomically
+from iowatch.output import comparison, report
+from iowatch.session import ab_run, plan, run, session, verdict
+from iowatch.stats.interleaving import StopRule
+from iowatch.store import History
+
+
+def run_and_compare(
+    context: ab_run.AbContext,
+    stop_rule: StopRule,
+    seed: int | None,
+    markdown: Path | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """A/B run and its comparison; exit code 1 if runs failed or are missing."""
+    ab_run.request_allocation(context, stop_rule)
+    with History.open(db) as history:
+        finished = ab_run.run_ab(history, context, stop_rule, secrets.randbelow(2**31) if seed is None else seed)
+        outcome = ab_run.compare_ab_run(history, finished)
+    if markdown:
+        write_atomically(markdown, comparison.comparison_markdown(outcome))
+    document = {**comparison.comparison_document(outcome), "fair": finished.to_json()}
+    common.print_report(as_json, document, lambda console: comparison.print_comparison(outcome, console))
+    if not as_json:
+        common.print_message(
+            f"session {finished.session}: {format_count(finished.pairs, 'pair')}, ended by {finished.stopped}; "
+            f"{format_count(len(finished.missing), 'run')} failed or missing"
+        )
+    return 1 if finished.missing else 0
+
+
+def run_and_report(
+    context: session.SessionContext, junit: Path | None, markdown: Path | None, db: str | None, as_json: bool
+) -> int:
+    """Run, assess, print, write reports; the verdict's exit code, 0 if a blackout excludes the session."""
+    policy = context.policy
+    reason = policy and plan.wait_for_start(policy, context.system_name, utc_now(), common.print_message)
+    if reason:
+        document = {"system": context.system_name, "status": "none", "reason": reason, "exit_code": 0}
+        common.print_json(document) if as_json else common.print_message(reason)
+        return 0
+    with History.open(db) as history:
+        found = verdict.assess_session(history, run.run_suite(history, context))
+        # Printed first: a report that cannot be written must not cost the verdict.
+        common.print_report(as_json, found.to_json(), lambda console: report.render_verdict(found, console))
+        if junit:
+            write_atomically(junit, report.junit_document(history, found))
+        if markdown:
+            write_atomically(markdown, report.verdict_markdown(found))
+    return found.exit_code
 
 
 @click.command(
     epilog="Examples:\n  iowatch run --system local --suite smoke\n  iowatch run --suite survey --dry-run\n"
     "  iowatch run --suite tiny --benchmark benchio --ab system-openmpi system-mpich --until-ci 5%",
-    short_help="Run a suite, keep everything it measures, judge it.",
+    short_help="Run a suite, store its results and assess them.",
 )
-@options.system(default="local")
+@common.system_option(default="local")
 @click.option("--stack", "stacks", multiple=True, metavar="STACK", help="Only this stack (may be repeated).")
 @click.option("--suite", default="smoke", show_default=True, help="Parameter set: smoke, nightly, survey, ….")
+@click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: the system's].")
 @click.option(
-    "--scratch", type=click.Path(path_type=Path), help="Directory to write in [default: the system's]."
-)
-@click.option(
-    "--ab",
-    nargs=2,
-    metavar="STACK STACK",
-    help="Let two stacks take turns and compare them (docs/comparison.md).",
-)
+    "--ab", nargs=2, metavar="STACK STACK",
+    help="Interleaved A/B run of two stacks, with comparison (docs/comparison.md).",
+)  # fmt: skip
 @click.option("--pairs", type=click.IntRange(min=1), help="With --ab: end after so many pairs.")
 @click.option(
     "--until-ci",
-    type=PERCENT,
+    type=common.PERCENT,
     help="With --ab: end when every interval is within this of its ratio [default: 10%].",
 )
 @click.option(
@@ -38,23 +85,19 @@ from iowatch.cli.options import PERCENT
     help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="With --ab: only its cases.")
-@click.option("--seed", type=int, help="With --ab: of the order of turns [default: random].")
+@click.option("--seed", type=int, help="With --ab: seed of the execution order [default: random].")
 @click.option(
     "--night", is_flag=True,
-    help="Keep to the system's night: jitter, blackouts, budgets; repeat what is suspected.",
+    help="Nightly session: apply jitter, blackouts and budgets of system.yaml; repeat suspected runs.",
 )  # fmt: skip
-@click.option("--no-jitter", is_flag=True, help="With --night: begin at once.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would run, what it costs, and what cannot run.")
+@click.option("--no-jitter", is_flag=True, help="With --night: start immediately.")
+@click.option("--dry-run", is_flag=True, help="Dry run: show what would run, its cost, and what cannot run.")
+@click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the verdict as JUnit XML.")
 @click.option(
-    "--junit", "junit_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Also write the verdict as JUnit XML.",
-)  # fmt: skip
-@click.option(
-    "--markdown", "markdown_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--markdown", type=common.OUTPUT_FILE, metavar="FILE",
     help="Also write the verdict, or with --ab the comparison, as Markdown.",
 )  # fmt: skip
-@options.database
-@options.as_json
+@common.history_options
 def command(
     system: str,
     stacks: tuple[str, ...],
@@ -69,52 +112,39 @@ def command(
     night: bool,
     no_jitter: bool,
     dry_run: bool,
-    junit_file: Path | None,
-    markdown_file: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
     db: str | None,
     as_json: bool,
 ) -> int:
-    """Run a suite on a system with every stack that it finds.
+    """Run a suite on a system with all usable stacks.
 
-    With --night it does as the block `night` of the system's system.yaml says (docs/operations.md).
-    Results are committed case by case as they end; then they are judged against what was expected, against
-    references and against the history.
+    With --night, the block `night` of the system's system.yaml applies (docs/operations.md).
+    The result of each case is stored when the case ends. The session is then compared with what was expected, with
+    references and with the history.
     """
-    fair_only = (pairs, until_ci, budget, seed, *benchmarks)
-    reports = (junit_file, markdown_file)
-    _refuse_mixed(ab is not None, stacks, reports, night, no_jitter, dry_run, fair_only)
-    if ab is not None:
-        from iowatch.cli.fair import run_and_compare
-
-        end = (pairs, until_ci, budget)
-        return run_and_compare(system, suite, ab, end, benchmarks, seed, scratch, markdown_file, db, as_json)
-    from iowatch.cli.watched import policy, rehearse, run_and_judge
-
-    kept = policy(system, not no_jitter) if night else None
+    ab_only = any(value is not None for value in (pairs, until_ci, budget, seed, *benchmarks))
+    refused = {
+        "--ab names both stacks: leave --stack out": ab and stacks,
+        "--junit reports a verdict; --ab gives a comparison": ab and junit,
+        "--dry-run measures nothing: leave --ab, --junit and --markdown out": dry_run and (ab or junit or markdown),
+        "--night and --ab exclude each other; --ab has its own --budget": ab and night,
+        "--pairs, --until-ci, --budget, --benchmark and --seed are for --ab": ab_only and not ab,
+        "--no-jitter is for --night": no_jitter and not night,
+    }
+    for message, is_wrong in refused.items():
+        if is_wrong:
+            raise click.UsageError(message)
+    if ab:
+        ab_context = ab_run.AbContext(system, suite, ab, benchmarks, scratch, report_message=common.print_message)
+        stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
+        return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
+    policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
+    context = session.SessionContext(system, suite, stacks, (), scratch, policy, common.print_message)
     if dry_run:
-        return rehearse(system, suite, stacks, scratch, kept, db, as_json)
-    return run_and_judge(system, suite, stacks, scratch, kept, reports, db, as_json)
-
-
-def _refuse_mixed(
-    ab: bool,
-    stacks: tuple[str, ...],
-    reports: tuple[Path | None, Path | None],
-    night: bool,
-    no_jitter: bool,
-    dry_run: bool,
-    fair_only: tuple[object, ...],
-) -> None:
-    """Options that would be ignored are refused."""
-    if ab and stacks:
-        raise click.UsageError("--ab names both stacks: leave --stack out")
-    if ab and reports[0]:
-        raise click.UsageError("--junit reports a verdict; --ab gives a comparison")
-    if dry_run and (ab or any(reports)):
-        raise click.UsageError("--dry-run measures nothing: leave --ab, --junit and --markdown out")
-    if ab and night:
-        raise click.UsageError("--night watches; --ab compares, and has its own --budget")
-    if not ab and any(value is not None for value in fair_only):
-        raise click.UsageError("--pairs, --until-ci, --budget, --benchmark and --seed are for --ab")
-    if no_jitter and not night:
-        raise click.UsageError("--no-jitter is for --night")
+        prepared = run.prepare_dry_run(context, db)
+        common.print_report(
+            as_json, report.plan_document(prepared), lambda console: report.render_plan(prepared, console)
+        )
+        return 0
+    return run_and_report(context, junit, markdown, db, as_json)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from iowatch.cli import options
+from iowatch.cli.common import json_option, print_json, print_message, print_report, system_option
+from iowatch.site import show, stack, stack_install, stacks
 
 
 @click.group(
@@ -16,79 +17,49 @@ def command() -> None:
 
 
 @command.command("list", epilog="Example: iowatch stack list --system local")
-@options.system(default="local")
-@options.as_json
-def list_(system: str, as_json: bool) -> None:
+@system_option(default="local")
+@json_option
+def list_stacks(system: str, as_json: bool) -> None:
     """List the stacks of a system, usable ones first."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.stacks import discover
-    from iowatch.stacks.show import render_list
-
-    stacks = discover(system)
-    if as_json:
-        print_json({"stacks": [stack.to_json() for stack in stacks]})
-    else:
-        render_list(stacks, page())
+    known = stacks.discover_stacks(system)
+    document = {"stacks": [one.to_json() for one in known]}
+    print_report(as_json, document, lambda console: show.render_stack_list(known, console))
 
 
-@command.command(epilog="Example: iowatch stack show system-openmpi")
+@command.command("show", epilog="Example: iowatch stack show system-openmpi")
 @click.argument("name")
-@options.system(default="local")
-@options.as_json
-def show(name: str, system: str, as_json: bool) -> None:
+@system_option(default="local")
+@json_option
+def show_stack(name: str, system: str, as_json: bool) -> None:
     """Show every part of a stack. NAME may also be the path of a spack.lock or stack.json."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.stacks import load
-    from iowatch.stacks.show import render_stack
-
-    stack = load(name, system)
-    if as_json:
-        print_json(stack.to_json())
-    else:
-        render_stack(stack, page())
+    found = stacks.load_stack(name, system)
+    print_report(as_json, found.to_json(), lambda console: show.render_stack(found, console))
 
 
 @command.command(epilog="Example: iowatch stack install reference --bootstrap")
 @click.argument("name")
-@options.system(default="local")
-@click.option("--bootstrap", is_flag=True, help="Clone the pinned Spack where SPACK_ROOT and PATH have none.")
-@click.option("--concretize", is_flag=True, help="Resolve versions here instead of taking the committed lock.")
+@system_option(default="local")
+@click.option("--bootstrap", is_flag=True, help="Clone the pinned Spack if SPACK_ROOT and PATH provide none.")
+@click.option("--concretize", is_flag=True, help="Concretize on this machine instead of using the committed lock.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), help="Parallel compile jobs [default: Spack's].")
-@options.as_json
+@json_option
 def install(name: str, system: str, bootstrap: bool, concretize: bool, jobs: int | None, as_json: bool) -> None:
     """Build a stack from its lock; write the activate.sh and stack.json that jobs use without Spack."""
-    from iowatch.cli.output import messages, print_json
-    from iowatch.stacks.install import install as build
-
-    console = messages()
-    stack, directory = build(
-        name,
-        system,
-        bootstrap=bootstrap,
-        concretize=concretize,
-        jobs=jobs,
-        say=lambda text: console.print(text, markup=False, soft_wrap=True),
+    built, directory = stack_install.install_stack(
+        name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs, say=print_message
     )
     if as_json:
-        print_json({"directory": str(directory), "stack": stack.to_json()})
+        print_json({"directory": str(directory), "stack": built.to_json()})
     else:
-        console.print(f"{name} is ready: . {directory / 'activate.sh'}", markup=False, soft_wrap=True)
+        print_message(f"{name} is ready: . {directory / 'activate.sh'}")
 
 
 @command.command(epilog="Example: iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0")
 @click.argument("left")
 @click.argument("right")
-@options.system(default="local")
-@options.as_json
+@system_option(default="local")
+@json_option
 def diff(left: str, right: str, system: str, as_json: bool) -> None:
-    """Tell what differs between two stacks, also where they are only lock files."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.stacks import load
-    from iowatch.stacks.diff import diff as compare
-    from iowatch.stacks.show import render_diff
-
-    result = compare(load(left, system), load(right, system))
-    if as_json:
-        print_json(result.to_json())
-    else:
-        render_diff(result, page())
+    """Show the differences between two stacks or lock files."""
+    result = stack.diff_stacks(stacks.load_stack(left, system), stacks.load_stack(right, system))
+    print_report(as_json, result.to_json(), lambda console: show.render_stack_diff(result, console))

@@ -4,69 +4,47 @@ from __future__ import annotations
 
 import click
 
-from iowatch.cli import options
+from iowatch.cli.common import json_option, print_json, print_message, print_report
+from iowatch.site import init, show, system
 
 
-@click.group(
-    epilog="Example: iowatch system init mycluster",
-    short_help="List, show and describe machines.",
-)
+@click.group(epilog="Example: iowatch system init mycluster", short_help="List, show and describe machines.")
 def command() -> None:
     """List, show and describe machines: the folders of systems/."""
 
 
 @command.command("list", epilog="Example: iowatch system list")
-@options.as_json
-def list_(as_json: bool) -> None:
+@json_option
+def list_systems(as_json: bool) -> None:
     """List the known systems."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.systems import load, names
-    from iowatch.systems.show import render_list
-
-    systems = [load(name) for name in names()]
-    if as_json:
-        print_json({"systems": [system.to_json() for system in systems]})
-    else:
-        render_list(systems, page())
+    known = [system.load_system(name) for name in system.system_names()]
+    document = {"systems": [one.to_json() for one in known]}
+    print_report(as_json, document, lambda console: show.render_system_list(known, console))
 
 
-@command.command(epilog="Example: iowatch system show archer")
+@command.command("show", epilog="Example: iowatch system show archer")
 @click.argument("name")
-@options.as_json
-def show(name: str, as_json: bool) -> None:
-    """Show everything that is known of one system, with its sources."""
-    from iowatch.cli.output import page, print_json
-    from iowatch.systems import load
-    from iowatch.systems.show import render_system
-
-    system = load(name)
-    if as_json:
-        print_json(system.to_json())
-    else:
-        render_system(system, page())
+@json_option
+def show_system(name: str, as_json: bool) -> None:
+    """Show all facts of one system, with their sources."""
+    found = system.load_system(name)
+    print_report(as_json, found.to_json(), lambda console: show.render_system(found, console))
 
 
-@command.command(epilog="Example: iowatch system init mycluster")
+@command.command("init", epilog="Example: iowatch system init mycluster")
 @click.argument("name")
-@click.option("--scheduler", help="local, slurm, pbs, lsf or flux [default: what is found].")
-@click.option("--force", is_flag=True, help="Write over an existing description.")
-@options.as_json
-def init(name: str, scheduler: str | None, force: bool, as_json: bool) -> None:
-    """Write systems/NAME/ from what this machine tells, with comments on what it does not.
+@click.option("--scheduler", help="local, slurm, pbs, lsf or flux [default: detected].")
+@click.option("--force", is_flag=True, help="Overwrite an existing description.")
+@json_option
+def init_system(name: str, scheduler: str | None, force: bool, as_json: bool) -> None:
+    """Write systems/NAME/ from the facts detected on this machine, with comments for missing ones.
 
     Run it on a login node of the machine to describe, then read both files and complete them.
     """
-    from iowatch.cli.output import messages, print_json
-    from iowatch.systems.init import write
-
-    written = write(name, scheduler=scheduler, force=force)
+    written = init.write_system(name, scheduler=scheduler, force=force)
     if as_json:
         print_json(written.to_json())
         return
-    console = messages()
-    for path in written.files:
-        console.print(f"wrote {path}", markup=False, soft_wrap=True)
-    for gap in written.gaps:
-        console.print(f"not found: {gap}", markup=False, soft_wrap=True)
-    then = f"Read them, then: iowatch system show {name}; iowatch doctor --system {name}"
-    console.print(then, markup=False, soft_wrap=True)
+    for text in (*(f"wrote {path}" for path in written.files), *(f"not found: {gap}" for gap in written.gaps)):
+        print_message(text)
+    print_message(f"Read them, then: iowatch system show {name}; iowatch doctor --system {name}")

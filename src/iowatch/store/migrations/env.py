@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that `iowatch.store.engine.migrate` hands over."""
+"""Alembic's entry point: runs the revisions on the connection of `iowatch.store.engine`."""
 
 from alembic import context
 

@@ -1,0 +1,129 @@
+"""The record that describes a benchmark: everything that the rest of iowatch has to know of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from iowatch.benchmarks.parsing import CleanLines, FailureSignature, OutputBuilder, RunContext
+from iowatch.core import Scalar, parse_size
+
+BenchmarkOptions = Mapping[str, Scalar]
+ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramProbe:
+    """How a machine is examined for a benchmark that Spack did not build.
+
+    Attributes:
+        program: must be on PATH.
+        version_command: its program must be on PATH, too; prints the version. Empty where `program` only adds to
+            the part that another benchmark of the same package has found.
+        version_pattern: regular expression; its first group is the version.
+        variants: Spack's variant -> part of the name of the library that the program then loads.
+        uses_mpi: the program has to be linked against the MPI of the stack.
+    """
+
+    program: str
+    version_command: tuple[str, ...] = ()
+    version_pattern: str = ""
+    variants: Mapping[str, str] = field(default_factory=dict)
+    uses_mpi: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A benchmark; all functions are pure, except that `parse` fills its builder.
+
+    Attributes:
+        name: the benchmark's name in cases, suites, commands and as a feature of stacks.
+        title: its name in sentences.
+        check: name of its ReFrame class in `reframe_tests/<name>.py`.
+        parse: reads the lines of an output into a builder.
+        signatures: failure signatures that only this benchmark prints; digits in them have to be optional.
+        banner: regular expression of a line that begins each of its outputs; empty for none. In the output of
+            another benchmark it shows that two programs wrote into one file.
+        package: Spack's package that contains the programs, as a part of a stack; None where the check builds them.
+        probe: how to find the programs on a machine; None where only Spack or the check provides them.
+        debian: Debian packages that install them.
+        options: option names that a suite may set, with what they mean.
+        program: options -> file name of the executable.
+        arguments: options and scratch directory -> command-line arguments.
+        requires: options -> features that the stack must have (`mpi`, `hdf5`, `ior`…).
+        expects: options -> (operation, metric) pairs that a complete run gives.
+        samples: options -> repetitions, each of which gives a sample of every expected result, or more.
+        shows: options -> case parameters that the program itself prints, as a proper run prints them.
+        file_bytes: options -> bytes that lie in the scratch directory at the same time, at most.
+        volume_bytes: options -> bytes written and read in all.
+        results: names of files, in the job's directory, that the parser prefers to the standard output.
+        configuration: options -> files (name to content) that must lie in the job's directory.
+        prepare: options and scratch directory -> MPI commands to run before, not measured (the file to read).
+        runs: options -> how often the program is started; more than once where a start gives one sample.
+        before: options and scratch directory -> a shell command before every start, unmeasured, on every node;
+            empty for none.
+        case: options -> case parameters that the program does not print, and the parser cannot know.
+        inodes: options -> files and directories that exist at the same time, at most.
+    """
+
+    name: str
+    title: str
+    check: str
+    parse: ParserFunction
+    options: Mapping[str, str]
+    program: Callable[[BenchmarkOptions], str]
+    arguments: Callable[[BenchmarkOptions, str], list[str]]
+    requires: Callable[[BenchmarkOptions], tuple[str, ...]]
+    expects: Callable[[BenchmarkOptions], tuple[tuple[str, str], ...]]
+    samples: Callable[[BenchmarkOptions], int]
+    file_bytes: Callable[[BenchmarkOptions], int]
+    volume_bytes: Callable[[BenchmarkOptions], int]
+    signatures: tuple[FailureSignature, ...] = ()
+    banner: str = ""
+    package: str | None = None
+    probe: ProgramProbe | None = None
+    debian: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    configuration: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
+    prepare: Callable[[BenchmarkOptions, str], list[list[str]]] = lambda _options, _place: []
+    runs: Callable[[BenchmarkOptions], int] = lambda _options: 1
+    before: Callable[[BenchmarkOptions, str], str] = lambda _options, _place: ""
+    case: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
+    inodes: Callable[[BenchmarkOptions], int] = lambda _options: 1
+    shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
+
+
+def size_option(options: BenchmarkOptions, name: str, default: str) -> int:
+    """An option that is a size (`1m`, `1000000`) in bytes."""
+    return parse_size(str(options.get(name, default)))
+
+
+def integer_option(options: BenchmarkOptions, name: str, default: int) -> int:
+    """An option that is a whole number."""
+    return int(options.get(name, default))
+
+
+def striping_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
+    """Case parameters of the directory's striping, where the suite asks for one."""
+    case: dict[str, Scalar] = {}
+    if "stripe-count" in options:
+        case["stripe_count"] = integer_option(options, "stripe-count", 1)
+    if "stripe-size" in options:
+        case["stripe_bytes"] = size_option(options, "stripe-size", "1m")
+    return case
+
+
+def drop_cache_command(prefix: str) -> str:
+    """A shell command that drops all files whose path begins with `prefix` from its node's page cache.
+
+    It is what GNU dd's manual gives for the purpose; it has no effect on tmpfs, which is memory anyway.
+    """
+    drop = 'dd of="$f" oflag=nocache conv=notrunc,fdatasync count=0 status=none'
+    return f"for f in {shlex.quote(prefix)}*; do {drop}; done"
+
+
+def requested_operations(options: BenchmarkOptions) -> tuple[str, ...]:
+    """`write`, `read`, or both of them."""
+    op = str(options.get("op", "write"))
+    return ("write", "read") if op == "both" else (op,)

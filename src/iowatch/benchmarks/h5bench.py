@@ -1,0 +1,236 @@
+"""h5bench (https://github.com/hpc-io/h5bench, 1.3 to 1.6): options, and the forms of its output.
+
+ReFrame's launcher starts the write and read programs with the configuration file that h5bench's driver would have
+written: the driver starts its own `mpirun` and returns 0 whatever happened. It also reports SUCCESS where a program
+printed nothing but `Failed:`, so an `ok` from the driver's log means less than one from the output of the programs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import product
+
+from iowatch.benchmarks import benchmark, h5bench_output, parsing
+from iowatch.core import Scalar
+
+_CONFIGURATION, _WRITE_CONFIGURATION = "h5bench.cfg", "h5bench_write.cfg"
+
+_OPTIONS = {
+    "op": "write, or read (a file that is written before, unmeasured)",
+    "memory": "pattern in memory: contiguous or interleaved",
+    "pattern": "pattern in the file: contiguous or interleaved; reads: full, partial or strided",
+    "dims": "particles per rank and dimension: 4194304, 1024x1024, …",
+    "timesteps": "time steps",
+    "collective": "collective transfers",
+    "repeat": "number of runs; one sample per run",
+    "ranks": "MPI processes",
+    "nodes": "nodes",
+}
+
+_WORD = {"contiguous": "CONTIG", "interleaved": "INTERLEAVED", "strided": "STRIDED"}
+_READ = {"full": "FULL", "partial": "PARTIAL", "strided": "STRIDED"}
+# One particle: 8 variables of 4 bytes (h5bench's h5bench_write.c: x, y, z, px, py, pz, id_1 and id_2).
+_PARTICLE_BYTES = 32
+
+
+def _dimensions(options: benchmark.BenchmarkOptions) -> list[int]:
+    return [int(n) for n in str(options.get("dims", "1048576")).split("x")]
+
+
+def _particles(options: benchmark.BenchmarkOptions) -> int:
+    return math.prod(_dimensions(options))
+
+
+def _base_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+    shape = [*_dimensions(options), 1, 1, 1]
+    yes = "YES" if options.get("collective", True) else "NO"
+    return {
+        "TIMESTEPS": str(benchmark.integer_option(options, "timesteps", 5)),
+        "DELAYED_CLOSE_TIMESTEPS": "2",
+        "COLLECTIVE_DATA": yes,
+        "COLLECTIVE_METADATA": yes,
+        "EMULATED_COMPUTE_TIME_PER_TIMESTEP": "100 ms",
+        "NUM_DIMS": str(len(_dimensions(options))),
+        **{f"DIM_{axis + 1}": str(shape[axis]) for axis in range(3)},
+    }
+
+
+def _write_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+    file_pattern = str(options.get("pattern", "contiguous")) if options.get("op") != "read" else "contiguous"
+    memory = str(options.get("memory", "contiguous"))
+    return {"MEM_PATTERN": _WORD[memory], "FILE_PATTERN": _WORD[file_pattern], **_base_settings(options)}
+
+
+def _read_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+    how = str(options.get("pattern", "full"))
+    settings = {"MEM_PATTERN": "CONTIG", "FILE_PATTERN": "CONTIG", "READ_OPTION": _READ[how], **_base_settings(options)}
+    particles = _particles(options)
+    if how == "partial":
+        settings["TO_READ_NUM_PARTICLES"] = str(particles // 2)
+    if how == "strided":
+        # h5bench refuses more than (stride + block) x count particles a rank.
+        settings |= {"FILE_PATTERN": "STRIDED", "STRIDE_SIZE": "64", "BLOCK_SIZE": "2"}
+        settings["BLOCK_CNT"] = str(particles // 66)
+    return settings
+
+
+def _files(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+    settings = {_CONFIGURATION: _write_settings(options)}
+    if options.get("op", "write") != "write":
+        settings = {_CONFIGURATION: _read_settings(options), _WRITE_CONFIGURATION: _write_settings(options)}
+    return {file: "".join(f"{name}={value}\n" for name, value in words.items()) for file, words in settings.items()}
+
+
+def _prepare(options: benchmark.BenchmarkOptions, place: str) -> list[list[str]]:
+    write = ["h5bench_write", _WRITE_CONFIGURATION, f"{place}/h5bench.h5"]
+    return [] if options.get("op", "write") == "write" else [write]
+
+
+def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
+    steps = benchmark.integer_option(options, "timesteps", 5)
+    return _PARTICLE_BYTES * _particles(options) * benchmark.integer_option(options, "ranks", 1) * steps
+
+
+def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+    """Time steps, and the bytes of all of them: of the part that is read, where it is a part."""
+    settings = _read_settings(options) if options.get("op") == "read" else {}
+    block, count = (int(settings.get(name, 0)) for name in ("BLOCK_SIZE", "BLOCK_CNT"))
+    particles = block * count or int(settings.get("TO_READ_NUM_PARTICLES", _particles(options)))
+    ranks, steps = benchmark.integer_option(options, "ranks", 1), benchmark.integer_option(options, "timesteps", 5)
+    return {
+        "total_bytes": _PARTICLE_BYTES * ranks * steps * particles,
+        "steps": steps,
+        "collective": bool(options.get("collective", True)),
+    }
+
+
+def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+    """What h5bench does not print: the pattern in memory, which part is read, the cache policy of reads."""
+    if options.get("op", "write") == "read":
+        return {"pattern": str(options.get("pattern", "full")), "cache": "drop"}
+    return {"memory": str(options.get("memory", "contiguous")), "pattern": str(options.get("pattern", "contiguous"))}
+
+
+DRIVER_LOG_LINE = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} h5bench - (DEBUG|INFO|WARNING|ERROR|CRITICAL) - (.*)"
+)
+_LOG_FIELDS: parsing.FieldTable = {
+    "started": (re.compile(r"h5bench \[([^\]]+)\] - Starting"), str),
+    "completed": (re.compile(r"h5bench \[([^\]]+)\] - Complete"), str),
+    "directories": (re.compile(r"SUCCESS \(all output files are located at (.*)\)"), str),
+    "starts": (re.compile(r"Starting h5bench (Suite)"), str),
+    "ends": (re.compile(r"Finishing h5bench (Suite)"), str),
+}
+_MAX_ERRORS = 4
+
+
+class H5benchLogReader:
+    """Follows the driver."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {name: [] for name in _LOG_FIELDS}
+        self._errors: list[str] = []
+        self._damaged = False
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        match = DRIVER_LOG_LINE.fullmatch(line)
+        if match is None:
+            self._damaged |= " h5bench - " in line
+        elif not parsing.read_field(_LOG_FIELDS, match[2], self._found) and match[1] in ("ERROR", "CRITICAL"):
+            self._errors += [match[2]] if len(self._errors) < _MAX_ERRORS else []
+        self._damaged |= max(map(len, self._found.values())) >= parsing.MAX_NAMES
+
+    def check(self, builder: parsing.OutputBuilder) -> None:
+        """Check the driver's run."""
+        found = self._found
+        builder.facts.update(benchmarks=found["started"], directories=found["directories"])
+        for error in self._errors:
+            builder.add_failure(f"the driver reports '{error}'")
+        if len(found["starts"]) > 1 or len(found["ends"]) > 1:
+            builder.add_failure("log of more than one driver run")
+        if not found["starts"] or not found["ends"] or self._damaged:
+            builder.add_truncation("the driver's log is incomplete")
+        if found["started"] != found["completed"] or len(found["directories"]) != len(found["started"]):
+            builder.add_truncation("not every benchmark was completed")
+        if not found["started"]:
+            builder.add_truncation("no benchmark was started")
+
+
+# a phrase -> what it means
+_PHRASES = {
+    r"[Ff]ailed(?: |:|$)|\(\) failed": "h5bench reports an error",
+    r"Assertion .* failed|: Assertion `": "an assertion failed",
+    r"[Ee]rror with opening|Invalid hyperslab|Unknown (?:read pattern|Parameter|value)": "h5bench reports an error",
+    r"must be at least|requires (?:STRIDE|BLOCK)_SIZE|exceeds maximum": "invalid h5bench configuration",
+}
+_SIGNATURES = tuple(parsing.FailureSignature(*row) for row in _PHRASES.items())
+_HEADERS = (h5bench_output.H5BENCH_CSV_HEADER, h5bench_output.IOTEST_CSV_HEADER)
+# Lines that show which program wrote.
+_TITLES = ("Configuration file: ", "Config loaded from", *_HEADERS)
+_PATTERN_STARTS = ("Configuration file: ", "===", "Start benchmark: ", "Read data file: ", "Output data file: ")
+
+
+def _detect_format(line: str) -> str | None:
+    """The form of output that a line belongs to; None where it does not say."""
+    if line == h5bench_output.H5BENCH_CSV_HEADER:
+        return "csv"
+    if DRIVER_LOG_LINE.fullmatch(line):
+        return "log"
+    if line.startswith(("Config loaded from", h5bench_output.IOTEST_CSV_HEADER, "Wall clock [s]:", "\tsteps=")):
+        return "iotest"
+    return "patterns" if line.startswith(_PATTERN_STARTS) else None
+
+
+def parse_h5bench(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
+    """Read an output of h5bench."""
+    table, log = h5bench_output.H5benchCsvReader(), H5benchLogReader()
+    iotest, patterns = h5bench_output.IotestReader(), h5bench_output.PatternsReader()
+    readers = {"csv": table.read, "log": log.read, "iotest": iotest.read, "patterns": patterns.read}
+    form, read = None, None
+    for line in lines:
+        if form is None:
+            form = _detect_format(line)
+            read = readers.get(form or "")
+        elif line.startswith(_TITLES) or " h5bench - " in line:
+            lines.decided = patterns.full
+            if _detect_format(line) != form:
+                builder.add_failure("output of several programs is mixed")
+        if read is not None:
+            read(line)
+    if form == "log":
+        log.check(builder)
+    elif form is None:
+        builder.add_truncation("not an h5bench output with results")
+    else:
+        checks = {"csv": table.check, "iotest": iotest.check, "patterns": patterns.check}
+        checks[form](builder, context)
+    if not lines.ended:
+        builder.add_truncation("the last line is truncated")
+
+
+H5BENCH = benchmark.Benchmark(
+    name="h5bench",
+    title="h5bench",
+    check="H5benchCheck",
+    parse=parse_h5bench,
+    signatures=_SIGNATURES,
+    banner=r"= Benchmark Configuration =",
+    package="h5bench",
+    probe=benchmark.ProgramProbe("h5bench_write", ("h5bench", "--version"), r"(\d+\.\d+\S*)"),
+    options=_OPTIONS,
+    program=lambda options: f"h5bench_{options.get('op', 'write')}",
+    arguments=lambda _options, place: [_CONFIGURATION, f"{place}/h5bench.h5"],
+    requires=lambda _options: ("mpi", "hdf5", "h5bench"),
+    expects=lambda o: tuple(product(benchmark.requested_operations(o), ("raw_bandwidth", "observed_bandwidth"))),
+    samples=lambda options: benchmark.integer_option(options, "repeat", 3),
+    shows=_printed_parameters,
+    file_bytes=_file_bytes,
+    volume_bytes=lambda o: _file_bytes(o) * (benchmark.integer_option(o, "repeat", 3) + (o.get("op") == "read")),
+    configuration=_files,
+    prepare=_prepare,
+    runs=lambda options: benchmark.integer_option(options, "repeat", 3),
+    before=lambda o, place: benchmark.drop_cache_command(f"{place}/h5bench") if o.get("op") == "read" else "",
+    case=_case,
+)

@@ -1,0 +1,544 @@
+"""Output of h5bench's programs, 1.3 to 1.6: what they print, and their CSV (`CSV_FILE=…`).
+
+Several programs may have written one after the other. The CSV has one metric per row, and no sizes per rank and no
+time steps. K, M, G and T are powers of 1024, fractions are cut off at each division, and below 1024 the letter is a
+blank (`format_human_readable` in `commons/h5bench_util.c`); infinity prints as `0.000 B/s`, NaN as
+`8388608.000 TB/s`. Source: hpc-io/h5bench, `h5bench_patterns/*.c`.
+
+The metadata benchmark `hdf5_iotest` prints rates of the slowest and the fastest rank: one rank's share of the bytes
+over its time, kept as `rank_bandwidth`, minimum and maximum as two samples. Source: `metadata_stress/hdf5_iotest.c`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from iowatch.benchmarks.parsing import MAX_ALIGNMENT, MAX_NAMES, CaseParameters, OutputBuilder, RunContext, parse_count
+from iowatch.core import KIB, MIB, Scalar
+
+_Texts = Mapping[str, str]
+
+_UNITS = {"": 1, "K": KIB, "M": MIB, "G": KIB**3, "T": KIB**4}
+_AMOUNT = re.compile(r"(\d{1,7}\.\d{3}) +([KMGT]?)B(?:/s)?")
+_SECONDS = re.compile(r"(\d+\.\d{3})(?: s)?")
+_NOT_FINITE = re.compile(r"nan|inf|\b0\.000 ", re.IGNORECASE)
+_HALF_SECOND = 0.0005
+# The programs compute in single precision.
+_SINGLE = 1e-5
+
+YES = {"YES": True, "NO": False}
+
+
+class PrintedAmount(NamedTuple):
+    """Bytes, or bytes per second, and half a unit of the last digit printed."""
+
+    value: float
+    half: float
+
+
+def parse_amount(text: str) -> PrintedAmount | None:
+    """What `512.000  B`, `8.000 MB` or `1.102 GB/s` says; None where it is not printed whole."""
+    match = _AMOUNT.fullmatch(text.rstrip())
+    if match is None:
+        return None
+    value, unit = float(match[1]), _UNITS[match[2]]
+    if 0 < value < 1 or (unit == 1 and not value.is_integer()) or (value >= KIB and match[2] != "T"):
+        return None
+    return PrintedAmount(value * unit, 0.0005 * unit + unit / KIB)
+
+
+def format_h5bench_size(size_bytes: int) -> str:
+    """A size as h5bench prints it."""
+    letters, position, value, rest = list(_UNITS), 0, float(size_bytes), size_bytes
+    while rest // KIB > 0 and position < len(letters) - 1:
+        value, rest, position = rest / KIB, rest // KIB, position + 1
+    return f"{value:.3f} {letters[position]:1}B"
+
+
+def _parse_seconds(text: str) -> float | None:
+    """What `0.029 s` says, or `0.029`."""
+    match = _SECONDS.fullmatch(text.rstrip())
+    return float(match[1]) if match else None
+
+
+def _keep_timings(
+    builder: OutputBuilder, operation: str, case: CaseParameters, printed: _Texts, times: _Texts, where: str
+) -> None:
+    """Keep the numbers that agree with each other: rate x time is the size.
+
+    Args:
+        printed: rates and times of a program, by the names that they have in the CSV. The observed rate leaves the
+            emulated computation out.
+        times: metric -> seconds, further times.
+    """
+    total = float(case["total_bytes"] or 0)
+    names = ("raw time", "observed time", "total compute time")
+    raw, observed, computing = (_parse_seconds(printed[name]) for name in names)
+    if raw is None or observed is None or computing is None:
+        builder.add_truncation(f"{where}the times are not printed whole")
+        return
+    rates: dict[str, float] = {}
+    contradicts = False
+    for kind, time_s, half_s in (("raw", raw, _HALF_SECOND), ("observed", observed - computing, 2 * _HALF_SECOND)):
+        text = printed[f"{kind} rate"]
+        rate, words = parse_amount(text), f"{where}a rate of '{text.strip()}'"
+        if rate is None or rate.value == 0:
+            report = builder.add_failure if _NOT_FINITE.search(text) else builder.add_truncation
+            report(f"{words} is not a plausible rate")
+            continue
+        slack = total * (_SINGLE + 1 / KIB)
+        low = (rate.value - rate.half) * max(time_s - half_s, 0.0)
+        rates[kind] = rate.value
+        if not low - slack <= total <= (rate.value + rate.half) * (time_s + half_s) + slack:
+            builder.add_truncation(f"{words}, its time and its size contradict each other")
+            contradicts = True
+    if contradicts:
+        return
+    found = {f"{kind}_bandwidth": value / MIB for kind, value in rates.items()}
+    found |= {"transfer_time": raw, "time": observed}
+    for metric, text in times.items():
+        seconds = _parse_seconds(text)
+        if seconds is None or seconds > observed + _HALF_SECOND:
+            builder.add_truncation(f"{where}the {metric.replace('_', ' ')} is not printed whole")
+        else:
+            found[metric] = seconds
+    for metric, value in found.items():
+        builder.add_samples(operation, metric, [value], case)
+
+
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
+_RATE = re.compile(r"results: (A?SYNC) (?:Raw|Observed) (write|read|modify) rate")
+_STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d{1,9}) \.\.\.")
+# function that wrote (all versions from 1.3 to 1.6) -> memory and file pattern
+_PATTERNS = {
+    "contig_contig_MD_array": "contiguous",
+    "contig_to_interleaved": "contiguous-interleaved",
+    "interleaved_to_contig": "interleaved-contiguous",
+    "interleaved_to_interleaved": "interleaved",
+}
+_PATTERN = re.compile(rf"data_write_({'|'.join(_PATTERNS)}): Finished writing time step")
+_AVAILABLE = re.compile(r"(Total particles in the file|Number of particles available per rank): (\d+)")
+_STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d{1,9}), BLOCK_CNT = (\d{1,9})")
+_ALIGNMENT = re.compile(r"Value of alignment (length|threshold) : +(\d+)")
+_CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
+_WRITE_TIMES = {"open_time": "H5Fcreate() time", "sync_time": "H5Fflush() time", "close_time": "H5Fclose() time"}
+# More programs than one job starts; the limit bounds memory.
+_MOST_PROGRAMS = 1_000
+# Eight variables of four bytes.
+_PARTICLE_BYTES = 32
+
+
+# What a line begins with -> what it says about the program.
+_FLAGS = {
+    **{"Given mean particles": "varying", "Parallel compressed: ": "compressing", "Collective write: ": "unlimited"},
+    **{"Strided access settings": "strided", "Align settings": "aligned"},
+}
+
+
+@dataclass
+class _ProgramOutput:
+    """One program's output, from its first line to the end of its results.
+
+    Attributes:
+        flags: values of `_FLAGS` seen.
+        inside: the section that is being read, `configuration` or `results`.
+        closed: the end of the results was seen.
+    """
+
+    values: dict[str, str] = field(default_factory=dict)
+    dims: dict[str, str] = field(default_factory=dict)
+    flags: set[str] = field(default_factory=set)
+    steps: int = 0
+    patterns: set[str] = field(default_factory=set)
+    stride: tuple[int, int] | None = None
+    change: str | None = None
+    inside: str = ""
+    closed: bool = False
+    contradicts: bool = False
+    alignment: dict[str, str] = field(default_factory=dict)
+    available: dict[str, int] = field(default_factory=dict)
+
+    def result(self, name: str) -> str:
+        """The value under `Performance Results`."""
+        return self.values.get(f"results: {name}", "")
+
+    def option(self, name: str) -> str:
+        """The value under `Benchmark Configuration`."""
+        return self.values.get(f"configuration: {name}", "")
+
+
+class PatternsReader:
+    """Collects what the programs wrote."""
+
+    def __init__(self) -> None:
+        self._blocks: list[_ProgramOutput] = []
+        self._same = ""
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line; the three lines of a time step come by the million, so they go first."""
+        text = line.strip()
+        if text == self._same or text.startswith("Computing..."):
+            return
+        if text.startswith(("Writing T", "Reading T")) and self._blocks:
+            if (step := _STEP.fullmatch(text)) is not None:
+                block = self._blocks[-1]
+                block.contradicts |= int(step[1]) != block.steps or block.inside == "results"
+                block.steps += 1
+            return
+        self._read_rare(text)
+
+    def _read_rare(self, text: str) -> None:
+        # a configuration after results: the first line of the next program was lost
+        restarts = bool(self._blocks) and self._blocks[-1].closed and "Benchmark Configuration" in text
+        if not self._blocks or text.startswith("Configuration file: ") or restarts:
+            if self.full:
+                return
+            self._blocks.append(_ProgramOutput())
+            self._same = ""
+        block = self._blocks[-1]
+        if text.startswith("==="):
+            if "Configuration" in text or "Results" in text:
+                name = "configuration" if "Configuration" in text else "results"
+                block.contradicts |= block.inside == name or block.closed
+                block.inside = name
+            elif set(text) == {"="}:
+                block.closed |= block.inside == "results"
+                block.inside = ""
+        elif block.inside and not text.startswith("Stride parameters: "):
+            _read_value(block, text)
+        elif (pattern := _PATTERN.fullmatch(text)) is not None:
+            block.patterns.add(pattern[1])
+            self._same = text
+        else:
+            _read_other(block, text)
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many programs as are kept at most."""
+        return len(self._blocks) >= _MOST_PROGRAMS
+
+    def check(self, builder: OutputBuilder, context: RunContext) -> None:
+        """Check all programs and keep their numbers."""
+        if self.full:
+            builder.add_failure(f"more than {_MOST_PROGRAMS - 1} programs wrote into this output")
+        for number, block in enumerate(self._blocks, 1):
+            _check_program(builder, block, f"program {number}: " if len(self._blocks) > 1 else "", context)
+
+
+def _read_other(block: _ProgramOutput, text: str) -> None:
+    """Lines before, between and after the configuration and the results."""
+    if (stride := _STRIDE.fullmatch(text)) is not None:
+        block.stride = int(stride[1]), int(stride[2])
+    elif (available := _AVAILABLE.fullmatch(text)) is not None:
+        block.available[available[1][0]] = int(available[2])
+    elif (alignment := _ALIGNMENT.fullmatch(text)) is not None:
+        block.alignment[f"align {alignment[1]}"] = alignment[2]
+    elif text in _CHANGE:
+        block.change = _CHANGE[text]
+    else:
+        block.flags.update(flag for beginning, flag in _FLAGS.items() if text.startswith(beginning))
+
+
+def _read_value(block: _ProgramOutput, text: str) -> None:
+    match = _KEY.fullmatch(text)
+    if match is None:
+        return
+    if match[1] in _FLAGS:
+        block.flags.add(_FLAGS[match[1]])
+    name = f"{block.inside}: {match[1]}"
+    if match[1].startswith("Dim_") and len(block.dims) <= MAX_NAMES:
+        block.dims[match[1]] = match[2]
+    if len(block.values) > MAX_NAMES or block.values.setdefault(name, match[2]) != match[2]:
+        block.contradicts = True
+
+
+def _check_program(builder: OutputBuilder, block: _ProgramOutput, where: str, context: RunContext) -> None:
+    if not block.closed:
+        builder.add_truncation(f"{where}the results are not printed whole")
+    kinds = {(match[1], match[2]) for name in block.values if (match := _RATE.fullmatch(name))}
+    if len(kinds) != 1:
+        builder.add_truncation(f"{where}no rates were printed whole")
+        return
+    mode, word = kinds.pop()
+    case = _pattern_case(block, mode, word)
+    if case is None:
+        builder.add_truncation(f"{where}the configuration is not printed whole, or contradicts the results")
+    elif case["particles"] == 1:
+        builder.add_failure(f"{where}one particle a rank: the configuration lacks its dimensions")
+    elif others := context.rank_mismatch_reason(case["ranks"], "h5bench"):
+        builder.add_failure(f"{where}{others}")
+    else:
+        printed = {
+            "raw rate": block.result(f"{mode} Raw {word} rate"),
+            "observed rate": block.result(f"{mode} Observed {word} rate"),
+            "raw time": block.result(f"Raw {word} time"),
+            "observed time": block.result(f"Observed {'' if word == 'write' else word + ' '}completion time"),
+            "total compute time": block.result("Total emulated compute time"),
+        }
+        times = {metric: block.result(name) for metric, name in _WRITE_TIMES.items()} if word == "write" else {}
+        operation = (block.change or word) if word == "modify" else word
+        _keep_timings(builder, operation, case, printed, times, where)
+        builder.facts.setdefault("metadata_time_s", []).append(_parse_seconds(block.result("Metadata time")))
+
+
+def _pattern_case(block: _ProgramOutput, mode: str, word: str) -> CaseParameters | None:
+    """The parameters, where all that is printed about them agrees."""
+    ranks = parse_count(block.result("Total number of ranks"))
+    particles, steps = (parse_count(block.option(f"Number of {n}")) for n in ("particles per rank", "time steps"))
+    dims = [parse_count(block.dims.get(f"Dim_{n}", "")) or 0 for n in range(1, len(block.dims) + 1)]
+    collective = YES.get(block.option("Collective buffering for data operations"))
+    metadata = YES.get(block.option("Collective metadata operations"))
+    if not (ranks and particles and steps) or collective is None or metadata is None or not _is_consistent(block, word):
+        return None
+    shape_fits = math.prod(dims) == particles or _is_partial_read(block, word, ranks * steps, particles, dims)
+    if not shape_fits or len(dims) > 3 or block.option("Number of dimensions") != str(len(dims)):
+        return None
+    # Programs that read say what each rank gets of the file.
+    found = block.available
+    if word != "write" and ({"T", "N"} - found.keys() or found["T"] // ranks != found["N"]):
+        return None
+    total = _total_bytes(block, word, ranks * steps * _PARTICLE_BYTES, particles)
+    if total is None or block.steps != steps:
+        return None
+    pattern = "strided" if block.stride is not None else next((_PATTERNS[name] for name in block.patterns), None)
+    return {
+        "api": "HDF5",
+        "file": "shared",
+        "collective": collective,
+        "collective_metadata": metadata,
+        "pattern": pattern,
+        "mode": "async" if mode == "ASYNC" else None,
+        "ranks": ranks,
+        "local_size": "x".join(map(str, dims)),
+        "particles": particles,
+        "steps": steps,
+        "distribution": "normal" if "varying" in block.flags else None,
+        "unlimited": "unlimited" in block.flags or None,
+        "compressed": "compressing" in block.flags or None,
+        "alignment_bytes": parse_count(block.option("align length")) if "aligned" in block.flags else None,
+        "total_bytes": total,
+    }
+
+
+def _is_partial_read(block: _ProgramOutput, word: str, times: int, particles: int, dims: list[int]) -> bool:
+    """A read of the first part of each rank's share (TO_READ_NUM_PARTICLES): the size printed fits exactly."""
+    fits = format_h5bench_size(times * _PARTICLE_BYTES * particles) == block.result("Total read size").rstrip()
+    return fits and word == "read" and particles < math.prod(dims) == block.available.get("N")
+
+
+def _is_consistent(block: _ProgramOutput, word: str) -> bool:
+    """Whether all places that name pattern, strides, alignment and compression say the same."""
+    # Strides are named in three places; some programs print strides of 0 for anything else.
+    sizes = [block.option("Stride size"), block.option("Block size")]
+    strided = ("strided" in block.flags) == all(sizes) == any(sizes)
+    strided &= (block.stride is not None) == (sizes[0] not in ("", "0"))
+    # Programs that align say how, most of them twice; others say nothing of it.
+    lengths = [parse_count(block.option(name)) for name in ("align length", "align threshold")]
+    plausible = all(length is not None and length <= MAX_ALIGNMENT for length in lengths)
+    aligned = plausible if "aligned" in block.flags else not any(lengths)
+    aligned &= all(block.option(name).strip() == value for name, value in block.alignment.items())
+    # Programs that compress say so twice; those that write name their pattern.
+    compressed = "compressing" not in block.flags or block.option("Use compression") == "1"
+    patterns = len(block.patterns) == (word == "write" and "unlimited" not in block.flags)
+    return strided and aligned and compressed and patterns and not block.contradicts
+
+
+def _total_bytes(block: _ProgramOutput, word: str, share: int, particles: int) -> int | None:
+    """Bytes of the run: exact where the configuration explains them, otherwise (partial reads) as printed."""
+    printed = block.result(f"Total {word} size").rstrip()
+    size = parse_amount(printed)
+    if size is None:
+        return None
+    selected = [particles] if block.stride is None else [particles, math.prod(block.stride)]
+    exact = next((share * n for n in selected if format_h5bench_size(share * n) == printed), None)
+    if exact is not None:
+        return exact
+    rounded = share * round(size.value / share)
+    if "varying" in block.flags:
+        return round(size.value)
+    partial = word == "read" and size.value <= share * particles and format_h5bench_size(rounded) == printed
+    return round(size.value) if partial else None
+
+
+H5BENCH_CSV_HEADER = "metric, value, unit"
+# operation as printed -> ours, and what it says about the case
+_OPERATIONS: dict[str, tuple[str, dict[str, Scalar | None]]] = {
+    **{name: (name, {}) for name in ("write", "read", "append", "overwrite")},
+    "write unlimited": ("write", {"unlimited": True}),
+    "write_var_normal_dist": ("write", {"distribution": "normal"}),
+}
+_ALWAYS = {
+    *("operation", "ranks", "total compute time", "total size", "raw time", "raw rate", "metadata time"),
+    *("observed rate", "observed time"),
+}
+_COLLECTIVE = {"collective data", "collective meta"}
+_SOMETIMES = {"subfiling", "Total number of particles", "Final mean particles", "Final standard deviation"}
+
+
+class H5benchCsvReader:
+    """Collects the rows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, str] = {}
+        self._headers = 0
+        self._contradicts = False
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        if line == H5BENCH_CSV_HEADER:
+            self._headers += 1
+            return
+        name, _, rest = line.partition(", ")
+        value, _, unit = rest.partition(", ")
+        text = (value if unit in ("", "seconds") else f"{value} {unit}").rstrip(",")
+        if len(self._rows) > MAX_NAMES or self._rows.setdefault(name, text) != text:
+            self._contradicts = True
+
+    def check(self, builder: OutputBuilder, context: RunContext) -> None:
+        """Check the rows and keep the numbers."""
+        case = None if self._contradicts or self._headers != 1 else self._case()
+        if case is None:
+            builder.add_truncation("the rows are not printed whole, or contradict each other")
+        elif others := context.rank_mismatch_reason(case["ranks"], "h5bench"):
+            builder.add_failure(others)
+        else:
+            _keep_timings(builder, _OPERATIONS[self._rows["operation"]][0], case, self._rows, {}, "")
+
+    def _case(self) -> CaseParameters | None:
+        rows = self._rows
+        operation, ranks = _OPERATIONS.get(rows.get("operation", "")), parse_count(rows.get("ranks", ""))
+        size = parse_amount(rows.get("total size", ""))
+        if operation is None or ranks is None or size is None:
+            return None
+        if any(rows[name] not in YES for name in _COLLECTIVE & rows.keys()):
+            return None
+        expected = _ALWAYS if operation[0] in ("append", "overwrite") else _ALWAYS | _COLLECTIVE
+        if not expected <= rows.keys() <= expected | _COLLECTIVE | _SOMETIMES:
+            return None
+        # every rank does the same, except where sizes are drawn at random
+        share = _PARTICLE_BYTES * (1 if "distribution" in operation[1] else ranks)
+        if parse_amount(format_h5bench_size(share * round(size.value / share))) != size:
+            return None
+        return {
+            "api": "HDF5",
+            "collective": YES.get(rows.get("collective data", "")),
+            "collective_metadata": YES.get(rows.get("collective meta", "")),
+            "ranks": ranks,
+            "total_bytes": round(size.value),
+            **operation[1],
+        }
+
+
+IOTEST_CSV_HEADER = "steps,arrays,rows,cols,scaling,proc-rows,"
+_PAIR = re.compile(r"([a-z-]+)=([a-z0-9]+)")
+_MINIMUM = re.compile(r"([A-Z][a-z]+ [a-z]+) \[(?:s|MiB/s)\]:\s+_(\d+\.\d\d)")
+_MAXIMUM = re.compile(r"\s*\^(\d+\.\d\d)")
+_TOTAL = re.compile(r"(Wall clock \[s\]|File size \[B\]):\s+(\d+(?:\.\d\d)?)")
+_IOTEST_ROWS = ("Write phase", "Create time", "Write time", "Write rate", "Read phase", "Read time", "Read rate")
+_COLUMNS = {
+    **{"cols": "columns", "slowdim": "slowest-dimension"},
+    **{"wall [s]": "Wall clock [s]", "fsize [B]": "File size [B]"},
+}
+_SIZES = ("steps", "arrays", "rows", "columns")
+_WORDS = {"scaling": ("weak", "strong"), "layout": ("contiguous", "chunked"), "slowest-dimension": ("step", "array")}
+_ELEMENT_BYTES = 8
+_HALF = 0.005
+
+
+class IotestReader:
+    """Collects parameters and (minimum, maximum) of each row, from stdout or from the CSV."""
+
+    def __init__(self) -> None:
+        self._parameters: dict[str, str] = {}
+        self._rows: dict[str, tuple[float, float]] = {}
+        self._open: tuple[str, float] | None = None
+        self._columns: list[str] = []
+        self._contradicts = False
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        if line.startswith(IOTEST_CSV_HEADER):
+            self._columns = line.split(",")
+            return
+        if self._columns and line.count(",") == len(self._columns) - 1:
+            self._read_record(dict(zip(self._columns, line.split(","), strict=True)))
+            return
+        maximum, opened = _MAXIMUM.fullmatch(line), self._open
+        self._open = None
+        if maximum is not None and opened is not None:
+            self._add(opened[0], opened[1], float(maximum[1]))
+        elif (minimum := _MINIMUM.fullmatch(line)) is not None:
+            self._open = minimum[1], float(minimum[2])
+        elif (total := _TOTAL.fullmatch(line)) is not None:
+            self._set(total[1], total[2])
+        elif line.startswith("\t"):
+            for key, value in _PAIR.findall(line):
+                self._set(key, value)
+
+    def _read_record(self, record: dict[str, str]) -> None:
+        for name, value in record.items():
+            self._set(_COLUMNS.get(name, name), value)
+        for row in _IOTEST_ROWS:
+            short = row.lower().replace("create time", "creat").replace(" time", "").replace(" ", "-")
+            unit = "MiB/s" if row.endswith("rate") else "s"
+            pair = [record.get(f"{short}-{end} [{unit}]", "") for end in ("min", "max")]
+            if all(re.fullmatch(r"\d+\.\d\d", text) for text in pair):
+                self._add(row, float(pair[0]), float(pair[1]))
+
+    def _set(self, name: str, value: str) -> None:
+        if len(self._parameters) > MAX_NAMES or self._parameters.setdefault(name, value) != value:
+            self._contradicts = True
+
+    def _add(self, name: str, low: float, high: float) -> None:
+        if low > high or self._rows.setdefault(name, (low, high)) != (low, high):
+            self._contradicts = True
+
+    def check(self, builder: OutputBuilder, context: RunContext) -> None:
+        """Check and keep the numbers."""
+        case = self._case()
+        if case is None or self._contradicts:
+            builder.add_truncation("the parameters are not printed whole, or contradict each other")
+            return
+        if others := context.rank_mismatch_reason(case["ranks"], "hdf5_iotest"):
+            builder.add_failure(others)
+            return
+        if missing := [name for name in _IOTEST_ROWS if name not in self._rows]:
+            builder.add_truncation(f"'{missing[0]}' is missing or damaged")
+        share = math.prod(int(case[name] or 0) for name in _SIZES) * _ELEMENT_BYTES / MIB
+        for operation in ("write", "read"):
+            times, rates = (self._rows.get(f"{operation.capitalize()} {kind}") for kind in ("time", "rate"))
+            if times is None or rates is None:
+                continue
+            # the fastest rank took the shortest time for its share, the slowest the longest
+            pairs = zip(rates, reversed(times), strict=True)
+            agree = all((r - _HALF) * max(t - _HALF, 0) <= share <= (r + _HALF) * (t + _HALF) for r, t in pairs)
+            if case["scaling"] == "weak" and not agree:
+                builder.add_truncation(f"{operation} rates, times and sizes contradict each other")
+                continue
+            builder.add_samples(operation, "rank_bandwidth", rates, case)
+            builder.add_samples(operation, "transfer_time", [times[1]], case)
+
+    def _case(self) -> CaseParameters | None:
+        found = self._parameters
+        sizes = {name: parse_count(found.get(name, "")) for name in _SIZES}
+        grid = found.get("proc-grid") or f"{found.get('proc-rows')}x{found.get('proc-cols')}"
+        match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", grid)
+        modes = {"independent": False, "collective": True}
+        if None in sizes.values() or match is None or found.get("mpi-io") not in modes:
+            return None
+        if not all(found.get(name) in words for name, words in _WORDS.items()):
+            return None
+        return {
+            "api": "HDF5",
+            "file": "shared",
+            "collective": modes[found["mpi-io"]],
+            "ranks": int(match[1]) * int(match[2]),
+            **sizes,
+            "scaling": found["scaling"],
+            "layout": found.get("layout"),
+            "pattern": found.get("slowest-dimension"),
+        }

@@ -1,0 +1,284 @@
+"""Tables of the original benchio: 2018 (MiB/s, repetitions) and 2024 (GiB/s, one write per line).
+
+Time x rate must be the total to the last digit, minimum and average must be those of the rows, and the decomposition
+must add up. Sources: EPCCed/benchio (90023d1, 2018) and davidhenty/benchio (0c682b6, 2024), `benchio.f90`. Fortran
+list-directed output: gfortran, Intel and Cray space it differently, and all print every digit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from iowatch.benchmarks import parsing
+from iowatch.core import GIB, MIB, to_mib_per_s
+
+_T = TypeVar("_T")
+
+_NUMBER = r"(\d+\.\d*(?:E[-+]?\d+)?)"
+_ROW = re.compile(rf"(|min|avg)time =\s+{_NUMBER}\s*, (?:|max|avg)rate =\s+{_NUMBER}\s+([MG]iB/s)")
+_TOTAL = re.compile(rf"Total amount of data =\s+{_NUMBER}\s+([MG]iB)")
+_SIZE = r"\s*(\d{1,9})\s*"
+_SHAPE = re.compile(rf"(Process grid|Array size|Global size) is\s+\({_SIZE},{_SIZE},{_SIZE}\)")
+_COUNT = re.compile(r"Running on\s+(\d{1,9})\s+(process\(es\)|nodes?(?:\(s\))?)")
+_NODE = re.compile(r"Node number\s+\d+\s+is \S+\s+with\s+(\d{1,9})\s+process(?:es)?")
+_FILE = re.compile(r"(Writing to|Deleting:) (\S+)")
+_LISTS = {"Using the following IO methods": "methods", "Using the following stripings": "stripings"}
+_MIB_PER_S = {unit: to_mib_per_s(1.0, unit) for unit in ("MiB/s", "GiB/s")}
+# Both numbers of a row carry 15 digits or more.
+_TOLERANCE = 2e-14
+
+# stem of the file -> api and file layout
+BACKENDS: dict[str, tuple[str, str]] = {
+    "serial": ("POSIX", "serial"),
+    "proc": ("POSIX", "per-process"),
+    "fpp": ("POSIX", "per-process"),
+    "node": ("POSIX", "per-node"),
+    "mpiio": ("MPIIO", "shared"),
+    "hdf5": ("HDF5", "shared"),
+    "netcdf": ("NETCDF4", "shared"),
+    "adios": ("ADIOS2", "shared"),
+}
+STRIPINGS = ("unstriped", "striped", "defstriped", "fullstriped")
+SHAPES = ("Process grid", "Array size", "Global size")
+
+
+@dataclass
+class BenchioFileBlock:
+    """What follows one `Writing to …`.
+
+    Attributes:
+        path: the file.
+        times, rates: seconds and MiB/s of each repetition.
+        checks: `min` -> (shortest time, highest rate), `avg` -> both means.
+        deleted: the file that was deleted after it (2018).
+    """
+
+    path: str
+    times: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    checks: dict[str, tuple[float, float]] = field(default_factory=dict)
+    deleted: str | None = None
+    printed: set[tuple[str, str]] = field(default_factory=set)
+
+    def takes(self, kind: str, time_s: str, rate: str) -> bool:
+        """Whether such a row can follow what already exists."""
+        doubled = not kind and (time_s, rate) in self.printed
+        return not ("avg" in self.checks or kind in self.checks or doubled or len(self.times) >= parsing.MAX_ROWS)
+
+
+@dataclass
+class BenchioTable:
+    """Everything that a table says."""
+
+    recent: bool = False
+    total_bytes: float | None = None
+    digits: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    per_node: list[int] = field(default_factory=list)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    blocks: list[BenchioFileBlock] = field(default_factory=list)
+    titles: int = 0
+    ends: int = 0
+    damaged: int = 0
+    contradicts: bool = False
+    _listing: list[str] | None = None
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        text = line.strip()
+        if text.startswith("time ="):
+            self._listing = None
+            self._read_row(text)
+        elif text in _LISTS:
+            self.recent = True
+            self._listing = self.lists.setdefault(_LISTS[text], [])
+        elif self._listing is not None and (text in BACKENDS or text in STRIPINGS):
+            self._listing += [text] if len(self._listing) < parsing.MAX_NAMES else []
+        elif set(text) != {"-"}:
+            self._listing = None
+            self._read(text)
+
+    def _read(self, text: str) -> None:
+        if "time =" in text or "rate =" in text:
+            self._read_row(text)
+        elif (file := _FILE.fullmatch(text)) is not None:
+            if file[1] == "Writing to" and len(self.blocks) < parsing.MAX_ROWS:
+                self.blocks.append(BenchioFileBlock(file[2]))
+            elif self.blocks and self.blocks[-1].deleted is None:
+                self.blocks[-1].deleted = file[2]
+            else:
+                self.damaged += 1
+        elif text in ("Finished", "Simple Parallel IO benchmark"):
+            self.ends += text == "Finished"
+            self.titles += text != "Finished"
+        elif (shape := _SHAPE.fullmatch(text)) is not None:
+            self._set(self.shapes, shape[1], tuple(int(n) for n in shape.groups()[1:]))
+        elif (count := _COUNT.fullmatch(text)) is not None:
+            self._set(self.counts, count[2][:4], int(count[1]))
+        elif (node := _NODE.fullmatch(text)) is not None:
+            self.per_node += [int(node[1])] if len(self.per_node) < parsing.MAX_ROWS else []
+        elif (total := _TOTAL.fullmatch(text)) is not None:
+            self.recent |= total[2] == "GiB"
+            self.total_bytes = float(total[1]) * (GIB if total[2] == "GiB" else MIB)
+            self.digits = _count_digits(total[1])
+
+    def _set(self, place: dict[str, _T], name: str, value: _T) -> None:
+        self.contradicts |= place.setdefault(name, value) != value
+
+    def _read_row(self, text: str) -> None:
+        """Take one row where it belongs: a row after the averages, or of no file, belongs nowhere."""
+        block = self.blocks[-1] if self.blocks else None
+        full = block is not None and len(block.times) >= parsing.MAX_ROWS and text.startswith("time =")
+        match = None if full else _ROW.fullmatch(text)
+        if match is None or block is None:
+            self.damaged += 1
+            return
+        kind, time_s, rate, unit = match.groups()
+        if not block.takes(kind, time_s, rate) or not (self._digits_fit(time_s) and self._digits_fit(rate)):
+            self.damaged += 1
+            return
+        seconds, bandwidth = float(time_s), float(rate) * _MIB_PER_S[unit]
+        if kind:
+            block.checks[kind] = seconds, bandwidth
+        elif math.isclose(seconds * bandwidth * MIB, self.total_bytes or 0, rel_tol=_TOLERANCE):
+            block.printed.add((time_s, rate))
+            block.times.append(seconds)
+            block.rates.append(bandwidth)
+        else:
+            self.damaged += 1
+
+    def _digits_fit(self, number: str) -> bool:
+        """Whether a number is printed with as many digits as this Fortran run-time prints everywhere.
+
+        gfortran prints 17 digits, Intel 15 (16 with an exponent); Cray drops trailing zeros: no rule.
+        """
+        return self.digits < 15 or _count_digits(number) in (self.digits, self.digits + ("E" in number))
+
+    def check(self, builder: parsing.OutputBuilder, context: parsing.RunContext) -> None:
+        """Check the table and add its samples to the builder."""
+        if self.titles > 1 or self.ends > 1:
+            builder.add_failure("output of more than one benchio run")
+            return
+        if self.titles == 0:
+            builder.add_truncation("this is no output of benchio")
+        if self.ends == 0:
+            builder.add_truncation("the output ends before 'Finished'")
+        if self.damaged:
+            builder.add_truncation(f"{self.damaged} damaged or misplaced rows")
+        case = _table_case(self)
+        if case is None:
+            builder.add_truncation("sizes and ranks are not printed whole, or contradict each other")
+            return
+        if others := context.rank_mismatch_reason(case["ranks"], "benchio"):
+            builder.add_failure(others)
+            return
+        builder.facts["generation"] = "2024" if self.recent else "2018"
+        for block in _blocks_of_2024(builder, self) if self.recent else _blocks_of_2018(builder, self):
+            _keep_block(builder, block, case)
+
+
+def _count_digits(number: str) -> int:
+    return len(number.partition("E")[0].replace(".", "").lstrip("0"))
+
+
+_STEM = re.compile(rf"({'|'.join(BACKENDS)})\d*(?:\.dat|\.nc|\.bp)?", re.ASCII)
+_PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
+_ELEMENT_BYTES = 8
+_SUM_TOLERANCE = 1e-11
+
+
+def _table_case(table: BenchioTable) -> parsing.CaseParameters | None:
+    """The parameters that all rows share, where everything printed about them agrees."""
+    grid, local, whole = (table.shapes.get(name) for name in SHAPES)
+    ranks, nodes = table.counts.get("proc"), table.counts.get("node")
+    if table.contradicts or not (grid and local and whole and ranks and table.total_bytes):
+        return None
+    total = math.prod(whole) * _ELEMENT_BYTES
+    agree = (
+        tuple(g * n for g, n in zip(grid, local, strict=True)) == whole,
+        math.prod(grid) == ranks,
+        math.isclose(total, table.total_bytes, rel_tol=1e-4),
+        not table.recent or (len(table.per_node) == nodes and sum(table.per_node) == ranks),
+    )
+    if not all(agree):
+        return None
+    return {
+        "ranks": ranks,
+        "nodes": nodes,
+        "pattern": "block3d",
+        "local_size": "x".join(map(str, local)),
+        "global_size": "x".join(map(str, whole)),
+        "total_bytes": total,
+    }
+
+
+def _keep_block(builder: parsing.OutputBuilder, block: BenchioFileBlock, case: parsing.CaseParameters) -> None:
+    directory, _, name = block.path.rpartition("/")
+    stem = _STEM.fullmatch(name)
+    if stem is None:
+        builder.add_truncation(f"'Writing to {parsing.decode_for_display(block.path)}' names no file of benchio")
+        return
+    api, layout = BACKENDS[stem[1]]
+    striping = directory if directory in STRIPINGS else None
+    full: parsing.CaseParameters = {**case, "api": api, "file": layout, "striping": striping}
+    builder.add_samples("write", "bandwidth", block.rates, full)
+    builder.add_samples("write", "time", block.times, full)
+
+
+def _blocks_of_2024(builder: parsing.OutputBuilder, table: BenchioTable) -> list[BenchioFileBlock]:
+    """2024: one row a file, files in the order announced."""
+    expected = [f"{s}/{m}" for m in table.lists.get("methods", []) for s in table.lists.get("stripings", [])]
+    places = [next((i for i, n in enumerate(expected) if b.path.startswith(n)), -1) for b in table.blocks]
+    if not expected or -1 in places or places != sorted(set(places)):
+        builder.add_truncation("files, methods and stripings are not printed whole, or not in the order announced")
+        return []
+    # A row before a gap may belong to one of the files that are missing.
+    last = len(expected) if table.ends else max(places, default=0) + 1
+    sure = zip(table.blocks, places, [*places[1:], last][: len(places)], strict=True)
+    good = [block for block, place, after in sure if len(block.times) == 1 and after == place + 1]
+    if len(good) < len(expected):
+        builder.add_truncation(f"{len(good)} of {len(expected)} files were printed whole")
+    return good
+
+
+def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list[BenchioFileBlock]:
+    """2018: repetitions with their minimum and average; the last file may be cut off in a run that was."""
+    deletes = any(block.deleted for block in table.blocks)
+    directories = {block.path.rpartition("/")[0] for block in table.blocks}
+    known = len(directories) == 1 or (directories <= set(STRIPINGS) and (deletes or _are_in_order(table.blocks)))
+    good, names = [], [block.path for block in table.blocks]
+    for block in table.blocks:
+        where = f"of '{parsing.decode_for_display(block.path)}'"
+        whole = table.ends > 0 or block is not table.blocks[-1]
+        if whole and deletes and block.deleted != block.path:
+            builder.add_truncation(f"the end {where} is damaged")
+        elif not (known or deletes) or not _PLAIN.fullmatch(block.path) or names.count(block.path) > 1:
+            builder.add_truncation(f"the name {where} is damaged or doubled")
+        elif not whole and not block.checks and not table.damaged:
+            good.append(block)
+        elif not _averages_match(block):
+            builder.add_truncation(f"rows {where} do not agree with their minimum and average")
+        else:
+            good.append(block)
+    if not table.blocks:
+        builder.add_truncation("no file was written")
+    return good
+
+
+def _are_in_order(blocks: list[BenchioFileBlock]) -> bool:
+    """2018's file per process writes one file a striping, in this order, and deletes none."""
+    places = [STRIPINGS.index(block.path.rpartition("/")[0]) for block in blocks]
+    return places == sorted(set(places))
+
+
+def _averages_match(block: BenchioFileBlock) -> bool:
+    if set(block.checks) != {"min", "avg"} or not block.times:
+        return False
+    n = len(block.times)
+    expected = (min(block.times), max(block.rates), sum(block.times) / n, sum(block.rates) / n)
+    printed = (*block.checks["min"], *block.checks["avg"])
+    return all(math.isclose(e, p, rel_tol=_SUM_TOLERANCE) for e, p in zip(expected, printed, strict=True))

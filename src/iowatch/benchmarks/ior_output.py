@@ -1,0 +1,533 @@
+"""What IOR prints, as text or JSON, before it is validated. Source: hpc/ior 3.0.1 to 4.1, `ior-output.c`.
+
+Rows of the text are left-justified in fixed columns with a precision that follows from the value (`PPDouble`), so a
+character that was lost or added is detected. JSON is read line by line, because `-v` and warnings make it invalid.
+Versions 3.2 and 3.3 nest the repetitions, later ones do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from iowatch.benchmarks.parsing import MAX_NAMES, MAX_ROWS
+
+# Sizes in KiB as the rows repeat them, kept among the options.
+ROW_SIZES = "block(KiB)", "xfer(KiB)"
+
+OPERATIONS = ("write", "read")
+
+# Options of one letter that take a value, in any version from 3.0 to 4.1.
+_WITH_VALUE = frozenset("aAbdDfGijJlMNoOQstTUX")
+
+# Options spelt out that take no value (`OPTION_FLAG` in `parse_options.c` and `aiori-*.c`); WAYS change how
+# bytes are moved, and no other parameter of a case stands for them.
+WAYS = {
+    *("mpiio.preallocate", "mpiio.useFileView", "mpiio.useStridedDatatype"),
+    *("ncmpi.preallocate", "ncmpi.useFileView", "ncmpi.useStridedDatatype"),
+    *("posix.rangelocks", "posix.lustre.ignorelocks", "posix.gpfs.createsharing", "posix.gpfs.hintaccess"),
+    *("posix.gpfs.finegrainreadsharing", "posix.gpfs.finegrainwritesharing"),
+    *("mmap.madv_dont_need", "mmap.madv_pattern", "cephfs.olazy"),
+}
+_FLAGS = WAYS | {
+    *("dryRun", "collective", "warningAsErrors", "gpuDirect", "posix.odirect", "hdfs.odirect", "ime.odirect"),
+    *("hdf5.showHints", "hdf5.collectiveMetadata", "hdf5.individualDataSets", "hdf5.noFill"),
+    *("mpiio.showHints", "ncmpi.showHints", "dfs.destroy", "dummy.delay-only-rank0"),
+}
+# Options spelt out that take one.
+_VALUED = {
+    *("dataPacketType", "randomPrefill", "random-offset-seed", "allocateBufferOnGPU"),
+    *("posix.beegfs.NumTargets", "posix.beegfs.ChunkSize", "posix.gpfs.releasetoken"),
+    *("posix.lustre.stripecount", "posix.lustre.stripesize", "posix.lustre.startost"),
+    *("mpiio.hintsFileName", "hdf5.hintsFileName", "ncmpi.hintsFileName", "hdf5.setAlignment"),
+    *("aio.max-pending", "aio.granularity", "dummy.delay-create", "dummy.delay-close", "dummy.delay-sync"),
+    *("dummy.delay-xfer", "hdfs.user", "hdfs.name_node", "hdfs.replicas", "hdfs.block_size"),
+}
+# What a test does, where directives say it.
+_PHASES = {"writeFile", "readFile", "checkWrite", "checkRead"}
+_WORDS = _FLAGS | _VALUED | _PHASES
+_BACKENDS = {name.partition(".")[0] for name in _WORDS if "." in name}
+# A script with more is none; the limit bounds memory.
+_MAX_TESTS = 10_000
+
+
+class IorRow(NamedTuple):
+    """One repetition in MiB/s, 1/s (None before 3.3) and seconds."""
+
+    bandwidth: float
+    rate: float | None
+    open_time: float
+    transfer_time: float
+    close_time: float
+    time: float
+
+
+class IorSummary(NamedTuple):
+    """What the summary says about the bandwidth of one operation, in MiB/s; `half`: of its last digit."""
+
+    max: float
+    min: float
+    mean: float
+    half: float
+
+
+@dataclass
+class IorCommandLine:
+    """IOR's own options, as far as the printed command line shows them.
+
+    Attributes:
+        letters: option of one letter -> its value.
+        words: option spelt out -> its value.
+        damaged: whether there is something that is no option.
+    """
+
+    letters: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    damaged: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> IorCommandLine:
+        """Read `ior -a MPIIO -wk -t 1m …`; what cannot be understood is left out."""
+        line = cls()
+        tokens = iter(text.split()[1:])
+        for token in tokens:
+            if not token.startswith("-") or not token.isascii():
+                line.damaged = True
+            elif token.startswith("--"):
+                name, equals, value = token[2:].partition("=")
+                line.words[name] = value if equals or name in _FLAGS else next(tokens, "")
+            else:
+                line._read_letters(token[1:], tokens)
+        # either a script describes the tests or the command line does
+        line.damaged |= line.scripted and bool({"t", "b", "o"} & line.letters.keys())
+        return line
+
+    def _read_letters(self, letters: str, rest: Iterator[str]) -> None:
+        for position, letter in enumerate(letters):
+            if letter in _WITH_VALUE:
+                value = letters[position + 1 :].lstrip("=") or next(rest, "")
+                old = self.letters.get(letter)
+                self.letters[letter] = f"{old},{value}" if letter == "O" and old else value
+                return
+            self.letters[letter] = ""
+
+    @property
+    def scripted(self) -> bool:
+        """Whether options come from a script that the output does not show."""
+        return "f" in self.letters
+
+    @property
+    def directives(self) -> dict[str, str]:
+        """Values of `-O name=value,…`; the first of a name counts."""
+        pairs = [pair.partition("=") for pair in self.letters.get("O", "").split(",")]
+        return {name: value for name, _, value in reversed(pairs)}
+
+    def knows_words(self, api: str) -> bool:
+        """Whether IOR has every option that is spelt out; backends not listed here have those of their name."""
+        others = (name.partition(".") for name in self.words.keys() - _WORDS)
+        return all(dot and name not in _BACKENDS and name.upper() == api for name, dot, _ in others)
+
+    def operations(self) -> set[str]:
+        """The operations that must be timed: those named, or both where none was."""
+        if self.scripted or any(self.directives.get(name) for name in _PHASES) or _PHASES & self.words.keys():
+            return set()
+        if not set("wrWR") & set(self.letters):
+            return set(OPERATIONS)
+        return {name for name in OPERATIONS if name[0] in self.letters}
+
+
+def table_half_unit(value: float) -> float:
+    """Half a unit of the last digit that IOR's table prints of a number, or more (`PPDouble`)."""
+    return 0.5 if value >= 3600 else 0.005 if value >= 1 else 0.0000005
+
+
+@dataclass
+class IorTest:
+    """One test.
+
+    Attributes:
+        options: as printed under `Options`, keys of version 3.2 and later.
+        exact: parameters that were printed exactly elsewhere (summary, JSON's parameters): `transfer`, `block`,
+            `segments`, `tasks`, `per_node`, `repetitions`, `fsync`.
+        rows: operation -> iteration -> numbers; count: of all of them.
+        half: a printed number -> half a unit of its last digit.
+        moved: (operation, iteration) -> bytes, where IOR reported others than requested.
+        summaries: operation -> summary, where it was printed whole.
+        contradictions: names of options that were printed twice with different values.
+        old: printed by version 3.0 or 3.1, which leave out some options.
+        without_nodes: printed by a version before 3.3, which leaves out the number of nodes.
+    """
+
+    options: dict[str, str] = field(default_factory=dict)
+    exact: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, dict[int, IorRow]] = field(default_factory=lambda: {name: {} for name in OPERATIONS})
+    count: int = 0
+    half: Callable[[float], float] = table_half_unit
+    moved: dict[tuple[str, int], int] = field(default_factory=dict)
+    summaries: dict[str, IorSummary] = field(default_factory=dict)
+    contradictions: set[str] = field(default_factory=set)
+    old: bool = False
+    without_nodes: bool = False
+
+    def set_option(self, name: str, value: str) -> None:
+        """Note an option."""
+        if len(self.options) > MAX_NAMES:
+            self.contradictions.add("too many options")
+        elif self.options.setdefault(name, value) != value:
+            self.contradictions.add(name)
+
+    def set_exact(self, name: str, value: int) -> None:
+        """Note an exact parameter."""
+        if self.exact.setdefault(name, value) != value:
+            self.contradictions.add(name)
+
+    def set_summary(
+        self, operation: str, numbers: list[str], half: float, exact: Mapping[str, str], values: Mapping[str, str]
+    ) -> None:
+        """Note a summary: maximum, minimum and mean, and the exact parameters (column -> name) among its values."""
+        high, low, mean = map(float, numbers)
+        self.summaries[operation] = IorSummary(high, low, mean, half)
+        for column, name in exact.items():
+            if is_count(values.get(column, "")):
+                self.set_exact(name, int(values[column]))
+
+    def add(self, operation: str, iteration: int, row: IorRow) -> bool:
+        """Take a row; False where that repetition was there already, or there are too many."""
+        rows = self.rows[operation]
+        if iteration in rows or self.count >= MAX_ROWS:
+            return False
+        rows[iteration] = row
+        self.count += 1
+        return True
+
+
+@dataclass
+class IorRun:
+    """One output.
+
+    Attributes:
+        unassigned: what was printed before any test began, or under a damaged number.
+        titles: how often a run began; more than once: two runs wrote into one output.
+        ends: how often a run reported that it finished.
+        damaged: rows that were not printed whole, or twice.
+        unreal: rows with inf, nan or negative numbers.
+        short_file: IOR's report of a file that holds fewer bytes than were written.
+    """
+
+    version: str | None = None
+    command: IorCommandLine | None = None
+    tests: dict[int, IorTest] = field(default_factory=dict)
+    unassigned: IorTest = field(default_factory=IorTest)
+    titles: int = 0
+    ends: int = 0
+    damaged: int = 0
+    unreal: int = 0
+    short_file: str | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def begin_test(self, number: int, old: bool = False) -> IorTest:
+        """The test of that number; `unassigned` where there are too many."""
+        if len(self.tests) >= _MAX_TESTS and number not in self.tests:
+            self.damaged += 1
+            return self.unassigned
+        without_nodes = (self.version or "").startswith(("3.0", "3.1", "3.2"))
+        return self.tests.setdefault(number, IorTest(old=old, without_nodes=without_nodes))
+
+    def find_test(self, number: str) -> IorTest | None:
+        """The test that a summary names; a number of no test is damaged."""
+        test = self.tests.get(int(number)) if is_count(number) else None
+        self.damaged += test is None
+        return test
+
+    def set_command(self, command: IorCommandLine) -> None:
+        """Note the command line; a second one is another run's."""
+        if self.command is not None and self.command != command:
+            self.titles += 1
+        self.command = command
+
+
+def is_count(text: str) -> bool:
+    """Whether a text is a whole number that some machine could mean (less than 10^18)."""
+    return len(text) <= 18 and text.isascii() and text.isdecimal()
+
+
+_TITLE = re.compile(r"IOR-(\S+): MPI Coordinated Test of Parallel I/O")
+_OPTION = re.compile(r"([A-Za-z][A-Za-z ]*?) *: ?(.*)")
+_OLD_OPTION = re.compile(r"\s+([A-Za-z][A-Za-z ]*?) *= ?(.*)")
+_OLD_TEST = re.compile(r"Test (\d+) started: (.*)")
+# Option of 3.0 and 3.1 -> its value, and the options of later versions that say the same.
+_OLD_OPTIONS = {
+    "clients": (re.compile(r"(\d+) \((\d+) per node\)"), ("tasks", "clients per node")),
+    "access": (re.compile(r"(.*?)(?:, (.*))?"), ("access", "type")),
+    "ordering in a file": (re.compile(r"(.*?)(?: offsets)?"), ("ordering in a file",)),
+    "ordering inter file": (re.compile(r"(no tasks offsets|\w+ task offset).*"), ("ordering inter file",)),
+}
+
+# What `PPDouble` prints: six decimals below 1, two below 3,600, then none.
+_NUMBER = (
+    r"0\.\d{6}|[1-9]\d{0,2}\.\d\d|[4-9]\d{3}|[1-9]\d{4,17}|3[6-9]\d\d"
+    r"|[12]\d{3}\.\d\d|3[0-5]\d\d\.\d\d|3600\.00|1\.000000"
+)
+_FIELD = rf"({_NUMBER}) +"
+# Columns of a row: ten characters and a blank each, two blanks behind the latency.
+_LAYOUT = "%-10s%-10s %-10s %-10s  %-10s %-10s %-10s %-10s %-10s %-10s %s"
+_OLD_LAYOUT = "%-10s%-10s %-10s %-10s %-10s %-10s %-10s %-10s %s"
+# before 3.3: no IOPS and no latency
+_ROW = re.compile(rf"(write|read) +{_FIELD}(?:{_FIELD}{_FIELD})?{_FIELD * 6}(\d+)")
+_DAMAGED_ROW = re.compile(r"(?:write|read) +(?:[-+.\d]|inf|nan)")
+_UNREAL = re.compile(r"(?<![^\s])-?(?:inf|nan)\b|(?<![^\s])-(?:\d|(?= ))", re.IGNORECASE)
+_SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\)|Using actual) aggregate .*?= (\d{1,18})\b")
+_WARNING = re.compile(r"(?:ior )?WARNING: ")
+_DECIMAL = re.compile(r"\d+\.\d\d")
+_MOST_WARNINGS = 20
+
+_FACTS = {"Began": "began", "Machine": "machine", "Path": "path", "apiVersion": "api_version"}
+
+
+class IorTextReader:
+    """Fills a `Run` from the lines of a default output."""
+
+    def __init__(self, run: IorRun) -> None:
+        self._run = run
+        self._test = run.unassigned
+        self._inside = ""
+        self._columns: list[str] = []
+        self._sizes: dict[str, int] = {}
+        self._shown = ("", "")
+        self._old = False
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        word = line[:5]
+        if self._inside == "rows" and word in ("write", "read "):
+            if self._test.count < MAX_ROWS:
+                self._read_row(line)
+        elif self._inside == "summary" and word in ("write", "read "):
+            self._read_summary(line)
+        elif "WARNING" in line[:12]:
+            if (size := _SIZE_WARNING.match(line)) is not None:
+                self._sizes[size[1]] = int(size[2])
+            elif _WARNING.match(line) and len(self._run.warnings) < _MOST_WARNINGS:
+                self._run.warnings.append(line)
+        elif word in _HEADS:
+            self._read_head(line)
+        elif self._inside == "options" or line[0] == "\t":
+            self._read_option(line)
+
+    def _read_head(self, line: str) -> None:
+        """A line that begins a run, a test or a section, or ends one."""
+        run, (name, _, value) = self._run, line.partition(":")
+        if (title := _TITLE.match(line)) is not None:
+            run.titles += 1
+            run.version = title[1]
+        elif name.strip() in _FACTS:
+            run.facts.setdefault(_FACTS[name.strip()], value.strip())
+        elif line.startswith("Comma"):
+            run.set_command(IorCommandLine.read(value))
+        elif line.startswith("Test"):
+            self._begin_test(line)
+        elif line.startswith("Operation ") and self._inside == "summary":
+            self._columns = line.split()
+        elif line.startswith(("Finished  ", "Finished:")):
+            run.ends += 1
+            self._inside = ""
+        elif line.startswith("Writing output to "):
+            run.facts["written_to"] = line[len("Writing output to ") :].strip()
+        elif line in ("Options:", "Summary:"):
+            self._inside = "options"
+        elif (section := next((begun for text, begun in _SECTIONS.items() if line.startswith(text)), None)) is not None:
+            self._inside = section
+        elif line.startswith("acces") and self._inside == "options":
+            self._read_option(line)
+
+    def _begin_test(self, line: str) -> None:
+        old = _OLD_TEST.match(line)
+        number = old[1] if old else line.rpartition(" ")[2]
+        self._inside, self._shown = "", ("", "")
+        if is_count(number):
+            self._old = old is not None
+            self._test = self._run.begin_test(int(number), self._old)
+        else:
+            self._run.damaged += 1
+            self._test = self._run.unassigned
+
+    def _read_option(self, line: str) -> None:
+        match = _OLD_OPTION.fullmatch(line) if line[0] == "\t" else _OPTION.fullmatch(line)
+        if match is None:
+            return
+        name, value = match[1], match[2].strip()
+        if line[0] == "\t" and name in _OLD_OPTIONS and (old := _OLD_OPTIONS[name][0].fullmatch(value)) is not None:
+            for option, text in zip(_OLD_OPTIONS[name][1], old.groups(), strict=True):
+                if text is not None:
+                    self._test.set_option(option, text)
+        elif line[0] != "\t" and name in _FACTS:
+            self._run.facts.setdefault(_FACTS[name], value)
+        else:
+            self._test.set_option(name, value)
+
+    def _read_row(self, line: str) -> None:
+        match = _ROW.fullmatch(line)
+        sizes, self._sizes = self._sizes, {}
+        if match is None:
+            if _DAMAGED_ROW.match(line):
+                self._run.unreal += (unreal := _UNREAL.search(line) is not None)
+                self._run.damaged += not unreal
+            return
+        cells = match.groups()
+        operation, bandwidth, rate, _latency, block, transfer, *times, iteration = cells
+        old = rate is None
+        if line != (_OLD_LAYOUT % (*cells[:2], *cells[4:]) if old else _LAYOUT % cells):
+            self._run.damaged += 1
+            return
+        row = IorRow(float(bandwidth), None if old else float(rate), *map(float, times))
+        if not self._test.add(operation, int(iteration), row):
+            self._run.damaged += 1
+            return
+        if self._shown != (block, transfer):
+            self._shown = block, transfer
+            for name, size in zip(ROW_SIZES, self._shown, strict=True):
+                self._test.set_option(name, size)
+        if (moved := sizes.get("Using actual")) is not None:
+            self._test.moved[operation, int(iteration)] = moved
+            if (found := sizes.get("Stat()", moved)) < moved:
+                self._run.short_file = f"the file has {found} bytes but {moved} were transferred"
+
+    def _read_summary(self, line: str) -> None:
+        words = line.split()
+        values = dict(zip(reversed(self._columns), reversed(words), strict=False))
+        numbers = [values.get(name, "") for name in ("Max(MiB)", "Min(MiB)", "Mean(MiB)")]
+        columns_whole = len(words) == len(self._columns) and set(self._columns) >= _SUMMARY_COLUMNS
+        if not columns_whole or not all(map(_DECIMAL.fullmatch, numbers)):
+            return
+        if (test := self._run.find_test(values.get("Test#", ""))) is not None:
+            test.set_summary(words[0], numbers, 0.005, _SUMMARY_EXACT, values)
+            if not self._old:
+                test.set_option("api", values["API"])
+            test.set_option("access", "file-per-process" if values["fPP"] == "1" else "single-shared-file")
+
+
+_SUMMARY_EXACT = {
+    **{"#Tasks": "tasks", "tPN": "per_node", "reps": "repetitions"},
+    **{"segcnt": "segments", "blksiz": "block", "xsize": "transfer"},
+}
+_SUMMARY_COLUMNS = {*_SUMMARY_EXACT, "API", "fPP"}
+_HEADS = {
+    *("IOR-3", "IOR-4", "Began", "Machi", "Path ", "Comma", "TestI", "Test ", "Optio", "Summa", "acces", "Opera"),
+    *("Max W", "Max R", "Finis", "Writi"),
+}
+# The beginning of a line -> the section that it begins.
+_SECTIONS = {"Summary of all tests:": "summary", "access    bw(MiB/s)": "rows", "Max Write:": "", "Max Read:": ""}
+
+
+_PAIR = re.compile(r'"([^"]+)" ?: ("[^"]*"|[^",{}\[\]]+)')
+_JSON_NUMBER = re.compile(r"\d{1,15}\.\d{4}")
+_NUMBERS = re.compile(rf"(?:{_JSON_NUMBER.pattern} )+")
+_NOT_FINITE = re.compile(r"(?:^| )-*(?:inf|nan)")
+_SECTION = re.compile(r'"(Parameters|Options|Results|max|summary)": ')
+_ROW_START_KEYS = frozenset(("access", "operation", "Finished"))
+_TIMES = ("openTime", "wrRdTime", "closeTime", "totalTime")
+_ROW_KEYS = ("access", "bwMiB", "blockKiB", "xferKiB", "iops", "latency", *_TIMES)
+# before 3.3
+_OLD_ROW_KEYS = tuple(key for key in _ROW_KEYS if key not in ("iops", "latency"))
+_PARAMETERS = {
+    **{"tasksPerNode": "per_node", "repetitions": "repetitions", "fsync": "fsync"},
+    **{"segmentCount": "segments", "transferSize": "transfer", "blockSize": "block"},
+}
+_SUMMARY = {
+    **{"segmentCount": "segments", "blockSize": "block", "transferSize": "transfer", "numTasks": "tasks"},
+    **{"tasksPerNode": "per_node", "repetitions": "repetitions"},
+}
+# Half a unit of the last digit: all numbers of rows have four decimals.
+_JSON_HALF_UNIT = 0.00005
+
+
+class IorJsonReader:
+    """Fills a `Run` from the lines of a JSON output."""
+
+    def __init__(self, run: IorRun) -> None:
+        self._run = run
+        self._test = run.unassigned
+        self._section = ""
+        self._object: list[tuple[str, str]] = []
+        self._counts: dict[str, int] = {}
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        line = line.strip()
+        if line[-1] in "{[" and (section := _SECTION.match(line)) is not None:
+            self._close()
+            self._section = section[1]
+            return
+        for key, value in _PAIR.findall(line):
+            self._take(key, value[1:-1] if value[0] == '"' else value.rstrip())
+        if line.startswith("}"):
+            self._close()
+
+    def _take(self, key: str, text: str) -> None:
+        if self._object and key not in _ROW_START_KEYS:
+            self._object.append((key, text))
+        elif key == "Finished":
+            self._close()
+            self._run.ends += 1
+        elif key in ("access", "operation") and self._section in ("Results", "summary"):
+            self._close()
+            self._object = [(key, text)]
+        elif key == "TestID":
+            if is_count(text):
+                self._section, self._counts = "", {}
+                self._test = self._run.begin_test(int(text))
+                self._test.half = lambda _value: _JSON_HALF_UNIT
+        elif key == "Version":
+            self._run.titles += 1
+            self._run.version = text
+        elif key == "Command line":
+            self._run.set_command(IorCommandLine.read(text))
+        elif key in _FACTS:
+            self._run.facts.setdefault(_FACTS[key], text)
+        elif self._section == "Parameters" and key in _PARAMETERS and is_count(text):
+            self._test.set_exact(_PARAMETERS[key], int(text))
+        elif self._section == "Options":
+            self._test.set_option(key, text)
+
+    def finish(self) -> None:
+        """All lines were read: what the parameters did not say exactly is missing."""
+        for test in self._run.tests.values():
+            if not set(_PARAMETERS.values()) <= test.exact.keys():
+                test.contradictions.add("Parameters")
+
+    def _close(self) -> None:
+        """The end of a row or of one operation's summary."""
+        pairs, self._object = self._object, []
+        if pairs and self._section == "summary":
+            self._close_summary(dict(pairs))
+        elif pairs and pairs[0][1] in OPERATIONS:
+            self._close_row(pairs)
+
+    def _close_row(self, pairs: list[tuple[str, str]]) -> None:
+        operation = pairs[0][1]
+        iteration = self._counts.get(operation, 0)
+        self._counts[operation] = iteration + 1
+        keys, (_, *values) = zip(*pairs, strict=True)
+        numbers = "".join([f"{value} " for value in values])
+        old = (self._run.version or "").startswith("3.2")
+        if _NOT_FINITE.search(numbers):
+            self._run.unreal += 1
+        elif keys != (_OLD_ROW_KEYS if old else _ROW_KEYS) or not _NUMBERS.fullmatch(numbers):
+            self._run.damaged += 1
+        else:
+            found = dict(pairs)
+            texts = [found.get(key) for key in ("bwMiB", "iops", *_TIMES)]
+            row = IorRow(*(float(t) if t is not None else None for t in texts))  # type: ignore[arg-type]
+            self._run.damaged += not self._test.add(operation, iteration, row)
+
+    def _close_summary(self, values: dict[str, str]) -> None:
+        numbers = [values.get(key, "") for key in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB")]
+        if values.get("operation") not in OPERATIONS or (test := self._run.find_test(values.get("TestID", ""))) is None:
+            return
+        if all(map(_JSON_NUMBER.fullmatch, numbers)):
+            test.set_summary(values["operation"], numbers, _JSON_HALF_UNIT, _SUMMARY, values)
+            if "API" in values:
+                test.set_option("api", values["API"])

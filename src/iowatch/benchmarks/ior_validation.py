@@ -1,0 +1,318 @@
+"""Validation of an output of IOR: its case, and the rows that agree with everything else that was printed.
+
+IOR prints every number at least twice in different form (rate x time = bytes; the summary is maximum, minimum and
+mean of the rows). A number is accepted where all of them agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import repeat
+
+from iowatch.benchmarks.ior_output import OPERATIONS, ROW_SIZES, WAYS, IorCommandLine, IorRow, IorRun, IorTest
+from iowatch.benchmarks.parsing import (
+    MAX_ALIGNMENT,
+    MAX_RANKS,
+    MAX_ROWS,
+    CaseParameters,
+    OutputBuilder,
+    RunContext,
+    parse_count,
+    parse_printed_size,
+)
+from iowatch.core import GIB, KIB, MIB, TIB, Scalar
+
+_APIS = {"NCMPI": "PNETCDF", "DUMMY": "NULL"}
+# Other names are accepted where the command line says the same.
+_KNOWN_APIS = frozenset(("POSIX", "MPIIO", "HDF5", "NCMPI", "DUMMY", "MMAP", "AIO", "DFS", "RADOS", "CEPHFS"))
+_FILES = {"single-shared-file": "shared", "file-per-process": "per-process"}
+_REORDER = {"no tasks offsets": "none", "constant task offset": "constant", "random task offset": "random"}
+_ORDER = {"sequential": None, "random": "random"}
+_TYPES = {"independent": False, "collective": True}
+# exact parameter -> the option that says the same
+_SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions", "per_node": "clients per node"}
+
+# parameter -> where a command line asks for it (option spelt out, letter, directive), and the largest plausible value
+_ASKED = {
+    "stripe_count": ("posix.lustre.stripecount", "", "lustreStripeCount", 1 << 20),
+    "stripe_bytes": ("posix.lustre.stripesize", "", "lustreStripeSize", MAX_ALIGNMENT),
+    "alignment_bytes": ("hdf5.setAlignment", "J", "setAlignment", MAX_ALIGNMENT),
+}
+
+
+_OUTPUT_DIRECTIVES = {"", "summaryFile", "summaryFormat", "saveRankPerformanceDetailsCSV", "savePerOpDataCSV"}
+
+
+def format_ior_size(size_bytes: int) -> str:
+    """A size as IOR prints it (`HumanReadable` in `utilities.c`)."""
+    for name, unit in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB)):
+        if size_bytes >= unit:
+            whole = size_bytes % unit == 0
+            return f"{size_bytes // unit} {name}" if whole else f"{size_bytes / unit:.2f} {name}"
+    return f"{size_bytes} bytes"
+
+
+def ior_case(test: IorTest, command: IorCommandLine) -> CaseParameters | None:
+    """The parameters of a test; None where one is missing or two contradict each other."""
+    options = test.options
+    if test.contradictions or command.damaged or not _exact_values_match(test):
+        return None
+    tasks, per_node = parse_count(options.get("tasks")), parse_count(options.get("clients per node"))
+    segments = parse_count(options.get("segments"))
+    if test.old:
+        segments = test.exact.get("segments") or parse_count(command.letters.get("s", "1"))
+    transfer = _exact_size_bytes(options.get("xfersize"), test.exact.get("transfer"), command.letters.get("t"))
+    block = _exact_size_bytes(options.get("blocksize"), test.exact.get("block"), command.letters.get("b"))
+    if not (tasks and per_node and segments and transfer and block) or block % transfer:
+        return None
+    if not all(_rows_match_size(options.get(n), s) for n, s in zip(ROW_SIZES, (block, transfer), strict=True)):
+        return None
+    total = tasks * segments * block
+    nodes = math.ceil(tasks / per_node) if test.without_nodes else parse_count(options.get("nodes"))
+    words = _command_parameters(test, command)
+    if words is None or nodes is None or format_ior_size(total) != options.get("aggregate filesize"):
+        return None
+    if nodes * per_node > MAX_RANKS:
+        return None
+    if "N" not in command.letters and not nodes * per_node / 2 < tasks < nodes * per_node * 2:
+        return None
+    numbers: CaseParameters = {"ranks": tasks, "nodes": nodes, "segments": segments, "transfer_bytes": transfer}
+    return {**words, **numbers, "block_bytes": block, "total_bytes": total}
+
+
+def _rows_match_size(shown: str | None, size: int) -> bool:
+    """Whether the rows of the table, where there are any, show the same size: to half a unit of the last digit."""
+    return shown is None or abs(float(shown) - size / KIB) <= 0.5005 * 10.0 ** -len(shown.partition(".")[2])
+
+
+def _exact_values_match(test: IorTest) -> bool:
+    """What was printed exactly must be what the options say."""
+    twice = [name for name, option in _SAME.items() if name in test.exact and option in test.options]
+    same = all(parse_count(test.options[_SAME[name]]) == test.exact[name] for name in twice)
+    return same and test.exact.get("fsync", 0) in (0, 1)
+
+
+def _exact_size_bytes(printed: str | None, exact: int | None, asked: str | None) -> int | None:
+    """Bytes of a size that was printed with losses ("3.81 MiB"), from the first exact source; None: unknown."""
+    sources = [exact] if exact is not None else [parse_printed_size(asked), parse_printed_size(printed)]
+    size = next((s for s in sources if s), None)
+    return size if size is not None and format_ior_size(size) == printed else None
+
+
+def _command_parameters(test: IorTest, command: IorCommandLine) -> CaseParameters | None:
+    options = test.options
+    api = (options.get("api") or "").partition(" ")[0].upper()
+    kind = options.get("type")
+    if test.old and kind is None and not command.scripted:
+        kind = "collective" if "c" in command.letters else "independent"
+    collective = _TYPES.get(kind) if kind is not None else None
+    words, letters, directives = command.words, command.letters, command.directives
+    asked_collective = "c" in letters or "collective" in words or directives.get("collective") == "1"
+    known = api in _KNOWN_APIS or (api != "" and api == command.letters.get("a", "").upper())
+    tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
+    stonewall = parse_count(options.get("stonewallingTime"))
+    requested = command.scripted or (stonewall or 0) == (parse_count(command.letters.get("D", "")) or 0)
+    if not requested or ("stonewallingTime" in options and stonewall is None):
+        return None
+    numbers = _numeric_options(command)
+    if not _matches_command_line(options, command, api) or numbers is None or not command.knows_words(api):
+        return None
+    if not known or collective is None or any(options.get(name) not in table for table, name in tables):
+        return None
+    if not command.scripted and collective != asked_collective:
+        return None
+    direct = "B" in letters or "posix.odirect" in words or directives.get("useO_DIRECT") == "1"
+    # data were compared; reads do that while they are timed
+    checks = [place.get(name) for place in (directives, words) for name in ("checkWrite", "checkRead")]
+    verified = bool({"W", "R"} & letters.keys()) or "1" in checks
+    return {
+        "api": _APIS.get(api, api),
+        "file": _FILES[options["access"]],
+        "collective": collective,
+        "pattern": _ORDER[options["ordering in a file"]],
+        "reorder": _REORDER[options["ordering inter file"]],
+        "sync": _sync_policy(test, command),
+        "cache": "direct" if direct else None,
+        "stonewall_s": stonewall,
+        "fill": False if "hdf5.noFill" in command.words else None,
+        "collective_metadata": "hdf5.collectiveMetadata" in command.words or None,
+        "verify": verified or None,
+        "mode": ",".join(sorted(WAYS & command.words.keys())) or None,
+        **numbers,
+    }
+
+
+def _matches_command_line(options: dict[str, str], command: IorCommandLine, api: str) -> bool:
+    """Whether the options are what the command line asked for, or IOR's defaults."""
+    if command.scripted or not command.directives.keys() <= _OUTPUT_DIRECTIVES:
+        return True
+    asked = command.letters
+    transfer, block = parse_printed_size(asked.get("t", "262144")), parse_printed_size(asked.get("b", "1048576"))
+    pairs = (
+        (api, asked.get("a", "POSIX").upper()),
+        (options.get("repetitions"), asked.get("i", "1")),
+        (options.get("xfersize"), format_ior_size(transfer) if transfer else None),
+        (options.get("blocksize"), format_ior_size(block) if block else None),
+        (options.get("access") == "file-per-process", "F" in asked),
+        (options.get("test filename"), asked.get("o", "testFile")),
+        (options.get("segments", asked.get("s", "1")), asked.get("s", "1")),
+        (options.get("ordering in a file") == "random", "z" in asked),
+        (options.get("ordering inter file") == "no tasks offsets", not {"C", "Z"} & asked.keys()),
+    )
+    return all(printed == wanted for printed, wanted in pairs)
+
+
+def _sync_policy(test: IorTest, command: IorCommandLine) -> Scalar | None:
+    """Whether fsync was asked for, and after each write; None where a script may have requested it."""
+    if "Y" in command.letters:
+        return "each"
+    asked = "e" in command.letters or command.directives.get("fsync") == "1"
+    if command.scripted and not asked:
+        return {0: False, 1: True}.get(test.exact.get("fsync", -1))
+    return asked
+
+
+def _numeric_options(command: IorCommandLine) -> CaseParameters | None:
+    """Parameters that only the command line names; None where one cannot be."""
+    numbers: dict[str, Scalar | None] = {}
+    for name, (word, letter, directive, largest) in _ASKED.items():
+        places = (command.words.get(word), command.letters.get(letter), command.directives.get(directive))
+        text = next((place for place in places if place is not None), None)
+        if text is None:
+            continue
+        numbers[name] = number = -1 if text == "-1" else parse_printed_size(text)
+        if number is None or number > largest:
+            return None
+    return numbers
+
+
+# Binary floating point, and C's rounding of halves.
+_SLACK = 1e-9
+
+
+def check_ior_run(builder: OutputBuilder, run: IorRun, context: RunContext) -> None:
+    """Check everything that was read, and keep what is consistent."""
+    builder.version = run.version
+    builder.facts.update(run.facts)
+    if run.warnings:
+        builder.facts["warnings"] = run.warnings
+    if run.titles > 1:
+        builder.add_failure("output of more than one IOR run")
+        return
+    if run.titles == 0:
+        builder.add_truncation("the beginning of an output of IOR is missing")
+    if run.ends == 0:
+        builder.add_truncation("the output ends before 'Finished'")
+    if run.unreal:
+        builder.add_failure(f"{run.unreal} rows with invalid numbers (inf, nan, negative)")
+    if run.unassigned.count or run.unassigned.options:
+        builder.add_truncation("the beginning of a test is missing")
+    if run.damaged:
+        builder.add_truncation(f"{run.damaged} damaged or duplicate rows")
+    if run.short_file:
+        builder.add_failure(run.short_file)
+    if not run.tests or run.command is None:
+        builder.add_truncation("no test was printed" if run.command else "the command line is missing")
+        return
+    if list(run.tests) != list(range(len(run.tests))):
+        builder.add_truncation("a test is missing")
+    for number, test in run.tests.items():
+        where = f"test {number}: " if len(run.tests) > 1 else ""
+        _check_test(builder, run, run.command, test, where, context)
+
+
+def _check_test(
+    builder: OutputBuilder, run: IorRun, command: IorCommandLine, test: IorTest, where: str, context: RunContext
+) -> None:
+    case = ior_case(test, command)
+    repetitions = parse_count(test.options.get("repetitions"))
+    if case is None or repetitions is None:
+        builder.add_truncation(f"{where}the options are incomplete or inconsistent")
+        return
+    if (dry := test.options.get("dryRun", "0") != "0") or test.options.get("api") == "DUMMY":
+        builder.add_failure(f"{where}{'dry run: no I/O was done' if dry else 'the DUMMY interface does no I/O'}")
+        return
+    # `-N` makes IOR use fewer ranks than were started; otherwise both must be the same.
+    others = context.rank_mismatch_reason(case["ranks"], "IOR")
+    started = int(test.options["clients per node"]) * int(case["nodes"] or 1)
+    if others is not None and not ("N" in command.letters and started == context.ranks):
+        builder.add_failure(others)
+        return
+    if test.count >= MAX_ROWS:
+        builder.add_failure(f"{where}more than {MAX_ROWS} rows")
+    expected = {name for name, rows in test.rows.items() if rows} | command.operations() | set(test.summaries)
+    for operation in OPERATIONS:
+        if operation in expected:
+            rows = _consistent_rows(builder, test, operation, case, repetitions, where)
+            rows = _rows_matching_summary(builder, test, operation, rows, repetitions, where)
+            columns = list(zip(*rows, strict=True)) or [()] * len(IorRow._fields)
+            for metric, values in zip(IorRow._fields, columns, strict=True):
+                if None not in values:
+                    builder.add_samples(operation, metric, values, case)
+
+
+def _consistent_rows(
+    builder: OutputBuilder, test: IorTest, operation: str, case: CaseParameters, repetitions: int, where: str
+) -> list[IorRow]:
+    """The rows of one operation in the order of repetitions."""
+    rows = test.rows[operation]
+    keys = sorted(rows)
+    if keys and keys[-1] >= repetitions:
+        builder.add_truncation(f"{where}more {operation} rows than repetitions")
+        return []
+    total, transfer = int(case["total_bytes"] or 0), int(case["transfer_bytes"] or 1)
+    moved = [test.moved.get((operation, key), total) for key in keys] if test.moved else repeat(total)
+    pairs = zip([rows[key] for key in keys], moved, strict=False)
+    good = [row for row, size in pairs if _is_row_consistent(row, size, transfer, test.half)]
+    if len(good) < len(keys):
+        builder.add_truncation(f"{where}{len(keys) - len(good)} {operation} rows are inconsistent")
+    if len(keys) < repetitions:
+        builder.add_truncation(f"{where}{len(keys)} of {repetitions} {operation} repetitions are complete")
+    return good
+
+
+def _is_row_consistent(row: IorRow, moved: int, transfer: int, half: Callable[[float], float]) -> bool:
+    """Bandwidth x time and rate x transfer time x transfer size are both the bytes that were moved.
+
+    The transfers alone take no longer than the whole.
+    """
+    bandwidth, rate, open_s, transfer_s, close_s, time_s = row
+    longest = max(open_s, transfer_s, close_s)
+    if longest > time_s and longest - half(longest) > time_s + half(time_s):
+        return False
+    if not _is_product_consistent(bandwidth, time_s, moved / MIB, half):
+        return False
+    if rate is None:
+        return True
+    highest = rate * transfer / MIB
+    if bandwidth > highest and bandwidth - half(bandwidth) > highest + half(rate) * transfer / MIB:
+        return False
+    return _is_product_consistent(rate, transfer_s, moved / transfer, half)
+
+
+def _is_product_consistent(a: float, b: float, product: float, half: Callable[[float], float]) -> bool:
+    """Whether a x b can be the product, given that both are rounded."""
+    half_a, half_b, slack = half(a), half(b), _SLACK * product
+    return (a - half_a) * (b - half_b) - slack <= product <= (a + half_a) * (b + half_b) + slack
+
+
+def _rows_matching_summary(
+    builder: OutputBuilder, test: IorTest, operation: str, rows: list[IorRow], repetitions: int, where: str
+) -> list[IorRow]:
+    """The rows, where the summary agrees with them; none where it does not."""
+    summary = test.summaries.get(operation)
+    if summary is None:
+        builder.add_truncation(f"{where}the summary of {operation} is missing or damaged")
+        return rows
+    values = [row.bandwidth for row in rows]
+    high, low = max(values, default=0.0), min(values, default=summary.min)
+    slack = summary.half + test.half(high) + _SLACK * summary.max
+    fits = summary.min - slack <= low and high <= summary.max + slack
+    if fits and len(values) == repetitions:
+        found = (high, low, sum(values) / repetitions)
+        fits = all(abs(f - s) <= slack for f, s in zip(found, summary[:3], strict=True))
+    if not fits:
+        builder.add_truncation(f"{where}the {operation} rows do not agree with their summary")
+        return []
+    return rows

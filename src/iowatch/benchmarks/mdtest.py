@@ -1,0 +1,312 @@
+"""mdtest (part of IOR): options, and the table of rates and times that versions 3.0 to 4.1 print.
+
+mdtest prints no single repetitions. Its maximum and minimum are measured values, so they are the samples (one
+sample where both are equal); mean and deviation are kept as facts. Version 3.3 takes them over ranks and iterations,
+later ones over iterations. Source: hpc/ior, `mdtest.c`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from iowatch.benchmarks import parsing
+from iowatch.benchmarks.benchmark import Benchmark, BenchmarkOptions, ProgramProbe, integer_option
+from iowatch.core import Scalar
+
+_OPTIONS = {
+    "files": "files in all, over all ranks",
+    "directories": "single (all ranks in one) or separate (-u: one a rank)",
+    "repeat": "runs; mdtest prints no single repetitions, so it is started once for each",
+    "ranks": "MPI processes",
+    "nodes": "nodes",
+}
+
+_EXPECTED_OPERATIONS = ("create", "stat", "read", "remove")
+
+
+def _files_per_rank(options: BenchmarkOptions) -> int:
+    return -(-integer_option(options, "files", 1024) // integer_option(options, "ranks", 1))
+
+
+def _printed_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
+    return {
+        "files": _files_per_rank(options) * integer_option(options, "ranks", 1),
+        "directories": str(options.get("directories", "single")),
+    }
+
+
+def _arguments(options: BenchmarkOptions, place: str) -> list[str]:
+    # -N shifts ranks by those of one node: no rank stats what it created (client caches).
+    shift = integer_option(options, "ranks", 1) // integer_option(options, "nodes", 1)
+    words = ["-F", "-n", str(_files_per_rank(options)), "-N", str(shift), "-i", "1", "-d", f"{place}/mdtest"]
+    return [*words, "-u"] if options.get("directories") == "separate" else words
+
+
+_COMMAND = re.compile(r"""Command line used: (\S+(?: '[^']*'| "[^"]*")*)""")
+_ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) *:?((?: +\d{1,15}\.\d{3}){4}|(?: +\d{1,15}\.\d{3}){7})")
+_DAMAGED_ROW = re.compile(r" {1,3}(?:Directory|File|Tree) [a-z]+")
+
+# Operations in the order printed; `Directory rename` since version 4.
+_OPERATIONS = {
+    **{"Directory creation": "directory-create", "Directory stat": "directory-stat"},
+    **{"Directory rename": "directory-rename", "Directory removal": "directory-remove"},
+    **{"File creation": "create", "File stat": "stat", "File read": "read", "File removal": "remove"},
+    **{"Tree creation": "tree-create", "Tree removal": "tree-remove"},
+}
+_BEFORE_4 = ("1.", "3.")
+# a phase -> the option that asks for it alone
+_PHASES = {"creation": "C", "stat": "T", "read": "E", "removal": "r"}
+_WITH_VALUE = frozenset("abdefGiIlnNpsVwWxz")
+_ARGUMENT = re.compile(r"""'[^']*'|"[^"]*\"""")
+# options without value, then one that may have its number attached
+_LETTERS = re.compile(r"-([BcCDEFgkLPRrStTuvXyYZ]*)([A-Za-z])(\d*)")
+_API = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_DEEPEST = 40
+
+# a phrase -> what it means
+_PHRASES = {
+    r"WARNING: (?:write|read|pwrite|pread|fsync)\(.*failed": "I/O calls failed",
+    r"WARNING: .*partial (?:write|read)\(\)": "I/O calls failed",
+    r"(?:^|ior |mdtest )ERROR[: ]|ERROR in aiori|FAILED in ": "mdtest reports an error",
+    r"^error |could not create directory|[Uu]nable to (?:create|open|stat|read|write)": "mdtest reports an error",
+    r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid|verification error": "mdtest reports an error",
+}
+_SIGNATURES = tuple(parsing.FailureSignature(*row) for row in _PHRASES.items())
+
+
+@dataclass
+class _MdtestTable:
+    """A table of rates or times: numbers of each row as printed, and the column in which its statistics end."""
+
+    kind: str
+    unit: str | None
+    iterations: int
+    rows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    doubled: set[str] = field(default_factory=set)
+
+
+def _parse_command_line(text: str) -> dict[str, str] | None:
+    """Options of a command line as mdtest prints it, every argument quoted; None where it makes no sense."""
+    options: dict[str, str] = {}
+    tokens = iter(token[1:-1] for token in _ARGUMENT.findall(text))
+    for token in tokens:
+        if token.startswith("--"):
+            continue
+        match = _LETTERS.fullmatch(token)
+        if match is None:
+            return None
+        flags, last, attached = match.groups()
+        options.update(dict.fromkeys(flags, ""))
+        options[last] = (attached or next(tokens, "")) if last in _WITH_VALUE else ""
+        if attached and last not in _WITH_VALUE:
+            return None
+    # A command line without a directory was truncated: mdtest is not started in an unknown directory.
+    return options if options.get("d") and _API.fullmatch(options.get("a", "POSIX")) else None
+
+
+_FIELDS: parsing.FieldTable = {
+    "launches": (
+        re.compile(r"mdtest-(\S+) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)"),
+        lambda version, ranks, nodes: (version, int(ranks), int(nodes)),
+    ),
+    "items": (
+        re.compile(r"(\d{1,9}) tasks, (\d{1,15}) (files/directories|files?|directories)"),
+        lambda tasks, items, kind: (int(tasks), int(items), kind),
+    ),
+    "commands": (_COMMAND, _parse_command_line),
+    "tables": (
+        re.compile(r"SUMMARY (rate|time)(?: \(in ([a-z/]+)\))?: \(of (\d+) iterations\)"),
+        lambda kind, unit, iterations: _MdtestTable(kind, unit, int(iterations)),
+    ),
+    "ends": (re.compile(r"-- finished at (.*) --"), str),
+    "starts": (re.compile(r"-- started at (.*?)[ -]*"), str),
+}
+
+
+def parse_mdtest(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
+    """Read an output of mdtest."""
+    reader = _MdtestReader(builder)
+    for line in lines:
+        reader.read(line)
+        lines.decided = len(reader.found["launches"]) > 1
+    reader.check(context)
+
+
+class _MdtestReader:
+    """Collects the fields of an output and the rows of its tables."""
+
+    def __init__(self, builder: parsing.OutputBuilder) -> None:
+        self._builder = builder
+        self.found: dict[str, list[Any]] = {name: [] for name in _FIELDS}
+        self._damaged = 0
+
+    def read(self, line: str) -> None:
+        """Take one cleaned line."""
+        if line.startswith("V-"):
+            return  # `-V`: one line per file
+        if not line.startswith("   "):
+            parsing.read_field(_FIELDS, line, self.found)
+        elif self.found["tables"]:
+            self._read_row(self.found["tables"][-1], line)
+        else:
+            self._damaged += _ROW.fullmatch(line) is not None
+
+    def _read_row(self, table: _MdtestTable, line: str) -> None:
+        match = _ROW.fullmatch(line)
+        if match is None or match[1] not in _OPERATIONS or match[1] in table.rows:
+            self._damaged += bool(_DAMAGED_ROW.match(line)) and "stonewall" not in line
+            if match is not None and match[1] in table.rows:
+                table.doubled.add(match[1])
+            return
+        # with rank statistics the first three are over ranks, the last four over iterations
+        numbers = match[2].split()[-4:]
+        tail = " ".join(f"{number:>14}" for number in numbers)
+        if not line.endswith(tail) or not _are_statistics_consistent(*map(float, numbers)):
+            self._damaged += 1
+            return
+        table.rows[match[1]] = tuple(numbers)
+        table.ends[match[1]] = len(line) - len(tail) + max(14, len(numbers[0]))
+
+    def check(self, context: parsing.RunContext) -> None:
+        """Check the output and add its samples to the builder."""
+        builder, found = self._builder, self.found
+        if found["starts"]:
+            builder.facts["began"] = found["starts"][0]
+        if len(found["launches"]) > 1 or len(found["ends"]) > 1:
+            builder.add_failure("more than one mdtest wrote into this output")
+            return
+        if not found["ends"]:
+            builder.add_truncation("the output ends before 'finished at'")
+        case = self._case()
+        if case is None:
+            builder.add_truncation("the header is incomplete, or contradicts itself")
+            return
+        if others := context.rank_mismatch_reason(found["launches"][0][1], "mdtest"):
+            builder.add_failure(others)
+            return
+        kinds = [table.kind for table in found["tables"]]
+        both = "P" in found["commands"][0]
+        if kinds not in (["rate"], ["time"]) and not (kinds == ["rate", "time"] and both):
+            builder.add_truncation("the tables are not printed whole")
+            return
+        if both and len(kinds) < 2:
+            builder.add_truncation("the table of times is missing")
+            return
+        for table in found["tables"]:
+            self._check_table(table, case)
+        if self._damaged:
+            builder.add_truncation(f"{self._damaged} damaged or duplicate rows")
+
+    def _case(self) -> parsing.CaseParameters | None:
+        commands, items = self.found["commands"], self.found["items"]
+        if not self.found["launches"] or len(items) != 1 or not commands or None in commands:
+            return None
+        self._builder.version, ranks, nodes = self.found["launches"][0]
+        (tasks, files, _), options = items[0], commands[0]
+        sizes = {letter: parsing.parse_printed_size(options.get(letter)) for letter in "nwezbIN"}
+        if any(command != options for command in commands) or not all(options[o] for o in _WITH_VALUE & options.keys()):
+            return None
+        if any(size is None and letter in options for letter, size in sizes.items()) or (sizes["z"] or 0) > _DEEPEST:
+            return None
+        each = _items_per_task(options, sizes)
+        if not 0 < tasks <= ranks or not 0 < nodes <= ranks or (each is not None and files != tasks * each):
+            return None
+        return {
+            "api": options.get("a", "POSIX"),
+            "ranks": tasks,
+            "nodes": nodes,
+            "files": files,
+            "directories": "separate" if "u" in options else "single",
+            "depth": sizes["z"],
+            "branches": sizes["b"],
+            "files_per_directory": sizes["I"],
+            "write_bytes": sizes["w"],
+            "read_bytes": sizes["e"],
+            "reorder": "constant" if sizes["N"] else "none",
+            "sync": "y" in options,
+        }
+
+    def _check_table(self, table: _MdtestTable, case: parsing.CaseParameters) -> None:
+        """Keep the rows of one table; rows whose columns are shifted lost or gained a character."""
+        builder, (version, *_), (_, _, items) = self._builder, self.found["launches"][0], self.found["items"][0]
+        if list(table.rows) != [name for name in _OPERATIONS if name in table.rows]:
+            builder.add_truncation(f"the rows of the {table.kind} are not in order")
+            return
+        column = Counter(table.ends.values()).most_common(1)[0][0] if table.ends else 0
+        summary: dict[str, dict[str, float]] = {}
+        for name, numbers in table.rows.items():
+            high, low, mean, deviation = map(float, numbers)
+            if name in table.doubled:
+                continue  # which of the two is this run's is unknown
+            # Since version 4 the numbers are over iterations, so that one or two of them leave no freedom.
+            free = version.startswith(_BEFORE_4) or table.iterations > 2
+            exact = abs(high + low - 2 * mean) <= 0.003 and (table.iterations == 2 or high == low)
+            if table.ends[name] != column or not (free or exact):
+                self._damaged += 1
+            elif high == 0 and table.kind == "rate":
+                builder.facts.setdefault("not_run", []).append(_OPERATIONS[name])
+                self._check_not_run(name)
+            else:
+                operation = _OPERATIONS[name]
+                summary[operation] = {"max": high, "min": low, "mean": mean, "stddev": deviation}
+                if table.unit != "ms/op":
+                    builder.add_samples(operation, table.kind, (high,) if high == low else (high, low), case)
+        builder.facts[f"{table.kind}_summary"] = {"iterations": table.iterations, **summary}
+        # "files/directories" -> rows that begin with "File", "Directory" and "Tree"
+        kinds = ("Tree", *(kind.title()[:4] for kind in items.split("/")))
+        for name in _OPERATIONS:
+            unknown = name == "Directory rename" and version.startswith(_BEFORE_4)
+            if name.startswith(kinds) and name not in table.rows and not unknown:
+                builder.add_truncation(f"the {table.kind} of '{name}' is missing")
+
+    def _check_not_run(self, name: str) -> None:
+        options, phase = self.found["commands"][0], name.rpartition(" ")[2]
+        requested = not set(_PHASES.values()) & options.keys() or _PHASES.get(phase) in options
+        if phase in _PHASES and requested and self.found["items"][0][1] > 0 and not name.startswith("Tree"):
+            self._builder.add_failure(f"'{name}' was requested and has rate 0")
+
+
+def _are_statistics_consistent(high: float, low: float, mean: float, deviation: float) -> bool:
+    """Whether maximum, minimum, mean and deviation can be those of one set of values."""
+    slack = 0.001 + 1e-12 * high
+    if not low - slack <= mean <= high + slack or deviation > 0.75 * (high - low) + slack:
+        return False
+    return high - low <= slack or deviation > 0
+
+
+def _items_per_task(options: dict[str, str], sizes: dict[str, int | None]) -> int | None:
+    """Items of one task as the options say it; None where they do not say it plainly."""
+    if not {"z", "b", "I"} & options.keys():
+        return sizes["n"] or 0
+    depth, branches, items = sizes["z"] or 0, sizes["b"] or 1, sizes["I"]
+    if items is None or "n" in options:
+        return None
+    levels = [depth] if "L" in options else range(depth + 1)
+    return items * sum(int(branches**level) for level in levels)
+
+
+MDTEST = Benchmark(
+    name="mdtest",
+    title="mdtest",
+    check="MdtestCheck",
+    parse=parse_mdtest,
+    signatures=_SIGNATURES,
+    banner=r"^mdtest-\S+ was launched with",
+    package="ior",
+    probe=ProgramProbe("mdtest"),
+    options=_OPTIONS,
+    program=lambda _options: "mdtest",
+    arguments=_arguments,
+    requires=lambda _options: ("mpi", "mdtest"),
+    expects=lambda _options: tuple((operation, "rate") for operation in _EXPECTED_OPERATIONS),
+    samples=lambda options: integer_option(options, "repeat", 3),
+    shows=_printed_parameters,
+    file_bytes=lambda options: 4096 * integer_option(options, "files", 1024),
+    volume_bytes=lambda _options: 0,
+    runs=lambda options: integer_option(options, "repeat", 3),
+    inodes=lambda options: integer_option(options, "files", 1024) + integer_option(options, "ranks", 1) + 2,
+)

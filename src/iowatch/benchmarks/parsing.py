@@ -1,0 +1,427 @@
+"""What all parsers share: clean lines, failure signatures, exit codes, and the output that a parser fills in.
+
+Memory stays constant: one block of the output is held at a time. Cleaning works on whole blocks to be fast
+(bench/parsers.py). Exit codes and the last lines of a benchmark are unreliable (docs/parsers.md), so every line of
+stdout and stderr is searched for what only a failure prints.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
+
+from iowatch.core import METRICS, InputError, Output, OutputStatus, Result, Scalar, canonical_json, parse_size
+
+OutputSource = str | bytes | BinaryIO
+CaseParameters = Mapping[str, Scalar | None]
+# Field -> the regular expression of its lines, and what makes a value of the expression's groups.
+FieldTable = Mapping[str, tuple[re.Pattern[str], Callable[..., Any]]]
+
+BLOCK_BYTES = 1 << 18
+# A longer line is noise; only its beginning is kept, so that one line cannot fill the memory. (A record of our
+# benchio has one number a rank on one line.)
+MAX_LINE_BYTES = 1 << 24
+# Options and other named values; programs print some dozens.
+MAX_NAMES = 1_000
+
+# All control characters but tab, line feed and escape.
+_CONTROLS = bytes({*range(32), 127} - {9, 10, 27})
+# Colours and the cursor; titles of windows; character sets (`tput sgr0`); what is left of others.
+_ESCAPE = re.compile(rb"\x1b\[[0-?]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b")
+# What some editors of Windows put before everything.
+_MARK = b"\xef\xbb\xbf"
+# `mpirun --tag-output` ("[1,0]<stdout>:") and `srun --label` ("0: ").
+_TAG = re.compile(rb"^\[\d+,\d+\]<std(?:out|err|diag)>: ?", re.MULTILINE)
+_LABEL = re.compile(rb"^ *\d{1,7}: ", re.MULTILINE)
+_FIRST_LABELS = (b"\n0: ", b"\n 0: ", b"\n  0: ", b"\n   0: ", b"\n    0: ")
+
+
+def open_source(source: OutputSource) -> BinaryIO:
+    """A binary stream of text, bytes or a stream."""
+    if isinstance(source, str):
+        return io.BytesIO(source.encode("utf-8", "replace"))
+    return io.BytesIO(source) if isinstance(source, bytes) else source
+
+
+def clean_block(block: bytes) -> bytes:
+    """Whole lines without launcher labels and control characters."""
+    if b"\x1b" in block:
+        block = _ESCAPE.sub(b"", block)
+    block = block.translate(None, _CONTROLS)
+    if b">:" in block:
+        block = _TAG.sub(b"", block)
+    if _LABEL.match(block) or (b"0: " in block and any(label in block for label in _FIRST_LABELS)):
+        block = _LABEL.sub(b"", block)
+    return block
+
+
+def decode_for_display(text: str) -> str:
+    """Text for people from a line (lines are Latin-1, so that no byte is lost or refused)."""
+    return text.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+_WHOLE = re.compile(r"[1-9]\d{0,11}")
+
+
+def parse_count(text: str | None) -> int | None:
+    """A positive whole number below 10^12, or None."""
+    return int(text) if text is not None and _WHOLE.fullmatch(text.strip()) else None
+
+
+def parse_printed_size(text: str | None) -> int | None:
+    """Bytes of a size (`16777216 bytes`, `3.81 MiB`, `1m`) below 2^60, or None."""
+    try:
+        size = parse_size((text or "").removesuffix(" bytes"))
+    except InputError:
+        return None
+    return size if size < 1 << 60 else None
+
+
+def read_field(table: FieldTable, line: str, found: Mapping[str, list[Any]]) -> bool:
+    """Append the value of a line to its field; False where the line is of no field."""
+    for name, (pattern, convert) in table.items():
+        if (match := pattern.fullmatch(line)) is not None:
+            if len(found[name]) < MAX_NAMES:
+                found[name].append(convert(*match.groups()))
+            return True
+    return False
+
+
+class CleanLines:
+    """The lines of a source.
+
+    Attributes:
+        ended: whether the last line ended with a line break (an output that does not was cut off).
+        empty: whether nothing but blanks was seen.
+        decided: set by a reader for which nothing that follows can change the results, as where a second
+            run begins; the lines of further blocks are then only inspected.
+    """
+
+    def __init__(self, source: OutputSource, inspect: Callable[[bytes], None]) -> None:
+        """Args:
+        source: text, bytes, or a binary stream that is read once from where it stands.
+        inspect: called with every block of whole, cleaned lines (to look for signs of trouble).
+        """
+        self._stream = open_source(source)
+        self._inspect = inspect
+        self.ended = True
+        self.empty = True
+        self.decided = False
+
+    def blocks(self) -> Iterator[bytes]:
+        """Blocks of whole lines, cleaned; the last line perhaps cut off."""
+        rest, mark = b"", _MARK
+        while data := self._stream.read(BLOCK_BYTES):
+            data, mark = data.removeprefix(mark), b""
+            if len(rest) >= MAX_LINE_BYTES and b"\n" not in data:
+                continue
+            data = rest + data
+            end = data.rfind(b"\n") + 1
+            rest = data[end:]
+            if end:
+                yield self._whole(data[:end])
+        if rest:
+            self.ended = False
+            yield self._whole(rest)
+
+    def _whole(self, data: bytes) -> bytes:
+        block = clean_block(data)
+        if self.empty and not block.isspace():
+            self.empty = not block
+        self._inspect(block)
+        return block
+
+    def __iter__(self) -> Iterator[str]:
+        """Lines as Latin-1 without trailing blanks, blank ones left out."""
+        for block in self.blocks():
+            for line in [] if self.decided else block.decode("latin-1").split("\n"):
+                if line := line.rstrip():
+                    yield line
+
+
+_MAX_QUOTE_LENGTH = 160
+_MAX_SIGNATURES = 8
+_MAX_CACHED_LINES = 10_000
+_MAX_CACHED_LINE_BYTES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class FailureSignature:
+    """A phrase that indicates a failure.
+
+    Attributes:
+        phrase: regular expression, searched in one cleaned line.
+        meaning: the reason in words.
+        fatal: whether it makes a run failed on its own; otherwise it only explains a failure seen elsewhere.
+    """
+
+    phrase: str
+    meaning: str
+    fatal: bool = True
+
+
+# In the order of what says most about the cause.
+_COMMON_SIGNATURES = (
+    FailureSignature(r"No space left on device|ENOSPC", "no space left on device"),
+    FailureSignature(r"Disk quota exceeded|EDQUOT", "disk quota exceeded"),
+    FailureSignature(r"Read-only file system", "read-only file system"),
+    FailureSignature(r"Input/output error", "input/output error"),
+    FailureSignature(r"Stale (?:NFS )?file handle", "stale file handle"),
+    FailureSignature(r"[Tt]ransport endpoint (?:is not connected|shutdown)", "file system connection lost"),
+    FailureSignature(r"DUE TO TIME LIMIT|[Ww]alltime .*exceed|TERM_RUNLIMIT", "time limit of the job reached"),
+    FailureSignature(r"oom[-_]kill|Out [Oo]f [Mm]emory|DUE TO MEMORY|Cannot allocate memory", "out of memory"),
+    FailureSignature(r"Allocation would exceed memory limit|Error allocating \d+ bytes", "out of memory"),
+    FailureSignature(r"CANCELLED AT|job killed", "job cancelled"),
+    FailureSignature(r"There are not enough slots", "launcher error: not enough slots"),
+    FailureSignature(r"attempt to run as root", "the launcher refuses to run as root"),
+    FailureSignature(
+        r"unable to (?:find|access|launch) the (?:specified|executable|following)", "the program was not found"
+    ),
+    FailureSignature(
+        r"was unable to launch|unable to find the executable|execve\(\)", "the program could not be started"
+    ),
+    FailureSignature(r"error while loading shared libraries|cannot open shared object", "shared library not found"),
+    FailureSignature(r"[Ss]egmentation fault|SIGSEGV|signal 11\b", "segmentation fault"),
+    FailureSignature(r"[Bb]us error|SIGBUS", "bus error"),
+    FailureSignature(r"exited on signal|killed by signal|[Tt]erminated by signal", "a process was killed"),
+    FailureSignature(r"Fortran runtime error|forrtl: severe", "Fortran run-time error"),
+    FailureSignature(r"HDF5-DIAG: Error detected", "the HDF5 library reports an error"),
+    FailureSignature(r"NetCDF: |PnetCDF error|ncmpi_.*error", "the NetCDF library reports an error"),
+    FailureSignature(r"mca_\w+: error in|error in \(?p?\)?(?:write|read)", "MPI-IO reports an error"),
+    FailureSignature(r"MPI_ABORT was invoked|application called MPI_Abort|MPI_Abort\(", "MPI_Abort was called"),
+    FailureSignature(r"MPI_ERRORS_ARE_FATAL|Fatal error in |MPICH ERROR|ORTE_ERROR_LOG", "MPI reports a fatal error"),
+    FailureSignature(r"ORTE has lost communication|ORTE daemon has unexpectedly", "the launcher lost a node"),
+    FailureSignature(r"non-zero (?:exit )?(?:code|status)", "a process ended with an error"),
+    FailureSignature(r"(?:srun|slurmstepd|mpiexec|aprun): error:", "the launcher reports an error"),
+    FailureSignature(r"NODE FAILURE|NodeFail", "a node failed"),
+    FailureSignature(r"[Pp]ermission denied|MPI_ERR_ACCESS", "permission denied", fatal=False),
+    FailureSignature(r"[Nn]o such file or directory|MPI_ERR_NO_SUCH_FILE", "no such file or directory", fatal=False),
+    FailureSignature(r"command not found|[Nn]ot found", "not found", fatal=False),
+    FailureSignature(r"\b[Kk]illed\b", "killed", fatal=False),
+)
+
+# Every line that matches one of `_COMMON_SIGNATURES` contains one of these, also without its digits.
+_HINTS = re.compile(
+    rb"[Ee]rror|ERR|[Ff]ail|FAIL|[Nn]o s|ENOSPC|xceed|QUOT|[Qq]uota|Read-only|[Ss]tale|endpoint|LIMIT|TIME"
+    rb"|MEM|[Oo]om|[Mm]emory|CANCEL|[Kk]ill|not enough|as root|nable to|execve|[Ff]ault|signal|SIG|CDF"
+    rb"|[Aa]bort|ABORT|FATAL|ORTE|zero|[Dd]enied|[Ff]ound|FAULT|NODE|shared (?:obj|lib)"
+)
+_DIGITS = b"0123456789"
+_NOT_ASCII = bytes(range(128, 256))
+
+
+def _is_mostly_ascii(line: bytes) -> bool:
+    """Whether most of a line is ASCII; other lines are noise."""
+    return line.isascii() or len(line.translate(None, _NOT_ASCII)) > 0.7 * len(line)
+
+
+def _signal_reason(number: int) -> str:
+    try:
+        return f"killed by signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"killed by signal {number}"
+
+
+def explain_exit_status(status: int) -> tuple[bool, str]:
+    """Whether an exit status means that the run was stopped from outside, and words for it.
+
+    Args:
+        status: as a shell, Python's subprocess (negative: signal) or `timeout` (124) gives it; not 0.
+    """
+    if status == 124:
+        return True, "stopped by timeout (exit code 124)"
+    number = -status if status < 0 else status - 128
+    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU):
+        return True, _signal_reason(number)
+    if status < 0:
+        return False, _signal_reason(number)
+    return False, f"exit code {status}"
+
+
+@dataclass
+class SignatureScanner:
+    """Collects the failure signatures found in blocks of text.
+
+    Attributes:
+        own: further signs that only one tool prints.
+        found: meaning -> (fatal, first line that shows it), in the order seen.
+    """
+
+    own: tuple[FailureSignature, ...] = ()
+    found: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    _seen: set[bytes] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._signs = [(re.compile(sign.phrase), sign) for sign in (*self.own, *_COMMON_SIGNATURES)]
+        self._hints = re.compile(b"|".join([_HINTS.pattern, *(sign.phrase.encode() for sign in self.own)]))
+
+    def inspect(self, block: bytes) -> None:
+        """Look at a block of whole, cleaned lines; lines that differ only in digits are looked at once."""
+        if len(self.found) >= _MAX_SIGNATURES:
+            return
+        fresh = set(block.translate(None, _DIGITS).split(b"\n")) - self._seen
+        suspicious = {line for line in fresh if _is_mostly_ascii(line) and self._hints.search(line)}
+        if len(self._seen) > _MAX_CACHED_LINES:
+            self._seen.clear()
+        self._seen.update(line for line in fresh if len(line) <= _MAX_CACHED_LINE_BYTES)
+        for line in block.split(b"\n") if suspicious else []:
+            key = line.translate(None, _DIGITS)
+            if key in suspicious:
+                suspicious.discard(key)
+                self._inspect_line(line.decode("latin-1").rstrip())
+
+    def _inspect_line(self, line: str) -> None:
+        for pattern, sign in self._signs:
+            if sign.meaning not in self.found and pattern.search(line):
+                if len(self.found) < _MAX_SIGNATURES:
+                    self.found[sign.meaning] = (sign.fatal, decode_for_display(line[:_MAX_QUOTE_LENGTH]))
+                return
+
+    def inspect_source(self, source: OutputSource | None) -> None:
+        """Look at a whole stderr."""
+        if source is not None:
+            for _ in CleanLines(source, self.inspect).blocks():
+                pass
+
+    def reasons(self, fatal: bool) -> list[str]:
+        """Reasons that suffice alone (fatal), or those that only explain a failure seen elsewhere."""
+        return [f"{meaning}: '{quote}'" for meaning, (is_fatal, quote) in self.found.items() if is_fatal == fatal]
+
+
+_MAX_REASONS = 4
+# A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
+MAX_ROWS = 50_000
+MAX_RANKS = 1 << 24
+# Nobody aligns or stripes beyond 64 GiB.
+MAX_ALIGNMENT = 1 << 36
+# A metric whose value may honestly be below what the tool resolves ("0.000 s"); it is left out, without blame.
+_MAY_VANISH = frozenset(name for name, row in METRICS.items() if row.unit == "s")
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What else a run left, and what was asked for.
+
+    Attributes:
+        stderr: the run's stderr, or None where it is not at hand.
+        rc: its exit code (negative: signal), or None.
+        ranks: MPI processes that were asked for, or None.
+        log: what the program printed where its results are in a file of their own, or None.
+    """
+
+    stderr: OutputSource | None = None
+    rc: int | None = None
+    ranks: int | None = None
+    log: OutputSource | None = None
+
+    def rank_mismatch_reason(self, ran: Any, program: str) -> str | None:
+        """Why a run with `ran` ranks is not the requested one; None where it is, or no number was requested."""
+        if self.ranks is None or ran == self.ranks:
+            return None
+        alone = ": independent processes, as with the launcher of another MPI" if ran == 1 else ""
+        return f"{self.ranks} ranks were requested, {program} ran with {ran}{alone}"
+
+
+@dataclass
+class OutputBuilder:
+    """A partial output, completed while a parser reads.
+
+    Attributes:
+        tool: name of the tool.
+        version: as printed.
+        signs: failure signatures of the benchmark.
+        facts: see `iowatch.core.Output.facts`.
+    """
+
+    tool: str
+    signs: tuple[FailureSignature, ...] = ()
+    version: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    _failed: list[str] = field(default_factory=list)
+    _incomplete: list[str] = field(default_factory=list)
+    _results: dict[str, tuple[Result, list[float]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.trouble = SignatureScanner(self.signs)
+
+    def lines(self, source: OutputSource) -> CleanLines:
+        """The lines of the output; failure signatures are noted on the way."""
+        return CleanLines(source, self.trouble.inspect)
+
+    def add_failure(self, reason: str) -> None:
+        """The run reported or indicated an error."""
+        if reason not in self._failed:
+            self._failed.append(reason)
+
+    def add_truncation(self, reason: str) -> None:
+        """Something is missing or damaged."""
+        if reason not in self._incomplete:
+            self._incomplete.append(reason)
+
+    @property
+    def has_no_problem(self) -> bool:
+        """Whether neither failure nor truncation was found so far."""
+        return not self._failed and not self._incomplete
+
+    def add_samples(self, operation: str, metric: str, samples: Iterable[float], case: CaseParameters) -> None:
+        """Add samples that are plausible; a value that no run can give is refused and reported.
+
+        A metric in seconds is kept only while the output is sound and all its values are above what the tool
+        resolves: what a damaged output lost may have been below.
+
+        Args:
+            operation: see docs/architecture.md, "Case parameters".
+            metric: a name in `iowatch.core.METRICS`.
+            samples: in the metric's unit, in the order measured.
+            case: parameters; those that are None are left out.
+        """
+        row = METRICS[metric]
+        values = list(samples)
+        if not 0 < int(case.get("ranks") or 1) <= MAX_RANKS:
+            self.add_failure(f"{case['ranks']} ranks is not plausible")
+            return
+        good = tuple([v for v in values if 0 < v <= row.ceiling])
+        if metric in _MAY_VANISH and (len(good) < len(values) or not self.has_no_problem):
+            if self.has_no_problem:
+                self.facts.setdefault("below_resolution", []).append(f"{operation} {metric}")
+            return
+        if len(good) < len(values):
+            bad = next(v for v in values if not 0 < v <= row.ceiling)
+            self.add_failure(
+                f"{operation} {metric} of {bad:g} {row.unit} is not plausible (ceiling {row.ceiling:g} {row.unit})"
+            )
+        if good:
+            kept = {name: value for name, value in case.items() if value is not None}
+            key = canonical_json({"case": kept, "metric": metric, "operation": operation})
+            _, samples = self._results.setdefault(key, (Result(operation, metric, row.unit, good, kept), []))
+            samples.extend(good)
+
+    def drop_results(self) -> None:
+        """Take back every result (for instance when two runs wrote into one output)."""
+        self._results.clear()
+
+    def to_output(self, context: RunContext, lines: CleanLines) -> Output:
+        """The output with its status and reasons."""
+        self.trouble.inspect_source(context.stderr)
+        self.trouble.inspect_source(context.log)
+        if lines.empty:
+            self._incomplete[:] = ["the output is empty"]  # all else follows from that
+        if context.rc:
+            stopped, words = explain_exit_status(context.rc)
+            (self.add_truncation if stopped else self.add_failure)(words)
+        fatal = self.trouble.reasons(fatal=True)
+        status: OutputStatus = "failed" if fatal or self._failed else "incomplete" if self._incomplete else "ok"
+        hints = self.trouble.reasons(fatal=False) if status != "ok" else []
+        reasons = [*fatal, *self._failed, *hints, *self._incomplete]
+        return Output(
+            tool=self.tool,
+            version=self.version,
+            status=status,
+            reason="; ".join(reasons[:_MAX_REASONS]) or None,
+            results=tuple(replace(result, samples=tuple(s)) for result, s in self._results.values()),
+            facts=self.facts,
+        )

@@ -1,0 +1,150 @@
+"""All benchmarks, and the parsers of their outputs.
+
+To add a benchmark, write a module with a `Benchmark` and add it to `BENCHMARKS`; its check belongs in
+`reframe_tests/<name>.py`, its suites in `benchmarks/<name>/suites/`. Stacks, doctor, references, help texts and
+the session take their lists from here.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+from iowatch.benchmarks.benchio import BENCHIO
+from iowatch.benchmarks.benchmark import Benchmark
+from iowatch.benchmarks.h5bench import H5BENCH
+from iowatch.benchmarks.ior import IOR
+from iowatch.benchmarks.mdtest import MDTEST
+from iowatch.benchmarks.parsing import FailureSignature, OutputBuilder, OutputSource, RunContext
+from iowatch.core import InputError, Output, UsageError, suggest_name
+
+BENCHMARKS: tuple[Benchmark, ...] = (BENCHIO, IOR, MDTEST, H5BENCH)
+
+# Begins the reason where a parser itself failed; please report such an output.
+PARSER_ERROR = "parse error"
+# A tool that is no benchmark, with the module and the function that read its logs: this room cannot import it.
+_DARSHAN = "darshan"
+_DARSHAN_PARSER = "iowatch.darshan.results", "parse_darshan_log"
+
+
+def benchmark_names() -> list[str]:
+    """Names of all benchmarks."""
+    return [benchmark.name for benchmark in BENCHMARKS]
+
+
+def tool_names() -> list[str]:
+    """Names of all tools whose output `parse_output` reads."""
+    return [*benchmark_names(), _DARSHAN]
+
+
+def get_benchmark(name: str) -> Benchmark:
+    """The benchmark of that name.
+
+    Raises:
+        UsageError: no such benchmark.
+    """
+    found = next((benchmark for benchmark in BENCHMARKS if benchmark.name == name), None)
+    if found is None:
+        raise UsageError(f"no benchmark '{name}'", hint=suggest_name(name, benchmark_names()))
+    return found
+
+
+def require_tool(name: str, also: tuple[str, ...] = ()) -> None:
+    """Refuse a name that is neither in `tool_names` nor in `also`.
+
+    Raises:
+        UsageError: no such tool.
+    """
+    known = [*tool_names(), *also]
+    if name not in known:
+        raise UsageError(f"no parser for '{name}'", hint=suggest_name(name, known))
+
+
+def parse_output(
+    tool: str,
+    source: OutputSource,
+    *,
+    stderr: OutputSource | None = None,
+    rc: int | None = None,
+    ranks: int | None = None,
+) -> Output:
+    """The results of one output; never raises for what the output contains.
+
+    Args:
+        tool: one of `tool_names`.
+        source: the output as text, bytes, or a binary stream (read once, in constant memory).
+        stderr: the run's stderr in the same forms, or None where it is not available.
+        rc: the run's exit code (negative: killed by that signal), or None.
+        ranks: requested number of MPI processes, or None.
+
+    Raises:
+        UsageError: no such tool.
+    """
+    require_tool(tool)
+    return _parse_safely(tool, source, RunContext(stderr, rc, ranks))
+
+
+def parse_output_file(
+    tool: str,
+    path: Path,
+    *,
+    stderr: Path | None = None,
+    rc: int | None = None,
+    ranks: int | None = None,
+    log: Path | None = None,
+) -> Output:
+    """As `parse_output`, for files; where IOR wrote its results to another file in the same directory, that is read.
+
+    Args:
+        log: what the program printed, where `path` is a file of results that it wrote.
+
+    Raises:
+        UsageError: no such tool.
+        InputError: a file that cannot be read.
+    """
+    require_tool(tool)
+    try:
+        output = _parse_opened_file(tool, path, stderr, log, RunContext(None, rc, ranks))
+        written_to = path.with_name(Path(str(output.facts.get("written_to", ""))).name or path.name)
+        if not output.results and written_to != path and written_to.is_file():
+            return _parse_opened_file(tool, written_to, stderr, path, RunContext(None, rc, ranks))
+        return output
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or path}: {error.strerror or error}", hint="Expected a file that can be read."
+        ) from error
+
+
+def _parse_opened_file(tool: str, path: Path, stderr: Path | None, log: Path | None, context: RunContext) -> Output:
+    with ExitStack() as files:
+        source = files.enter_context(path.open("rb"))
+        others = [files.enter_context(other.open("rb")) if other else None for other in (stderr, log)]
+        return _parse_safely(tool, source, replace(context, stderr=others[0], log=others[1]))
+
+
+def _parse_safely(tool: str, source: OutputSource, context: RunContext) -> Output:
+    """Parse errors mark the output incomplete and are reported: one unforeseen output must not end a session."""
+    try:
+        if tool == _DARSHAN:
+            module, function = _DARSHAN_PARSER
+            output: Output = getattr(import_module(module), function)(source, context)
+            return output
+        benchmark = get_benchmark(tool)
+        builder = OutputBuilder(tool, failure_signatures(benchmark))
+        lines = builder.lines(source)
+        benchmark.parse(builder, lines, context)
+        return builder.to_output(context, lines)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {type(error).__name__}: {error}"[:300], ())
+
+
+def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:
+    """What indicates a failure in the output of one benchmark; the beginning of another one is such a sign."""
+    others = (
+        FailureSignature(other.banner, f"{other.name} also wrote into this output")
+        for other in BENCHMARKS
+        if other.banner and other.name != benchmark.name
+    )
+    return (*benchmark.signatures, *others)

@@ -1,0 +1,174 @@
+"""Parameter sets: `benchmarks/<tool>/suites/<suite>.yaml` to cases, each with a name of its own.
+
+format: 1
+summary: what it measures, and how long it takes
+repeats: source 000, Table 1          # optional: the table or figure that it repeats
+reference: optional                 # required | optional | none: what a missing reference means
+time_limit: 300                     # seconds a case
+defaults: {op: both, repeat: 10}
+matrix:                             # every list is an axis; an entry gives all combinations
+  - {api: posix, file: per-process, ranks: [1, 4]}
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from iowatch.benchmarks.benchmark import Benchmark
+from iowatch.benchmarks.registry import get_benchmark
+from iowatch.core import InputError, Scalar, UsageError, files, suggest_name
+from iowatch.core.yamlfile import CheckedModel, YamlDocument
+
+ReferencePolicy = Literal["required", "optional", "none"]
+_Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
+
+
+class _SuiteFile(CheckedModel):
+    """The schema of a suite file: a number is no text."""
+
+    format: Literal[1]
+    summary: str
+    repeats: str | None = None
+    reference: ReferencePolicy = "optional"
+    time_limit: Annotated[int, Field(gt=0)] = 600
+    trace: Literal["dxt"] | None = None
+    defaults: dict[str, Scalar] = Field(default_factory=dict)
+    matrix: Annotated[list[dict[str, _Axis]], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class SuiteCase:
+    """One case of a suite: what to run, before any stack or system is chosen.
+
+    Attributes:
+        name: unique within suite and benchmark, made of the options that vary.
+        options: all options of the tool; `ranks` and `nodes` among them.
+        time_limit_s: after this time ReFrame ends the job.
+        trace: `dxt` where Darshan shall keep every access.
+    """
+
+    suite: str
+    benchmark: str
+    name: str
+    options: Mapping[str, Scalar]
+    reference: ReferencePolicy
+    time_limit_s: int
+    trace: str | None = None
+
+    @property
+    def tool(self) -> Benchmark:
+        """The benchmark's description."""
+        return get_benchmark(self.benchmark)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Features that the stack must have."""
+        return self.tool.requires(self.options)
+
+    @property
+    def expects(self) -> tuple[tuple[str, str], ...]:
+        """(operation, metric) pairs of a complete run."""
+        return self.tool.expects(self.options)
+
+    @property
+    def ranks(self) -> int:
+        """Number of MPI processes."""
+        return int(self.options.get("ranks", 1))
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return int(self.options.get("nodes", 1))
+
+
+def suite_names() -> list[str]:
+    """Names of all suites, of whatever benchmark."""
+    return sorted({path.stem for path in (files.checkout_root() / "benchmarks").glob("*/suites/*.yaml")})
+
+
+def load_suite(suite: str) -> list[SuiteCase]:
+    """All cases of a suite, of every benchmark that has it.
+
+    Raises:
+        UsageError: there is no such suite.
+        InputError: a suite file is wrong (file and field named).
+    """
+    chosen = sorted((files.checkout_root() / "benchmarks").glob(f"*/suites/{suite}.yaml"))
+    if not chosen:
+        raise UsageError(f"no suite '{suite}'", hint=suggest_name(suite, suite_names()))
+    return [case for path in chosen for case in read_suite_file(path)]
+
+
+def cases_of_benchmark(benchmark: str) -> list[SuiteCase]:
+    """All cases of all suites of one benchmark (ReFrame generates its tests from them)."""
+    folder = files.checkout_root() / "benchmarks" / benchmark / "suites"
+    return [case for path in sorted(folder.glob("*.yaml")) for case in read_suite_file(path)]
+
+
+def read_suite_file(path: Path) -> list[SuiteCase]:
+    """The cases of one suite file.
+
+    Raises:
+        InputError: not YAML, not of the schema, or an option that the benchmark does not have.
+    """
+    document = YamlDocument(path).validated(_SuiteFile, hint="The form is described in docs/benchmarks.md.")
+    chosen = get_benchmark(path.parent.parent.name)
+    combinations = [_check_options(path, chosen, options) for options in _combinations(document)]
+    names = list(dict.fromkeys(name for options in combinations for name in options))
+    varying = [name for name in names if len({options.get(name) for options in combinations}) > 1]
+    cases = [
+        SuiteCase(
+            suite=path.stem,
+            benchmark=chosen.name,
+            name=",".join(f"{name}={options[name]}" for name in varying if name in options) or "single",
+            options=options,
+            reference=document.reference,
+            time_limit_s=document.time_limit,
+            trace=document.trace,
+        )
+        for options in combinations
+    ]
+    for name, count in Counter(case.name for case in cases).items():
+        if count > 1:
+            raise InputError(f"{path}: the case '{name}' is defined twice", hint="Remove one entry of the matrix.")
+    return cases
+
+
+def _combinations(document: _SuiteFile) -> Iterable[dict[str, Scalar]]:
+    for entry in document.matrix:
+        axes = [[(name, v) for v in (value if isinstance(value, list) else [value])] for name, value in entry.items()]
+        for chosen in itertools.product(*axes):
+            yield {**document.defaults, **dict(chosen)}
+
+
+def _check_options(path: Path, chosen: Benchmark, options: dict[str, Scalar]) -> dict[str, Scalar]:
+    for name in options:
+        if name not in chosen.options:
+            raise InputError(
+                f"{path}: {chosen.name} has no option '{name}'", hint=suggest_name(name, [*chosen.options])
+            )
+    try:
+        # Compute everything once that a session computes later, so that errors are reported before it starts.
+        for name in ("ranks", "nodes"):
+            if int(options.get(name, 1)) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for part in (chosen.program, chosen.requires, chosen.expects, chosen.configuration, chosen.case, chosen.shows):
+            part(options)
+        for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs, chosen.samples):
+            number(options)
+        for command in (chosen.arguments, chosen.prepare, chosen.before):
+            command(options, "scratch")
+    except (InputError, LookupError, ValueError, TypeError, ArithmeticError) as error:
+        reason = f"unknown value {error}" if isinstance(error, KeyError) else str(error)
+        words = ", ".join(f"{name}: {value}" for name, value in options.items())
+        raise InputError(
+            f"{path}: {chosen.name} cannot be run with {{{words}}}: {reason}", hint="docs/benchmarks.md."
+        ) from error
+    return options

@@ -1,0 +1,93 @@
+"""Options that several commands share, and output that has the same form in all commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+database_option = click.option(
+    "--db", metavar="PATH|URL", help="The history [default: IOWATCH_DB, or var/iowatch.db of the checkout]."
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout and nothing else.")
+
+
+def history_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--db` and `--json`: options of most commands that read the history."""
+    return database_option(json_option(command))
+
+
+def system_option(default: str | None = None, required: bool = False) -> Decorator:
+    """`--system S`; without a default, None means all systems."""
+    return click.option("--system", default=default, required=required, show_default=True, help="Name in systems/.")
+
+
+class _PercentType(click.ParamType[float]):
+    """`5%` or `5`, more than 0 and less than 100; given on as a fraction."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(str(value).strip().removesuffix("%"))
+        except ValueError:
+            number = 0.0
+        if not 0 < number < 100:
+            self.fail(f"'{value}' is not between 0% and 100%; expected for example 5%", param, ctx)
+        return number / 100
+
+
+PERCENT = _PercentType()
+OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
+INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+ANY_PATH = click.Path(path_type=Path)
+DATE = click.DateTime(formats=["%Y-%m-%d"])
+
+
+class ToolCommand(click.Command):
+    """A command with the argument TOOL; its help lists the tools."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from iowatch.benchmarks.registry import tool_names  # other commands do without the registry
+
+        super().format_help_text(ctx, formatter)
+        with formatter.indentation():
+            formatter.write_paragraph()
+            formatter.write_text(f"TOOL is one of {', '.join(tool_names())}.")
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout and nothing else; refuses NaN, which is not JSON."""
+    escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+    click.echo(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False))
+
+
+def print_report(as_json: bool, document: Any, render: Callable[[Console], None]) -> None:
+    """The result of a command: the document with `--json`, else what `render` prints for people."""
+    print_json(document) if as_json else render(stdout_console())
+
+
+def print_lines(*lines: str) -> None:
+    """Lines of text for people on stdout, unwrapped and without markup."""
+    console = stdout_console()
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def print_message(text: str) -> None:
+    """A message on stderr, unwrapped and without markup."""
+    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
+
+
+def stdout_console() -> Console:
+    """The console for results for people: stdout; as wide as needed where it is not a terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=200)

@@ -1,0 +1,368 @@
+"""A side of a comparison: its name on the command line, and the cases with samples that it stands for.
+
+    stack:NAME   system:NAME   session:UUID   since:DATE..DATE   event:SYSTEM/DATE   published:SOURCE/TABLE
+    FILE
+
+each followed by any number of `,name=value` that its cases must meet, for example
+`stack:netcdf-4.9,operation=write`. The name of a FILE may contain commas: the longest existing name is used. Published
+tables give printed figures without samples.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from iowatch.core import (
+    METRICS,
+    MIB,
+    Case,
+    InputError,
+    Scalar,
+    UsageError,
+    parse_size,
+    parse_time,
+    suggest_name,
+    to_mib_per_s,
+)
+from iowatch.reference import events, published
+from iowatch.stats import Side, SideSamples, SideSummary
+from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
+
+SideKind = Literal["stack", "system", "session", "since", "event", "published", "file"]
+SIDE_KINDS: tuple[SideKind, ...] = ("stack", "system", "session", "since", "event", "published")
+_DAY_S = 86_400
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_FILES = (".csv", ".parquet", ".json")
+_HINT = f"Expected {', '.join(f'{kind}:…' for kind in SIDE_KINDS)}, or a file of `iowatch history export`."
+
+
+@dataclass(frozen=True)
+class SideSpec:
+    """One side as the user named it.
+
+    Attributes:
+        text: as written, for messages and reports.
+        name: what follows the kind.
+        filters: what its cases must meet: parameter or axis (`system`, `partition`, `stack`, `benchmark`) to
+            value; None means that the parameter is absent.
+    """
+
+    text: str
+    kind: SideKind
+    name: str
+    filters: Mapping[str, Scalar | None] = field(default_factory=dict)
+
+
+def parse_side(text: str) -> SideSpec:
+    """Read a side.
+
+    Raises:
+        UsageError: unknown kind, no name, or a filter that is not `name=value`.
+    """
+    head, *rest = _split_filters(text)
+    filters = {}
+    for part in rest:
+        option, separator, value = part.partition("=")
+        if not separator or not option or not value:
+            raise UsageError(f"side '{text}': '{part}' is not name=value", hint="For example ,operation=write")
+        filters[option] = _parse_filter_value(option, value)
+    kind, separator, name = head.partition(":")
+    if not separator or kind not in SIDE_KINDS:
+        if Path(head).suffix.lower() in _FILES or Path(head).is_file():
+            return SideSpec(text, "file", head, filters)
+        hint = f"{suggest_name(kind, list(SIDE_KINDS))} {_HINT}"
+        raise UsageError(f"'{text}' is not a side of a comparison", hint=hint)
+    if not name:
+        raise UsageError(f"side '{text}' has no name after '{kind}:'", hint=_HINT)
+    return SideSpec(text, next(known for known in SIDE_KINDS if known == kind), name, filters)
+
+
+def _split_filters(text: str) -> list[str]:
+    """The side without its filters, then each filter."""
+    parts = text.split(",")
+    if parts[0].partition(":")[0] in SIDE_KINDS:
+        return parts
+    names = (",".join(parts[:number]) for number in range(len(parts), 0, -1))
+    # `Path.is_file` raises for what is too long to be the name of a file.
+    name = next((name for name in names if os.path.isfile(name)), parts[0])  # noqa: PTH113
+    return [name, *parts[1 + name.count(",") :]]
+
+
+def _parse_filter_value(name: str, value: str) -> Scalar | None:
+    """`none` is absent; sizes may have suffixes; otherwise JSON where it is JSON, else the text."""
+    if value == "none":
+        return None
+    if name.endswith("_bytes") and value != "-1":
+        try:
+            return parse_size(value)
+        except InputError as error:
+            raise UsageError(f"filter '{name}={value}': {error}") from error
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return value
+    return found if isinstance(found, str | int | float | bool) else value
+
+
+def parse_period(name: str) -> tuple[int | None, int | None]:
+    """`DATE..DATE` as epoch seconds, the end exclusive and counting a whole day where it is only a date.
+
+    Either may be empty.
+
+    Raises:
+        UsageError: not a period, or the end is not after the beginning.
+    """
+    first, separator, last = name.partition("..")
+    if not separator:
+        raise UsageError(f"'{name}' is not a period", hint="Expected for example since:2026-01-01..2026-02-01")
+    try:
+        begin = int(parse_time(first).timestamp()) if first else None
+        end = int(parse_time(last).timestamp()) if last else None
+    except InputError as error:
+        raise UsageError(f"period '{name}': {error}", hint="Expected dates such as 2026-01-31") from error
+    if end is not None and _DAY.fullmatch(last):
+        end += _DAY_S
+    if begin is not None and end is not None and end <= begin:
+        raise UsageError(f"period '{name}' ends before it begins")
+    return begin, end
+
+
+SERIES_AXES = ("system", "partition", "stack", "side")
+
+
+class SideRun(NamedTuple):
+    """A run: when it began (epoch s), and the numbers of its stack's content and of itself in the history, where
+    known."""
+
+    time: int
+    content: int | None
+    number: int | None
+
+
+@dataclass(frozen=True)
+class SideEntry:
+    """One case and metric of a side.
+
+    Attributes:
+        axes: those of `SERIES_AXES` that are known.
+        facts: the runs of each session.
+    """
+
+    case: Case
+    metric: str
+    axes: Mapping[str, str]
+    side: Side
+    facts: Mapping[str, frozenset[SideRun]] = field(default_factory=dict)
+
+    @property
+    def described(self) -> dict[str, Scalar]:
+        """Axes, benchmark and parameters in one."""
+        return {**self.axes, "benchmark": self.case.benchmark, **self.case.parameters}
+
+
+@dataclass(frozen=True)
+class SideEntries:
+    """Entries of a side and how many results were left out because they are not whole or not positive."""
+
+    entries: tuple[SideEntry, ...]
+    not_ok: int = 0
+    not_positive: int = 0
+    warm_ups: int = 0
+
+
+def filter_entries(spec: SideSpec, entries: Sequence[SideEntry]) -> tuple[SideEntry, ...]:
+    """The entries that meet the filters of a side; numbers and texts that read the same are the same.
+
+    Raises:
+        UsageError: a filter names what no case has.
+    """
+    known = sorted({name for entry in entries for name in entry.described})
+    for name, value in spec.filters.items():
+        if name not in known and value is not None:
+            raise UsageError(f"side '{spec.text}': no case has '{name}'", hint=suggest_name(name, known))
+        found = [(entry, entry.described.get(name)) for entry in entries]
+        entries = [e for e, its in found if its == value or (value is not None and str(its) == str(value))]
+    return tuple(entries)
+
+
+def gather_entries(
+    rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_side: bool = False
+) -> SideEntries:
+    """Results to entries: runs that are not ok, values that are not positive and warm-ups are left out and
+    counted.
+
+    Args:
+        rows: results in time order within each series.
+        names: of each (session, time), from `session_labels`.
+        by_side: keep the sides of A/B runs apart, as the axis `side`.
+    """
+    groups: dict[tuple[str, ...], dict[str, list[ResultRow]]] = defaultdict(lambda: defaultdict(list))
+    not_ok = not_positive = warm_ups = 0
+    for row in rows:
+        if row.status != "ok":
+            not_ok += 1
+        elif row.pair == 0:
+            warm_ups += 1
+        elif min(row.samples, default=0) <= 0:
+            # A count or a share of 0 is a fact, and compared with nothing.
+            not_positive += METRICS[row.metric].direction != "neutral"
+        else:
+            side = (row.side or "") if by_side else ""
+            key = (row.system, row.partition, row.stack, side, row.case.key, row.metric)
+            session = names[row.session, row.time] if row.pair is None else f"{row.session}#{row.pair}"
+            groups[key][session].append(row)
+    entries = tuple(_make_entry(key[: len(SERIES_AXES)], group) for key, group in groups.items())
+    return SideEntries(entries, not_ok, not_positive, warm_ups)
+
+
+def _make_entry(axes: Iterable[str], sessions: Mapping[str, Sequence[ResultRow]]) -> SideEntry:
+    first = next(iter(sessions.values()))[0]
+    known = {name: value for name, value in zip(SERIES_AXES, axes, strict=True) if value}
+    samples = {name: tuple(chain.from_iterable(r.samples for r in rows)) for name, rows in sessions.items()}
+    runs = {name: frozenset(SideRun(r.time, r.content, r.number) for r in rows) for name, rows in sessions.items()}
+    return SideEntry(first.case, first.metric, known, SideSamples(samples), runs)
+
+
+def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
+    """The name of the session that each (session, time) counts as.
+
+    A session that spans more than a day (an import of old outputs) is split from noon to noon UTC.
+    """
+    times: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        times[row.session].add(row.time)
+    found = {}
+    for session, moments in times.items():
+        long = max(moments) - min(moments) > _DAY_S
+        for moment in moments:
+            found[session, moment] = f"{session}@{(moment - _DAY_S // 2) // _DAY_S}" if long else session
+    return found
+
+
+# Columns of the long form in the words of docs/architecture.md, "Case parameters".
+_NAMES = {
+    "writers": "ranks",
+    "total_mib": "total_bytes",
+    "stripe_size_mib": "stripe_bytes",
+    "transfer_mib": "transfer_bytes",
+    "chunk_mib": "chunk_bytes",
+    "alignment_mib": "alignment_bytes",
+}
+_STATISTICS = {"count": "n", "max": "max", "median": "median", "mean": "mean", "min": "min"}
+_BESIDE = {"system", "benchmark", "statistic", "value", "unit"}
+
+
+def published_side_entries(name: str) -> list[SideEntry]:
+    """Cases of `SOURCE/TABLE`.
+
+    Raises:
+        UsageError: no such source or table, or one without measurements.
+    """
+    source, separator, table = name.partition("/")
+    if not separator:
+        raise UsageError(f"'{name}' is not SOURCE/TABLE", hint="For example published:lawrence2017/13")
+    cells: dict[tuple[str, Case, str], dict[str, float]] = defaultdict(dict)
+    for row in published.table_measurements(published.load_published_table(source, table)):
+        metric, value = _metric_value(row)
+        statistic = _STATISTICS.get(str(row["statistic"]))
+        if metric and statistic:
+            known = {name: value for name, value in row.items() if value is not None and name not in _BESIDE}
+            parameters = {_NAMES.get(n, n): int(float(v) * MIB) if n.endswith("_mib") else v for n, v in known.items()}
+            case = Case(str(row["benchmark"]), parameters)
+            cells[str(row["system"] or ""), case, metric].setdefault(statistic, value)
+    entries = []
+    for (system, case, metric), found in cells.items():
+        n = int(found["n"]) if "n" in found else None
+        figures = SideSummary(n, found.get("max"), found.get("median"), found.get("mean"), found.get("min"))
+        entries.append(SideEntry(case, metric, {"system": system} if system else {}, figures))
+    return entries
+
+
+def _metric_value(row: Mapping[str, Scalar | None]) -> tuple[str | None, float]:
+    """Metric and value of a measurement in the metric's unit."""
+    unit, value = str(row["unit"]), row["value"]
+    if not isinstance(value, int | float):
+        return None, 0.0
+    if row["statistic"] == "count":
+        return "bandwidth", float(value)
+    if unit.endswith("B/s"):
+        return "bandwidth", to_mib_per_s(float(value), unit)
+    return {"s": "time", "1/s": "rate"}.get(unit), float(value)
+
+
+Opened = Callable[[], History]
+SidePosition = Literal["left", "right"]
+
+
+def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, days: int) -> list[ResultRow]:
+    """Results in the history that a side names.
+
+    Args:
+        place: an event's left side is the time before it, its right side the time after.
+        history: opens the history; only called where it is needed.
+        days: how many days before and after an event count.
+
+    Raises:
+        UsageError: nothing of that name.
+        InputError: the events' file is damaged.
+    """
+    hint = "`iowatch history list` shows the sessions."
+    if spec.kind == "stack":
+        chosen = ResultFilter(SeriesFilter(stack=spec.name))
+    elif spec.kind == "system":
+        chosen = ResultFilter(SeriesFilter(system=spec.name))
+    elif spec.kind == "session":
+        chosen = ResultFilter(session=history().session(spec.name).uuid)
+    elif spec.kind == "since":
+        begin, end = parse_period(spec.name)
+        chosen = ResultFilter(since=begin, until=end)
+    else:
+        chosen = _event_period(spec, place, days)
+    found = list(history().results(chosen))
+    if not found and spec.kind == "system":
+        hint = suggest_name(spec.name, history().systems())
+    elif not found and spec.kind == "stack":
+        hint = suggest_name(spec.name, sorted({row.stack for row in history().series()}))
+    if not found:
+        raise UsageError(f"no results for '{spec.text}'", hint=hint)
+    return found
+
+
+def _event_period(spec: SideSpec, place: SidePosition, days: int) -> ResultFilter:
+    """Before an event on the left, after it on the right; neither reaches over the next event of the system."""
+    system, event = _find_event(spec)
+    others = [each for each in events.load_events(system) if each != event]
+    series = SeriesFilter(system=system)
+    if place == "left":
+        begin = max([event.start - days * _DAY_S, *(o.end for o in others if o.end <= event.start)])
+        return ResultFilter(series, since=begin, until=event.start)
+    end = min([event.end + days * _DAY_S, *(o.start for o in others if o.start >= event.end)])
+    return ResultFilter(series, since=event.end, until=end)
+
+
+def _find_event(spec: SideSpec) -> tuple[str, events.Event]:
+    """The event of `SYSTEM/DATE` or, where several are on that day, `SYSTEM/DATE/WORD` with a word of its
+    title."""
+    system, _, rest = spec.name.partition("/")
+    day, _, word = rest.partition("/")
+    known = events.load_events(system)
+    listed = "; ".join(f"{each.date}: {each.title}" for each in known) or "none"
+    hint = f"Expected event:SYSTEM/DATE or event:SYSTEM/DATE/WORD-OF-TITLE. Events of '{system}': {listed}."
+    try:
+        date = dt.date.fromisoformat(day)
+    except ValueError:
+        raise UsageError(f"'{spec.text}' does not name an event", hint=hint) from None
+    found = [each for each in known if each.date == date and word.lower() in each.title.lower()]
+    if len(found) != 1:
+        how = "no event" if not found else f"{len(found)} events"
+        raise UsageError(f"{how} for '{spec.text}'", hint=hint)
+    return system, found[0]

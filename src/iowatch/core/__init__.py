@@ -1,0 +1,21 @@
+"""Errors, units, metrics, records and files that every room uses."""
+
+from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
+from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
+from iowatch.core.metrics import HEADLINE_METRICS, METRICS, Metric, get_metric
+from iowatch.core.model import Case, Output, OutputStatus, Result, Scalar, Summary, canonical_json, summarise_samples
+from iowatch.core.text import PlainTable, escape_bidi_controls, escape_template_value, make_table
+from iowatch.core.units import (
+    GIB,
+    KIB,
+    MIB,
+    TIB,
+    format_count,
+    format_number,
+    format_size,
+    format_time,
+    parse_size,
+    parse_time,
+    to_mib_per_s,
+    utc_now,
+)

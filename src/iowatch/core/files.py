@@ -1,0 +1,246 @@
+"""Files and directories: the checkout and its `var/`, locks, atomic writes, the artefact store, mounted file systems.
+
+The artefact store keeps a file that a run left once by its content, in `var/artefacts/<2 digits>/<sha256>`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from iowatch.core.errors import InputError, MachineError, UsageError
+
+
+def checkout_root() -> Path:
+    """The directory that holds `systems/`, `benchmarks/` and `reference/`.
+
+    `IOWATCH_ROOT` names it; otherwise it is the checkout that this package was installed from, or the nearest
+    parent of the working directory that looks like one.
+
+    Raises:
+        MachineError: none of these is a checkout.
+    """
+    named = os.environ.get("IOWATCH_ROOT")
+    here = Path(__file__).resolve()
+    candidates = [Path(named)] if named else [here.parents[3], Path.cwd(), *Path.cwd().parents]
+    for candidate in candidates:
+        if (candidate / "systems").is_dir() and (candidate / "benchmarks").is_dir():
+            return candidate
+    raise MachineError(
+        f"no iowatch checkout found (searched {candidates[0]})",
+        hint="Set IOWATCH_ROOT to the clone that holds systems/ and benchmarks/.",
+    )
+
+
+def var_directory() -> Path:
+    """The directory of all files that runs write: `IOWATCH_VAR`, or `var/` in the checkout."""
+    named = os.environ.get("IOWATCH_VAR")
+    return Path(named) if named else checkout_root() / "var"
+
+
+_HINT = "Is its directory writable, and is there free space?"
+_HEXADECIMAL = frozenset("0123456789abcdef")
+# A copy that was cut off by a kill; a running copy is renamed within seconds.
+_DRAFT_AGE_S = 24 * 3600.0
+_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+def mount_types(table: Path) -> list[tuple[str, str]]:
+    """(mount point, type) of the lines of a table such as /proc/self/mounts, sorted; none if it cannot be read.
+
+    Where two file systems are mounted on one point, the later one counts.
+    """
+    found: dict[str, str] = {}
+    try:
+        lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        fields = line.split()
+        if len(fields) >= 3:
+            found[_OCTAL_ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), fields[1])] = fields[2]
+    return sorted(found.items())
+
+
+def file_system_type(path: str, table: Path = Path("/proc/self/mounts")) -> str:
+    """The kernel's name for the file system of an absolute path, as `lustre`; or `unknown`."""
+    mounts = mount_types(table)
+    above = [(point, kind) for point, kind in mounts if path == point or path.startswith(point.rstrip("/") + "/")]
+    return max(above, key=lambda entry: len(entry[0]), default=("/", "unknown"))[1]
+
+
+def free_bytes(directory: Path) -> int:
+    """What this user may still write on the file system of a directory."""
+    facts = os.statvfs(directory)
+    return facts.f_bavail * facts.f_frsize
+
+
+@contextmanager
+def exclusive_file_lock(path: Path) -> Iterator[None]:
+    """Lock a file for this process while it is read, changed and written; a second process waits.
+
+    The lock is a file next to it, `.<name>.lock`, which stays: removing it could give two hosts that share a
+    file system a lock each. The kernel releases the lock however the process ends.
+
+    Args:
+        path: need not exist yet; its parent directories are created.
+
+    Raises:
+        MachineError: the lock cannot be made, or the file system has none.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise _lock_error(path, error) from error
+    with os.fdopen(descriptor):
+        try:
+            with suppress(PermissionError):  # another user made it
+                # Whoever may write into the directory may lock.
+                os.fchmod(descriptor, path.parent.stat().st_mode & 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _lock_error(path, error) from error
+        yield
+
+
+def _lock_error(path: Path, error: OSError) -> MachineError:
+    return MachineError(f"cannot lock {path}: {error.strerror}", hint=_HINT)
+
+
+def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
+    """Write to a temporary file, sync and rename: a reader sees the old file or the new one, never half of it.
+
+    Args:
+        path: its parent directories are created.
+        mode: permissions; None keeps those of the file that is there, and leaves a new one to the umask.
+
+    Raises:
+        MachineError: it cannot be written; what was there is as before.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = stat.S_IMODE(path.stat().st_mode) if mode is None and path.exists() else mode
+        try:
+            beside.unlink(missing_ok=True)  # of a killed process that had our number
+            beside.touch(mode=0o666 if kept is None else 0o600)
+            with beside.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if kept is not None:
+                beside.chmod(kept)
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}", hint=_HINT) from error
+
+
+def _store_directory() -> Path:
+    return var_directory() / "artefacts"
+
+
+def _is_sha256(text: str) -> bool:
+    return len(text) == 64 and set(text) <= _HEXADECIMAL
+
+
+def artefact_path(sha256: str) -> Path:
+    """Path of the content with this SHA-256.
+
+    Raises:
+        InputError: not 64 hexadecimal digits (it becomes part of a path).
+    """
+    if not _is_sha256(sha256):
+        raise InputError(f"'{sha256}' is not a SHA-256")
+    return _store_directory() / sha256[:2] / sha256
+
+
+def store_artefact(source: Path) -> tuple[str, int]:
+    """Keep a copy of a file; returns its SHA-256 and its size in bytes.
+
+    The same content is kept once; storing it again renews its age.
+    """
+    with source.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    target = artefact_path(digest)
+    size = source.stat().st_size
+    if target.exists():
+        with suppress(PermissionError):  # another user's, in a shared var/
+            os.utime(target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{digest}.{os.getpid()}")
+        shutil.copyfile(source, beside)
+        beside.replace(target)
+    return digest, size
+
+
+@dataclass(frozen=True)
+class PruneResult:
+    """Removed and remaining artefacts.
+
+    Attributes:
+        removed: SHA-256 of each file that was (in a dry run: would be) removed, oldest first.
+        freed_bytes: their total size.
+        kept_bytes: size of the remaining files.
+        over_bytes: by how much that exceeds the limit because the rest is protected; 0 where it does not.
+    """
+
+    removed: tuple[str, ...]
+    freed_bytes: int
+    kept_bytes: int
+    over_bytes: int
+
+
+def prune_artefacts(
+    *,
+    max_age_s: float | None = None,
+    max_bytes: int | None = None,
+    protected: Collection[str] = (),
+    rehearse: bool = False,
+) -> PruneResult:
+    """Remove artefacts that are older than an age; then the oldest, until the rest is within a size.
+
+    The history keeps every result and the SHA-256 of removed files.
+
+    Args:
+        max_age_s: since a file was stored; None for no limit.
+        max_bytes: of all artefacts together; None for no limit.
+        protected: SHA-256 of files that stay at any age, such as the logs of findings.
+        rehearse: dry run: report what would be removed, and remove nothing.
+
+    Raises:
+        UsageError: a limit below 0.
+    """
+    if (max_age_s is not None and max_age_s < 0) or (max_bytes is not None and max_bytes < 0):
+        raise UsageError("a limit of kept files cannot be below 0")
+    now = time.time()
+    # When each artefact was stored, its size and its path, oldest first; other files in the directory are ignored.
+    paths = (path for path in _store_directory().glob("??/*") if _is_sha256(path.name) and not path.is_symlink())
+    files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in paths if path.is_file())
+    total = left = sum(size for _, size, _ in files)
+    removed: list[Path] = []
+    for stored_at, size, path in files:
+        old = max_age_s is not None and now - stored_at > max_age_s
+        above = max_bytes is not None and left > max_bytes
+        if (old or above) and path.name not in protected:
+            removed.append(path)
+            left -= size
+    if not rehearse:
+        drafts = (path for path in _store_directory().glob("??/.*") if path.is_file())
+        for path in [*(path for path in drafts if now - path.stat().st_mtime > _DRAFT_AGE_S), *removed]:
+            path.unlink(missing_ok=True)
+    over = max(0, left - max_bytes) if max_bytes is not None else 0
+    return PruneResult(tuple(path.name for path in removed), total - left, left, over)

@@ -1,0 +1,110 @@
+"""The table of metrics: name, unit, direction, label, ceiling, and what follows from the direction.
+
+To add a metric, add a row here and the field in the parser. The order of the rows is the priority of headline metrics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from iowatch.core.errors import UsageError, suggest_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BetterDirection = Literal["higher", "lower", "neutral"]
+_Bound = TypeVar("_Bound")
+_Values = TypeVar("_Values", float, "NDArray[np.float64]")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a number means.
+
+    Attributes:
+        name: key in records and tables.
+        unit: unit of every stored value.
+        direction: whether a higher or a lower value is better, or neither.
+        label: name for people.
+        ceiling: values above it are never passed on as results.
+        headline: whether it can be the headline metric of a case: monitored for changes, and compared.
+    """
+
+    name: str
+    unit: str
+    direction: BetterDirection
+    label: str
+    ceiling: float = 1e12
+    headline: bool = False
+
+    @property
+    def sign(self) -> int:
+        """1 where a higher value is better, -1 where a lower value is better, 0 where neither is."""
+        return {"higher": 1, "lower": -1, "neutral": 0}[self.direction]
+
+    def best(self, values: Iterable[float]) -> float:
+        """The best of at least one value; the highest where neither direction is better."""
+        return min(values) if self.direction == "lower" else max(values)
+
+    def best_bound(self, lowest: _Bound, highest: _Bound) -> _Bound:
+        """The better of the lowest and the highest: values, arrays of them, or the functions that find them."""
+        return lowest if self.direction == "lower" else highest
+
+    def gain(self, value: _Values, level: float) -> _Values:
+        """`value` relative to `level` as performance: above 1 is better, also for times. Neither may be 0."""
+        return level / value if self.direction == "lower" else value / level
+
+    def log_gain(self, ratio: float) -> float:
+        """Natural logarithm of a ratio after / before as performance: positive is better; 0 where neither is."""
+        return self.sign * math.log(ratio)
+
+
+# 100 TiB/s: several times the largest file systems of today; h5bench's strided artefacts exceed it.
+_BANDWIDTH_CEILING = 100.0 * 2**20
+_RATE_CEILING = 1e9
+
+_ROWS = (
+    Metric("bandwidth", "MiB/s", "higher", "Bandwidth", _BANDWIDTH_CEILING, headline=True),
+    Metric("observed_bandwidth", "MiB/s", "higher", "Observed bandwidth", _BANDWIDTH_CEILING, headline=True),
+    Metric("raw_bandwidth", "MiB/s", "higher", "Raw bandwidth", _BANDWIDTH_CEILING, headline=True),
+    Metric("rank_bandwidth", "MiB/s", "higher", "Bandwidth of one rank", _BANDWIDTH_CEILING),
+    Metric("rate", "1/s", "higher", "Operations per second", _RATE_CEILING, headline=True),
+    Metric("time", "s", "lower", "Time", headline=True),
+    Metric("open_time", "s", "lower", "Time to open"),
+    Metric("transfer_time", "s", "lower", "Time to transfer"),
+    Metric("sync_time", "s", "lower", "Time to sync"),
+    Metric("close_time", "s", "lower", "Time to close"),
+    Metric("overhead_ratio", "1", "neutral", "Time with Darshan / without"),
+    Metric("collective_count", "1", "neutral", "Collective operations per repetition (Darshan)", 1e18),
+    Metric("independent_count", "1", "neutral", "Independent operations per repetition (Darshan)", 1e18),
+    Metric("posix_count", "1", "neutral", "POSIX operations per repetition (Darshan)", 1e18),
+    Metric("small_share", "1", "neutral", "Share of accesses to 100 KiB (Darshan)", 1.0),
+    Metric("unaligned_share", "1", "neutral", "Share of unaligned accesses (Darshan)", 1.0),
+    Metric("metadata_time_share", "1", "neutral", "Share of I/O time in metadata (Darshan)", 1.0),
+    Metric("close_tail_time", "s", "lower", "Time from last transfer to last close (Darshan)"),
+    Metric("imbalance", "1", "lower", "Slowest rank's I/O time / mean (Darshan)"),
+    Metric("darshan_bandwidth", "MiB/s", "higher", "Bandwidth by Darshan's estimate", _BANDWIDTH_CEILING),
+    Metric("count", "1", "neutral", "Count", 1e18),
+    Metric("share", "1", "neutral", "Share", 1.0),
+)
+
+METRICS: dict[str, Metric] = {row.name: row for row in _ROWS}
+
+HEADLINE_METRICS = tuple(row.name for row in _ROWS if row.headline)
+"""The headline metric of a case is the first of these that it has: its other metrics follow from it."""
+
+
+def get_metric(name: str) -> Metric:
+    """The facts of one metric.
+
+    Raises:
+        UsageError: no such metric.
+    """
+    try:
+        return METRICS[name]
+    except KeyError:
+        raise UsageError(f"unknown metric '{name}'", hint=suggest_name(name, list(METRICS))) from None

@@ -1,0 +1,114 @@
+"""Units and times: the only place where a number changes its unit.
+
+Inside iowatch bandwidths are MiB/s (2^20 bytes per second), times are seconds, sizes are bytes and
+dates are UTC (docs/glossary.md).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+
+from iowatch.core.errors import InputError
+
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+
+_PREFIX_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(ib|b)?\s*", re.IGNORECASE)
+
+
+def to_mib_per_s(value: float, unit: str) -> float:
+    """Convert a bandwidth to MiB/s.
+
+    Args:
+        value: the printed number.
+        unit: `B/s`, or a prefix k, M, G, T with `iB/s` (powers of 1024) or `B/s` (powers of 1000).
+
+    Raises:
+        InputError: the unit is not known.
+    """
+    match = re.fullmatch(r"([kKMGTP]?)(i?)B/s(?:ec)?", unit)
+    if match is None:
+        raise InputError(f"unknown unit of bandwidth '{unit}'", hint="Expected for example MiB/s, GiB/s, MB/s.")
+    prefix, binary = match.groups()
+    base = 1024 if binary else 1000
+    return value * float(base ** _PREFIX_POWER[prefix.lower()]) / MIB
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as `1000000`, `1m` or `1MiB` (2^20), `1mb` (10^6), `1.5g` (exact).
+
+    Raises:
+        InputError: not a size, or not a whole number of bytes.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise InputError(f"'{text}' is not a size", hint="Expected for example 4096, 1m (2^20), 1mb (10^6).")
+    number, prefix, suffix = match.groups()
+    base = 1000 if (suffix or "").lower() == "b" and prefix else 1024
+    try:
+        size = Decimal(number) * base ** _PREFIX_POWER[prefix.lower()]
+    except InvalidOperation as error:
+        raise InputError(f"'{text}' is not a size") from error
+    if size != size.to_integral_value():
+        raise InputError(f"'{text}' is {size} bytes: not a whole number of bytes")
+    return int(size)
+
+
+def format_size(size_bytes: float) -> str:
+    """A size for people, in powers of 1024: `4 KiB`, `1.5 GiB`."""
+    for unit, factor in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(size_bytes) >= factor:
+            return f"{size_bytes / factor:.4g} {unit}"
+    return f"{size_bytes:.4g} B"
+
+
+def format_number(value: float | None) -> str:
+    """Four significant digits without an exponent, or a dash where there is no data."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_count(number: int, one: str) -> str:
+    """`1 session`, `7 sessions`, `1 series`."""
+    return f"{number} {one}" if number == 1 or one.endswith("s") else f"{number} {one}s"
+
+
+def utc_now() -> datetime:
+    """The present, in UTC, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def parse_time(text: str) -> datetime:
+    """A UTC time of ISO 8601 text or epoch seconds (`20180924`, too); text without a zone is taken as UTC.
+
+    Raises:
+        InputError: neither of both, or not within the years 1 to 9999 in UTC.
+    """
+    try:
+        seconds = _number(text)
+        if seconds is not None:
+            return datetime.fromtimestamp(seconds, UTC)
+        moment = datetime.fromisoformat(text.strip())
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise InputError(f"'{text}' is not a time", hint="Expected ISO 8601 or epoch seconds.") from error
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def format_time(moment: datetime) -> str:
+    """ISO 8601 in UTC to the second, ending in Z."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

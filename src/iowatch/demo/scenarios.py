@@ -1,0 +1,418 @@
+"""The demonstrations of `iowatch demo`, and their replay into a history with reports on chosen days.
+
+franklin: Franklin, 1 January to 30 April 2009, reconstructed from published figures. Every factor and every level
+    marked "published" is from [antypas2009]. The paper shows the rates of the file-per-process tests in figures only,
+    so their levels are assumed: below the 11 GB/s peak of /scratch (section 2); only ratios to them are published.
+regress: Two simulated faults on an imaginary system. netcdf-c of the stack is rebuilt in a way that costs NetCDF-4 a
+    third of its write bandwidth, and the default striping of the file system is reset from all targets to one.
+edison: Edison, 14 February 2017 to 15 February 2018, as measured (TOKIO-ABC; reference/series/edison).
+
+The generator is seeded: the same seed gives the same history. On a logarithmic scale, an observation is the sum of the
+current level, a session term (Gaussian) that is common to the repetitions of a run, in a share of sessions a slowdown
+(exponential), because load slows a shared file system and nothing speeds it up, and a term per repetition (Gaussian).
+Sessions and single runs are missing at given rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iowatch.benchmarks.importers import tokio
+from iowatch.core import METRICS, InputError, Output, Result, Scalar, files, format_time, to_mib_per_s
+from iowatch.findings import Finding, update_findings
+from iowatch.session.imports import by_day, read_tokio
+from iowatch.site import Stack, StackPart
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+
+_REPETITIONS = 5
+_REPETITION_SIGMA = 0.02
+_SLOWDOWN_SHARE, _SLOWDOWN_SCALE = 0.06, 0.25
+_SESSION_HOUR_UTC = 22
+
+
+@dataclass(frozen=True)
+class SimulatedSeries:
+    """One series of a demonstration.
+
+    Attributes:
+        run: name of the run that measures it; series of one run share its name.
+        benchmark, parameters: the case, operation included.
+        levels: (first night, level) in order of time, in the metric's unit.
+        source: where the figures come from, or that they are assumed.
+        sigma: standard deviation of the night factor (natural logarithm).
+    """
+
+    run: str
+    benchmark: str
+    parameters: Mapping[str, Scalar]
+    levels: tuple[tuple[date, float], ...]
+    source: str
+    metric: str = "bandwidth"
+    sigma: float = 0.05
+
+    def at(self, night: date) -> float:
+        """The level in force on a night."""
+        return [value for first, value in self.levels if first <= night][-1]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A demonstration: what was measured, when, on what.
+
+    Attributes:
+        label: written into every session and shown with every finding.
+        stacks: (first night, stack) in order of time.
+        missing: nights without any run.
+        kept: nights on which nothing is missing by chance, because the reports are about them.
+        missing_runs: share of single runs that are missing.
+        facts: (first night, the environment that each run recorded) in order of time.
+    """
+
+    name: str
+    system: str
+    partition: str
+    label: str
+    first: date
+    last: date
+    series: tuple[SimulatedSeries, ...]
+    stacks: tuple[tuple[date, StackRecord], ...]
+    missing: frozenset[date] = frozenset()
+    kept: frozenset[date] = frozenset()
+    missing_runs: float = 0.03
+    facts: tuple[tuple[date, Mapping[str, Any]], ...] = ()
+
+
+@dataclass(frozen=True)
+class SimulatedSession:
+    """One session of a scenario, ready to be recorded."""
+
+    session: SessionRecord
+    expected: tuple[ExpectedResult, ...]
+    runs: tuple[RunRecord, ...]
+
+
+def generate_sessions(scenario: Scenario, seed: int) -> Iterator[SimulatedSession]:
+    """Every night of the scenario in order of time.
+
+    Args:
+        seed: of the generator; each night and run has its own stream: a longer scenario keeps its beginning.
+    """
+    day = scenario.first
+    while day <= scenario.last:
+        if day not in scenario.missing:
+            yield _generate_session(scenario, day, seed)
+        day += timedelta(days=1)
+
+
+def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSession:
+    started = int(datetime.combine(day, time(_SESSION_HOUR_UTC), UTC).timestamp())
+    stack = [stack for first, stack in scenario.stacks if first <= day][-1]
+    environment: Mapping[str, Any] = next((facts for first, facts in reversed(scenario.facts) if first <= day), {})
+    uuid, attributes = f"demo-{scenario.name}-{seed}-{day}", {"label": scenario.label, "seed": seed}
+    session = SessionRecord(uuid, scenario.system, scenario.name, "demo", started, attributes)
+    grouped: dict[str, list[SimulatedSeries]] = {}
+    for level in scenario.series:
+        grouped.setdefault(level.run, []).append(level)
+    runs, expected = [], []
+    for position, (name, levels) in enumerate(grouped.items()):
+        expected += [
+            ExpectedResult(name, scenario.partition, stack.name, str(level.parameters["operation"]), level.metric)
+            for level in levels
+        ]
+        stream = np.random.default_rng([seed, day.toordinal(), position])
+        if stream.random() < scenario.missing_runs and day not in scenario.kept:
+            continue
+        results = tuple(_generate_result(level, day, stream) for level in levels)
+        output = Output(levels[0].benchmark, None, "ok", None, results)
+        source = "; ".join(dict.fromkeys(level.source for level in levels))
+        facts = {"label": scenario.label, "source": source, **environment}
+        moment = started + 300 * position
+        fingerprint = f"{session.uuid}-{name}"
+        runs.append(RunRecord(name, scenario.partition, stack, fingerprint, moment, output, facts=facts))
+    return SimulatedSession(session, tuple(expected), tuple(runs))
+
+
+def _generate_result(level: SimulatedSeries, day: date, stream: np.random.Generator) -> Result:
+    night = stream.normal(0.0, level.sigma)
+    if stream.random() < _SLOWDOWN_SHARE:
+        night -= stream.exponential(_SLOWDOWN_SCALE)
+    repetitions = stream.normal(night, _REPETITION_SIGMA, _REPETITIONS)
+    facts = METRICS[level.metric]
+    case = {name: value for name, value in level.parameters.items() if name != "operation"}
+    values = tuple(float(v) for v in level.at(day) * np.exp(facts.sign * repetitions))
+    return Result(str(level.parameters["operation"]), level.metric, facts.unit, values, case)
+
+
+FRANKLIN_LABEL = "reconstructed from published figures"
+FRANKLIN_SYSTEM = "franklin"
+MAINTENANCE = date(2009, 3, 17)
+FRANKLIN_FIRST, FRANKLIN_LAST = date(2009, 1, 1), date(2009, 4, 30)
+
+# Assumed rates of IOR file per process, MB/s; the published rates of the shared file are fractions of them.
+_FPP = {"write": 7000.0, "read": 6000.0}
+_FPP_SOURCE = "level assumed; published: peak about 11 GB/s (2)"
+_TRANSFERS = {"1MiB": 1_048_576, "1MB": 1_000_000}
+# Section 3, shared file as a fraction of file per process, and section 5.4, factor after 17 March.
+_SHARED: dict[tuple[str, str], tuple[float, float, str]] = {
+    ("1MiB", "write"): (0.40, 3.0, "published: about 40 % of file per process; about x3 (3, 5.4)"),
+    ("1MB", "write"): (0.07, 3.0, "published: 7 % of file per process; about x3 (3, 5.4)"),
+    ("1MiB", "read"): (1.05, 1.0, "published: slightly above file per process; about the same (3, 5.4)"),
+    ("1MB", "read"): (0.01, 51.0, "published: 1 % of file per process; over x50 (3, 5.4)"),
+}
+
+
+def _franklin_series(
+    run: str, case: str, ranks: int, before: float, factor: float, source: str, sigma: float = 0.05, **more: Scalar
+) -> SimulatedSeries:
+    """A level of `before` (MB/s; seconds for MADbench2) until the maintenance, then better by `factor`.
+
+    Args:
+        case: operation, API and file.
+    """
+    benchmark = run.partition("-")[0]
+    operation, api, file = case.split()
+    parameters = {"operation": operation, "api": api, "file": file, "ranks": ranks, **more, "file_system": "scratch"}
+    if benchmark == "madbench2":
+        metric, level, after = "time", before, before / factor
+    else:
+        metric, level, after = "bandwidth", to_mib_per_s(before, "MB/s"), to_mib_per_s(before * factor, "MB/s")
+    levels = ((FRANKLIN_FIRST, level), (MAINTENANCE, after))
+    return SimulatedSeries(run, benchmark, parameters, levels, source, metric, sigma)
+
+
+def _ior_series() -> Iterator[SimulatedSeries]:
+    """64 processes, 2 GB each, in some 2000 pieces of the transfer size (section 3)."""
+    for api, file in (("POSIX", "per-process"), ("MPIIO", "shared")):
+        for transfer, size in _TRANSFERS.items():
+            for operation, level in _FPP.items():
+                published = _SHARED[transfer, operation] if file == "shared" else (1.0, 1.0, _FPP_SOURCE)
+                fraction, factor, source = published
+                run, case = f"ior-{api.lower()}-{transfer}", f"{operation} {api} {file}"
+                sizes = {"transfer_bytes": size, "block_bytes": size, "segments": 2000}
+                yield _franklin_series(run, case, 64, level * fraction, factor, source, **sizes)
+
+
+# Levels in MB/s; MADbench2: seconds.
+_APPLICATIONS = (
+    _franklin_series("madbench2-posix", "run POSIX per-process", 256, 300.0, 1.0,
+                     "time assumed; published: little difference (5.1)"),
+    _franklin_series("madbench2-mpiio", "run MPIIO shared", 256, 1200.0, 4.0,
+                     "time assumed; published: roughly 4 times faster (5.1)"),
+    _franklin_series("flash-hdf5", "write HDF5 shared", 2048, 800.0, 2.5,
+                     "level assumed; published: x2 to x3 (5.2)", total_bytes=10 * 10**9),
+    _franklin_series("flash-hdf5", "read HDF5 shared", 2048, 99.0, 1400.0 / 99.0,
+                     "published: less than 100 MB/s, then 1400 MB/s (5.2)", total_bytes=10 * 10**9),
+    # Section 5.3: "a high degree of variability in both cases"; harmonic means of 27 February and after.
+    _franklin_series("s3d-posix", "write POSIX per-process", 512, 955.0, 4972.0 / 955.0,
+                     "published: 955, then 4972 MB/s (5.3)", sigma=0.25, total_bytes=512 * 5_800_000),
+)  # fmt: skip
+
+
+def _franklin_stack(cle: str) -> StackRecord:
+    """Franklin's system software as far as the paper names it (section 4)."""
+    stack = Stack("cray-xt", FRANKLIN_SYSTEM, "modules", "declared", (StackPart("cray-linux-environment", cle),))
+    return StackRecord(stack.name, stack.to_json())
+
+
+def franklin_scenario() -> Scenario:
+    """The history to generate; which "couple of days at the end of February" were lost is assumed."""
+    return Scenario(
+        name="franklin",
+        system=FRANKLIN_SYSTEM,
+        partition="compute",
+        label=FRANKLIN_LABEL,
+        first=FRANKLIN_FIRST,
+        last=FRANKLIN_LAST,
+        series=(*_ior_series(), *_APPLICATIONS),
+        stacks=(
+            (FRANKLIN_FIRST, _franklin_stack("2.1")),
+            (MAINTENANCE, _franklin_stack("2.1UP01 with patch sets 01, 01A, 02")),
+        ),
+        missing=frozenset({date(2009, 2, 28), date(2009, 3, 1)}),
+        kept=frozenset(date(2009, 3, day) for day in range(14, 21)),
+    )
+
+
+REGRESS_LABEL = "planted for demonstration, nothing was measured"
+REGRESS_SYSTEM = "demo"
+REGRESS_FIRST, REGRESS_LAST = date(2026, 1, 5), date(2026, 4, 5)
+STACK_REBUILT, STRIPING_RESET = date(2026, 2, 16), date(2026, 3, 18)
+
+_COMMON: dict[str, Scalar] = {"pattern": "block3d", "ranks": 128, "nodes": 4, "local_size": "256x256x256"}
+_LEVELS = {"POSIX": 5200.0, "MPIIO": 3100.0, "HDF5": 2700.0, "NETCDF4": 2400.0}
+_NETCDF_FACTOR = 0.66
+# One target of sixteen serves a shared file; the network allows it more than a sixteenth of what all did.
+_STRIPE_FACTOR = 0.22
+
+
+def _planted_series(api: str, operation: str, stripe_count: int) -> SimulatedSeries:
+    file = "per-process" if api == "POSIX" else "shared"
+    own: dict[str, Scalar] = {"operation": operation, "api": api, "file": file, "stripe_count": stripe_count}
+    value = _LEVELS[api] * (1.15 if operation == "read" else 1.0)
+    levels = [(REGRESS_FIRST, value)]
+    if api == "NETCDF4" and operation == "write":
+        value *= _NETCDF_FACTOR
+        levels.append((STACK_REBUILT, value))
+    if file == "shared" and stripe_count == 0:
+        levels.append((STRIPING_RESET, value * _STRIPE_FACTOR))
+    run = f"benchio-{api.lower()}-stripes{stripe_count}"
+    return SimulatedSeries(run, "benchio", {**_COMMON, **own, "file_system": "scratch"}, tuple(levels), "imagined")
+
+
+def _regress_stack(netcdf_variants: dict[str, str], digest: str) -> StackRecord:
+    parts = (
+        StackPart("hdf5", "1.14.5", {"mpi": "true"}, "m4qk3zjd"),
+        StackPart("netcdf-c", "4.9.2", netcdf_variants, digest),
+        StackPart("openmpi", "5.0.8", {}, "t7w2c5yx"),
+    )
+    stack = Stack("openmpi-hdf5-1.14-netcdf-4.9", REGRESS_SYSTEM, "spack", "installed", parts)
+    return StackRecord(stack.name, stack.to_json())
+
+
+def _environment_facts(stripe_count: int) -> dict[str, dict[str, str]]:
+    """The environment that each job records."""
+    striping = f"stripe_count: {stripe_count} stripe_size: 1048576 pattern: raid0"
+    return {"machine": {"kernel": "5.14.0-503.el9.x86_64", "lustre": "2.15.5", "striping": striping}}
+
+
+def regress_scenario() -> Scenario:
+    """The history to generate; a stripe count of 0 is the file system's default, -1 is all targets."""
+    series = tuple(
+        _planted_series(api, operation, stripe_count)
+        for api in _LEVELS
+        for stripe_count in (0, -1)
+        for operation in ("write", "read")
+    )
+    return Scenario(
+        name="regress",
+        system=REGRESS_SYSTEM,
+        partition="compute",
+        label=REGRESS_LABEL,
+        first=REGRESS_FIRST,
+        last=REGRESS_LAST,
+        series=series,
+        stacks=(
+            (REGRESS_FIRST, _regress_stack({"build_type": "Release"}, "a5k6q2rv")),
+            (STACK_REBUILT, _regress_stack({"build_type": "Debug"}, "z3n7h4ob")),
+        ),
+        facts=((REGRESS_FIRST, _environment_facts(-1)), (STRIPING_RESET, _environment_facts(1))),
+    )
+
+
+EDISON_LABEL = "measured on NERSC's Edison, published with TOKIO-ABC"
+EDISON_TABLE = "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
+# No benchmark ran from 18 July to 3 August 2017.
+PAUSE_ENDED = date(2017, 8, 4)
+
+
+def _edison_sessions(_seed: int) -> Iterator[SimulatedSession]:
+    """One session per day with runs; nothing is generated, so the seed has no effect."""
+    for day, runs in by_day(read_tokio(files.checkout_root() / EDISON_TABLE, tokio.TOKIO_SYSTEM)):
+        label = {"label": EDISON_LABEL}
+        started = runs[0].started_at
+        session = SessionRecord(f"demo-edison-{day}", tokio.TOKIO_SYSTEM, "edison", "demo", started, label)
+        yield SimulatedSession(session, (), tuple(replace(run, facts={**run.facts, **label}) for run in runs))
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A history and the days on which to report its findings; the end of the history follows.
+
+    Attributes:
+        sessions: all sessions in order of time, for a seed.
+        last: last day of the history.
+    """
+
+    system: str
+    label: str
+    last: date
+    sessions: Callable[[int], Iterator[SimulatedSession]]
+    report_days: tuple[date, ...]
+
+
+def _simulate(scenario: Scenario, *report_days: date) -> Demonstration:
+    sessions = partial(generate_sessions, scenario)
+    return Demonstration(scenario.system, scenario.label, scenario.last, sessions, report_days)
+
+
+DEMONSTRATIONS = {
+    "edison": Demonstration(
+        tokio.TOKIO_SYSTEM, EDISON_LABEL, date(2018, 2, 15), _edison_sessions, (PAUSE_ENDED + timedelta(days=1),)
+    ),
+    "franklin": _simulate(franklin_scenario(), MAINTENANCE + timedelta(days=1)),
+    "regress": _simulate(regress_scenario(), STACK_REBUILT + timedelta(days=5), STRIPING_RESET + timedelta(days=5)),
+}
+
+_REPORT_TIME = time(6)
+
+
+@dataclass(frozen=True)
+class DailyReport:
+    """The findings at one moment (UTC), and the number of sessions until then."""
+
+    moment: datetime
+    sessions: int
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "moment": format_time(self.moment),
+            "nights": self.sessions,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def prepare_demo_path(path: Path) -> None:
+    """Remove an older demonstration at `path`.
+
+    Raises:
+        InputError: the file is a history that contains measurements.
+    """
+    if path.exists():
+        with History.open(str(path)) as history:
+            measured = [s for s in history.sessions() if s.origin != "demo"]
+        if measured:
+            raise InputError(
+                f"{path} contains {len(measured)} sessions that are no demonstration; it is not replaced",
+                hint="Choose another file with --db.",
+            )
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def replay_demonstration(history: History, demonstration: Demonstration, seed: int) -> Iterator[DailyReport]:
+    """Record the sessions in order of time, with a report on each report day and at the end."""
+    recorded = 0
+    sessions = demonstration.sessions(seed)
+    pending = next(sessions, None)
+    for day in (*demonstration.report_days, demonstration.last + timedelta(days=1)):
+        moment = datetime.combine(day, _REPORT_TIME, UTC)
+        while pending is not None and pending.session.started_at < moment.timestamp():
+            _record_session(history, pending)
+            recorded += 1
+            pending = next(sessions, None)
+        yield DailyReport(moment, recorded, tuple(update_findings(history, demonstration.system, moment)))
+
+
+def _record_session(history: History, simulated: SimulatedSession) -> None:
+    session, runs = simulated.session, simulated.runs
+    last = max((run.started_at for run in runs), default=session.started_at)
+    history.begin_session(session, simulated.expected)
+    history.record_runs(session.uuid, runs)
+    history.end_session(session.uuid, "ok" if all(run.output.status == "ok" for run in runs) else "failed", last + 3600)
+
+
+def largest_findings(findings: Sequence[Finding], count: int = 2) -> list[Finding]:
+    """The open findings with the largest changes, in their order in `findings`."""
+    found = [finding for finding in findings if finding.state == "open"]
+    by_size = sorted(found, key=lambda finding: max(abs(log(m.gain)) for m in finding.members))
+    return [finding for finding in found if finding in by_size[-count:]]

@@ -1,0 +1,319 @@
+"""The update of findings: detect, group, explain, and derive the state of each from history and decisions.
+
+Also the queries on findings: by id, accepted levels, orphaned decisions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from statistics import median
+
+from iowatch.core import UsageError, canonical_json, suggest_name, utc_now
+from iowatch.findings import evidence, grouping
+from iowatch.findings.finding import AppliedDecision, Finding, FindingState, finding_from_json, with_updates
+from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
+from iowatch.findings.text import format_day
+from iowatch.reference import events, reviews
+from iowatch.stats import DEFAULT_METHOD, Detection
+from iowatch.store import FindingRow, History, SeriesRow
+
+# A level is back where less than this part of the change (of its logarithm) is left; going beyond is back, too.
+_MAX_REMAINING_CHANGE = 0.4
+# An open finding is given up when detection has not seen it for so long, and one that was resolved comes back
+# when it has been seen for so long: one odd observation must not change its state.
+_CONFIRMATION_PERIOD_S = 7 * 86400
+
+
+def accepted_since_by_series(
+    known: Sequence[Finding], decisions: Sequence[reviews.Decision], today: date
+) -> dict[int, int]:
+    """From when on the level of a series is the accepted one: epoch seconds by series id."""
+    found: dict[int, int] = {}
+    for finding in known:
+        ruling = _applied_decision(finding.id, decisions, today)
+        if ruling is not None and ruling.decision == "accepted" and not ruling.expired:
+            for member in finding.members:
+                found[member.series_id] = max(found.get(member.series_id, 0), member.first_after)
+    return found
+
+
+def resolve_findings(
+    found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int], newest: int
+) -> list[Finding]:
+    """All findings with their resolution: those that dissolved, and those whose levels returned.
+
+    Args:
+        found: what the history shows now.
+        known: what was known at the last update.
+        level_starts: accepted levels, from `accepted_since_by_series`.
+        newest: time of the newest run, epoch seconds.
+    """
+    before = {finding.id: finding for finding in known}
+    settled = {f.id: _update_present(f, before.get(f.id), newest) for f in found}
+    for finding in known:
+        if finding.id not in settled:
+            settled[finding.id] = _update_absent(finding, level_starts, newest)
+    for earlier in sorted(found, key=lambda f: f.first_after):
+        later = next((f for f in found if _reverses(f, earlier)), None)
+        if later is None:
+            continue
+        # Resolved now: the time to come back is counted from the first update without the reason.
+        why = f"back at the level before since {format_day(later.first_after)} ({later.id})"
+        settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
+        shared = {m.series_id for m in later.members} & {m.series_id for m in earlier.members}
+        if later.direction == "up" and 2 * len(shared) >= len(later.members):
+            why = f"recovery of {earlier.id}"
+            settled[later.id] = replace(settled[later.id], resolution=why, seen_since=None)
+    return list(settled.values())
+
+
+def _update_present(finding: Finding, before: Finding | None, newest: int) -> Finding:
+    """A finding that the history shows; one that was resolved stays so until it has been back for a while."""
+    fresh = replace(finding, resolution=None, missed_since=None, seen_since=None)
+    if before is None or before.resolution is None or before.state == "suspected":
+        return fresh
+    since = before.seen_since or newest
+    known = max(len(before.members), before.told_members)
+    if newest - since >= _CONFIRMATION_PERIOD_S or len(finding.members) >= 2 * known:
+        return fresh
+    return replace(fresh, resolution=before.resolution, seen_since=since)
+
+
+def _update_absent(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Finding:
+    """A finding that the history does not show: hidden by an accepted level, missing for now, or dissolved."""
+    starts = [level_starts.get(m.series_id, 0) for m in finding.members]
+    if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
+        later = max(starts) > max(m.first_after for m in finding.members)
+        why = f"superseded: the level since {format_day(max(starts))} is accepted" if later else None
+        return replace(finding, resolution=why)
+    since = finding.missed_since or newest
+    patient = finding.state != "suspected" and newest - since < _CONFIRMATION_PERIOD_S
+    why = finding.resolution or (None if patient else "not confirmed by later sessions")
+    return replace(finding, missed_since=since, seen_since=None, resolution=why)
+
+
+def _reverses(later: Finding, earlier: Finding) -> bool:
+    """Whether most of the earlier finding's series surely went back to their level before it."""
+    if later.direction == earlier.direction or later.first_after <= earlier.first_after:
+        return False
+    sure = any(not m.suspected for m in later.members)
+    after = {m.series_id: m.after for m in later.members}
+    shared = [m for m in earlier.members if m.series_id in after]
+    left = [math.log(after[m.series_id] / m.before) / math.log(m.ratio) for m in shared]
+    return sure and len(left) * 2 > len(earlier.members) and median(left) <= _MAX_REMAINING_CHANGE
+
+
+def with_state(
+    finding: Finding, before: Finding | None, decisions: Sequence[reviews.Decision], today: date, tell: bool
+) -> Finding:
+    """The finding with its state, decision, notes and updates.
+
+    Args:
+        before: the same finding at the last update, or None.
+        tell: whether the caller reports the updates now.
+    """
+    ruling = _applied_decision(finding.id, decisions, today)
+    notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
+    noted = tuple(_to_applied_decision(note, today) for note in notes)
+    state = _derive_state(finding, before, ruling)
+    return with_updates(replace(finding, state=state, ruling=ruling, notes=noted), before, tell)
+
+
+def _derive_state(finding: Finding, before: Finding | None, ruling: AppliedDecision | None) -> FindingState:
+    decided = None if ruling is None or ruling.expired else ruling.decision
+    if decided == "accepted" or decided == "dismissed":
+        return decided
+    if finding.resolution is not None:
+        return "resolved"
+    if decided == "acknowledged":
+        return "acknowledged"
+    if before is not None and before.state not in ("suspected", "resolved"):
+        return "open"
+    return "suspected" if all(m.suspected for m in finding.members) else "open"
+
+
+def _applied_decision(finding: str, decisions: Sequence[reviews.Decision], today: date) -> AppliedDecision | None:
+    """The last decision that holds; where all have expired, the last of them, marked so."""
+    mine = [d for d in decisions if d.finding == finding and d.decision != "note"]
+    holding = [d for d in mine if d.holds(today)]
+    return _to_applied_decision((holding or mine)[-1], today) if mine else None
+
+
+def _to_applied_decision(d: reviews.Decision, today: date) -> AppliedDecision:
+    until = d.until.isoformat() if d.until else None
+    return AppliedDecision(d.decision, d.by, d.reason, d.date.isoformat(), until, expired=not d.holds(today))
+
+
+_DAY_S = 86400
+# Time on both sides of a date in which series that did not change are compared.
+_COMPARED_S = 90 * _DAY_S
+# Later observations do not improve the finding of a change that is older than this.
+_SETTLED_S = 45 * _DAY_S
+
+
+def load_findings(history: History, system: str | None = None) -> list[Finding]:
+    """Findings as last written, newest change first; nothing is computed."""
+    found = [finding_from_json(row.document) for row in history.findings(system)]
+    return sorted(found, key=lambda f: (-f.first_after, f.id))
+
+
+def update_findings(
+    history: History, system: str, now: datetime | None = None, *, tell: bool = True, method: str = DEFAULT_METHOD
+) -> list[Finding]:
+    """Detect, group, explain, and settle the states of all findings of a system; written to the history.
+
+    Only series with new points are detected again. Reads `reference/events` and `reference/reviews`.
+
+    Args:
+        now: decides which decisions have expired; the present by default.
+        tell: whether the caller reports the updates; otherwise they stay pending.
+        method: of detection, a name in `iowatch.stats.METHODS`.
+
+    Returns:
+        All findings, newest change first; `news` holds the updates that nobody has received yet.
+
+    Raises:
+        InputError: a file of events or reviews is damaged.
+    """
+    moment = now or utc_now()
+    known = load_findings(history, system)
+    decisions = reviews.load_decisions(system)
+    level_starts = accepted_since_by_series(known, decisions, moment.date())
+    rows = headline_series(history, system)
+    newest = max((row.last or 0 for row in rows), default=0)
+    detections = detect_series(history, rows, level_starts, method)
+    seconds = int(moment.timestamp())
+    found = _find_findings(history, system, rows, detections, known, level_starts, seconds)
+    before = {finding.id: finding for finding in known}
+    settled = [
+        with_state(finding, before.get(finding.id), decisions, moment.date(), tell)
+        for finding in resolve_findings(found, known, level_starts, newest)
+    ]
+    stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in settled]
+    history.save_findings(stored)
+    return sorted(settled, key=lambda f: (-f.first_after, f.id))
+
+
+def _find_findings(
+    history: History,
+    system: str,
+    rows: Sequence[SeriesRow],
+    detections: Mapping[int, Detection],
+    known: Sequence[Finding],
+    level_starts: Mapping[int, int],
+    now: int,
+) -> list[Finding]:
+    """Findings of all groups of changes, not yet with their state; unchanged ones are not worked out again."""
+    changes = {number: one.steps for number, one in detections.items()}
+    groups = [one for one in grouping.group_changes(rows, changes) if grouping.is_credible(one, len(rows))]
+    matched = grouping.match_findings(groups, known)
+    happened = events.load_events(system)
+    stamp = canonical_json({"events": [e.model_dump(mode="json") for e in happened]})
+    newest = max((row.last or 0 for row in rows), default=0)
+    taken = {finding.id for finding in known}
+    kept: list[Finding] = []
+    made: list[Finding] = []
+    for position, one in enumerate(groups):
+        before, basis = matched.get(position), _group_basis(one, stamp, newest)
+        hidden = before is not None and any(m.series_id in level_starts for m in before.members)
+        if before is not None and not hidden and before.basis == basis:
+            kept.append(before)
+            continue
+        name = before.id if before else grouping.new_finding_id(system, one, taken)
+        taken.add(name)
+        since = min(one.last_before, *(m.last_before for m in one.moved)) - _COMPARED_S
+        until = max(one.first_after, *(m.first_after for m in one.moved)) + _COMPARED_S
+        points = load_observations(history, rows, since, until)
+        finding = evidence.build_finding(history, system, name, one, rows, changes, points, happened)
+        made.append(_continue_finding(replace(finding, basis=basis), before, level_starts, now))
+    return kept + made
+
+
+def _continue_finding(finding: Finding, before: Finding | None, level_starts: Mapping[int, int], now: int) -> Finding:
+    """With its past: when it was first seen, and members whose accepted level hides their change."""
+    if before is None:
+        return replace(finding, first_seen_at=now, updated_at=now, anchor=finding.first_after)
+    mine = {m.series_id for m in finding.members}
+    hidden = tuple(m for m in before.members if m.series_id in level_starts and m.series_id not in mine)
+    if hidden:
+        finding = replace(before, members=hidden + finding.members)
+    seen, anchor = before.first_seen_at, before.anchor
+    return replace(finding, first_seen_at=seen, updated_at=now, anchor=anchor, untold=before.untold)
+
+
+def _group_basis(one: grouping.ChangeGroup, stamp: str, newest: int) -> str:
+    """Digest of all that a finding follows from; of a young one also the newest time: later observations refine it."""
+    moved = sorted(f"{m.row.id} {m.first_after} {m.change.suspected}" for m in one.moved)
+    young = newest - one.first_after <= _SETTLED_S
+    text = "\n".join([*moved, stamp, str(newest if young else 0)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def find_finding(history: History, name: str) -> Finding:
+    """The finding of an id, or of an unambiguous beginning of it.
+
+    Raises:
+        UsageError: none or several.
+    """
+    known = load_findings(history)
+    chosen = [f for f in known if f.id == name] or [f for f in known if f.id.startswith(name)]
+    if len(chosen) != 1:
+        how = "no finding" if not chosen else f"{len(chosen)} findings"
+        raise UsageError(f"{how} '{name}'", hint=suggest_name(name, [f.id for f in known]))
+    return chosen[0]
+
+
+def accepted_level_starts(history: History, system: str, today: date | None = None) -> dict[int, int]:
+    """Epoch seconds by series id, from which on the level of a series is the accepted one."""
+    day = today or utc_now().date()
+    return accepted_since_by_series(load_findings(history, system), reviews.load_decisions(system), day)
+
+
+def refresh_findings(history: History, system: str | None = None) -> list[Finding]:
+    """Findings of one system or of all, brought up to date first; their updates stay pending.
+
+    Raises:
+        UsageError: the history has no such system.
+    """
+    if system is not None:
+        history.require_system(system)
+    chosen = history.systems() if system is None else [system]
+    return [finding for name in chosen for finding in update_findings(history, name, tell=False)]
+
+
+def detect_system(
+    history: History, system: str, method: str = DEFAULT_METHOD, today: date | None = None
+) -> list[tuple[SeriesRow, Detection]]:
+    """The detection of each monitored series of a system, with its accepted level; nothing is written.
+
+    Raises:
+        UsageError: the history has no such system, or there is no such method.
+        InputError: a file of reviews is damaged.
+    """
+    history.require_system(system)
+    rows = headline_series(history, system)
+    accepted_since = accepted_level_starts(history, system, today)
+    detections = detect_series(history, rows, accepted_since, method, save=False)
+    return [(row, detections[row.id]) for row in rows]
+
+
+def suspected_series_ids(history: History, system: str) -> frozenset[int]:
+    """Ids of the series with suspected changes, as of the last update."""
+    detections = load_detections(history, [row.id for row in headline_series(history, system)])
+    return frozenset(number for number, one in detections.items() if one.suspected)
+
+
+def orphaned_decisions(history: History, system: str | None = None) -> list[str]:
+    """Decisions about findings that the history does not have: misspelt, or of another history."""
+    chosen = history.systems() if system is None else [system]
+    orphaned = []
+    for name in chosen:
+        ids = {row.id for row in history.findings(name)}
+        where = f"{reviews.review_file_path(name)}: a decision on"
+        missing = dict.fromkeys(d.finding for d in reviews.load_decisions(name) if d.finding not in ids)
+        orphaned += [f"{where} '{one}', which is not in this history" for one in missing]
+    return orphaned

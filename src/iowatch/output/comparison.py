@@ -1,0 +1,341 @@
+"""A comparison for programs (JSON), for people (terminal) and for tickets (Markdown)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from iowatch.comparison import Outcome, SideProvenance, describe_entry
+from iowatch.core import Case, Scalar, format_count, format_number, format_time, get_metric, text
+from iowatch.darshan import TraceChange, escape_control_characters
+from iowatch.stats import PairComparison, SideSummary, format_percent, short_case_names
+from iowatch.store import fold_node_names
+
+_MAX_LINES = 12
+
+
+def trace_comparison_document(outcome: Outcome) -> dict[str, Any] | None:
+    """`cases` (each with `case`, `logs`, `changes`) and `left_out`; None where no case has logs on both."""
+    cases = []
+    for one in outcome.traced.cases:
+        logs, changes = dict(zip(("left", "right"), one.logs, strict=True)), [asdict(change) for change in one.changes]
+        cases.append({"case": _case_parameters(one.case), "logs": logs, "changes": changes})
+    return {"cases": cases, "left_out": outcome.traced.left_out} if cases else None
+
+
+def trace_comparison_lines(outcome: Outcome) -> Iterator[str]:
+    """How the I/O differs: one line a counter, with the case that shows it most; nothing without logs."""
+    found = outcome.traced
+    if not found.cases:
+        return
+    most_logs = max(max(one.logs) for one in found.cases)
+    looked = f"{format_count(len(found.cases), 'case')}, up to {most_logs} logs per side"
+    looked += f"; {found.left_out} more not examined" if found.left_out else ""
+    called = short_case_names([_case_parameters(one.case) for one in found.cases])
+    changes: dict[str, list[tuple[str, TraceChange]]] = {}
+    for name, one in zip(called, found.cases, strict=True):
+        for change in one.changes:
+            changes.setdefault(change.name, []).append((name, change))
+    if not changes:
+        yield f"Darshan ({looked}): the sides do their I/O in the same way."
+        return
+    yield f"Darshan ({looked}), what differs by more than it does from run to run of a side:"
+    for group in list(changes.values())[:_MAX_LINES]:
+        name, most = max(group, key=lambda row: _change_size(row[1]))
+        where = "" if len(called) == 1 else f" ({name}; in {len(group)} of {len(called)} cases)"
+        yield f"  {escape_control_characters(most.text)}{where}"
+    if len(changes) > _MAX_LINES:
+        yield f"  and {len(changes) - _MAX_LINES} more figures (--json has all)"
+
+
+def _change_size(change: TraceChange) -> float:
+    """How large a change is; from or to nothing is the largest."""
+    return max(change.ratio, 1 / change.ratio) if change.ratio and change.ratio > 0 else float("inf")
+
+
+_VERDICT_COLOURS = {"faster": "green", "slower": "red", "not enough data": "yellow"}
+_MOST_UNPAIRED = 10
+_LONGEST_NODES = 60
+
+
+# For programs
+
+
+def comparison_document(outcome: Outcome) -> dict[str, Any]:
+    """The document of `iowatch compare --json` (DESIGN.md, "Formats"; docs/comparison.md describes every
+    key)."""
+    matched, overall, grounds = outcome.matched, outcome.overall, outcome.grounds
+    return {
+        "left": outcome.left.text,
+        "right": outcome.right.text,
+        "differing": {name: list(values) for name, values in matched.differing.items()},
+        "common": dict(matched.common),
+        "settings": asdict(outcome.options.settings),
+        "pairs": [
+            {
+                **{name: value for name, value in asdict(one).items() if name != "bound"},
+                "case": _case_parameters(one.case),
+                "unit": get_metric(one.metric).unit,
+                "ci": one.ci and list(one.ci),
+                "ci_max": one.ci_max and list(one.ci_max),
+                "verdict": one.words,
+                "more_runs": additional_runs(one),
+            }
+            for one in outcome.compared
+        ],
+        "overall": {
+            "pairs": sum(overall.counts.values()),
+            "counts": dict(overall.counts),
+            "ratio": overall.ratio,
+            "ci": overall.ci and list(overall.ci),
+            "verdict": overall.words,
+            "basis": overall.basis,
+            "reason": overall.reason,
+            "subgroups": [asdict(group) for group in outcome.subgroups],
+            "peaks": [{**asdict(peak), "ratio": peak.ratio} for peak in overall.peaks],
+            "scaling": {name: [asdict(point) for point in points] for name, points in overall.scaling.items()},
+        },
+        "measured": {
+            "left": grounds.left and _side_document(grounds.left),
+            "right": grounds.right and _side_document(grounds.right),
+            "libraries": grounds.libraries and grounds.libraries.to_json(),
+            "on_other_nodes": grounds.elsewhere and dict(zip(("runs", "of"), grounds.elsewhere, strict=True)),
+        },
+        "unpaired": {
+            "left": [dict(describe_entry(entry)) for entry in matched.only_left],
+            "right": [dict(describe_entry(entry)) for entry in matched.only_right],
+        },
+        "notes": list(outcome.notes),
+        "darshan": trace_comparison_document(outcome),
+    }
+
+
+def _side_document(side: SideProvenance) -> dict[str, Any]:
+    times = {end: format_time(datetime.fromtimestamp(getattr(side, end), UTC)) for end in ("first", "last")}
+    plain = {"runs": side.runs, "stacks": list(side.stacks), "rebuilt": side.rebuilt, "nodes": list(side.nodes)}
+    return {**plain, **times}
+
+
+def additional_runs(one: PairComparison) -> int | None:
+    """Runs a side still to make until `Settings.difference` would be found; 0 where there are enough."""
+    if one.runs_needed is None:
+        return None
+    return max(0, one.runs_needed - min(one.left.runs or 0, one.right.runs or 0))
+
+
+# For people
+
+_HEADER = ("case", "left", "right", "unit", "runs", "ratio", "95 % interval", "of maxima", "verdict", "more runs")
+
+
+def _pair_rows(outcome: Outcome) -> Iterator[tuple[PairComparison, tuple[str, ...]]]:
+    called = short_case_names([_case_parameters(one.case) for one in outcome.compared])
+    several = len({one.metric for one in outcome.compared}) > 1
+    for name, one in zip(called, outcome.compared, strict=True):
+        metric, statistic, more = get_metric(one.metric), one.statistic or "median", additional_runs(one)
+        cells = (
+            f"{name} {metric.label.lower()}" if several else name,
+            *(format_number(getattr(side, statistic)) for side in (one.left, one.right)),
+            f"{metric.unit} ({statistic})",
+            f"{_format_runs(one.left)} | {_format_runs(one.right)}",
+            _format_ratio(one.ratio),
+            _format_interval(one.ci),
+            _format_ratio(one.ratio_max) + (f" ({_format_interval(one.ci_max)})" if one.ci_max else ""),
+            one.words,
+            "–" if more is None or one.verdict in ("faster", "slower") else str(more),
+        )
+        yield one, cells
+
+
+_SAMPLES = ("case", "side", "n", "max", "median", "mean", "min", "unit")
+
+
+def _sample_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
+    """What each side measured, in all its samples; a row a side."""
+    for one, (name, *_) in _pair_rows(outcome):
+        for side, one_side in (("left", one.left), ("right", one.right)):
+            numbers = (format_number(getattr(one_side, statistic)) for statistic in _SAMPLES[3:7])
+            n = "–" if one_side.n is None else str(one_side.n)
+            yield name, side, n, *numbers, get_metric(one.metric).unit
+
+
+def _format_runs(side: SideSummary) -> str:
+    """Runs × repetitions, or that figures were printed."""
+    return "printed" if side.runs is None else f"{side.runs} ({side.n})"
+
+
+def _format_ratio(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
+
+
+def _format_interval(ci: tuple[float, float] | None) -> str:
+    return "–" if ci is None else f"{_format_ratio(ci[0])} – {_format_ratio(ci[1])}"
+
+
+def _format_sides(outcome: Outcome) -> tuple[str, str]:
+    """The sides as they were named; of an event, which side of it."""
+    named = ((outcome.left, "before it"), (outcome.right, "after it"))
+    left, right = (f"{side.text}, {when}" if side.kind == "event" else side.text for side, when in named)
+    return left, right
+
+
+def summary_sentences(outcome: Outcome) -> list[str]:
+    """The answer in sentences, the most important first."""
+    overall = outcome.overall
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in overall.counts.items() if n)
+    speed = f", {_format_ratio(overall.ratio)} times as fast" if overall.ratio is not None else ""
+    within = f" ({_format_interval(overall.ci)}, {_BASIS_TEXT[overall.basis]})" if overall.ci else ""
+    answer = _OVERALL_TEXT[overall.verdict].format(bound=format_percent(overall.bound or 0))
+    lines = [f"{answer}{speed}{within}: {counts}."]
+    for group in outcome.subgroups:
+        others = f"; {group.outside} of {group.outside_total} others" if group.outside_total else ""
+        where = f"{group.inside} of {group.inside_total}"
+        lines.append(f"{group.direction.capitalize()}: {group.rule}: {where}, ×{group.ratio:.3g}{others}.")
+    for name, points in overall.scaling.items():
+        # Every point: whether right gains or loses as writers are added is a shape, not two numbers.
+        parts = ", ".join(f"{_format_ratio(point.ratio)} at {point.value}" for point in points)
+        lines.append(f"By {name}, times as fast: {parts}.")
+    for peak in overall.peaks:
+        metric = get_metric(peak.metric)
+        figures = f"{format_number(peak.left)} | {format_number(peak.right)} {metric.unit}"
+        lines.append(f"Best {peak.operation} {metric.label.lower()}: {figures}, ratio {_format_ratio(peak.ratio)}.")
+    return lines
+
+
+_OVERALL_TEXT = {
+    "faster": "Right is faster over all",
+    "slower": "Right is slower over all",
+    "no difference": "No difference above {bound} over all",
+    "not enough data": "Not enough data to judge over all",
+}
+_BASIS_TEXT = {
+    "nights": "from night to night",
+    "paired nights": "night by night",
+    "cases": "over these cases; nights are too few or not known",
+    "none": "",
+}
+
+
+def _format_differing(outcome: Outcome) -> str:
+    differing = outcome.matched.differing.items()
+    shown = [f"{name} {' → '.join('none' if v is None else str(v) for v in values)}" for name, values in differing]
+    common = [f"{name} {value}" for name, value in outcome.matched.common.items()]
+    return "; ".join(["differs: " + ", ".join(shown) if shown else "", "same: " + ", ".join(common)]).strip("; ")
+
+
+def provenance_lines(outcome: Outcome) -> Iterator[str]:
+    """When each side was measured, and what differs between the libraries: what a reader asks first."""
+    grounds = outcome.grounds
+    sides = (("left", grounds.left), ("right", grounds.right))
+    parts = [f"{name} {format_count(side.runs, 'run')} {_format_period(side)}" for name, side in sides if side]
+    if parts:
+        yield f"Measured: {'; '.join(parts)} (UTC)."
+    if (found := grounds.libraries) is not None:
+        changed = []
+        for one in found.differences:
+            field = "" if one.field == "version" else f"{one.field} "
+            changed.append(f"{one.part} {field}{one.left or 'absent'} → {one.right or 'absent'}")
+        changed += [f"built anew with the same version: {', '.join(found.rebuilt)}"] if found.rebuilt else []
+        same = f"{found.same} the same"
+        yield f"Libraries: {'; '.join(changed)}; {same}." if changed else f"Libraries: all {same} on both sides."
+    for name, side in sides:
+        if side and side.rebuilt:
+            yield f"Libraries: a stack on the {name} was changed between its runs (`iowatch history show`)."
+    differing, of = grounds.elsewhere or (0, 0)
+    left, right = (side.nodes if side else () for _, side in sides)
+    if differing:
+        yield f"Nodes: {differing} of {of} runs had other nodes than their counterparts."
+    elif of and left == right:
+        yield f"Nodes: {_shorten_node_list(left)} on both sides, the same for every pair of runs."
+    elif left and right and not set(left) & set(right):
+        yield f"Nodes: none in common: {_shorten_node_list(left)} | {_shorten_node_list(right)}."
+
+
+def _shorten_node_list(nodes: Sequence[str]) -> str:
+    parts = fold_node_names(nodes)
+    return parts if len(parts) <= _LONGEST_NODES else f"{len(nodes)} nodes"
+
+
+def _format_period(side: SideProvenance) -> str:
+    first, last = (f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}" for time in (side.first, side.last))
+    return f"on {first}" if first == last else f"from {first} to {last}"
+
+
+def _format_unpaired(outcome: Outcome) -> Iterator[str]:
+    # Named among the pairs, so that their distinguishing parameters are shown.
+    paired = [_case_parameters(one.case) for one in outcome.compared]
+    for side, entries in (("left", outcome.matched.only_left), ("right", outcome.matched.only_right)):
+        called = short_case_names([*paired, *(entry.described for entry in entries)])[len(paired) :]
+        for name, entry in list(zip(called, entries, strict=True))[:_MOST_UNPAIRED]:
+            yield f"only on the {side}: {name} ({entry.metric})"
+        if len(entries) > _MOST_UNPAIRED:
+            yield f"only on the {side}: {len(entries) - _MOST_UNPAIRED} more (--json lists all)"
+
+
+def _case_parameters(case: Case) -> dict[str, Scalar]:
+    return {"benchmark": case.benchmark, **case.parameters}
+
+
+def print_comparison(outcome: Outcome, console: Console, samples: bool = False) -> None:
+    """The answer, then a table, then what was not compared.
+
+    Args:
+        samples: also n, max, median, mean and min of each side.
+    """
+    console.print(Text("left  {}\nright {}".format(*_format_sides(outcome)), style="bold"))
+    for line in (_format_differing(outcome), *provenance_lines(outcome)):
+        console.print(Text(line, style="dim"))
+    for line in summary_sentences(outcome):
+        console.print(Text(line))
+    grid = Table(*_HEADER)
+    for one, cells in _pair_rows(outcome):
+        grid.add_row(*map(Text, cells), style=_VERDICT_COLOURS.get(one.verdict))
+    console.print(grid)
+    if samples:
+        each = text.make_table(*_SAMPLES, right=_SAMPLES[2:7])
+        for row in _sample_rows(outcome):
+            each.add_row(*row)
+        console.print(each)
+    for line in trace_comparison_lines(outcome):
+        console.print(Text(line))
+    for line in (*_format_unpaired(outcome), *outcome.notes):
+        console.print(Text(line, style="dim"))
+
+
+# For tickets
+
+
+def comparison_markdown(outcome: Outcome) -> str:
+    """The same as Markdown."""
+    parts = [
+        ["### `{}` (left) against `{}` (right)".format(*_format_sides(outcome))],
+        [_escape_cell(_format_differing(outcome))],
+        _bullets([*provenance_lines(outcome), *summary_sentences(outcome)]),
+        _markdown_table(_HEADER, [cells for _, cells in _pair_rows(outcome)]),
+        _markdown_table(_SAMPLES, _sample_rows(outcome)),
+        _bullets(trace_comparison_lines(outcome)),
+        _bullets((*_format_unpaired(outcome), *outcome.notes)),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part).rstrip() + "\n"
+
+
+def _bullets(lines: Iterable[str]) -> list[str]:
+    return [f"- {_escape_cell(line)}" for line in lines]
+
+
+def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(map(_escape_cell, cells))} |" for cells in rows]
+    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines]
+
+
+def _escape_cell(text: str) -> str:
+    """Names come from outside: no cell may end early, no HTML may begin."""
+    for character in "\\|<>`*_[]":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())

@@ -1,0 +1,7 @@
+"""The dashboard: a static site made from the history; no network at view time.
+
+Pages import what they are made of from here.
+"""
+
+from iowatch.output.dashboard.data import Page, SiteBuild, SystemEntry, collect_catalogue
+from iowatch.output.dashboard.site import safe_file_name, shorten_text, site_build, write_in_processes

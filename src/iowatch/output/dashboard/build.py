@@ -1,0 +1,213 @@
+"""Build the site from the history with Jinja (autoescaping on, undefined names are errors); serve it on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from iowatch import __version__, core
+from iowatch.findings import format_day, format_factor
+from iowatch.output.dashboard import Page, SiteBuild, collect_catalogue, safe_file_name, shorten_text, site_build
+from iowatch.output.dashboard.pages import PAGES
+from iowatch.output.history import format_case_name
+from iowatch.reference import cite_table
+from iowatch.site import find_time_zone
+from iowatch.store import History
+
+DEFAULT_SESSIONS = 30
+DEFAULT_REPORTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """What a build did: path of the first page, number of new files, and of Darshan drawings and outputs kept."""
+
+    index: Path
+    written: int
+    kept: int
+
+
+def build_site(
+    history: History,
+    place: Path,
+    zone: str | None = None,
+    nights: int = DEFAULT_SESSIONS,
+    reports: int = DEFAULT_REPORTS,
+    now: datetime | None = None,
+    pages: Sequence[Page] = PAGES,
+) -> BuildResult:
+    """Write the site to `place`; all pages are rebuilt.
+
+    Args:
+        zone: IANA name of the time zone in which times are shown; None is that of `timezone` in the systems'
+            `system.yaml`, UTC where they name none or several.
+        nights: how many of the newest sessions of each system have a full page of their runs, with outputs and
+            Darshan's reports; sessions before and after a finding always have one, all others a short one.
+        reports: how many runs of each of the newest sessions have Darshan's timeline and full report, which take
+            seconds each and are kept by later builds.
+        now: UTC; sessions that should have started by then are overdue.
+
+    Raises:
+        UsageError: `place` exists and is not a dashboard; no such time zone.
+        MachineError: it cannot be written; the machine has no data of time zones.
+    """
+    if zone is not None:
+        find_time_zone(zone)
+    with site_build(place) as writer:
+        catalogue = collect_catalogue(history)
+        named = {m.facts.timezone for m in catalogue.machines if m.facts is not None and m.facts.timezone}
+        # A site has one clock, so UTC where the systems name several.
+        shown_in = zone or (named.pop() if len(named) == 1 else "UTC")
+        templates = make_template_environment(shown_in, pages)
+        moment = int((now or core.utc_now()).timestamp())
+        zone_info = find_time_zone(shown_in)
+        site = SiteBuild(history, catalogue, templates, writer, zone_info, nights, reports, moment)
+        for source in [*static_files(), plotly_script()]:
+            shutil.copyfile(source, writer.target(f"static/{source.name}"))
+        for page in pages:
+            page.publish(site)
+        return BuildResult(place / "index.html", writer.written, writer.kept)
+
+
+def serve_site(site: Path, port: int, say: Callable[[str], None]) -> None:
+    """Serve until interrupted.
+
+    Raises:
+        InputError: there is no built site.
+        MachineError: the port cannot be had.
+    """
+    if not (site / "index.html").is_file():
+        raise core.InputError(f"there is no dashboard at {site}", hint="`iowatch dashboard build` makes it.")
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), partial(SimpleHTTPRequestHandler, directory=str(site)))
+    except OSError as error:
+        hint = "Choose another with --port."
+        raise core.MachineError(f"cannot serve on port {port}: {error.strerror}", hint=hint) from error
+    with server:
+        say(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("ended")
+
+
+@cache
+def plotly_script() -> Path:
+    """The script; the package itself is not imported, which would take longer than a small build.
+
+    Raises:
+        MachineError: the package is not installed, or without its script.
+    """
+    spec = find_spec("plotly")
+    path = Path(spec.origin).parent / "package_data" / "plotly.min.js" if spec and spec.origin else None
+    if path is None or not path.is_file():
+        raise core.MachineError("Plotly's script is missing", hint="python -m pip install plotly")
+    return path
+
+
+@cache
+def plotly_style_ids() -> tuple[str, ...]:
+    """Ids of style elements that the script adds when it is loaded, unless an element of that id is there.
+
+    Our Content-Security-Policy forbids such styles (they are for maps); placeholders keep it from trying.
+    """
+    text = plotly_script().read_text(encoding="utf-8")
+    return tuple(dict.fromkeys(re.findall(r'getElementById\("([0-9a-f]{64})"\)', text)))
+
+
+_MINUTE = "%Y-%m-%d %H:%M"
+
+
+def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
+    """The environment for `dashboards/templates`; times are shown in `zone` (IANA name), with UTC on hover.
+
+    `menu` holds the pages that have a place in it, in its order.
+
+    Raises:
+        UsageError: no such time zone.
+        MachineError: the machine has no data of zones.
+    """
+    local = find_time_zone(zone)
+    made = Environment(
+        loader=FileSystemLoader(core.files.checkout_root() / "dashboards" / "templates"),
+        autoescape=True,
+        finalize=core.escape_template_value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
+    made.globals.update(metrics=core.METRICS, menu=menu, zone=zone, version=__version__)
+    made.globals.update(plotly_style_ids=plotly_style_ids)
+    made.filters.update(
+        number=core.format_number,
+        size=core.format_size,
+        case_words=format_case_name,
+        data=embed_json,
+        factor=format_factor,
+        percent=format_share,
+        slug=safe_file_name,
+        brief=shorten_text,
+        cite=cite_table,
+        samples=format_samples,
+        when=partial(time_element, zone=local),
+        day=partial(time_element, zone=local, date=True),
+    )
+    return made
+
+
+def time_element(seconds: int | None, zone: tzinfo, *, date: bool = False) -> Markup:
+    """A moment in the site's zone, with UTC on hover.
+
+    With `date` it is shown as the UTC date of a session, an event, a change: as in findings, their names and commands.
+    """
+    if seconds is None:
+        return Markup("–")
+    moment = datetime.fromtimestamp(seconds, UTC)
+    utc, local = core.format_time(moment), moment.astimezone(zone).strftime(_MINUTE)
+    hover = f"{utc} (UTC)" if zone is UTC else f"{local} {zone}, {utc} (UTC)"
+    # Digits and the checked name of a zone: nothing of it comes from outside.
+    shown = format_day(int(seconds)) if date else local
+    return Markup(f'<time datetime="{utc}" title="{hover}">{shown}</time>')  # noqa: S704  # nosec B704
+
+
+def format_share(share: float | None) -> str:
+    """`97 %`, `5,100 %`, or a dash."""
+    return "–" if share is None else f"{100 * share:,.0f} %"
+
+
+def format_samples(values: Sequence[float], many: int = 20, most: int = 500) -> Markup:
+    """Samples of a row: the first `many`, the others behind a fold, and how many even that leaves out."""
+    shown = [core.format_number(value) for value in values[:most]]
+    # Digits only.
+    if len(values) <= many:
+        return Markup(" ".join(shown))  # noqa: S704  # nosec B704
+    left = f" … of {len(values):,}; <code>iowatch history export</code> has all" if len(values) > most else ""
+    rest = f"<details><summary>{len(values) - many:,} more</summary>{' '.join(shown[many:])}{left}</details>"
+    return Markup(f"{' '.join(shown[:many])} {rest}")  # noqa: S704  # nosec B704
+
+
+def embed_json(document: Any) -> Markup:
+    """JSON that can stand inside a `<script type="application/json">` element whatever it holds."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    # Every character that could end the element is escaped above.
+    return Markup(text)  # noqa: S704  # nosec B704
+
+
+def static_files() -> list[Path]:
+    """Files of `dashboards/static`."""
+    return sorted(path for path in (core.files.checkout_root() / "dashboards" / "static").iterdir() if path.is_file())

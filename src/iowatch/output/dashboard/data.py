@@ -1,0 +1,400 @@
+"""What the pages are about: systems with their series, limits, sessions and findings, read once without samples.
+
+A page is a `Page` in a file of `pages`; `SiteBuild` is what it is given.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from jinja2 import Environment
+
+from iowatch.core import HEADLINE_METRICS, METRICS, MIB, IowatchError, Metric, Scalar
+from iowatch.findings import Finding, load_detections, load_findings, monitored_series
+from iowatch.output.dashboard.site import SiteWriter, safe_file_name
+from iowatch.reference import bandwidth, events, published, reviews
+from iowatch.session.verdict import RunProblem, missing_runs
+from iowatch.site import system
+from iowatch.stats import Detection, short_case_names
+from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLimit:
+    """A figure that a paper printed for the same case; `where` is source and table (`000/2`)."""
+
+    value: float
+    statistic: str
+    where: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesLimits:
+    """As far as known; all values in the series' unit."""
+
+    reference: bandwidth.Reference | None = None
+    published: PublishedLimit | None = None
+    peak: float | None = None
+
+
+def find_limits(row: SeriesRow, facts: system.System | None, references: bandwidth.References | None) -> SeriesLimits:
+    """Everything that a series is held against."""
+    parameters = row.case.parameters
+    operation = str(parameters.get("operation", ""))
+    peak = accepted = None
+    if facts is not None and published.has_peak(row.metric):
+        peak = published.peak_mib_per_s(facts.file_systems, operation, str(parameters.get("file_system") or "") or None)
+    if references is not None and references.entries:
+        accepted = references.find(row.partition, row.stack, parameters, operation, row.metric)
+    printed = None
+    for one in published_measurements().get(row.system, ()) if row.metric == "bandwidth" else ():
+        if one["statistic"] in ("max", "mean", "median") and _matches_case(parameters, one):
+            printed = PublishedLimit(float(one["value"]), str(one["statistic"]), one["where"], one["title"])
+            break
+    return SeriesLimits(accepted, printed, peak)
+
+
+# How the long form of published tables calls a case's parameters, and in which unit.
+_MATCHED_PARAMETERS = ("api", "operation", "pattern", "local_size", "stripe_count", "file_system")
+
+
+def published_measurements() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Printed bandwidths by system in long form, with `where` and `title` of their table.
+
+    The maximum is first, which is the headline ([lawrence2017], section 6).
+    """
+    return _read_measurements(published.published_directory())
+
+
+@cache
+def _read_measurements(directory: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for table in filter(published.has_long_form, published.load_all_tables(directory)):
+        where = {"where": f"{table.source}/{table.name}", "title": table.sidecar.title}
+        for one in published.table_measurements(table):
+            found[str(one["system"])].append({**one, **where})
+    order = {"max": 0, "mean": 1, "median": 2}
+    return {name: sorted(rows, key=lambda r: order.get(str(r["statistic"]), 9)) for name, rows in found.items()}
+
+
+def _matches_case(parameters: Mapping[str, Scalar], printed: Mapping[str, Any]) -> bool:
+    """Whether a printed figure is of the case: every parameter that both name is the same, and the writers are."""
+    if printed["benchmark"] is None or parameters.get("ranks") != printed["writers"]:
+        return False
+    pairs = [(parameters.get(name), printed.get(name)) for name in _MATCHED_PARAMETERS]
+    stripe = parameters.get("stripe_bytes")
+    pairs.append((stripe / MIB if isinstance(stripe, int) else None, printed.get("stripe_size_mib")))
+    same = all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
+    return same and printed.get("instances") in (None, 1, parameters.get("instances"))
+
+
+_T = TypeVar("_T")
+_SAME_DAY_S = 20 * 3600
+_MORE_RUNS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesEntry:
+    """A series as pages need it.
+
+    Attributes:
+        name: short, unique among the series of its system where possible.
+        stamp: its extent; the same stamp is the same results.
+        headline: whether it is the one of its case that is watched (`HEADLINES`).
+        detection: what last detection of it, or None.
+        limits: reference, published figure, peak, as far as they are known.
+        findings: those that it is a member of, newest first.
+        stacks: contents of its stack in order of time.
+    """
+
+    row: SeriesRow
+    name: str
+    stamp: SeriesExtent
+    headline: bool
+    detection: Detection | None
+    limits: SeriesLimits
+    findings: tuple[Finding, ...]
+    stacks: tuple[StackUse, ...]
+
+    @property
+    def metric(self) -> Metric:
+        """Facts of its metric."""
+        return METRICS[self.row.metric]
+
+    @property
+    def page(self) -> str:
+        """Path of its page in the site."""
+        return f"series/{self.row.id}.html"
+
+
+@dataclass(frozen=True, eq=False)
+class SystemEntry:
+    """Everything about one system.
+
+    Attributes:
+        facts: its `system.yaml`, or None where there is none (a demonstration, an import).
+        faults: files about it that could not be read; shown on the first page.
+    """
+
+    name: str
+    facts: system.System | None
+    sessions: tuple[SessionRow, ...]
+    series: tuple[SeriesEntry, ...]
+    findings: tuple[Finding, ...]
+    events: tuple[events.Event, ...]
+    decisions: tuple[reviews.Decision, ...]
+    references: bandwidth.References | None
+    stacks: tuple[StackUse, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def watched(self) -> list[SeriesEntry]:
+        """The headline series."""
+        return [one for one in self.series if one.headline]
+
+    @cached_property
+    def night(self) -> SessionRow | None:
+        """The newest night, which pages of the morning are about.
+
+        Turns of fair comparisons are none, nor is a small session of another suite that somebody ran the same
+        day and that ended well: what it did not measure is not missing.
+        """
+        found = [one for one in self.sessions if not one.attributes.get("fair")] or list(self.sessions)
+        for one in found[1:]:
+            if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
+                break
+            if one.suite != found[0].suite and one.runs > _MORE_RUNS * found[0].runs:
+                return one
+        return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All systems of the history."""
+
+    machines: tuple[SystemEntry, ...]
+    by_id: Mapping[int, SeriesEntry] = field(default_factory=dict)
+
+
+def collect_catalogue(history: History) -> Catalogue:
+    """Read what is known of every system."""
+    rows: dict[str, list[SeriesRow]] = defaultdict(list)
+    with history.reading() as connection:
+        stamps = read.series_extents(connection)
+        uses = bulk.stack_uses(connection)
+        sessions = bulk.sessions_by_system(connection)
+        for row in read.series_of_extents(connection, stamps):
+            if row.metric in METRICS:
+                rows[row.system].append(row)
+    detections = load_detections(history, list(stamps))
+    machines = []
+    for name in history.systems():
+        own = [use for use in uses if use.system == name]
+        machines.append(_collect_system(history, name, sessions.get(name, []), rows[name], stamps, detections, own))
+    return Catalogue(tuple(machines), {s.row.id: s for machine in machines for s in machine.series})
+
+
+def _collect_system(
+    history: History,
+    name: str,
+    sessions: Sequence[SessionRow],
+    rows: Sequence[SeriesRow],
+    stamps: Mapping[int, SeriesExtent],
+    detections: Mapping[int, Detection],
+    uses: Sequence[StackUse],
+) -> SystemEntry:
+    faults: list[str] = []
+    found = load_findings(history, name)
+    facts = _read_or_fault(lambda: system.load_system(name) if name in system.system_names() else None, None, faults)
+    references = _read_or_fault(lambda: bandwidth.load_references(name), None, faults)
+    members: dict[int, list[Finding]] = defaultdict(list)
+    for finding in found:
+        for member in finding.members:
+            members[member.series_id].append(finding)
+    watched = {row.id for row in monitored_series(rows)}
+    series = tuple(
+        SeriesEntry(
+            row=row,
+            name=short,
+            stamp=stamps[row.id],
+            headline=row.id in watched,
+            detection=detections.get(row.id),
+            limits=find_limits(row, facts, references),
+            findings=tuple(members.get(row.id, ())),
+            stacks=tuple(u for u in uses if (u.partition, u.name) == (row.partition, row.stack)),
+        )
+        for row, short in zip(rows, _unique_series_names(rows), strict=True)
+    )
+    return SystemEntry(
+        name=name,
+        facts=facts,
+        sessions=tuple(sessions),
+        series=series,
+        findings=tuple(found),
+        events=_read_or_fault(lambda: events.load_events(name), (), faults),
+        decisions=_read_or_fault(lambda: reviews.load_decisions(name), (), faults),
+        references=references,
+        stacks=tuple(uses),
+        faults=tuple(dict.fromkeys(faults)),
+    )
+
+
+def _read_or_fault(reader: Callable[[], _T], otherwise: _T, faults: list[str]) -> _T:
+    """A damaged file of one system is reported on the page; it does not prevent the pages of the others."""
+    try:
+        return reader()
+    except IowatchError as error:
+        faults.append(error.message)
+        return otherwise
+
+
+def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
+    """Stack, partition and metric are named where one name stands for several series."""
+    called = short_case_names([{"benchmark": row.case.benchmark, **row.case.parameters} for row in rows])
+    several = [field for field in ("stack", "partition") if len({getattr(row, field) for row in rows}) > 1]
+    names = []
+    for row, name in zip(rows, called, strict=True):
+        parts = [name] if row.metric in HEADLINE_METRICS else [name, METRICS[row.metric].label.lower()]
+        names.append(" ".join([*parts, *(f"[{getattr(row, field)}]" for field in several)]))
+    return names
+
+
+@dataclass(frozen=True)
+class SessionCoverage:
+    """A session: its runs, what it expected, what is missing."""
+
+    session: SessionRow
+    runs: Sequence[RunRow]
+    expected: int
+    received: int
+    failed: Sequence[RunProblem]
+    absent: Sequence[RunProblem]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all expected results were received and no run failed."""
+        return not self.failed and not self.absent and self.session.status == "ok"
+
+
+def session_page_path(session: SessionRow) -> str:
+    """Path of a session's page in the site."""
+    return f"session/{safe_file_name(session.uuid)}.html"
+
+
+def evidence_sessions(machine: SystemEntry) -> set[int]:
+    """Numbers of the sessions on both sides of what findings found."""
+    found = set()
+    for session in machine.sessions:
+        end = session.ended_at if session.ended_at is not None else session.started_at + 86400
+        ends = (moment for f in machine.findings for moment in (f.last_before, f.first_after))
+        if any(session.started_at <= moment <= max(end, session.started_at) for moment in ends):
+            found.add(session.id)
+    return found
+
+
+def session_coverage(
+    history: History, session: SessionRow, runs: Sequence[RunRow], received: set[ExpectedResult]
+) -> SessionCoverage:
+    """What a session expected, and what of it was received, is missing or failed."""
+    expected = history.expected(session.uuid)
+    return SessionCoverage(
+        session=session,
+        runs=runs,
+        expected=len(expected),
+        received=sum(item in received for item in expected),
+        failed=[RunProblem(r.stack, r.name, r.reason or r.status, r.partition) for r in runs if r.status != "ok"],
+        absent=missing_runs(expected, received, runs),
+    )
+
+
+# As long after the end of the last night as `silence_hours` of notices by default (docs/operations.md).
+_LEAST_S = 26 * 3600
+# Nights begin later than usual now and then.
+_SLACK = 1.1
+# Nights that show a system's rhythm: every day, working days, once a week.
+_RECENT = 31
+
+
+def overdue_after_s(machine: SystemEntry) -> int | None:
+    """The time (epoch s) after which the next session is overdue.
+
+    None where none is expected: a retired system, results that were imported or made for a demonstration.
+    """
+    own = [session for session in machine.sessions if session.origin == "run"]
+    if not own or (machine.facts is not None and machine.facts.retired):
+        return None
+    heard = own[0].started_at if own[0].ended_at is None else own[0].ended_at
+    return heard + max(_LEAST_S, round(_SLACK * usual_interval_s(own)))
+
+
+def is_overdue(machine: SystemEntry, now: int) -> bool:
+    """Whether a further session should have started by `now` (epoch s)."""
+    moment = overdue_after_s(machine)
+    return moment is not None and moment < now
+
+
+def is_session_running(machine: SystemEntry, now: int) -> bool:
+    """Whether the newest session is still running: missing results may still arrive."""
+    return machine.night is not None and machine.night.status == "running" and not is_overdue(machine, now)
+
+
+def usual_interval_s(sessions: Sequence[SessionRow]) -> int:
+    """How far apart nights usually begin, seconds; weekends count, an outage does not. Newest session first."""
+    starts = np.array([session.started_at for session in sessions[:_RECENT]], dtype=np.int64)
+    gaps = -np.diff(starts)
+    return int(np.percentile(gaps, 90)) if len(gaps) else 0
+
+
+@dataclass(frozen=True)
+class SiteBuild:
+    """One build.
+
+    Attributes:
+        zone: in which times are shown.
+        nights: how many of the newest sessions of each system have full pages of their runs.
+        reports: how many runs of a session have Darshan's timeline and full report.
+        now: time of the build, epoch seconds; expected sessions that did not start by then are overdue.
+    """
+
+    history: History
+    catalogue: Catalogue
+    templates: Environment
+    writer: SiteWriter
+    zone: tzinfo
+    nights: int
+    reports: int
+    now: int
+
+    def write_page(self, name: str, template: str, **values: Any) -> None:
+        """Render a template into the file `name` of the site."""
+        self.writer.write(name, self.render(name, template, **values))
+
+    def render(self, name: str, template: str, **values: Any) -> str:
+        """Render a template for the file `name`; `root` is the relative path from it to the first page."""
+        root = "../" * name.count("/")
+        return self.templates.get_template(template).render(root=root, page=name, **values)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, or the pages of one kind.
+
+    Attributes:
+        name: the file that the menu leads to.
+        title: in the menu.
+        menu: place in the menu from 1 on; None for pages that are reached from others.
+        publish: writes the files of the site.
+    """
+
+    name: str
+    title: str
+    menu: int | None
+    publish: Callable[[SiteBuild], None]

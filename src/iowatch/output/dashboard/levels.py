@@ -1,0 +1,190 @@
+"""The accepted level of a series, and what detection found in it: levels, transients, drifts, trends, suspicions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iowatch.core import format_count, format_number
+from iowatch.findings import MIN_OBSERVATIONS, current_trends, format_factor
+from iowatch.output.dashboard.data import SeriesEntry, SystemEntry
+from iowatch.stats import ChangePoint, Detection
+from iowatch.store import SeriesSamples
+
+_TYPICAL_SESSIONS = 60
+UNDECIDED_STATES = ("open", "suspected", "acknowledged")
+
+
+@dataclass(frozen=True)
+class DrawnLevel:
+    """A level with the time in which it held (epoch seconds).
+
+    Attributes:
+        value, end: at its first and last observation; they differ where the series drifts.
+        kind: `level`, `drift`, or `suspected`: too few observations to confirm it.
+    """
+
+    first: int
+    last: int
+    value: float
+    end: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class AcceptedLevel:
+    """The level that is considered normal, and its origin."""
+
+    value: float
+    source: str
+
+
+def sample_headlines(series: SeriesEntry, samples: SeriesSamples) -> NDArray[np.float64]:
+    """The headline of each observation: the best of its samples, shape (n,)."""
+    return series.metric.best_bound(samples.min, samples.max)
+
+
+def performance_ratio(series: SeriesEntry, value: float, level: float) -> float | None:
+    """value against level as performance: above 1 is better, also for times; None where one is 0 (counts)."""
+    return series.metric.gain(value, level) if value and level else None
+
+
+def drawn_levels(series: SeriesEntry, samples: SeriesSamples) -> list[DrawnLevel]:
+    """Levels, drifts and what is suspected, as detected; none before the first detection."""
+    found = series.detection
+    if found is None:
+        return []
+    last = int(samples.time[-1])
+    steps = [step for step in _shown_steps(found) if step.suspected]
+    suspected = [DrawnLevel(int(one.time), last, one.after, one.after, "suspected") for one in steps]
+    starts = {one.first for one in suspected}
+    own = [one for one in found.levels if one.time not in starts]
+    shown = [one for one in own if not _is_within_drift(one.time, found, one.last_time)]
+    levels = [DrawnLevel(int(one.time), int(one.last_time), one.value, one.value, "level") for one in shown]
+    for drift in found.drifts:
+        # The slope through the median of its observations, even in its logarithm.
+        inside = (samples.time >= drift.time) & (samples.time <= drift.last_time)
+        middle = float(np.median(sample_headlines(series, samples)[inside])) if inside.any() else 0.0
+        half = drift.ratio**0.5
+        levels.append(DrawnLevel(int(drift.time), int(drift.last_time), middle / half, middle * half, "drift"))
+    return sorted([*levels, *suspected], key=lambda level: level.first)
+
+
+def _shown_steps(found: Detection) -> list[ChangePoint]:
+    """The steps, without suspected ones within a drift: its slope describes those observations better."""
+    return [step for step in found.steps if not (step.suspected and _is_within_drift(step.time, found))]
+
+
+def _is_within_drift(first: float, found: Detection, last: float | None = None) -> bool:
+    """Whether a drift covers the time from `first` to `last`."""
+    end = first if last is None else last
+    return any(drift.time <= first and end <= drift.last_time for drift in found.drifts)
+
+
+@dataclass(frozen=True)
+class DetectionNote:
+    """One result of detection in words; `last` is None where it lasts."""
+
+    first: int
+    last: int | None
+    kind: str
+    text: str
+
+
+def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
+    """All results of detection, the newest first; None before the first detection."""
+    found = series.detection
+    if found is None:
+        return None
+    notes = []
+    for step in _shown_steps(found):
+        kind = "suspected" if step.suspected else "change"
+        confidence = "" if step.suspected else f", confidence {step.confidence:.3f}"
+        levels = f"{format_number(step.before)} to {format_number(step.after)} {series.metric.unit}"
+        notes.append(DetectionNote(int(step.time), None, kind, f"{levels} ({format_factor(step.ratio)}{confidence})"))
+    for one in found.transients:
+        text = f"{format_count(one.nights, 'night')} at {format_factor(one.ratio)}, then returned"
+        notes.append(DetectionNote(int(one.time), int(one.last_time), "transient", text))
+    for drift in found.drifts:
+        text = f"drifts to {format_factor(drift.ratio)}"
+        notes.append(DetectionNote(int(drift.time), int(drift.last_time), "drift", text))
+    return sorted(notes, key=lambda note: -note.first)
+
+
+def accepted_level(series: SeriesEntry, values: Sequence[float]) -> AcceptedLevel | None:
+    """The level that an observation of the series is compared with.
+
+    Its reference, else the level before a change that was not accepted, else the newest level, else the median of the
+    newest observations; None where these are too few.
+
+    Args:
+        values: of the newest observations, oldest first.
+    """
+    reference = series.limits.reference
+    if reference is not None:
+        return AcceptedLevel(reference.value, f"reference of {reference.provenance.date} by {reference.provenance.by}")
+    disputed = [f for f in series.findings if f.state in UNDECIDED_STATES]
+    if disputed:
+        first = min(disputed, key=lambda f: f.first_after)
+        member = next(m for m in first.members if m.series_id == series.row.id)
+        return AcceptedLevel(member.before, f"level before {first.id}, which is {first.state}")
+    if series.detection is not None and series.detection.changes:
+        return AcceptedLevel(series.detection.changes[-1].after, "newest level")
+    newest = np.asarray(values[-_TYPICAL_SESSIONS:])
+    if len(newest) < MIN_OBSERVATIONS:
+        return None
+    return AcceptedLevel(float(np.median(newest)), f"median of the newest {len(newest)} nights")
+
+
+@dataclass(frozen=True)
+class TrendRow:
+    """A drift up to the newest observation, which is no finding; `gain` as performance over the whole drift."""
+
+    system: str
+    series: SeriesEntry
+    first: int
+    gain: float
+
+
+def system_trends(machine: SystemEntry) -> list[TrendRow]:
+    """Drifts of the monitored series that reach their newest observations."""
+    return [
+        TrendRow(machine.name, one, first, gain)
+        for one in machine.watched
+        for first, _, gain in (current_trends(one.row, one.detection, one.stamp.last) if one.detection else ())
+    ]
+
+
+# Sessions do not begin at the same second every night.
+SESSION_SLACK_S = 6 * 3600
+
+
+@dataclass(frozen=True)
+class SuspectedSeries:
+    """A series whose newest observations differ and that is in no finding; `gain` as performance."""
+
+    series: SeriesEntry
+    gain: float
+
+
+def find_suspected_series(machine: SystemEntry) -> list[SuspectedSeries]:
+    """Monitored series of the newest session with a suspected step that is in no finding, largest first.
+
+    A finding needs more suspected series than chance explains (`iowatch.findings.grouping`); these are the others.
+    """
+    newest = machine.night.started_at if machine.night else 0
+    seen = [s for s in machine.watched if s.stamp.last >= newest - SESSION_SLACK_S]
+    found = [SuspectedSeries(one, gained) for one in seen if (gained := _suspected_gain(one)) is not None]
+    return sorted(found, key=lambda one: -abs(math.log(one.gain)))
+
+
+def _suspected_gain(series: SeriesEntry) -> float | None:
+    members = {(m.series_id, m.first_after) for f in series.findings if f.state != "resolved" for m in f.members}
+    for step in _shown_steps(series.detection) if series.detection else ():
+        if step.suspected and (series.row.id, int(step.time)) not in members:
+            return math.exp(series.metric.log_gain(step.ratio))
+    return None

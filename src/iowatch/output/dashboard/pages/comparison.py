@@ -1,0 +1,188 @@
+"""A page a comparison: of `dashboards/comparisons.yaml`, of stacks, of before and after an event."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from iowatch.comparison import ComparisonOptions, Outcome, SideSpec, compare_sides, parse_side
+from iowatch.core import InputError, IowatchError, files
+from iowatch.output.comparison import comparison_document, provenance_lines, summary_sentences, trace_comparison_lines
+from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
+from iowatch.stats import ComparisonSettings, SideSamples, short_case_names
+
+_MAX_STACKS = 3
+_MAX_EVENTS = 3
+_MAX_AB_COMPARISONS = 3
+_EVENT_DAYS = 28
+_NEAR_S = 3 * drawing.DAY_S
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """One comparison: its title and sides."""
+
+    title: str
+    left: SideSpec
+    right: SideSpec
+
+    @property
+    def page(self) -> str:
+        """Path of its page."""
+        key = f"{self.left.text}\0{self.right.text}\0{sorted(self.left.filters.items())}"
+        return f"comparison/{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.html"
+
+
+def publish_comparison_pages(site: SiteBuild) -> None:
+    """Write `comparison/<digest>.html` for each comparison, and `comparisons.html`, which leads to them."""
+    wanted = list({one.page: one for one in _comparison_requests(site)}.values())
+    pages: dict[tuple[str, ...], str] = {}
+    for series in site.catalogue.by_id.values():
+        row = series.row
+        pages[row.system, row.partition, row.stack, row.case.key, row.metric] = series.page
+    for one in wanted:
+        site.write_page(one.page, "comparison.html", **_comparison_values(site, one, pages))
+    site.write_page("comparisons.html", "comparisons.html", rows=wanted)
+
+
+PAGE = Page("comparisons.html", "Comparisons", 5, publish_comparison_pages)
+
+
+def _comparison_requests(site: SiteBuild) -> Iterator[ComparisonRequest]:
+    for machine in site.catalogue.machines:
+        yield from _requests_around_findings(machine)
+        yield from _requests_between_stacks(machine)
+        yield from _requests_of_ab_runs(machine)
+    yield from _requests_from_list()
+
+
+def _requests_around_findings(machine: SystemEntry) -> Iterator[ComparisonRequest]:
+    """Before and after the event that lies nearest to each open finding."""
+    for finding in [f for f in machine.findings if f.state == "open"][:_MAX_EVENTS]:
+        near = [e for e in machine.events if e.start - _NEAR_S <= finding.first_after <= e.end + _NEAR_S]
+        if near:
+            event = min(near, key=lambda e: (abs(e.start - finding.first_after), e.kind != "maintenance"))
+            several = sum(e.date == event.date for e in machine.events) > 1
+            name = f"{machine.name}/{event.date}" + (f"/{event.title}" if several else "")
+            side = SideSpec(f"event:{name}", "event", name)
+            title = f"{machine.name}: before and after {event.title}, {event.date}"
+            yield ComparisonRequest(title, side, side)
+
+
+def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest]:
+    """The newest stacks of a system with each other, where they ran the same cases."""
+    cases: dict[str, set[str]] = {}
+    for one in machine.watched:
+        cases.setdefault(one.row.stack, set()).add(one.row.case.key)
+    newest = {use.name: use.last for use in sorted(machine.stacks, key=lambda u: u.last)}
+    ordered = sorted(cases, key=lambda name: (-newest.get(name, 0), name))[:_MAX_STACKS]
+    for position, right in enumerate(ordered):
+        for left in ordered[position + 1 :]:
+            if cases[left] & cases[right]:
+                sides = [SideSpec(f"stack:{name}", "stack", name, {"system": machine.name}) for name in (left, right)]
+                yield ComparisonRequest(f"{machine.name}: {left} against {right}", sides[0], sides[1])
+
+
+def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
+    """The two sides of each of the newest fair runs (`iowatch run --ab`)."""
+    ended = [row for row in machine.sessions if row.attributes.get("fair") and row.status != "running"]
+    for row in ended[:_MAX_AB_COMPARISONS]:
+        left, right = (
+            SideSpec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})
+            for side in ("left", "right")
+        )
+        day = datetime.fromtimestamp(row.started_at, UTC)
+        stacks = " against ".join(str(row.attributes["fair"].get(side)) for side in ("left", "right"))
+        yield ComparisonRequest(f"{machine.name}: {stacks}, fair run of {day:%Y-%m-%d}", left, right)
+
+
+def _requests_from_list() -> Iterator[ComparisonRequest]:
+    """Those of `dashboards/comparisons.yaml`.
+
+    Raises:
+        InputError: it is not readable, or a row has no `left` and `right`.
+    """
+    place = files.checkout_root() / "dashboards" / "comparisons.yaml"
+    try:
+        text = place.read_text(encoding="utf-8") if place.is_file() else ""
+        rows = (YAML(typ="safe").load(text) or {}).get("comparisons") or []
+    except (OSError, UnicodeDecodeError, YAMLError, AttributeError) as error:
+        raise InputError(f"{place}: not readable: {' '.join(str(error).split())}") from error
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict) or not {"left", "right"} <= row.keys():
+            raise InputError(f"{place}: comparisons[{number}]: expected `left` and `right`, found {row!r}")
+        left, right = parse_side(str(row["left"])), parse_side(str(row["right"]))
+        yield ComparisonRequest(str(row.get("title") or f"{left.text} against {right.text}"), left, right)
+
+
+def _comparison_values(
+    site: SiteBuild, wanted: ComparisonRequest, pages: Mapping[tuple[str, ...], str]
+) -> dict[str, Any]:
+    try:
+        outcome = compare_sides(wanted.left, wanted.right, lambda: site.history, ComparisonOptions(days=_EVENT_DAYS))
+    except IowatchError as error:
+        return {"wanted": wanted, "fault": str(error), "pairs": [], "lines": [], "notes": [], "document": {}}
+    found = comparison_document(outcome)
+    events = wanted.left.kind == wanted.right.kind == "event"
+    sides = ("before", "after") if events else ("left", "right")
+    scale = drawing.forest_scale((pair["ratio"], pair["ci"]) for pair in found["pairs"])
+    pairs = sorted(_page_pair_rows(pages, outcome, found["pairs"], sides, scale), key=_importance_key)
+    return {
+        "wanted": wanted,
+        "fault": None,
+        "document": found,
+        "pairs": pairs,
+        "axis": drawing.forest_axis(scale),
+        "drawn": any(pair["samples"] for pair in pairs),
+        "units": sorted({f"{pair['unit']} ({pair['statistic'] or 'median'})" for pair in pairs}),
+        "lines": summary_sentences(outcome),
+        "measured": list(provenance_lines(outcome)),
+        "darshan": list(trace_comparison_lines(outcome)),
+        "notes": list(outcome.notes),
+        "sides": sides,
+        "aim": ComparisonSettings().difference,
+        "asks": any(pair["more_runs"] and str(pair["verdict"])[:6] not in ("slower", "faster") for pair in pairs),
+        "only": {side: len(entries) for side, entries in found["unpaired"].items() if entries},
+    }
+
+
+def _page_pair_rows(
+    pages: Mapping[tuple[str, ...], str],
+    outcome: Outcome,
+    documents: Sequence[Mapping[str, Any]],
+    sides: tuple[str, str],
+    scale: drawing.AxisScale,
+) -> Iterator[dict[str, Any]]:
+    """Pairs with their pictures, and the series that each side of them comes from."""
+    called, matched = short_case_names([pair["case"] for pair in documents]), outcome.matched
+    for name, pair, made, entries in zip(called, documents, matched.pairs, matched.entries, strict=True):
+        samples = None
+        # Printed figures are only summaries.
+        if isinstance(made.left, SideSamples) and isinstance(made.right, SideSamples):
+            left, right = ([*chain.from_iterable(one.sessions.values())] for one in (made.left, made.right))
+            samples = drawing.samples_picture(left, right, sides)
+        axes = ("system", "partition", "stack")
+        keys = [(*(one.axes.get(axis, "") for axis in axes), one.case.key, one.metric) for one in entries]
+        yield {
+            **pair,
+            "name": name,
+            # Files and published tables have none.
+            "pages": [(side, pages[key]) for side, key in zip(sides, keys, strict=True) if key in pages],
+            "forest": drawing.forest_picture(pair["ratio"], pair["ci"], str(pair["verdict"]).split()[0], scale),
+            "samples": samples,
+        }
+
+
+def _importance_key(pair: Mapping[str, Any]) -> tuple[int, float]:
+    """Differences first, the largest in front; then what cannot be said; then what is the same."""
+    kinds = ("slower", "faster", "not enough data")
+    rank = next((n for n, kind in enumerate(kinds) if str(pair["verdict"]).startswith(kind)), len(kinds))
+    return max(0, rank - 1), -abs(math.log(pair["ratio"])) if pair["ratio"] else 0.0

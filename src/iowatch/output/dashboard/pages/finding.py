@@ -1,0 +1,347 @@
+"""The page of a finding: pictures of its series, common factor, evidence, decisions; and the list of all findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from iowatch.core import format_number
+from iowatch.findings import Finding, FindingMember, format_day, format_factor, observation_mask, retest_times, text
+from iowatch.output.dashboard import data, drawing, levels, safe_file_name, shorten_text
+from iowatch.output.dashboard.pages.session import TracedRun, compare_run_traces
+from iowatch.output.history import artefact_location
+from iowatch.reference import Event
+from iowatch.store import History, SeriesSamples, SessionRow, bulk
+
+_AROUND_S = 60 * drawing.DAY_S
+_NEAR_S = 3 * drawing.DAY_S
+_MOST_OTHERS = 30
+_MOST_EVENTS = 6
+Samples = Mapping[int, SeriesSamples]
+
+
+def finding_page_path(finding: Finding) -> str:
+    """Path of a finding's page in the site."""
+    return f"finding/{safe_file_name(finding.id)}.html"
+
+
+def _series_to_draw(finding: Finding, machine: data.SystemEntry) -> list[data.SeriesEntry]:
+    """Members first, then some of the other watched series."""
+    members = {member.series_id for member in finding.members}
+    inside = [s for s in machine.series if s.row.id in members]
+    others = [s for s in machine.watched if s.row.id not in members]
+    return inside + others[:: max(1, -(-len(others) // _MOST_OTHERS))]
+
+
+def samples_around_change(history: History, finding: Finding, machine: data.SystemEntry) -> dict[int, SeriesSamples]:
+    """Samples of the series concerned, from 60 days before the change to 60 after."""
+    numbers = [one.row.id for one in _series_to_draw(finding, machine)]
+    ends = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S
+    retested = retest_times(machine.sessions)
+    with history.reading() as connection:
+        found = bulk.read_series_samples(connection, numbers, *ends)
+        return {one.series_id: one.only(observation_mask(one.time, retested)) for one in found}
+
+
+def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo) -> Markup:
+    """The finding at one look: a picture for screens, another for phones; dates are midnights of `zone`."""
+    members = {member.series_id: member for member in finding.members}
+    lines = []
+    for one in _series_to_draw(finding, machine):
+        if (found := samples.get(one.row.id)) is not None:
+            values, member = levels.sample_headlines(one, found), members.get(one.row.id)
+            before = values[found.time < finding.first_after]
+            if member is not None or len(before):
+                level = member.before if member else float(np.median(before))
+                gains = one.metric.gain(values, level).tolist()
+                lines.append(FanLine(found.time.tolist(), gains, member is not None))
+    explanation = finding.explanation
+    sizes = [*explanation.magnitudes, *explanation.second_magnitudes]
+    names = [FanLabel(m.label or "changed", m.ratio, True) for m in sizes] or [FanLabel("changed", finding.size, True)]
+    if explanation.control is not None:
+        names.append(FanLabel(explanation.control.label, explanation.control.ratio, False))
+    others = [(mark.start, str(number)) for number, mark in enumerate(other_recorded_events(finding, machine), start=1)]
+    wide = narrow = format_day(finding.first_after)
+    if finding.causes:
+        best = finding.causes[0]
+        when = "" if best.when == "at the change" else f"{best.when}: "
+        wide, narrow = f"{wide}, {when}{best.name}", f"{narrow}, {when}{best.event}"
+    moment, label = finding.first_after, finding.line
+    drawn = fan_picture(lines, moment, names, shorten_text(wide, 70), label, others, zone=zone)
+    return drawn + fan_picture(lines, moment, names, shorten_text(narrow, 28), label, others, NARROW, zone)
+
+
+def other_recorded_events(finding: Finding, machine: data.SystemEntry) -> list[Event]:
+    """What is recorded around a finding but not near its date: numbered in its picture."""
+    ends = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S
+    found = [e for e in machine.events if ends[0] <= e.start <= ends[1]]
+    return [e for e in found if abs(e.start - finding.first_after) > _NEAR_S][:_MOST_EVENTS]
+
+
+def member_figures(
+    finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo
+) -> Iterator[dict[str, Any]]:
+    """A small picture a member, the largest change first, all on one time axis."""
+    series = {one.row.id: one for one in machine.series if one.row.id in samples}
+    known = [samples[m.series_id].time for m in finding.members if m.series_id in series]
+    first = min((int(times[0]) for times in known), default=finding.first_after - drawing.DAY_S)
+    last = max((int(times[-1]) for times in known), default=finding.first_after + drawing.DAY_S)
+    for member in sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain)):
+        drawn = None
+        if member.series_id in series:
+            one = samples[member.series_id]
+            values = levels.sample_headlines(series[member.series_id], one)
+            drawn = member_picture(member, one.time, values, first, last, zone)
+        yield {"member": member, "picture": drawn, "page": f"series/{member.series_id}.html"}
+
+
+def repeat_commands(finding: Finding, machine: data.SystemEntry, runs: Sequence[Any]) -> dict[str, Any]:
+    """The commands that repeat the measurement, or why there are none.
+
+    Args:
+        runs: of the history, after the change.
+    """
+    session = _session_before(machine, finding.first_after)
+    if session is None or session.origin != "run":
+        origin = "imported" if session is not None and session.origin == "import" else "made for a demonstration"
+        why = f"These results were {origin}; iowatch did not run them and cannot repeat them."
+        return {"why_not": why, "commands": []}
+    stacks = "".join(f" --stack {stack}" for stack in dict.fromkeys(member.stack for member in finding.members))
+    own = dict.fromkeys(str(run.facts["command"]) for run in runs if run.facts.get("command"))
+    suite = f"iowatch run --system {machine.name}{stacks} --suite {session.suite}"
+    return {"why_not": None, "commands": [suite, *list(own)[:6]]}
+
+
+_MOST_RUNS = 12
+
+
+def publish_finding_pages(site: data.SiteBuild) -> None:
+    """Write `findings.html` and `finding/<id>.html` for each finding, closed ones too."""
+    machines = site.catalogue.machines
+    for machine in machines:
+        for finding in machine.findings:
+            site.write_page(finding_page_path(finding), "finding.html", **_finding_values(site, machine, finding))
+    findings = sorted((f for machine in machines for f in machine.findings), key=lambda f: -f.first_after)
+    rows = [(finding, finding_page_path(finding)) for finding in findings]
+    trends = [trend for machine in machines for trend in levels.system_trends(machine)]
+    trends.sort(key=lambda trend: -abs(math.log(trend.gain)))
+    site.write_page("findings.html", "findings.html", rows=rows, trends=trends)
+
+
+PAGE = data.Page("findings.html", "Findings", 2, publish_finding_pages)
+
+
+def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Finding) -> dict[str, Any]:
+    samples = samples_around_change(site.history, finding, machine)
+    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MOST_RUNS]
+    traced_member = traces = None
+    # Of the member with the largest change that has traces on both sides.
+    for member in strongest:
+        before, after = (_run_logs(site, run) for run in (member.run_before, member.run_after))
+        if before and after and (traces := compare_run_traces(site, before, after)) is not None:
+            traced_member = member
+            break
+    runs_after = [site.history.run(m.run_after) for m in strongest if m.run_after is not None]
+    rules = (finding.explanation.rule, finding.explanation.second)
+    ends = [_session_before(machine, moment) for moment in (finding.last_before, finding.first_after)]
+    pages = {s.uuid: data.session_page_path(s) for s in machine.sessions}
+    evidence = {n for m in finding.members[:200] for n in (m.run_before, m.run_after) if n is not None}
+    sessions = site.history.session_of_runs(sorted(evidence))
+    return {
+        "machine": machine,
+        "finding": finding,
+        "as_well": [line for rule in rules if rule is not None for line in text.format_equivalents(rule)],
+        "decisions": [d for d in machine.decisions if d.finding == finding.id],
+        "fan": finding_figure(finding, machine, samples, site.zone),
+        "others": other_recorded_events(finding, machine),
+        "multiples": list(member_figures(finding, machine, samples, site.zone)),
+        "unchanged": finding.compared[len(finding.members) :],
+        "traced_member": traced_member,
+        "darshan": traces,
+        "repeat": repeat_commands(finding, machine, runs_after),
+        "ticket": "\n".join(text.format_finding(finding)),
+        "runs": {run: f"{pages[session]}#run-{run}" for run, session in sessions.items() if session in pages},
+        "sessions": [(s, data.session_page_path(s)) for s in ends if s is not None],
+    }
+
+
+def _session_before(machine: data.SystemEntry, moment: int) -> SessionRow | None:
+    """The newest session that started by a moment."""
+    return next((s for s in machine.sessions if s.started_at <= moment), None)
+
+
+def _run_logs(site: data.SiteBuild, run: int | None) -> TracedRun | None:
+    if run is None:
+        return None
+    logs = (artefact_location(kept) for kept in site.history.artefacts(run) if kept.kind == "darshan")
+    log = next((path for path in logs if path is not None), None)
+    return (site.history.run(run), log) if log else None
+
+
+_FAN_HEIGHT = 300
+_FAN_LEFT, _FAN_TOP, _FAN_BOTTOM = 52, 30, 30
+_MOST_LINES = 24
+_BETWEEN_NAMES = 16
+# As many as fit beside the lines; bold ones are wide.
+_MOST_BOLD_LETTERS = 27
+# Width of a bold letter of the date's name.
+_BOLD_LETTER = 8.0
+# Percent of a changed line's nights at either end that may leave the picture.
+_OUTSIDE = 3
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
+
+
+@dataclass(frozen=True)
+class FanLayout:
+    """Where things are: for a screen with the names of groups beside the lines, for a phone over them."""
+
+    width: int
+    right: int
+    names_inside: bool
+    kind: str
+    most_dates: int
+
+
+WIDE = FanLayout(960, 190, False, "picture fan for-wide", 7)
+NARROW = FanLayout(430, 10, True, "picture fan for-narrow", 4)
+
+
+@dataclass(frozen=True)
+class FanLine:
+    """One series in order of time: epoch s, and performance relative to the level before (1 is the same)."""
+
+    times: Sequence[int]
+    gains: Sequence[float]
+    changed: bool
+
+
+@dataclass(frozen=True)
+class FanLabel:
+    """Words for a group of lines, its typical gain, and whether it changed."""
+
+    words: str
+    gain: float
+    changed: bool
+
+
+def fan_picture(
+    lines: Sequence[FanLine],
+    moment: int,
+    names: Sequence[FanLabel],
+    what: str,
+    label: str,
+    others: Sequence[tuple[int, str]] = (),
+    shape: FanLayout = WIDE,
+    zone: tzinfo = UTC,
+) -> Markup:
+    """Draw a finding.
+
+    Args:
+        lines: series with data.
+        moment: of the change, epoch seconds.
+        names: groups of lines; written at the right edge.
+        what: happened there; written at the line of the date.
+        label: the finding in words.
+        others: other moments (epoch seconds) with the number that they have below the picture.
+        zone: dates stand at its midnights.
+    """
+    # Of very many series some of each kind: more lines say no more.
+    drawn: list[FanLine] = []
+    for changed in (False, True):
+        alike = [one for one in lines if one.changed is changed and len(one.times)]
+        drawn += alike[:: max(1, -(-len(alike) // (_MOST_LINES // 2)))]
+    ends = [t for one in drawn for t in (one.times[0], one.times[-1])]
+    times = ends or [moment - drawing.DAY_S, moment + drawing.DAY_S]
+    bottom = _FAN_HEIGHT - _FAN_BOTTOM
+    x = drawing.AxisScale(min(times), max(times), _FAN_LEFT, shape.width - shape.right, zone=zone)
+    y = drawing.AxisScale(*_gain_range(drawn), bottom, _FAN_TOP, logarithmic=True)
+    parts = []
+    for tick in (t for t in _TICKS if y.low <= t <= y.high):
+        parts.append(drawing.svg_line("grid one" if tick == 1.0 else "grid", _FAN_LEFT, y(tick), x.end, y(tick)))
+        parts.append(drawing.svg_text("tick", _FAN_LEFT - 6, y(tick) + 4, f"×{tick:g}"))
+    parts.append(drawing.svg_time_axis(x, bottom, shape.most_dates))
+    for other, number in others:
+        if x.low <= other <= x.high:
+            parts.append(drawing.svg_line("mark event", x(other), _FAN_TOP, x(other), bottom))
+            parts.append(drawing.svg_text("mark-name event", x(other) + 7, _FAN_TOP + 10, number))
+    for one in drawn:
+        at, heights = np.asarray(one.times), [y(gain) for gain in np.clip(one.gains, y.low, y.high).tolist()]
+        kind = "changed" if one.changed else "steady"
+        parts.append(drawing.svg_line_with_gaps(kind, at, x.array(at), np.array(heights)))
+    parts += _draw_change_date(moment, what, x)
+    return drawing.svg_picture(shape.width, _FAN_HEIGHT, label, [*parts, *_draw_labels(names, x, y, shape)], shape.kind)
+
+
+def _gain_range(drawn: Sequence[FanLine]) -> tuple[float, float]:
+    """Lowest and highest gain of the axis: it holds every level of the changed lines, not each bad night."""
+    ends = [np.percentile(np.asarray(one.gains), (_OUTSIDE, 100 - _OUTSIDE)) for one in drawn if one.changed]
+    if drawn:
+        ends.append(np.percentile(np.concatenate([np.asarray(one.gains) for one in drawn]), (2, 99.5)))
+    low = min((float(low) for low, _ in ends), default=1.0)
+    high = max((float(high) for _, high in ends), default=1.0)
+    return min(low / 1.2, 0.6), max(high * 1.2, 1.7)
+
+
+def _draw_change_date(moment: int, what: str, x: drawing.AxisScale) -> Iterator[str]:
+    at = x(moment)
+    yield drawing.svg_line("moment", at, _FAN_TOP - 6, at, _FAN_HEIGHT - _FAN_BOTTOM)
+    side, offset, room = ("left", -6, at) if at > (x.start + x.end) / 2 else ("right", 6, x.end - at)
+    words = _shorten(what, int((room - 6) / _BOLD_LETTER))
+    yield drawing.svg_text(f"moment-name {side}", at + offset, _FAN_TOP - 10, words)
+
+
+def _draw_labels(
+    names: Sequence[FanLabel], x: drawing.AxisScale, y: drawing.AxisScale, shape: FanLayout
+) -> Iterator[str]:
+    """Names at the height of their lines, pushed apart where they would lie over each other."""
+    lowest = float(_FAN_TOP)
+    for name in sorted(names, key=lambda n: -n.gain):
+        above = 18 if shape.names_inside else 0
+        height = max(min(y(min(max(name.gain, y.low), y.high)) - above, _FAN_HEIGHT - _FAN_BOTTOM), lowest)
+        lowest = height + _BETWEEN_NAMES
+        kind = "group" if name.changed else "group steady"
+        side = " inside" if shape.names_inside else ""
+        most = _MOST_BOLD_LETTERS if name.changed else _MOST_BOLD_LETTERS + 2
+        place = x.end - 2 if shape.names_inside else x.end + 8
+        words = _shorten(f"{format_factor(name.gain)} {name.words}", most)
+        yield drawing.svg_text(kind + side, place, height + 4, words)
+
+
+def _shorten(words: str, most: int) -> str:
+    return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"
+
+
+_MEMBER_WIDTH, _MEMBER_HEIGHT = 300, 132
+_MEMBER_LEFT, _MEMBER_RIGHT, _MEMBER_TOP, _MEMBER_BOTTOM = 46, 6, 14, 22
+
+
+def member_picture(
+    member: FindingMember, times: NDArray[Any], values: NDArray[Any], first: int, last: int, zone: tzinfo = UTC
+) -> Markup:
+    """Draw a member; all members of a finding share the time axis from `first` to `last` (epoch s).
+
+    Args:
+        times, values: shape (n,): epoch seconds and the metric's unit.
+        zone: dates stand at its midnights.
+    """
+    top = drawing.rounded_axis_end(max(float(values.max(initial=0.0)), member.before, member.after))
+    bottom, right = _MEMBER_HEIGHT - _MEMBER_BOTTOM, _MEMBER_WIDTH - _MEMBER_RIGHT
+    x = drawing.AxisScale(first, last, _MEMBER_LEFT, right, zone=zone)
+    y = drawing.AxisScale(0.0, top, bottom, _MEMBER_TOP)
+    parts = [
+        drawing.svg_value_axis(y, _MEMBER_LEFT, right, (0.0, top / 2, top), "", 4),
+        drawing.svg_time_axis(x, bottom, 3),
+        drawing.svg_line_with_gaps("headline", times, x.array(times), y.array(values)),
+        drawing.svg_line("moment", x(member.first_after), _MEMBER_TOP, x(member.first_after), bottom),
+        drawing.svg_line("level", x(first), y(member.before), x(member.last_before), y(member.before)),
+        drawing.svg_line("level", x(member.first_after), y(member.after), x(last), y(member.after)),
+    ]
+    label = f"{format_number(member.before)} to {format_number(member.after)} {member.unit}"
+    return drawing.svg_picture(_MEMBER_WIDTH, _MEMBER_HEIGHT, label, parts, "picture small")

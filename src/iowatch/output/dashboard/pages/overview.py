@@ -1,0 +1,313 @@
+"""Overview: a heat map of the newest night, and a row per monitored series with the newest nights as cells."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Generic, TypeVar
+
+from markupsafe import Markup
+
+from iowatch.core import Scalar
+from iowatch.findings import load_observations
+from iowatch.output.dashboard import data, drawing, levels, safe_file_name
+from iowatch.stats import format_parameter_value, prior_cost_bits
+from iowatch.store import SeriesPoints, SeriesRow
+
+_T = TypeVar("_T")
+CaseValues = Mapping[str, Scalar]
+# Numbers across, the innermost last; others stand outside of them.
+_COLUMN_PARAMETERS = ("stripe_count", "stripe_bytes", "block_bytes", "transfer_bytes", "local_size", "nodes", "ranks")
+# Words down, in the order of speech; others follow.
+_ROW_PARAMETERS = ("partition", "stack", "file_system", "operation", "api", "file", "metric")
+_ALWAYS_SHOWN = ("operation", "api", "file")
+_MAX_COLUMNS = 24
+# Few columns leave room for write and read side by side.
+_PAGE_CELLS = 8
+_MAX_CELLS = 2000
+
+
+@dataclass(frozen=True)
+class HeadingRow:
+    """A row of column headings: the parameter, and (value, columns that it spans) from left to right."""
+
+    name: str
+    spans: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class HeatMapGrid(Generic[_T]):
+    """One benchmark.
+
+    Attributes:
+        heads: rows of headings, outermost first.
+        rows: name and cells from left to right; None where there is no such case.
+    """
+
+    benchmark: str
+    heads: Sequence[HeadingRow]
+    rows: Sequence[tuple[str, Sequence[_T | None]]]
+
+
+@dataclass(frozen=True)
+class HeatMap(Generic[_T]):
+    """All grids that fit a page; `left_out` are the benchmarks that do not, with the number of their series."""
+
+    grids: Sequence[HeatMapGrid[_T]]
+    left_out: Sequence[tuple[str, int]]
+
+
+def build_heat_map(items: Sequence[_T], row_of: Callable[[_T], SeriesRow]) -> HeatMap[_T]:
+    """A grid a benchmark, benchmarks by name; of a page's worth of cells the small grids first.
+
+    Args:
+        row_of: what is known of an item.
+    """
+    by_benchmark: dict[str, list[_T]] = defaultdict(list)
+    for item in items:
+        by_benchmark[row_of(item).case.benchmark].append(item)
+    left, fits, left_out = _MAX_CELLS, [], []
+    for name, members in sorted(by_benchmark.items(), key=lambda entry: (len(entry[1]), entry[0])):
+        left -= len(members)
+        if left >= 0:
+            fits.append(_make_grid(name, members, [_case_values(row_of(one)) for one in members]))
+        else:
+            left_out.append((name, len(members)))
+    return HeatMap(sorted(fits, key=lambda grid: grid.benchmark), left_out)
+
+
+def _case_values(row: SeriesRow) -> CaseValues:
+    return {**row.case.parameters, "stack": row.stack, "partition": row.partition, "metric": row.metric}
+
+
+def _make_grid(benchmark: str, members: Sequence[_T], values: Sequence[CaseValues]) -> HeatMapGrid[_T]:
+    down, across = _choose_axes(values)
+    columns = sorted({_select_values(one, across) for one in values}, key=_natural_sort_key)
+    places: dict[tuple[Any, ...], dict[tuple[Any, ...], _T]] = defaultdict(dict)
+    alike: dict[tuple[Any, ...], list[CaseValues]] = defaultdict(list)
+    for member, one in zip(members, values, strict=True):
+        key = _select_values(one, down)
+        places[key][_select_values(one, across)] = member
+        alike[key].append(one)
+    rows = [
+        (_row_label(down, across, alike[key]), [places[key].get(column) for column in columns])
+        for key in sorted(places, key=_natural_sort_key)
+    ]
+    heads = []
+    for n, name in enumerate(across):
+        # Columns that share a value and all values above it are under one heading.
+        runs = groupby(columns, key=lambda column, end=n + 1: column[:end])  # type: ignore[misc]
+        spans = [(_format_value(name, key[n]), len(list(run))) for key, run in runs]
+        heads.append(HeadingRow(_format_parameter_name(name), spans))
+    return HeatMapGrid(benchmark, heads, rows)
+
+
+def _choose_axes(values: Sequence[CaseValues]) -> tuple[list[str], list[str]]:
+    """What stands down and what across: few columns, and few cells that stay empty."""
+    kept = _distinguishing_parameters(values)
+    across = [name for name in kept if all(_is_numeric(one.get(name)) for one in values)]
+    across.sort(key=lambda name: (_COLUMN_PARAMETERS.index(name) if name in _COLUMN_PARAMETERS else -1, name))
+    while across and not _fits_columns(values, kept, across, _MAX_COLUMNS):
+        across = across[1:]
+    if "operation" in kept and _fits_columns(values, kept, [*across, "operation"], _PAGE_CELLS):
+        across = [*across, "operation"]
+    return _sort_parameters(name for name in kept if name not in across), across
+
+
+def _distinguishing_parameters(values: Sequence[CaseValues]) -> list[str]:
+    """Parameters that tell the cases apart, the most meaningful first; none that follows from those before."""
+    names = sorted({name for one in values for name in one}, key=lambda name: (prior_cost_bits(name), name))
+    kept: list[str] = []
+    cells = 1
+    for name in names:
+        if (more := len({_select_values(one, [*kept, name]) for one in values})) > cells:
+            kept, cells = [*kept, name], more
+    return kept
+
+
+def _fits_columns(values: Sequence[CaseValues], kept: Sequence[str], across: Sequence[str], most: int) -> bool:
+    columns = len({_select_values(one, across) for one in values})
+    rows = len({_select_values(one, [name for name in kept if name not in across]) for one in values})
+    return columns <= most and rows * columns <= 3 * len(values) + _PAGE_CELLS
+
+
+def _select_values(one: CaseValues, names: Sequence[str]) -> tuple[Scalar | None, ...]:
+    return tuple(one.get(name) for name in names)
+
+
+def _is_numeric(value: Scalar | None) -> bool:
+    """Whether it grows: a number or the size of an array (`128x128x128`), and not absent."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain or (isinstance(value, str) and re.fullmatch(r"\d+(x\d+)*", value) is not None)
+
+
+def _natural_sort_key(key: Sequence[Any]) -> list[tuple[int, float, str]]:
+    """Sorts numbers as numbers, also those within words; what is absent first."""
+    found: list[tuple[int, float, str]] = []
+    for value in key:
+        if not isinstance(value, str):
+            found.append((0, 0.0, "") if value is None else (1, float(value), ""))
+        else:
+            parts = re.findall(r"\d{1,15}|\D+|\d+", value)
+            found += [(1, float(p), "") if p.isdecimal() else (2, 0.0, p) for p in parts]
+    return found
+
+
+def _format_value(name: str, value: Scalar | None) -> str:
+    plain = "–" if value is None else str(value)
+    return plain if value is None or name == "operation" else format_parameter_value(name, value)
+
+
+def _format_parameter_name(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def _row_label(down: Sequence[str], across: Sequence[str], row: Sequence[CaseValues]) -> str:
+    """A row in words, what its cases do and how among them even where all cases do the same.
+
+    Numbers and truth values are shown with the name of their parameter.
+    """
+    parts = []
+    for name in _sort_parameters({*down, *_ALWAYS_SHOWN} - {*across}):
+        found = {one.get(name) for one in row}
+        value = found.pop() if len(found) == 1 else None
+        if value is not None:
+            text = _format_value(name, value)
+            bare = isinstance(value, str) or text != str(value).lower()
+            parts.append(text if bare and not name.endswith("_bytes") else f"{_format_parameter_name(name)} {text}")
+    return " ".join(parts) or "all"
+
+
+def _sort_parameters(names: Iterable[str]) -> list[str]:
+    order = {name: position for position, name in enumerate(_ROW_PARAMETERS)}
+    return sorted(names, key=lambda name: (order.get(name, len(order)), name))
+
+
+OVERVIEW_SESSIONS = 30
+_READ_S = 60 * drawing.DAY_S
+_COLUMNS = ("operation", "api", "file")
+# What can be said of a series in the newest night, what needs somebody first; long gone: not for `NIGHTS`.
+SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not judged", "long gone")
+
+
+@dataclass(frozen=True)
+class SeriesTableRow:
+    """A series in the table; shares are of the value, 1 is the same."""
+
+    series: data.SeriesEntry
+    newest: float
+    time: int
+    late: bool
+    gone: bool
+    accepted: levels.AcceptedLevel | None
+    gain: float | None
+    kind: str
+    strip: Markup
+    of_published: float | None
+    of_peak: float | None
+    states: tuple[str, ...]
+
+    @property
+    def outcome(self) -> str:
+        """One of `OUTCOMES`: what the newest night says of the series."""
+        if self.late:
+            return "long gone" if self.gone else "without result"
+        return {"w": "below", "s": "as accepted", "b": "above"}.get(self.kind[0], "not judged")
+
+
+def overview_page_path(machine: data.SystemEntry) -> str:
+    """Path of a system's overview."""
+    return f"overview/{safe_file_name(machine.name)}.html"
+
+
+def publish_overview_pages(site: data.SiteBuild) -> None:
+    """Write `overview/<system>.html` for each system, and `overview.html`, which leads to them."""
+    systems = []
+    for machine in site.catalogue.machines:
+        rows = _series_rows(site, machine)
+        state = {
+            "machine": machine,
+            "outcomes": {name: sum(row.outcome == name for row in rows) for name in SERIES_OUTCOMES},
+            "overdue": data.is_overdue(machine, site.now),
+            "running": data.is_session_running(machine, site.now),
+        }
+        site.write_page(overview_page_path(machine), "overview.html", **state, **_overview_values(machine, rows))
+        # None, at the end, for series that are not in the newest night or cannot be assessed.
+        gains = sorted((None if row.late else row.gain for row in rows[:400]), key=lambda g: (g is None, g or 0.0))
+        strip = drawing.strip_picture(gains, "series")
+        systems.append({**state, "page": overview_page_path(machine), "strip": strip})
+    site.write_page("overview.html", "overview_index.html", systems=systems)
+
+
+PAGE = data.Page("overview.html", "Overview", 3, publish_overview_pages)
+
+
+def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) -> dict[str, Any]:
+    shown = [row.series.row for row in rows]
+    choices = {name: {str(row.case.parameters.get(name, "")) for row in shown} - {""} for name in _COLUMNS}
+    choices |= {"benchmark": {row.case.benchmark for row in shown}, "stack": {row.stack for row in shown}}
+    return {
+        "rows": rows,
+        "heat": build_heat_map([row for row in rows if not row.gone], lambda row: row.series.row),
+        "newest": machine.night,
+        "choices": {name: sorted(values) for name, values in choices.items() if 1 < len(values) <= 60},
+        "columns": _COLUMNS,
+        "published": any(row.of_published is not None for row in rows),
+        "peak": any(row.of_peak is not None for row in rows),
+        "nights": OVERVIEW_SESSIONS,
+        "others": [one for one in machine.series if not one.headline],
+    }
+
+
+def _series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesTableRow]:
+    """Rows of the watched series, those furthest below their level first; those long without results last."""
+    if machine.night is None:
+        return []
+    newest = machine.night.started_at
+    points = load_observations(site.history, [one.row for one in machine.watched], since=newest - _READ_S)
+    suspected = {one.series.row.id for one in levels.find_suspected_series(machine)}
+    rows = [_series_row(one, points, newest, site, one.row.id in suspected) for one in machine.watched]
+    return sorted(rows, key=lambda r: (r.gone, r.gain is None, r.gain or 0.0))
+
+
+def _series_row(
+    series: data.SeriesEntry, points: Mapping[int, SeriesPoints], newest: int, site: data.SiteBuild, suspected: bool
+) -> SeriesTableRow:
+    found = points[series.row.id]
+    if not len(found.time):
+        found = load_observations(site.history, [series.row])[series.row.id]
+    values, times = series.metric.best_bound(found.min, found.max).tolist(), found.time.tolist()
+    last, limits, normal = values[-1], series.limits, levels.accepted_level(series, values)
+    share = levels.performance_ratio(series, last, normal.value) if normal else None
+    # Of its newest finding that is not settled, and whether its newest observations differ again.
+    states = [f.state for f in series.findings if f.state in levels.UNDECIDED_STATES][:1] + ["suspected"] * suspected
+    return SeriesTableRow(
+        series=series,
+        newest=last,
+        time=times[-1],
+        late=times[-1] < newest - levels.SESSION_SLACK_S,
+        gone=times[-1] < newest - OVERVIEW_SESSIONS * drawing.DAY_S,
+        accepted=normal,
+        gain=share,
+        kind=drawing.cell_class(share),
+        strip=drawing.strip_picture(_session_gains(series, zip(times, values, strict=True), normal, newest)),
+        of_published=last / limits.published.value if limits.published else None,
+        of_peak=last / limits.peak if limits.peak else None,
+        states=tuple(dict.fromkeys(states)),
+    )
+
+
+def _session_gains(
+    series: data.SeriesEntry, points: Iterable[tuple[int, float]], normal: levels.AcceptedLevel | None, newest: int
+) -> list[float | None]:
+    """Gain of each of the newest nights, oldest first; None without data, NaN where nothing is accepted."""
+    cells: list[float | None] = [None] * OVERVIEW_SESSIONS
+    for time, value in points:
+        night = OVERVIEW_SESSIONS - 1 + (time - newest + levels.SESSION_SLACK_S) // drawing.DAY_S
+        if 0 <= night < OVERVIEW_SESSIONS:
+            cells[night] = math.nan if normal is None else levels.performance_ratio(series, value, normal.value)
+    return cells

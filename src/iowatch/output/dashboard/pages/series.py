@@ -1,0 +1,182 @@
+"""The page of a series: samples, levels, reference, events, and the run of each number."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iowatch.core import escape_bidi_controls
+from iowatch.findings import observation_mask, retest_times
+from iowatch.output.dashboard import data, drawing, levels, shorten_text, write_in_processes
+from iowatch.site import utc_offsets
+from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk, fold_node_names
+
+_ROWS = 14
+# Characters of the node names of a run.
+_MAX_NODE_CHARACTERS = 100
+
+
+def publish_series_pages(site: data.SiteBuild) -> None:
+    """Write `series/<number>.html` for each series."""
+    with site.history.reading() as connection:
+        sessions = bulk.run_sessions(connection)
+    series = [(machine, one) for machine in site.catalogue.machines for one in machine.series]
+    write_in_processes(site.history, site.writer, partial(_write_pages, site, sessions), series)
+
+
+PAGE = data.Page("series", "Series", None, publish_series_pages)
+
+
+def _write_pages(
+    site: data.SiteBuild, session_of_run: RunSessions, chosen: Sequence[tuple[data.SystemEntry, data.SeriesEntry]]
+) -> None:
+    for machine, group in groupby(chosen, key=itemgetter(0)):
+        by_id = {one.row.id: one for _, one in group}
+        sessions = {row.id: row for row in machine.sessions}
+        full = [row.id for row in machine.sessions[: site.nights]]
+        with site.history.reading() as connection:
+            runs = session_of_run.run[np.isin(session_of_run.session, full)].tolist()
+            nodes = {
+                run: shorten_text(escape_bidi_controls(fold_node_names(names)), _MAX_NODE_CHARACTERS)
+                for run, names in bulk.run_nodes(connection, runs).items()
+            }
+            for samples in bulk.read_series_samples(connection, list(by_id)):
+                series = by_id[samples.series_id]
+                # Other processes may add results while a site is built: only those of the catalogue are shown.
+                known = np.isin(session_of_run.of(samples.run_id), list(sessions))
+                samples = samples.only(known & (samples.run_id <= series.stamp.newest))
+                page = _SeriesPage(site, machine, series, samples, session_of_run.of(samples.run_id), sessions, nodes)
+                site.write_page(series.page, "series.html", **page.values())
+
+
+@dataclass(frozen=True)
+class TimelineMark:
+    """Something that happened at a time (epoch s): an event, a change of the stack; `kind` is its style class."""
+
+    time: int
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True)
+class _SeriesPage:
+    """One page.
+
+    Attributes:
+        session_of: number of the session of each observation, shape (n,).
+        sessions: by number.
+        nodes: names of the nodes of the newest runs, by number of the run.
+    """
+
+    site: data.SiteBuild
+    machine: data.SystemEntry
+    series: data.SeriesEntry
+    samples: SeriesSamples
+    session_of: NDArray[np.int64]
+    sessions: Mapping[int, SessionRow]
+    nodes: Mapping[int, str]
+
+    def values(self) -> dict[str, Any]:
+        """What the template shows."""
+        series, samples, marks = self.series, self.samples, self._marks()
+        observed = samples.only(observation_mask(samples.time, retest_times(self.machine.sessions)))
+        headlines, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
+        accepted, newest = levels.accepted_level(series, headlines.tolist()), float(headlines[-1])
+        transients = {"transient"} if series.detection and series.detection.transients else set()
+        return {
+            "machine": self.machine,
+            "series": series,
+            "newest": newest,
+            "newest_time": int(samples.time[-1]),
+            "accepted": accepted,
+            "gain": levels.performance_ratio(series, newest, accepted.value) if accepted else None,
+            "marks": marks,
+            "notes": levels.detection_notes(series),
+            "drawn": {level.kind for level in drawn} | transients | set(self._limits()),
+            "rows": [self._row(i) for i in range(len(samples.time))[: -_ROWS - 1 : -1]],
+            "plot": self._plot(marks),
+        }
+
+    def _row(self, i: int) -> dict[str, Any]:
+        """An observation of the table."""
+        samples, run = self.samples, int(self.samples.run_id[i])
+        end = int(samples.count[: i + 1].sum())
+        return {
+            "time": int(samples.time[i]),
+            **{name: float(getattr(samples, name)[i]) for name in ("max", "median", "min")},
+            "samples": samples.samples[end - samples.count[i] : end].tolist(),
+            "nodes": self.nodes.get(run),
+            "link": f"{data.session_page_path(self.sessions[int(self.session_of[i])])}#run-{run}",
+            "run": run,
+        }
+
+    def _marks(self) -> list[TimelineMark]:
+        """Events and changes of the stack between the first and the last observation, in order of time."""
+        first, last = int(self.samples.time[0]), int(self.samples.time[-1])
+        found = [TimelineMark(e.start, "event", f"{e.kind}: {e.title}") for e in self.machine.events]
+        found += [TimelineMark(use.first, "stack", f"stack {use.name} changed") for use in self.series.stacks[1:]]
+        return sorted((mark for mark in found if first <= mark.time <= last), key=lambda mark: mark.time)
+
+    def _limits(self) -> dict[str, float]:
+        """Published figure and peak, unless they are so far above the data that these would be flattened."""
+        limits, top = self.series.limits, 1.5 * float(self.samples.max.max())
+        known = {"published": limits.published.value if limits.published else None, "peak": limits.peak}
+        return {name: value for name, value in known.items() if value is not None and value <= top}
+
+    def _plot(self, marks: Sequence[TimelineMark]) -> dict[str, Any]:
+        """What the browser draws (static/series.js). Arrays are base64 of little-endian numbers to be small."""
+        series, samples = self.series, self.samples
+        used, position = np.unique(self.session_of, return_inverse=True)
+        reference, limits = series.limits.reference, self._limits()
+        transients = series.detection.transients if series.detection else ()
+        sessions = []
+        for row in (self.sessions[number] for number in used.tolist()):
+            # The path of its page only where it does not follow from its UUID.
+            page, uuid = data.session_page_path(row), row.uuid[:80]
+            sessions.append([uuid] if page == f"session/{uuid}.html" else [escape_bidi_controls(uuid), page])
+        return {
+            "unit": series.metric.unit,
+            "label": series.metric.label,
+            "stack": escape_bidi_controls(series.row.stack[:80]),
+            "nodes": series.row.case.parameters.get("nodes"),
+            "time": _base64_array(samples.time, "<u4"),
+            "headline": _base64_array(levels.sample_headlines(series, samples), "<f4"),
+            "count": _base64_array(samples.count, "<u2"),
+            "samples": _base64_array(samples.samples, "<f4"),
+            "run": _base64_array(samples.run_id, "<u4"),
+            "session": _base64_array(position, "<u4"),
+            "hosts": [self.nodes.get(run) for run in samples.run_id[-self.site.nights :].tolist()],
+            "sessions": sessions,
+            "levels": [list(astuple(level)) for level in levels.drawn_levels(series, samples)],
+            "transients": [[int(one.time), int(one.last_time)] for one in transients],
+            "marks": [[mark.time, mark.kind, numbers] for mark, numbers in group_marks_by_day(marks)],
+            "reference": reference and [reference.lower, reference.value, reference.upper],
+            "limits": limits,
+            "top": max([float(samples.max.max()), *limits.values(), *([reference.value] if reference else [])]),
+            "pause": drawing.gap_threshold_s(samples.time),
+            "zone": str(self.site.zone),
+            "offsets": utc_offsets(self.site.zone, *(int(samples.time[i]) // drawing.DAY_S for i in (0, -1))),
+        }
+
+
+def group_marks_by_day(marks: Sequence[TimelineMark]) -> list[tuple[TimelineMark, str]]:
+    """Marks of one day as one, with their numbers in the list below the plot."""
+    found: list[tuple[TimelineMark, str]] = []
+    for number, mark in enumerate(marks, start=1):
+        if found and found[-1][0].time // drawing.DAY_S == mark.time // drawing.DAY_S:
+            found[-1] = (found[-1][0], f"{found[-1][1].partition('–')[0]}–{number}")
+        else:
+            found.append((mark, str(number)))
+    return found
+
+
+def _base64_array(values: NDArray[Any], form: str) -> str:
+    return base64.b64encode(values.astype(form).tobytes()).decode()

@@ -1,0 +1,324 @@
+"""The page of a session: all its runs with results, outputs and traces; of older sessions a list of runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from iowatch import __version__, darshan
+from iowatch.core import IowatchError, Summary, format_number, summarise_samples
+from iowatch.output.dashboard import data, shorten_text, write_in_processes
+from iowatch.output.history import artefact_location, compare_run_bandwidths
+from iowatch.reference import published_counts
+from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
+
+SystemSession = tuple[data.SystemEntry, SessionRow]
+RunResults = Sequence[tuple[data.SeriesEntry, tuple[float, ...]]]
+
+
+def publish_session_pages(site: data.SiteBuild) -> None:
+    """Write `session/<uuid>.html`: full pages of the newest sessions and those around findings, else short ones."""
+    older: list[SystemSession] = []
+    for machine in site.catalogue.machines:
+        evidence = data.evidence_sessions(machine)
+        for position, row in enumerate(machine.sessions):
+            if position < site.nights or row.id in evidence:
+                reports = site.reports if position < _REPORTED_SESSIONS or row.id in evidence else 0
+                values = _session_values(site, machine, row, reports)
+                site.write_page(data.session_page_path(row), "session.html", **values)
+            else:
+                older.append((machine, row))
+    write_in_processes(site.history, site.writer, partial(_write_older_sessions, site), older)
+
+
+PAGE = data.Page("session", "Sessions", None, publish_session_pages)
+
+
+def _write_older_sessions(site: data.SiteBuild, chosen: Sequence[SystemSession]) -> None:
+    for machine, row in chosen:
+        site.write_page(data.session_page_path(row), "older_session.html", **_older_session_values(site, machine, row))
+
+
+def _older_session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow) -> dict[str, Any]:
+    with site.history.reading() as connection:
+        kept = bulk.session_artefacts(connection, row.id)
+        results = bulk.session_results(connection, row.id)
+        runs = bulk.session_runs(connection, row.id)
+    rows, received = [], set()
+    for run in runs:
+        known = _known_results(site, results.get(run.id, ()))
+        for series in (one.row for one, _ in known):
+            operation = str(series.case.parameters.get("operation", ""))
+            received.add(ExpectedResult(run.name, series.partition, series.stack, operation, series.metric))
+        names = ", ".join(f"{one.kind} {one.sha256[:12]}" for one in kept.get(run.id, ()))
+        rows.append((run, list(_headlines(known)), names))
+    coverage = data.session_coverage(site.history, row, runs, received)
+    return {"machine": machine, "coverage": coverage, "rows": rows, "kept": bool(kept), "sessions": site.nights}
+
+
+def _known_results(site: data.SiteBuild, results: Results) -> RunResults:
+    """The series of the catalogue among the results."""
+    known = site.catalogue.by_id
+    return [(known[number], samples) for number, samples in results if number in known]
+
+
+def _headlines(results: RunResults) -> Iterator[tuple[str, str, str]]:
+    """Path, operation and value of each monitored series; of all series where none is."""
+    for one, samples in [(one, samples) for one, samples in results if one.headline] or results:
+        operation = str(one.row.case.parameters.get("operation", one.metric.label))[:30]
+        yield one.page, operation, f"{format_number(one.metric.best(samples))} {one.metric.unit}"
+
+
+Results = Sequence[tuple[int, tuple[float, ...]]]
+# Names and places of a run's logs.
+Logs = Sequence[tuple[str, Path]]
+_MOST_LOGS = 8
+# Full Darshan reports take seconds each, and a session has some hundred runs.
+_REPORTED_SESSIONS = 7
+# Least of a row's highest value, unit and factor for it: 0.000096 s is nothing that people can read.
+_SECONDS = ((0.1, "s", 1.0), (1e-4, "ms", 1e3), (0.0, "µs", 1e6))
+# Facts that have a place of their own on the page.
+_FACTS_SHOWN_ELSEWHERE = ("darshan", "partial_results", "nodes", "command", "source", "label")
+
+
+def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow, reports: int) -> dict[str, Any]:
+    runs = site.history.runs(row.uuid)
+    coverage = data.session_coverage(site.history, row, runs, set(site.history.received(row.uuid)))
+    with site.history.reading() as connection:
+        kept = bulk.session_artefacts(connection, row.id)
+        results = bulk.session_results(connection, row.id)
+    traced = {run: logs for run, files in kept.items() if (logs := _kept_logs(files))}
+    traces = _read_traces(site, machine, runs, traced, reports)
+    shown = [
+        {**_run_values(site, run, kept.get(run.id, []), results.get(run.id, [])), "darshan": traces.get(run.id, [])}
+        for run in runs
+    ]
+    return {"machine": machine, "coverage": coverage, "runs": shown}
+
+
+def _read_traces(
+    site: data.SiteBuild, machine: data.SystemEntry, runs: Sequence[RunRow], traced: Mapping[int, Logs], reports: int
+) -> dict[int, list[TraceSummary]]:
+    """Summaries of the logs of each run; `reports` runs have drawings, those before and after findings first."""
+    if not traced:
+        return {}
+    members = [member for finding in machine.findings for member in finding.members]
+    evidence = {run for member in members for run in (member.run_before, member.run_after)}
+    chosen = sorted((run for run in runs if run.id in traced), key=lambda run: run.id not in evidence)
+    summaries = {}
+    # One reader for all: starting one takes longer than reading a log.
+    with darshan.DarshanReader() as reader:
+        for run in chosen:
+            summaries[run.id] = [
+                summarise_trace(site, run, name, log, reader, draw=position == 0 and reports > 0)
+                for position, (name, log) in enumerate(traced[run.id])
+            ]
+            reports -= summaries[run.id][0].trace is not None
+    return summaries
+
+
+def _kept_logs(files: Sequence[Artefact]) -> Logs:
+    """The logs of a run that are still kept; a program that is started several times leaves one per start."""
+    found = [(one.name, artefact_location(one)) for one in files if one.kind == "darshan"]
+    return [(name, path) for name, path in found if path is not None][:_MOST_LOGS]
+
+
+def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
+    known, trace = _known_results(site, results), run.facts.get("darshan")
+    facts = {name: value for name, value in run.facts.items() if name not in _FACTS_SHOWN_ELSEWHERE}
+    return {
+        "run": run,
+        "results": [(one, to_readable_unit(one.metric.unit, samples)) for one, samples in known],
+        "partial": list(_partial_results(run)),
+        "files": [(artefact, _copy_output(site, artefact)) for artefact in kept],
+        "operations": _transfer_count_lines(known),
+        "bandwidths": compare_run_bandwidths([(one.row, samples) for one, samples in known]),
+        "trace_fault": _format_fact(trace.get("reason")) if isinstance(trace, dict) else "",
+        **{name: _format_fact(run.facts.get(name)) for name in ("nodes", "command", "source")},
+        "parts": _stack_parts(run.stack_document),
+        "facts": json.dumps(facts, indent=1, ensure_ascii=False, default=str) if facts else "",
+    }
+
+
+@dataclass(frozen=True)
+class ReadableSamples:
+    """Samples in a unit for people; the unit of counts and shares is empty."""
+
+    unit: str
+    samples: tuple[float, ...]
+    summary: Summary
+
+
+def to_readable_unit(unit: str, samples: Sequence[float]) -> ReadableSamples:
+    """The samples with short times in ms or µs."""
+    shown, factor = "" if unit == "1" else unit, 1.0
+    if unit == "s":
+        shown, factor = next((name, by) for least, name, by in _SECONDS if max(samples) >= least)
+    values = tuple(value * factor for value in samples)
+    return ReadableSamples(shown, values, summarise_samples(values))
+
+
+def _transfer_count_lines(results: RunResults) -> list[str]:
+    """MPI-IO operations of one repetition, and the published counts of the same case."""
+    counts: dict[str, dict[str, float]] = {}
+    papers = {}
+    for one, samples in results:
+        row = one.row
+        if row.metric in ("collective_count", "independent_count"):
+            operation = str(row.case.parameters.get("operation", ""))
+            counts.setdefault(operation, {})[row.metric] = samples[-1]
+            papers[operation] = published_counts(row.case)
+    lines = []
+    for operation, both in counts.items():
+        kinds = (f"{format_number(both.get(f'{kind}_count', 0))} {kind}" for kind in ("collective", "independent"))
+        paper = papers[operation]
+        lines.append(f"{operation}: {', '.join(kinds)}{f' ({paper.text})' if paper else ''}")
+    return lines
+
+
+def _format_fact(value: object) -> str:
+    """A fact in words; facts come from outputs and may be anything."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+
+
+def _stack_parts(document: Mapping[str, Any]) -> list[list[str]]:
+    """Name, version, hash and compiler of each part of a stack."""
+    parts = document.get("parts")
+    rows = [part for part in (parts if isinstance(parts, list) else ()) if isinstance(part, dict)]
+    return [[_format_fact(part.get(key)) or "–" for key in ("name", "version", "hash", "compiler")] for part in rows]
+
+
+def _partial_results(run: RunRow) -> Iterator[tuple[str, str]]:
+    """What an unfinished run printed: kept with it, in no series."""
+    for row in run.facts.get("partial_results") or ():
+        samples = " ".join(map(format_number, row.get("samples", ())))
+        yield f"{row.get('operation')} {row.get('metric')}", f"{samples} {row.get('unit')}"
+
+
+def _copy_output(site: data.SiteBuild, artefact: Artefact) -> str | None:
+    """Copy an output into the site as plain text; None where it is no longer kept."""
+    source = artefact_location(artefact)
+    if source is None:
+        return None
+    name = f"output/{artefact.sha256}.{'darshan' if artefact.kind == 'darshan' else 'txt'}"
+    if not site.writer.reuse(name):
+        shutil.copyfile(source, site.writer.target(name))
+    return name
+
+
+# Darshan logs: a log that cannot be read does not fail a build.
+_COUNTERS = (
+    "POSIX_OPENS", "POSIX_READS", "POSIX_WRITES", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN",
+    "POSIX_FILE_NOT_ALIGNED",
+    "MPIIO_COLL_OPENS", "MPIIO_INDEP_READS", "MPIIO_INDEP_WRITES", "MPIIO_COLL_READS", "MPIIO_COLL_WRITES",
+    "MPIIO_BYTES_READ", "MPIIO_BYTES_WRITTEN", "H5D_READS", "H5D_WRITES", "PNETCDF_VAR_COLL_WRITES",
+)  # fmt: skip
+
+
+# Name, value before (or the only one) and after.
+CounterRow = tuple[str, float | None, float | None]
+# A run and the log that it left.
+TracedRun = tuple[RunRow, Path]
+_MAX_NAME_CHARACTERS = 120
+
+
+@dataclass(frozen=True)
+class TraceDiffSummary:
+    """Counters before and after; `timeline` is the path of the drawing, None where the logs hold no times."""
+
+    timeline: str | None
+    counters: Sequence[CounterRow]
+    changes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TraceSummary:
+    """What a session page shows of one log.
+
+    Attributes:
+        name: of the file that the run left; log: of the kept artefact (its SHA-256).
+        trace: None where the log cannot be read; fault: why.
+        timeline, report: paths in the site, None where they were not drawn.
+    """
+
+    name: str
+    log: str
+    trace: darshan.Trace | None
+    fault: str | None = None
+    hints: Sequence[darshan.Hint] = ()
+    counters: Sequence[CounterRow] = ()
+    timeline: str | None = None
+    report: str | None = None
+
+
+def compare_run_traces(site: data.SiteBuild, before: TracedRun, after: TracedRun) -> TraceDiffSummary | None:
+    """Timelines side by side and the counters of both; None where a log is unreadable."""
+    titles = [f"{word}: {_run_title(run)}" for word, (run, _) in (("before", before), ("after", after))]
+    logs = [log for _, log in (before, after)]
+    try:
+        with darshan.DarshanReader() as reader:
+            left, right = (darshan.read_trace(log, reader) for log in logs)
+            drawn = _write_timeline(site, logs, titles, reader)
+    except IowatchError:
+        return None
+    changes = [change.text for change in darshan.diff_traces(left, right).changes]
+    return TraceDiffSummary(drawn, _counter_rows(left, right), changes)
+
+
+def _counter_rows(left: darshan.Trace, right: darshan.Trace) -> list[CounterRow]:
+    """Counters that one of them has, with both values."""
+    rows = [(name, left.counter(name), right.counter(name)) for name in _COUNTERS]
+    return [row for row in rows if row[1] is not None or row[2] is not None]
+
+
+def summarise_trace(
+    site: data.SiteBuild, run: RunRow, name: str, log: Path, reader: darshan.DarshanReader, draw: bool
+) -> TraceSummary:
+    """A log of a run; `draw`: with its timeline and PyDarshan's full report."""
+    try:
+        trace = darshan.read_trace(log, reader)
+    except IowatchError as error:
+        return TraceSummary(name, log.name, None, error.message)
+    timeline = report = None
+    if draw:
+        title = _run_title(run)
+        timeline = _write_timeline(site, [log], [title], reader)
+        write = partial(darshan.write_pydarshan_report, [log], reader=reader, name=title)
+        report = _write_once(site, [log], [title], "html", write)
+    hints, counters = darshan.derive_hints(trace), _counter_rows(trace, trace)
+    return TraceSummary(name, log.name, trace, None, hints, counters, timeline, report)
+
+
+def _run_title(run: RunRow) -> str:
+    """The run's name on its session page."""
+    return f"{shorten_text(run.name, _MAX_NAME_CHARACTERS)}, run {run.id}"
+
+
+def _write_timeline(
+    site: data.SiteBuild, logs: list[Path], titles: list[str], reader: darshan.DarshanReader
+) -> str | None:
+    write = partial(darshan.write_timeline, logs, reader=reader, titles=titles)
+    return _write_once(site, logs, titles, "svg", write)
+
+
+def _write_once(
+    site: data.SiteBuild, logs: Sequence[Path], titles: Sequence[str], kind: str, write: Callable[[Path], object]
+) -> str | None:
+    """The path of a drawing of logs, kept from the previous site if it has it; None where it cannot be drawn."""
+    made_from = repr((__version__, [log.name for log in logs], titles))
+    digest = hashlib.sha256(made_from.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    name = f"darshan/{logs[0].name[:40]}-{digest}.{kind}"
+    if not site.writer.reuse(name):
+        path = site.writer.target(name)
+        try:
+            write(path)
+        except IowatchError:
+            path.unlink(missing_ok=True)
+            return None
+    return name

@@ -1,0 +1,171 @@
+"""Writing a site: into a new directory that replaces the old one atomically, in two processes where pages are many."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import multiprocessing
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from iowatch.core import MachineError, UsageError
+from iowatch.store import History
+
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
+
+
+def safe_file_name(name: str) -> str:
+    """A name from outside as a file name: unchanged where it is harmless, else a digest of it."""
+    if _SAFE.fullmatch(name):
+        return name
+    return f"x{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def shorten_text(text: object, most: int = 160) -> str:
+    """A text cut where it is absurdly long; names come from outside and may have 4 KB."""
+    plain = str(text)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
+@dataclass
+class SiteWriter:
+    """Collects the files of one build.
+
+    Attributes:
+        place: the directory being filled.
+        previous: the directory of the current site, or None.
+        written: number of new files; kept: number of files that were linked from the previous site.
+    """
+
+    place: Path
+    previous: Path | None
+    written: int = 0
+    kept: int = 0
+
+    def write(self, name: str, content: str) -> None:
+        """Write a file of the site.
+
+        Raises:
+            UsageError: `name` is outside the site.
+        """
+        self.target(name).write_bytes(content.encode("utf-8", "replace"))
+
+    def target(self, name: str) -> Path:
+        """The path for a new file of the site, which the caller writes.
+
+        Raises:
+            UsageError: `name` is outside the site.
+        """
+        self.written += 1
+        return self._path(name)
+
+    def reuse(self, name: str) -> bool:
+        """Link a file of this build or the previous site; False where neither has it.
+
+        For artefacts and what is drawn from them: their names contain a digest, so that a file of the same name has
+        the same content. Drawing a Darshan log takes seconds, pages take milliseconds and are always rebuilt.
+        """
+        target = self._path(name)
+        if target.exists():
+            return True
+        if self.previous is None or not (self.previous / name).is_file():
+            return False
+        os.link(self.previous / name, target)
+        self.kept += 1
+        return True
+
+    def _path(self, name: str) -> Path:
+        target = (self.place / name).absolute()
+        if ".." in Path(name).parts or not target.is_relative_to(self.place):
+            raise UsageError(f"'{name}' would lie outside the site")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
+
+
+@contextmanager
+def site_build(site: Path) -> Iterator[SiteWriter]:
+    """A writer for a new version of `site`, which replaces the old version at the end of the block.
+
+    `site` is a symbolic link to a directory next to it, so that the replacement is one rename: a reader sees the old
+    site or the new one, and a killed build leaves the old one.
+
+    Raises:
+        UsageError: `site` exists and is not a dashboard.
+        MachineError: the directory cannot be written.
+    """
+    site = site.absolute()
+    versions = site.with_name(f".{site.name}.versions")
+    if site.exists() and not (site.is_symlink() and site.resolve().parent == versions.resolve()):
+        raise UsageError(f"{site} exists and is not a dashboard of iowatch", hint="Choose another with --output.")
+    try:
+        versions.mkdir(parents=True, exist_ok=True)
+        with (versions / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            previous = site.resolve() if site.is_dir() else None
+            _remove_old_versions(versions, keep=previous)
+            number = int(previous.name) + 1 if previous and previous.name.isdigit() else 1
+            place = versions / str(number)
+            place.mkdir()
+            yield SiteWriter(place, previous)
+            link = versions / "link"
+            link.unlink(missing_ok=True)
+            link.symlink_to(os.path.relpath(place, site.parent))
+            link.replace(site)
+    except OSError as error:
+        raise MachineError(f"cannot write the dashboard {site}: {error.strerror}: {error.filename}") from error
+
+
+def _remove_old_versions(versions: Path, keep: Path | None) -> None:
+    """Remove directories of killed builds, and the version before the current one."""
+    for leftover in versions.iterdir():
+        if leftover.is_dir() and not leftover.is_symlink() and leftover.resolve() != keep:
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+_T = TypeVar("_T")
+# Starting a process takes longer than writing fewer pages.
+_MIN_ITEMS = 200
+
+
+# Functions with closures cannot be sent to a process, but a fork inherits this variable.
+_task: Callable[[int], None] | None = None
+
+
+def write_in_processes(
+    history: History, writer: SiteWriter, write: Callable[[Sequence[_T]], None], items: Sequence[_T]
+) -> None:
+    """Call `write` with all `items`, or with halves of them in two processes; it writes one file per item.
+
+    The processes are forks: they share everything in memory, and open connections of their own.
+    """
+    global _task
+    workers = min(2, os.cpu_count() or 1)
+    if len(items) < _MIN_ITEMS or workers < 2:
+        write(items)
+        return
+
+    def write_share(start: int) -> None:
+        # Two processes must not share a connection: the child drops the inherited ones.
+        history.engine.dispose(close=False)
+        write(items[start::workers])
+
+    _task = write_share
+    try:
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+            for done in [pool.submit(_run_task, start) for start in range(workers)]:
+                done.result()
+    finally:
+        _task = None
+    writer.written += len(items)
+
+
+def _run_task(start: int) -> None:
+    assert _task is not None
+    _task(start)

@@ -1,0 +1,109 @@
+"""Sessions and series as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from iowatch import core
+from iowatch.darshan import BandwidthComparison, compare_bandwidths
+from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
+
+FilesByRun = Mapping[int, Sequence[Artefact]]
+ResultsByRun = Sequence[tuple[SeriesRow, tuple[float, ...]]]
+
+
+def format_case_name(case: core.Case) -> str:
+    """A case for people: `benchio write MPIIO shared ranks=4 …`."""
+    parameters = dict(case.parameters)
+    words = [case.benchmark] + [str(parameters.pop(k)) for k in ("operation", "api", "file") if k in parameters]
+    for name, value in sorted(parameters.items()):
+        # As in JSON and in reference files: `true`, not Python's `True`.
+        words.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+    return " ".join(words)
+
+
+def _format_time(seconds: int | None) -> str:
+    return "–" if seconds is None else core.format_time(datetime.fromtimestamp(seconds, UTC))
+
+
+def _make_history_table(*columns: str) -> core.PlainTable:
+    return core.text.make_table(*columns, right=("n", "runs", "max", "median", "min"))
+
+
+def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
+    """Sessions, one a line."""
+    table = _make_history_table("session", "system", "suite", "status", "started (UTC)", "runs")
+    for row in rows:
+        table.add_row(row.uuid, row.system, row.suite, row.status, _format_time(row.started_at), str(row.runs))
+    console.print(table if rows else "No sessions yet: `iowatch run` or `iowatch import` makes some.")
+
+
+def print_series(console: Console, rows: Sequence[SeriesRow]) -> None:
+    """Series, one a line."""
+    table = _make_history_table("id", "system", "stack", "case", "metric", "n", "last (UTC)")
+    for row in rows:
+        case, last = format_case_name(row.case), _format_time(row.last)
+        table.add_row(str(row.id), row.system, row.stack, case, row.metric, str(row.n), last)
+    console.print(table if rows else "No series yet: `iowatch run` or `iowatch import` makes some.")
+
+
+def print_session(
+    console: Console,
+    row: SessionRow,
+    runs: Sequence[tuple[RunRow, ResultsByRun]],
+    absent: Sequence[ExpectedResult],
+    files: FilesByRun,
+    every_file: bool,
+) -> None:
+    """A session, its runs with all results, what is absent, and where the files of runs lie.
+
+    Args:
+        files: by run.
+        every_file: of all runs; else only of those that did not end well.
+    """
+    console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {_format_time(row.started_at)}", markup=False)
+    table = _make_history_table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
+    for run, results in runs:
+        if not results:
+            table.add_row(run.name, run.stack, run.status, run.reason or "", "", "", "", "", "")
+        for series, samples in results:
+            s = core.summarise_samples(samples)
+            operation = series.case.parameters.get("operation", "")
+            unit = core.METRICS[series.metric].unit if series.metric in core.METRICS else ""
+            numbers = [core.format_number(value) for value in (s.max, s.median, s.min)]
+            table.add_row(run.name, run.stack, run.status, f"{operation} {series.metric}", *numbers, unit, str(s.n))
+    console.print(table)
+    for run, results in runs:
+        both = compare_run_bandwidths(results)
+        if both is not None and both.disagree:
+            console.print(f"bandwidth of {run.name}, {run.stack}: {both.text}", markup=False, soft_wrap=True)
+    for item in absent:
+        console.print(f"absent: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
+    listed = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]
+    for run in listed:
+        console.print(f"files of {run.name} on {run.partition}, {run.stack} ({run.status}):", markup=False)
+        for one in files[run.id]:
+            where = artefact_location(one) or f"{one.sha256} no longer kept"
+            size = core.format_size(one.size_bytes)
+            console.print(f"  {one.kind:8} {size:>9}  {where}", markup=False, soft_wrap=True)
+    if len(listed) < sum(run.id in files for run, _ in runs):
+        console.print("Where the outputs and Darshan logs of all runs lie: --files", markup=False)
+
+
+def compare_run_bandwidths(results: ResultsByRun) -> BandwidthComparison | None:
+    """A run's bandwidth by Darshan and by the benchmark."""
+    rows = ((str(one.case.parameters.get("operation", "")), one.metric, samples) for one, samples in results)
+    return compare_bandwidths(rows)
+
+
+def artefact_location(file: Artefact) -> Path | None:
+    """Where a file of a run lies; None where it was pruned, or is on another machine."""
+    try:
+        path = core.files.artefact_path(file.sha256).absolute()
+    except core.InputError:
+        return None
+    return path if path.is_file() else None

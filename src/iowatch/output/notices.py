@@ -1,0 +1,298 @@
+"""Notices: composed from findings and sessions, queued in the outbox, sent once; what cannot be sent stays queued.
+
+The outbox `var/notify/<system>.json` keeps the keys of notices and what is pending per channel; it survives any kill.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from iowatch.core import InputError, IowatchError, exclusive_file_lock, files, format_count, utc_now, write_atomically
+from iowatch.findings import NEEDS_ACTION, Finding, finding_from_json, format_finding
+from iowatch.output.notice_channels import Notice, NotifySettings, deliver_notice
+from iowatch.store import History, SessionRow
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_HOUR_S = 3600
+_DAY_S = 86400
+# Enough to find the last session that ran anything, and a week of several suites a night.
+_MAX_SESSIONS = 200
+# What `iowatch findings show` begins with: id and state, the line, a blank.
+_HEAD_LINES = 3
+
+
+def compose_notices(
+    history: History, system: str, settings: NotifySettings, states: Mapping[str, str] | None, now: datetime
+) -> tuple[list[Notice], dict[str, str]]:
+    """All notices that apply now, sent before or not (the outbox compares their keys), and the states of findings.
+
+    Args:
+        states: of findings as last reported; None before the first call, which reports only current updates and not
+            the whole history.
+    """
+    rows = [(finding_from_json(row.document), row.updated_at) for row in history.findings(system)]
+    sessions = [row for row in history.sessions(system, _MAX_SESSIONS) if row.origin == "run"]
+    notices, known = [], dict(states or {})
+    for finding, updated_at in rows:
+        updates = _pending_updates(finding, states, settings.suspected)
+        if updates:
+            notices.append(_finding_notice(finding, updates, updated_at, settings, now))
+        if updates or finding.state != "suspected":
+            known[finding.id] = finding.state
+    notices += _overdue_notice(sessions, system, settings, now)
+    notices += _digest_notice([finding for finding, _ in rows], sessions, system, settings, now)
+    return notices, known
+
+
+def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspected: bool) -> tuple[str, ...]:
+    """Updates of a finding since the last notice, also those that an update without `iowatch notify` made."""
+    if finding.state == "suspected" and not suspected:
+        return ()
+    if finding.news and not finding.untold:
+        return finding.news
+    if states is None or states.get(finding.id) == finding.state:
+        return ()
+    if finding.id not in states:
+        return ("new",) if finding.state in (*NEEDS_ACTION, "suspected") else ()
+    return (finding.state,) if finding.state in (*NEEDS_ACTION, "resolved") else ()
+
+
+def _finding_notice(
+    finding: Finding, news: tuple[str, ...], updated_at: int, settings: NotifySettings, now: datetime
+) -> Notice:
+    updates = f"{', '.join(news)}; {finding.state}"
+    facts = {name: getattr(finding, name) for name in ("id", "state", "direction", "date", "size", "line")}
+    label = f" ({finding.label})" if finding.label else ""
+    decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge)"
+    return Notice(
+        kind="finding",
+        key=f"finding {finding.id} {updated_at} {updates}",
+        system=finding.system,
+        # What is new stands first: a subject is cut, and "resolved" must not look like an alarm.
+        title=f"{finding.system} [{', '.join(news)}]: {finding.line}",
+        lines=(
+            f"{finding.id}: {updates}{label}",
+            f"iowatch findings show {finding.id}",
+            *([decide] if finding.state in NEEDS_ACTION else []),
+        ),
+        # Its first lines are the title once more.
+        details=tuple(format_finding(finding))[_HEAD_LINES:],
+        link=settings.page_link(f"finding/{finding.id}.html"),
+        facts={**facts, "news": list(news), "label": finding.label},
+        made_at=int(now.timestamp()),
+    )
+
+
+def _overdue_notice(
+    sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
+) -> Iterator[Notice]:
+    """One notice a silence, however long it lasts; the digest repeats it. A session without runs is silence.
+
+    A session of a day that is still to come was run with a wrong clock: it must not hush the nights until then.
+    """
+    past = [row for row in sessions if row.started_at <= now.timestamp() + _DAY_S]
+    last = next((row for row in past if row.runs or row.status == "running"), None)
+    heard, since = None, "No session has run yet"
+    if last is not None:
+        heard = last.ended_at or last.started_at
+        since = f"No session since {datetime.fromtimestamp(heard, UTC):%Y-%m-%d %H:%M} UTC"
+        if now.timestamp() - heard <= settings.silence_hours * _HOUR_S:
+            return
+    empty = [row for row in sessions if not row.runs and (heard is None or row.started_at > heard)]
+    started = f"{format_count(len(empty), 'session')} started since then without delivering a run."
+    yield Notice(
+        kind="silence",
+        key=f"silence {last.uuid if last else 'never'}",
+        system=system,
+        title=f"{system}: session overdue",
+        lines=(
+            f"{since}; expected within {settings.silence_hours:g} hours.",
+            started if empty else "No session started: check the scheduler's job.",
+        ),
+        details=(),
+        link=settings.page_link("index.html"),
+        facts={"last": heard, "silence_hours": settings.silence_hours, "empty_sessions": len(empty)},
+        made_at=int(now.timestamp()),
+    )
+
+
+def _digest_notice(
+    findings: Sequence[Finding], sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
+) -> Iterator[Notice]:
+    """Once an ISO week, on its day or on the first later one on which anybody asks."""
+    if settings.digest == "never" or now.weekday() < _DAYS.index(settings.digest):
+        return
+    since = now - timedelta(days=7)
+    week = [row for row in sessions if since.timestamp() <= row.started_at <= now.timestamp()]
+    outcomes = Counter(row.status for row in week)
+    fresh = [f for f in findings if f.first_seen_at >= since.timestamp()]
+    waiting = [f for f in findings if f.state in NEEDS_ACTION]
+    count = ", ".join(f"{number} {status}" for status, number in sorted(outcomes.items())) or "none"
+    year, number, _ = now.isocalendar()
+    yield Notice(
+        kind="digest",
+        key=f"digest {system} {year}-W{number:02d}",
+        system=system,
+        title=f"{system}: the week to {now:%Y-%m-%d}: {format_count(len(week), 'session')}, "
+        f"{format_count(len(waiting), 'finding')} {'waits' if len(waiting) == 1 else 'wait'}",
+        lines=(
+            f"Sessions: {count}",
+            f"Findings: {len(fresh)} first seen this week, {len(waiting)} open" + (":" if waiting else ""),
+            *(f"{f.id}{' (new)' if f in fresh else ''}: {f.line}" for f in waiting),
+        ),
+        details=(),
+        link=settings.page_link("index.html"),
+        facts={"sessions": dict(outcomes), "open": [f.id for f in waiting], "new": [f.id for f in fresh]},
+        made_at=int(now.timestamp()),
+    )
+
+
+_FORMAT = 1
+# A server that is away for longer has people who know; old notices would only bury new ones.
+_DELIVERY_TIMEOUT_S = 14 * _DAY_S
+_KEY_RETENTION_S = 800 * _DAY_S
+
+
+@dataclass
+class Outbox:
+    """Keys with the time when they were queued; pending notices by channel; states of findings as last reported."""
+
+    path: Path
+    sent: dict[str, int] = field(default_factory=dict)
+    states: dict[str, str] | None = None
+    waiting: dict[str, list[Notice]] = field(default_factory=dict)
+
+    def take(self, notices: Sequence[Notice], settings: NotifySettings) -> list[Notice]:
+        """Queue new notices for every channel that takes their kind; returns them."""
+        fresh = [notice for notice in notices if notice.key not in self.sent]
+        for notice in fresh:
+            self.sent[notice.key] = notice.made_at
+            for channel in settings.channels:
+                if notice.kind in channel.tell:
+                    self.waiting.setdefault(channel.name, []).append(notice)
+        return fresh
+
+    def expire(self, settings: NotifySettings, now: datetime) -> int:
+        """Give up what waits too long or for a channel that is no more; returns how many."""
+        moment, names = now.timestamp(), {channel.name for channel in settings.channels}
+        before = sum(map(len, self.waiting.values()))
+        self.waiting = {
+            name: [notice for notice in queue if moment - notice.made_at <= _DELIVERY_TIMEOUT_S]
+            for name, queue in self.waiting.items()
+            if name in names
+        }
+        self.sent = {key: at for key, at in self.sent.items() if moment - at <= _KEY_RETENTION_S}
+        return before - sum(map(len, self.waiting.values()))
+
+    def save(self) -> None:
+        """Replace the file at once.
+
+        Raises:
+            MachineError: it cannot be written.
+        """
+        waiting = {name: [notice.to_json() for notice in queue] for name, queue in self.waiting.items()}
+        document = {"format": _FORMAT, "told": self.sent, "states": self.states, "waiting": waiting}
+        write_atomically(self.path, json.dumps(document, ensure_ascii=False, indent=1), 0o600)
+
+
+def _outbox_path(system: str) -> Path:
+    return files.var_directory() / "notify" / f"{system}.json"
+
+
+def read_outbox(system: str) -> Outbox:
+    """The outbox of a system; empty where there is none yet.
+
+    Raises:
+        InputError: its file is damaged, or of a newer iowatch.
+    """
+    path = _outbox_path(system)
+    if not path.exists():
+        return Outbox(path)
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if document["format"] != _FORMAT:
+            raise InputError(f"{path} has format {document['format']}; this iowatch knows {_FORMAT}")
+        waiting = {name: [Notice.from_json(notice) for notice in queue] for name, queue in document["waiting"].items()}
+        return Outbox(path, dict(document["told"]), document["states"], waiting)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = "Move it elsewhere; current notices may then be sent again."
+        raise InputError(f"{path} is damaged: {error!r}", hint=hint) from error
+
+
+@contextmanager
+def lock_outbox(system: str) -> Iterator[Outbox]:
+    """The outbox for this process alone; a second one waits until the first is done.
+
+    Raises:
+        MachineError: the lock cannot be made.
+    """
+    with exclusive_file_lock(_outbox_path(system)):
+        yield read_outbox(system)
+
+
+Deliver = Callable[[Any, Notice], None]
+
+
+@dataclass(frozen=True)
+class DeliveryReport:
+    """What one channel did: keys of notices sent, how many wait, and why they do."""
+
+    channel: str
+    kind: str
+    sent: tuple[str, ...]
+    waiting: int
+    reason: str | None
+
+
+def preview_notices(
+    history: History, system: str, settings: NotifySettings, now: datetime | None = None
+) -> dict[str, list[Notice]]:
+    """What each channel would be sent now; sends nothing and remembers nothing."""
+    box, moment = read_outbox(system), now or utc_now()
+    box.take(compose_notices(history, system, settings, box.states, moment)[0], settings)
+    box.expire(settings, moment)
+    return {channel.name: box.waiting.get(channel.name, []) for channel in settings.channels}
+
+
+def send_notices(
+    history: History, system: str, settings: NotifySettings, now: datetime | None = None, send: Deliver = deliver_notice
+) -> list[DeliveryReport]:
+    """Send every channel what is new to it; a notice goes out once.
+
+    What was taken up is remembered before it is sent, and each delivery right after it: a kill in between costs
+    at most one notice sent twice, never one that is lost.
+
+    Raises:
+        InputError: the outbox is damaged.
+        MachineError: the outbox cannot be written.
+    """
+    moment = now or utc_now()
+    with lock_outbox(system) as box:
+        composed, states = compose_notices(history, system, settings, box.states, moment)
+        box.take(composed, settings)
+        box.states = states
+        box.expire(settings, moment)
+        box.save()
+        return [_send_waiting(box, channel, send) for channel in settings.channels]
+
+
+def _send_waiting(box: Outbox, channel: Any, send: Deliver) -> DeliveryReport:
+    """Send what waits for one channel, oldest first; after a failure the rest waits, too."""
+    sent: list[str] = []
+    queue, reason = box.waiting.get(channel.name, []), None
+    while queue and reason is None:
+        try:
+            send(channel, queue[0])
+        except IowatchError as error:
+            reason = error.message
+        else:
+            sent.append(queue.pop(0).key)
+            box.save()
+    return DeliveryReport(channel.name, channel.kind, tuple(sent), len(queue), reason)

@@ -1,0 +1,270 @@
+"""The verdict of a session as text, Markdown and JUnit, and the plan of a dry run as text and JSON."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
+from datetime import UTC, datetime
+from typing import Any
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser.junitparser import FinalResult
+from rich.console import Console
+
+from iowatch.core import METRICS, format_count, format_number, format_size, make_table
+from iowatch.findings import MIN_OBSERVATIONS
+from iowatch.session.run import PreparedSession, opening_line
+from iowatch.session.verdict import Verdict
+from iowatch.store import History
+
+
+def render_verdict(verdict: Verdict, console: Console) -> None:
+    """Print a verdict."""
+    *problems, unavailable = _problem_sections(verdict)
+    console.print(verdict_line(verdict), markup=False)
+    if verdict.headlines:
+        _print_table(console, _HEADLINE_COLUMNS, ("maximum", "n"), _headline_rows(verdict))
+    if verdict.transfers:
+        columns = ("stack", "run", "operation", "collective", "independent", "printed")
+        rows = (["" if cell is None else str(cell) for cell in astuple(one)] for one in verdict.transfers)
+        _print_table(console, columns, columns[3:5], rows, title="MPI-IO operations per repetition (Darshan)")
+    _print_problems(console, problems)
+    console.print(change_lines(verdict), markup=False)
+    _print_problems(console, [unavailable])
+    if verdict.unavailable:
+        console.print("  `iowatch doctor` names the command that installs what is missing.", markup=False)
+    console.print(f"Session {verdict.session}: {_format_duration(verdict)}", markup=False)
+
+
+def _print_table(
+    console: Console, columns: Sequence[str], right: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
+) -> None:
+    table = make_table(*columns, right=right)
+    table.title, table.title_justify = title or None, "left"
+    for cells in rows:
+        table.add_row(*cells)
+    console.print(table)
+
+
+def _print_problems(console: Console, sections: Iterable[tuple[str, Sequence[str]]]) -> None:
+    for title, lines in sections:
+        for line in (f"{title}:", *(f"  {line}" for line in lines)) if lines else ():
+            # `ior:a:` is no pictogram.
+            console.print(line, markup=False, emoji=False, soft_wrap=True)
+
+
+def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
+    """Titles with a line per problem; unavailable cases last."""
+    sections = {
+        "Failed": verdict.failed,
+        "Absent": verdict.absent,
+        "Outside references, or invalid references": verdict.references,
+        "Deferred to another session": verdict.left_out,
+        "Not available here": verdict.unavailable,
+    }
+    return [(title, [f"{one.stack} {one.run}: {one.reason}" for one in found]) for title, found in sections.items()]
+
+
+_HEADLINE_COLUMNS = ("stack", "run", "result", "maximum", "unit", "n")
+
+
+def _headline_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+    for one in verdict.headlines:
+        result = f"{one.operation} {METRICS[one.metric].label.lower()}"
+        yield one.stack, one.run, result, format_number(one.value), one.unit, str(one.samples)
+
+
+def _format_duration(verdict: Verdict) -> str:
+    return f"{verdict.wall_s:.0f} s, {verdict.benchmark_s:.0f} s in the benchmarks."
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """Received of expected results, and all problems, in one line."""
+    parts = [f"{verdict.received} of {verdict.expected} expected results received"]
+    parts += [f"{format_count(len(verdict.failed), 'run')} failed"] if verdict.failed else []
+    parts += [f"{format_count(len(verdict.absent), 'run')} absent"] if verdict.absent else []
+    parts += [f"{format_count(len(verdict.references), 'remark')} on references"] if verdict.references else []
+    parts += [verdict.stopped] if verdict.stopped else []
+    parts += [f"{format_count(verdict.repeated, 'suspected run')} repeated"] if verdict.repeated else []
+    return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(parts)}."
+
+
+def change_lines(verdict: Verdict) -> str:
+    """What changed: the answer in the first line, then one line per finding."""
+    if verdict.nights <= 1:
+        return "Changes: first night: no history yet."
+    if verdict.nights < MIN_OBSERVATIONS:
+        return f"Changes: {verdict.nights} nights so far; judged from {MIN_OBSERVATIONS} nights on."
+    lines = ["Changes:" if verdict.changes else f"Changes: none confirmed in {verdict.nights} nights."]
+    lines += [f"  {line}" for line in verdict.changes]
+    lines += [f"  suspected, not yet confirmed: {line}" for line in verdict.suspected]
+    return "\n".join(lines)
+
+
+def render_plan(prepared: PreparedSession, console: Console) -> None:
+    """The sum first, then one line per run, then what is left out and why."""
+    console.print(opening_line(prepared), markup=False, soft_wrap=True)
+    console.print(_format_cost(prepared), markup=False, soft_wrap=True)
+    columns = ("stack", "run", "ranks", "nodes", "bytes", "results", "longest s", "limit s")
+    rows = []
+    for run in plan_document(prepared)["runs"]:
+        volume, longest_s = format_size(run["volume_bytes"]), run["longest_s"]
+        longest = "never ran" if longest_s is None else f"{longest_s:.1f}"
+        cells = (run["ranks"], run["nodes"], volume, len(run["results"]), longest, run["time_limit_s"])
+        rows.append([run["stack"], run["run"], *map(str, cells)])
+    _print_table(console, columns, columns[2:], rows)
+    for title, lines in _format_excluded(prepared):
+        console.print(f"{title}:", markup=False)
+        for (stack, reason), count in lines.items():
+            console.print(f"  {stack} {format_count(count, 'run')}: {reason}", markup=False, soft_wrap=True)
+
+
+def plan_document(prepared: PreparedSession) -> dict[str, Any]:
+    """The same for programs. Sizes are bytes, times seconds."""
+    plan, excluded = prepared.plan, {}
+    longest_s = {key: known.longest_wall_s for key, known in prepared.run_history.items()}
+    for title, lines in _format_excluded(prepared):
+        rows = [{"stack": stack, "runs": count, "reason": reason} for (stack, reason), count in lines.items()]
+        excluded[title.lower().replace(" ", "_")] = rows
+    return {
+        "system": prepared.context.system_name,
+        "suite": prepared.context.suite,
+        "scratch": str(prepared.context.scratch),
+        "expected_results": len(plan.expected()),
+        "volume_bytes": plan.volume_bytes,
+        "file_bytes": plan.file_bytes,
+        "files": plan.inodes,
+        "runs": [
+            {
+                "run": run.name,
+                "partition": run.partition,
+                "stack": run.stack,
+                "ranks": run.case.ranks,
+                "nodes": run.case.nodes,
+                "volume_bytes": run.case.tool.volume_bytes(run.case.options),
+                "time_limit_s": run.case.time_limit_s,
+                "longest_s": longest_s.get(run.key),
+                "results": [{"operation": one.operation, "metric": one.metric} for one in run.expected()],
+            }
+            for run in plan.runs
+        ],
+        **excluded,
+    }
+
+
+def _format_cost(prepared: PreparedSession) -> str:
+    """Results, room and time. What never ran is counted apart: its limit says little of what it will take."""
+    plan = prepared.plan
+    longest_s = {key: known.longest_wall_s for key, known in prepared.run_history.items()}
+    known = [longest_s.get(run.key) for run in plan.runs]
+    new = [run.case.time_limit_s for run, seconds in zip(plan.runs, known, strict=True) if seconds is None]
+    minutes = sum(seconds for seconds in known if seconds is not None) / 60
+    times = [f"at most {minutes:.1f} minutes by the last sessions"] if len(new) < len(plan.runs) else []
+    times += [f"{format_count(len(new), 'run')} never made (limits: {sum(new) / 60:.0f} minutes)"] if new else []
+    room = f"{format_size(plan.file_bytes)} in {format_count(plan.inodes, 'file')}"
+    expected = format_count(len(plan.expected()), "result")
+    return f"{expected} expected; in scratch at most {room} at a time; {', '.join(times)}."
+
+
+def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple[str, str]]]]:
+    """What will not run, by stack and reason."""
+    groups = {
+        "Would be absent": [(one.stack, one.reason) for one in prepared.missing_stack_failures],
+        "Left for another night": [(one.run.stack, one.reason) for one in prepared.deferred_runs],
+        "Not available here": [(one.stack, one.reason) for one in prepared.plan.unavailable],
+    }
+    return [(title, Counter(pairs)) for title, pairs in groups.items() if pairs]
+
+
+# Characters with a meaning in the Markdown of GitHub and GitLab, and `@`, which would call people.
+_MEANING = re.compile(r"(^[-+]|[\\`*_\[\]<>#!|~@$])")
+
+
+def escape_markdown(text: str) -> str:
+    """Text of a machine as one line that says itself in Markdown and in a table, whatever it holds."""
+    return _MEANING.sub(r"\\\1", " ".join(text.split())).replace("\\@", "@\u200b")
+
+
+def verdict_markdown(verdict: Verdict) -> str:
+    """The whole verdict: the answer first, then the changes, a table with units, and problems."""
+    first, *findings = change_lines(verdict).splitlines()
+    table = ["| stack | run | result | maximum | unit | n |", "|---|---|---|---:|---|---:|"]
+    table += [f"| {' | '.join(map(escape_markdown, cells))} |" for cells in _headline_rows(verdict)]
+    parts = [
+        f"## {escape_markdown(verdict_line(verdict))}",
+        escape_markdown(first),
+        _bullets(findings),
+        "\n".join(table) if verdict.headlines else "",
+        *(f"### {title}\n\n{_bullets(lines)}" for title, lines in _problem_sections(verdict) if lines),
+        f"Session `{verdict.session}`: {_format_duration(verdict)}",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {escape_markdown(line)}" for line in lines)
+
+
+# What XML 1.0 (section 2.2) cannot hold, not even escaped; outputs of crashed programs have it.
+_INVALID_XML_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_document(history: History, verdict: Verdict) -> str:
+    """The session of a verdict as one JUnit document.
+
+    An expected run that is missing, or that lacks results, is an error; one that failed is a failure, also where it
+    was not expected; cases that this machine cannot run, or that the session had no time for, are skipped. Every open
+    finding is a failed case of a suite of its own, so that the document is red exactly when the verdict is.
+    """
+    root = JUnitXml("iowatch")
+    suite = _junit_suite(root, f"{verdict.suite} on {verdict.system}", _session_cases(history, verdict), verdict.wall_s)
+    started = datetime.fromtimestamp(history.session(verdict.session).started_at, UTC)
+    suite.timestamp = f"{started:%Y-%m-%dT%H:%M:%S}"
+    references = [(f"{one.stack} {one.run}", one.reason) for one in verdict.references]
+    changes = [(name, text) for name, _, text in (line.partition(": ") for line in verdict.changes)]
+    for kind, name, failures in (("reference", "references of", references), ("change", "changes on", changes)):
+        if failures or kind == "change":
+            cases = (_junit_case(f"{kind}s", one, Failure(_valid_xml(text), kind)) for one, text in failures)
+            _junit_suite(root, f"{name} {verdict.system}", cases, 0.0)
+    return str(root.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
+    """A case per expected run, per failed run that was not expected, and per group of skipped runs."""
+    runs = {(run.partition, run.stack, run.name): run for run in history.runs(verdict.session)}
+    expected = dict.fromkeys((e.partition, e.stack, e.run_name) for e in history.expected(verdict.session))
+    missing = {(one.partition, one.stack, one.run): one.reason for one in verdict.absent}
+    for key in [*expected, *(key for key, run in runs.items() if key not in expected and run.status != "ok")]:
+        partition, stack, name = key
+        run = runs.get(key)
+        result: FinalResult | None = None
+        if run is not None and run.status != "ok":
+            result = Failure(_valid_xml(f"{run.status}: {run.reason or 'no reason given'}"), run.status)
+        elif key in missing or run is None:
+            result = Error(_valid_xml(missing.get(key) or "expected, but not received"), "absent")
+        yield _junit_case(f"{partition}.{stack}", name, result, (run and run.wall_s) or 0.0)
+    for problem in (*verdict.left_out, *verdict.unavailable):
+        # Readers merge cases of the same name; "2 cases" can be the name of several groups, a reason cannot.
+        message = _valid_xml(f"{problem.run}: {problem.reason}")
+        yield _junit_case(problem.stack, problem.reason, Skipped(message))
+
+
+def _junit_case(classname: str, name: str, result: FinalResult | None, time_s: float = 0.0) -> TestCase:
+    case = TestCase(_valid_xml(name), _valid_xml(classname), round(time_s, 3))
+    if result is not None:
+        case.result = result
+    return case
+
+
+def _junit_suite(root: JUnitXml, name: str, cases: Iterable[TestCase], time_s: float) -> TestSuite:
+    suite = TestSuite(_valid_xml(name))
+    suite.add_testcases(list(cases))
+    suite.time = round(time_s, 3)
+    root.append(suite)  # type: ignore[no-untyped-call]
+    return suite
+
+
+def _valid_xml(text: str) -> str:
+    return _INVALID_XML_CHARACTERS.sub("�", text)

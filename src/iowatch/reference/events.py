@@ -1,0 +1,148 @@
+"""Events: what happened to a machine and when, kept in `reference/events/<system>.yaml`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from iowatch.core import Scalar, UsageError, suggest_name
+from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, path_in_reference, read_system_file
+from iowatch.site import system_names
+
+NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+EventKind = Literal[
+    "maintenance", "upgrade", "software", "configuration", "hardware", "network", "workload", "outage", "other"
+]
+
+
+class EventEvidence(ClosedModel):
+    """What people found out about an event as a cause: it speaks for it or against it."""
+
+    verdict: Literal["supports", "contradicts"]
+    text: NonEmptyText
+    source: NonEmptyText | None = None
+
+
+class EventPart(ClosedModel):
+    """One of several things that were done in one event."""
+
+    kind: EventKind
+    title: NonEmptyText
+    scope: dict[str, Scalar] = Field(default_factory=dict)
+    evidence: tuple[EventEvidence, ...] = ()
+
+
+class Event(ClosedModel):
+    """One event.
+
+    Attributes:
+        date, until: first and last day, UTC; one day where `until` is absent.
+        scope: case parameters or axes that it could act on (`file_system: scratch1`); empty: the whole system.
+        parts: where several things were done at once, each of them is a possible cause of its own.
+        by: who wrote it down.
+    """
+
+    date: dt.date
+    until: dt.date | None = None
+    kind: EventKind
+    title: NonEmptyText
+    details: NonEmptyText | None = None
+    scope: dict[str, Scalar] = Field(default_factory=dict)
+    evidence: tuple[EventEvidence, ...] = ()
+    parts: tuple[EventPart, ...] = ()
+    source: NonEmptyText | None = None
+    by: NonEmptyText | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Event:
+        if self.until is not None and self.until < self.date:
+            raise ValueError(f"'until' ({self.until}) is before 'date' ({self.date})")
+        return self
+
+    @property
+    def start(self) -> int:
+        """Epoch seconds of the first day's beginning."""
+        return int(dt.datetime.combine(self.date, dt.time(), dt.UTC).timestamp())
+
+    @property
+    def end(self) -> int:
+        """Epoch seconds of the last day's end."""
+        following = (self.until or self.date) + dt.timedelta(days=1)
+        return int(dt.datetime.combine(following, dt.time(), dt.UTC).timestamp())
+
+
+class EventFile(ClosedModel):
+    """The whole file."""
+
+    system: NonEmptyText
+    events: Entries[Event] = ()
+
+
+def parse_scope(given: Sequence[str]) -> dict[str, Scalar]:
+    """Parameters of `NAME=VALUE` texts; numbers, true and false are taken as such.
+
+    Raises:
+        UsageError: no `=`, or nothing beside it.
+    """
+    scope: dict[str, Scalar] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (name and sign and value):
+            raise UsageError(f"'{text}' is not a scope", hint="Expected NAME=VALUE, for example file_system=scratch1.")
+        scope[name] = value
+        with suppress(ValueError):
+            parsed = json.loads(value)
+            scope[name] = parsed if isinstance(parsed, (int, float, bool)) else value
+    return scope
+
+
+_FIELDS_HINT = "docs/findings.md, 'Events', lists the fields."
+
+
+def event_file_path(system: str) -> Path:
+    """The file of a system's events."""
+    return path_in_reference("events", system)
+
+
+def load_events(system: str) -> tuple[Event, ...]:
+    """Events of a system by date; none where there is no file.
+
+    Raises:
+        InputError: the file is damaged; every fault is named with file, line and field.
+    """
+    file = read_system_file(event_file_path(system), system, EventFile, _FIELDS_HINT)
+    return tuple(sorted(file.events, key=lambda e: e.date)) if file else ()
+
+
+def add_event(system: str, entry: dict[str, Any]) -> Event:
+    """Append an event to the file of its system; what is in it stays as it is, comments too.
+
+    Args:
+        entry: fields of `Event`; None and what is empty are left out.
+
+    Raises:
+        InputError: not a valid event, or the file is damaged.
+    """
+    load_events(system)
+    kept, name = {field: value for field, value in entry.items() if value}, f"event of '{system}'"
+    return append_entry(event_file_path(system), system, "events", kept, Event, name=name, hint=_FIELDS_HINT)
+
+
+def require_known_system(system: str, systems_in_history: Callable[[], Iterable[str]]) -> None:
+    """Refuse a misspelt name, which would begin a file, or be a machine on which nothing happened.
+
+    Args:
+        systems_in_history: called only where neither systems/ nor reference/events has the name.
+
+    Raises:
+        UsageError: the system is known nowhere.
+    """
+    known = {*system_names(), *(file.stem for file in event_file_path(system).parent.glob("*.yaml"))}
+    if system not in known and system not in (known := known | set(systems_in_history())):
+        raise UsageError(f"no system '{system}'", hint=suggest_name(system, sorted(known)))

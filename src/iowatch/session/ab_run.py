@@ -1,0 +1,358 @@
+"""`iowatch run --ab`: an interleaved A/B run of two stacks, on the nodes of one allocation where there is one.
+
+One session contains all turns. A turn is one start of ReFrame with one stack; the schedule (iowatch.stats.interleaving)
+determines the order of turns and the end. Warm-ups are executed like any turn, and discarded.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from iowatch import handoff
+from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
+from iowatch.core import HEADLINE_METRICS, MachineError, Result, UsageError, format_count, format_size, write_atomically
+from iowatch.session import reframe, session
+from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan
+from iowatch.site import Allocation, SystemLimits, current_allocation
+from iowatch.stats.interleaving import AbSchedule, AbTurn, SideName, StopRule
+from iowatch.store import History, fold_node_names
+
+# ReFrame's names of Slurm.
+_SLURM = ("slurm", "squeue")
+# Minutes of an allocation beyond the budget: the first turn compiles programs, the last pair has to end.
+_EXTRA_MINUTES = 10
+# Default end: intervals that exclude differences of about 10 %, or one hour.
+_HALF_WIDTH = 0.10
+_BUDGET_MIN = 60.0
+
+
+@dataclass(frozen=True)
+class RunPlacement:
+    """Where the turns of an A/B run are executed.
+
+    Attributes:
+        site: in an allocation only its partition, without a scheduler.
+        allocation: None if there is no scheduler, or if each case is a separate job.
+    """
+
+    site: reframe.ReframeSite
+    allocation: Allocation | None
+
+    @property
+    def queued(self) -> tuple[str, ...]:
+        """Schedulers that start each case of each turn as a separate job."""
+        return tuple(sorted({part.scheduler for part in self.site.partitions} - {"local"}))
+
+    def limits(self, known: SystemLimits) -> SystemLimits:
+        """The system's limits, with no more nodes than the allocation has."""
+        if self.allocation is None:
+            return known
+        nodes = len(self.allocation.nodes)
+        return known.model_copy(update={"nodes": min(nodes, known.nodes or nodes)})
+
+    def configured(self, directory: Path) -> reframe.ReframeSite:
+        """The site with the configuration for ReFrame, which is written to the session's directory."""
+        if self.allocation is None:
+            return self.site
+        (part,) = self.site.partitions
+        path = directory / "in_allocation.py"
+        words = (str(self.site.configuration), self.site.system, part.name)
+        write_atomically(path, _CONFIGURATION.format(*map(repr, words)))
+        return replace(self.site, configuration=path)
+
+    def environment(self) -> dict[str, str]:
+        """Variables of the launchers in `iowatch.site.reframe_config`; job steps may overlap with a shell's step."""
+        nodes = ",".join(self.allocation.nodes) if self.allocation else ""
+        return {"IOWATCH_NODES": nodes, "SLURM_OVERLAP": "1"} if nodes else {}
+
+
+_CONFIGURATION = """from iowatch.site.reframe_config import allocation_configuration
+
+site_configuration = allocation_configuration({}, {}, {})
+"""
+
+
+def place_in_allocation(site: reframe.ReframeSite, allocation: Allocation | None) -> RunPlacement:
+    """The site on this machine: in an allocation only its partition, and no case is queued.
+
+    Raises:
+        UsageError: no partition, or several, belong to the allocation's queue.
+    """
+    batch = [part for part in site.partitions if part.scheduler != "local"]
+    if allocation is None or not batch:
+        return RunPlacement(site, None)
+    chosen = [part for part in batch if _partition_queue(part) == allocation.queue]
+    if not chosen:
+        chosen = [part for part in batch if _partition_queue(part) is None or allocation.queue is None]
+    if len(chosen) != 1:
+        named = ", ".join(f"{part.name} ({_partition_queue(part) or 'any queue'})" for part in batch)
+        raise UsageError(
+            f"job {allocation.job} is in {allocation.title}'s queue '{allocation.queue}', which "
+            f"{'several partitions' if chosen else 'no partition'} of '{site.system}' use",
+            hint=f"Partitions of {site.system}: {named}.",
+        )
+    return RunPlacement(replace(site, partitions=(replace(chosen[0], scheduler="local"),)), allocation)
+
+
+def _partition_queue(part: reframe.ReframePartition) -> str | None:
+    """The queue that a partition's jobs request; None if the scheduler chooses."""
+    found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*|-q\s*)(\S+)", " ".join(part.access))
+    return found.group(1) if found else None
+
+
+def salloc_command(site: reframe.ReframeSite, runs: Sequence[PlannedRun], stop_rule: StopRule) -> list[str] | None:
+    """The first words of a command that requests nodes for all these runs from Slurm.
+
+    None if this machine has no Slurm, or the runs are of several partitions.
+    """
+    names = {run.partition for run in runs}
+    parts = [part for part in site.partitions if part.name in names]
+    if len(parts) != 1 or parts[0].scheduler not in _SLURM or shutil.which("salloc") is None:
+        return None
+    nodes = max(run.case.nodes for run in runs)
+    ranks = max(math.ceil(run.case.ranks / run.case.nodes) for run in runs)
+    words = ["salloc", "--job-name=iowatch-ab", *parts[0].access]
+    words += [f"--nodes={nodes}", f"--ntasks-per-node={ranks}"]
+    minutes = None if stop_rule.budget_s is None else math.ceil(stop_rule.budget_s / 60) + _EXTRA_MINUTES
+    return words if minutes is None else [*words, f"--time={minutes}"]
+
+
+@dataclass
+class AbContext(session.SessionContext):
+    """The context of an A/B run; `stacks` are left and right (the same twice tests the method)."""
+
+    @cached_property
+    def placement(self) -> RunPlacement:
+        return place_in_allocation(reframe.load_site(self.system_name), current_allocation())
+
+    @cached_property
+    def site(self) -> reframe.ReframeSite:
+        return self.placement.site
+
+    @property
+    def limits(self) -> SystemLimits:
+        return self.placement.limits(self.system.limits)
+
+    def stack_of(self, turn: AbTurn) -> str:
+        return self.stacks[0 if turn.side == "left" else 1]
+
+    def plans(self) -> dict[SideName, SessionPlan]:
+        """The same cases on both stacks.
+
+        Raises:
+            UsageError: unknown stack, or no case that both stacks can run.
+        """
+        left, right = (
+            make_session_plan(self.site, self.cases, [stack], self.limits, duplicates=self.duplicates)
+            for stack in self.stacks
+        )
+        return _common_cases(left, right)
+
+
+@dataclass(frozen=True)
+class AbRunResult:
+    """A finished A/B run.
+
+    Attributes:
+        stopped: `pairs`, `interval`, `budget` or `most`; None if it was interrupted.
+        pairs: number of pairs that were started.
+        missing: names of runs that failed or were not received.
+    """
+
+    session: str
+    left: str
+    right: str
+    pairs: int
+    stopped: str | None
+    missing: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "missing": [*self.missing]}
+
+
+def make_stop_rule(pairs: int | None, half_width: float | None, minutes: float | None) -> StopRule:
+    """When an A/B run ends: number of pairs, half width of all intervals as a fraction, minutes; or the defaults."""
+    if pairs is None and half_width is None:
+        half_width = _HALF_WIDTH
+    if pairs is None and minutes is None:
+        minutes = _BUDGET_MIN
+    return StopRule(pairs, half_width, None if minutes is None else minutes * 60)
+
+
+def run_ab(history: History, context: AbContext, stop_rule: StopRule, seed: int) -> AbRunResult:
+    """Measure two stacks alternately until the schedule ends.
+
+    Args:
+        seed: of the order of turns; stored with the session.
+
+    Raises:
+        UsageError: unknown stack, no case that both stacks can run.
+        MachineError: another session is running; scratch cannot be used; ReFrame cannot be started.
+    """
+    with context.system_lock(history):
+        plans = context.plans()
+        plan = plans["left"]
+        check_byte_budget(context.site, plan, context.limits)
+        with context.scratch_lock(plan):
+            context.report_message(
+                f"{context.suite} on {context.system_name}, {context.stacks[0]} and {context.stacks[1]} interleaved: "
+                f"{format_count(len(plan.runs), 'case')}, {format_size(2 * plan.volume_bytes)} "
+                f"written and read per pair, scratch {context.scratch}{_format_placement(context.placement)}"
+            )
+            runner = _AbRunner(history, context, plans, AbSchedule(stop_rule, seed))
+            runner.run()
+            return runner.result()
+
+
+def compare_ab_run(history: History, result: AbRunResult) -> Outcome:
+    """The comparison of the two sides.
+
+    Raises:
+        MachineError: no case has results on both sides.
+    """
+    left, right = (parse_side(f"session:{result.session},side={side}") for side in ("left", "right"))
+    try:
+        return compare_sides(left, right, lambda: history, ComparisonOptions())
+    except UsageError as error:
+        raise MachineError(
+            "the A/B run has no case with results on both sides: "
+            f"{format_count(len(result.missing), 'run')} failed or missing",
+            hint=f"`iowatch history show {result.session}` shows the reasons.",
+        ) from error
+
+
+def request_allocation(context: AbContext, stop_rule: StopRule) -> None:
+    """Restart this command in a Slurm allocation; returns if there is one, or none is needed or possible."""
+    if not context.placement.queued:
+        return
+    arguments = salloc_command(context.site, context.plans()["left"].runs, stop_rule)
+    if arguments is not None:
+        context.report_message(f"requesting one allocation from Slurm: {shlex.join(arguments)}")
+        own = [sys.executable, "-c", "from iowatch.cli.main import main; main()", *sys.argv[1:]]
+        try:  # the other program receives the signals and returns the exit code
+            os.execvp(arguments[0], [*arguments, *own])  # noqa: S606 - arguments, no shell
+        except OSError as error:
+            raise MachineError(f"cannot start {arguments[0]}: {error}") from error
+
+
+def _common_cases(left: SessionPlan, right: SessionPlan) -> dict[SideName, SessionPlan]:
+    """Only cases that both stacks can run on the same partition."""
+
+    def key(run: PlannedRun) -> tuple[str, str]:
+        return run.partition, run.name
+
+    both = {key(run) for run in left.runs} & {key(run) for run in right.runs}
+    if not both:
+        raise UsageError("no case of this suite can run on both stacks", hint="`iowatch stack list` shows them.")
+    sides: dict[SideName, SessionPlan] = {"left": left, "right": right}
+    return {
+        side: replace(plan, runs=tuple(run for run in plan.runs if key(run) in both)) for side, plan in sides.items()
+    }
+
+
+def _format_placement(placement: RunPlacement) -> str:
+    if placement.allocation is not None:
+        job, nodes = placement.allocation.job, placement.allocation.nodes
+        return f"; all in job {job} of {placement.allocation.title} on {fold_node_names(nodes)}"
+    if placement.queued:
+        return (
+            f"; each case is a separate job in {', '.join(placement.queued)} and may run on other nodes; "
+            "start the command inside an allocation (docs/comparison.md)"
+        )
+    return ""
+
+
+class _AbRunner(session.SessionRunner):
+    context: AbContext
+    pairs = 0
+
+    def __init__(
+        self, history: History, context: AbContext, plans: dict[SideName, SessionPlan], schedule: AbSchedule
+    ) -> None:
+        left, right = context.stacks
+        attributes: dict[str, object] = {"fair": {"left": left, "right": right, "seed": schedule.seed}}
+        allocation = context.placement.allocation
+        if allocation is not None:
+            attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}
+        super().__init__(history, context, context.new_record(**attributes), ())
+        self.plans, self.schedule = plans, schedule
+
+    def execute(self) -> None:
+        self.site = self.context.placement.configured(self.directory)
+        for turn in self.schedule.turns():
+            if not turn.warm_up:
+                facts, expected = {"pair": turn.pair, "side": turn.side}, self.plans[turn.side].expected()
+                named = [replace(item, run_name=handoff.turn_run_name(item.run_name, facts)) for item in expected]
+                self.history.begin_session(self.record, named)
+            self._execute(turn)
+        self.status = "incomplete" if self.missing() else "ok"
+
+    def result(self) -> AbRunResult:
+        left, right = self.context.stacks
+        missing = tuple(sorted({item.run_name for item in self.missing()}))
+        return AbRunResult(self.record.uuid, left, right, self.pairs, self.schedule.stopped, missing)
+
+    def _execute(self, turn: AbTurn) -> None:
+        """One turn: run, ingest case by case, report to the schedule."""
+        environment = self.context.check_variables(self.directory) | self.context.placement.environment()
+        environment["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
+        warm_up_spool = self.directory / "warm-up"
+        if turn.warm_up:
+            environment["IOWATCH_SESSION_DIR"] = str(warm_up_spool)
+        cases: list[handoff.SpooledCase] = []
+
+        started = time.monotonic()
+        runs = [run.key for run in self.plans[turn.side].runs]
+        reframe.execute_runs(
+            self.site, self.context.suite, runs, self.directory, environment, lambda: cases.extend(self.ingest())
+        )
+        reason = reframe.startup_failure_reason(self.directory)
+        if reason:  # every other turn would fail, too
+            raise MachineError(reason)
+        seconds = time.monotonic() - started
+        if turn.warm_up and not handoff.finished_case_directories(warm_up_spool):  # other turns would only cost time
+            reasons = [f": {failure.reason}" for failure in reframe.read_failures(self.directory, self.site)]
+            raise MachineError(
+                f"the warm-up of {self.context.stack_of(turn)} produced no result{''.join(reasons[:1])}",
+                hint=f"{self.directory / 'reframe.log'} contains ReFrame's output.",
+            )
+        shutil.rmtree(warm_up_spool, ignore_errors=True)
+        self.pairs = max(self.pairs, turn.pair)
+        samples = _samples_by_case(cases)
+        self.schedule.record(turn, samples, seconds)
+        self._report_turn(turn, seconds, samples)
+
+    def _report_turn(self, turn: AbTurn, seconds: float, samples: dict[str, tuple[float, ...]]) -> None:
+        stack = self.context.stack_of(turn)
+        if turn.warm_up:
+            self.context.report_message(f"{stack}: {seconds:.0f} s (warm-up, discarded)")
+            return
+        left = self.schedule.left_s(turn.pair)
+        widest = max(self.schedule.half_widths().values(), default=1.0)
+        narrow = f", intervals within {100 * widest:.0f} %" if widest < 1 else ""
+        ahead = f", at most {left:.0f} s left" if left is not None else ""
+        count = format_count(len(samples), "result")
+        self.context.report_message(f"[pair {turn.pair}] {stack}: {count} in {seconds:.0f} s{narrow}{ahead}")
+
+
+def _samples_by_case(cases: Sequence[handoff.SpooledCase]) -> dict[str, tuple[float, ...]]:
+    """Samples of the metric that is compared, by case; the key is the same on both sides."""
+    found: dict[str, Result] = {}
+    for case in cases:
+        output = handoff.spooled_output(case)
+        for result in output.results if output.status == "ok" else ():
+            if result.metric in HEADLINE_METRICS:
+                key = result.full_case(output.tool).key
+                found[key] = min(found.get(key, result), result, key=lambda r: HEADLINE_METRICS.index(r.metric))
+    return {key: result.samples for key, result in found.items()}

@@ -1,0 +1,200 @@
+"""Results measured elsewhere or earlier into the history: one session a day, each file once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from iowatch.benchmarks import registry
+from iowatch.benchmarks.importers import tokio
+from iowatch.core import InputError, IowatchError, UsageError, files, format_time, utc_now, yamlfile
+from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+
+# A format with many runs in a file, which no benchmark prints.
+TOKIO = "tokio"
+# `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
+_DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
+# The number of a job may look like a date; no result that anybody keeps is older.
+_EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
+_DATE_FORMATS = "YYYYMMDD, YYYYMMDDhhmmss, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportProblem:
+    """A file that could not be read, or was stored as failed."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """The result of an import: runs given, newly stored, already known; files with problems.
+
+    Attributes:
+        files: runs that were read or could not be: a file is a run, but for tables of many runs (`tokio`).
+    """
+
+    files: int
+    stored: int
+    known: int
+    troubles: tuple[ImportProblem, ...] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def time_in_name(path: Path) -> datetime:
+    """The first date (and time of day, else midnight) in a file's name, taken as UTC.
+
+    Raises:
+        InputError: there is none, or what looks like one is no date from 1990 to today.
+    """
+    matches = list(_DATE.finditer(path.name))
+    found = next(filter(None, map(_moment_from_match, matches)), None)
+    if found is not None:
+        return found
+    what = f"no date ({_DATE_FORMATS})" if not matches else f"'{matches[0].group()}' is no date from 1990 to today"
+    raise InputError(f"{what} in the name '{path.name}'; give it with --time (ISO 8601 or epoch seconds)")
+
+
+def _moment_from_match(match: re.Match[str]) -> datetime | None:
+    digits = re.sub(r"\D", "", match.group())
+    try:
+        moment = datetime.strptime(f"{digits:0<14}", "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return moment if _is_plausible_date(moment) else None
+
+
+def _is_plausible_date(moment: datetime) -> bool:
+    # A day more: times are often local.
+    return _EARLIEST <= moment <= utc_now() + timedelta(days=1)
+
+
+def _require_file(path: Path) -> Path:
+    """The path of a file; that it is absent is reported before its name is read."""
+    if path.is_dir() or not path.exists():
+        raise InputError(f"{path}: {'is a directory; name its files' if path.is_dir() else 'no such file'}")
+    return path
+
+
+def import_files(
+    history: History,
+    tool: str,
+    files: Sequence[Path],
+    *,
+    system: str,
+    moment: datetime | None = None,
+    partition: str = "default",
+    stack: str = "unknown",
+) -> ImportResult:
+    """Parse files of one tool and store them; a file that fails is reported and does not stop the others.
+
+    Args:
+        moment: when they ran; None takes it from each file's name.
+
+    Raises:
+        UsageError: no such tool; a name that no system can have; a moment before 1990 or after today.
+    """
+    yamlfile.require_system_name(system)
+    if moment is not None and not _is_plausible_date(moment):
+        raise UsageError(
+            f"nothing that is kept ran at {format_time(moment)}", hint="Expected a time from 1990 to today."
+        )
+    if tool == TOKIO:
+        return _import_tokio(history, files, system)
+    registry.require_tool(tool, also=(TOKIO,))
+    records: list[RunRecord] = []
+    troubles: list[ImportProblem] = []
+    for path in files:
+        try:
+            record = _make_run_record(tool, path, moment or time_in_name(_require_file(path)), system, partition, stack)
+        except IowatchError as error:
+            troubles.append(ImportProblem(str(path), error.message.removeprefix(f"{path}: ")))
+            continue
+        records.append(record)
+        if record.output.status != "ok":
+            troubles.append(ImportProblem(str(path), f"{record.output.status}: {record.output.reason}"))
+    stored = store_imported_runs(history, tool, system, records)
+    return ImportResult(len(files), stored, len(records) - stored, tuple(troubles))
+
+
+def store_imported_runs(history: History, tool: str, system: str, records: Iterable[RunRecord]) -> int:
+    """Store runs, one session for each day (UTC) and tool; returns how many were new."""
+    stored = 0
+    for day, runs in by_day(records):
+        uuid = f"import-{tool}-{system}-{day:%Y%m%d}"
+        history.begin_session(SessionRecord(uuid, system, tool, "import", runs[0].started_at))
+        stored += history.record_runs(uuid, runs)
+        failed = any(run.status != "ok" for run in history.runs(uuid))
+        history.end_session(uuid, "failed" if failed else "ok", runs[-1].started_at)
+    return stored
+
+
+def by_day(records: Iterable[RunRecord]) -> Iterator[tuple[date, list[RunRecord]]]:
+    """Runs in order of time, grouped by the day (UTC) on which they started."""
+    ordered = sorted(records, key=lambda record: record.started_at)
+    for day, group in groupby(ordered, key=lambda r: datetime.fromtimestamp(r.started_at, UTC).date()):
+        yield day, list(group)
+
+
+def read_tokio(path: Path, system: str) -> list[RunRecord]:
+    """The runs of a summary of TOKIO-ABC (NERSC).
+
+    Raises:
+        InputError: it is no such summary, or damaged.
+    """
+    return [
+        RunRecord(
+            name=run.name,
+            partition=run.partition,
+            stack=StackRecord("unknown"),
+            fingerprint=hashlib.sha256(f"{TOKIO}\0{system}\0{run.identity}".encode()).hexdigest(),
+            started_at=run.started_at,
+            output=run.output,
+            wall_s=run.wall_s,
+            facts=run.facts,
+        )
+        for run in tokio.read_tokio_summaries(path)
+    ]
+
+
+def _import_tokio(history: History, files: Sequence[Path], system: str) -> ImportResult:
+    """Summaries of TOKIO-ABC (NERSC): a file holds a year of runs, each with its own time."""
+    stored = known = 0
+    troubles: list[ImportProblem] = []
+    for path in files:
+        try:
+            records = read_tokio(path, system)
+        except InputError as error:
+            troubles.append(ImportProblem(str(path), error.message))
+            continue
+        new = store_imported_runs(history, TOKIO, system, records)
+        stored, known = stored + new, known + len(records) - new
+    return ImportResult(stored + known, stored, known, tuple(troubles))
+
+
+def _make_run_record(tool: str, path: Path, moment: datetime, system: str, partition: str, stack: str) -> RunRecord:
+    output = registry.parse_output_file(tool, path)
+    sha256, size = files.store_artefact(path)
+    started_at = int(moment.timestamp())
+    identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"
+    name = os.fsencode(path.name).decode("utf-8", "replace")  # a name may be no text
+    return RunRecord(
+        name=name,
+        partition=partition,
+        stack=StackRecord(stack),
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest(),
+        started_at=started_at,
+        output=output,
+        facts={"file": name},
+        artefacts=(Artefact("stdout", name, sha256, size),),
+    )

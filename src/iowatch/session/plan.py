@@ -1,0 +1,430 @@
+"""What a session runs and which results it expects, and which of the runs fit the budget.
+
+The plan follows from the suites, not from ReFrame: a case that ReFrame skips, filters or loses is therefore missing
+and is reported. Budget, blackouts and jitter are the block `night` of `systems/<name>/system.yaml` (NightlyPolicy).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
+from typing import get_args
+
+from iowatch.benchmarks.suites import SuiteCase
+from iowatch.core import InputError, IowatchError, UsageError, format_size, format_time, suggest_name
+from iowatch.handoff import RunKey
+from iowatch.session.reframe import ReframeFailure, ReframePartition, ReframeSite
+from iowatch.site import (
+    Blackout,
+    NightlyPolicy,
+    Stack,
+    SystemLimits,
+    Weekday,
+    discover_stacks,
+    exceeded_limits,
+    load_stack,
+    read_stack_json,
+    stack_directory,
+)
+from iowatch.store import ExpectedResult, History, SeriesFilter
+
+_HISTORY_SESSIONS = 10  # how far back durations and stacks are looked up
+_DAY = timedelta(days=1)
+_WEEKDAYS = get_args(Weekday)
+_BLACKOUT_LOOKAHEAD_DAYS = 8  # includes each weekday
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One case on one stack of one partition."""
+
+    case: SuiteCase
+    partition: str
+    stack: str
+
+    @property
+    def name(self) -> str:
+        """The run's name in expected set and history."""
+        return f"{self.case.benchmark}:{self.case.name}"
+
+    @property
+    def key(self) -> RunKey:
+        """Identity of the run: partition, stack, name."""
+        return self.partition, self.stack, self.name
+
+    @property
+    def reframe_test(self) -> str:
+        """ReFrame's name of its test."""
+        return f"{self.case.tool.check} %entry={self.case.suite}/{self.case.name}"
+
+    @property
+    def volume_bytes(self) -> int:
+        """Bytes written and read."""
+        return self.case.tool.volume_bytes(self.case.options)
+
+    def expected(self) -> list[ExpectedResult]:
+        """The results of a complete run."""
+        return [
+            ExpectedResult(self.name, self.partition, self.stack, operation, metric)
+            for operation, metric in self.case.expects
+        ]
+
+
+@dataclass(frozen=True)
+class UnavailableCase:
+    """A case that cannot run on a stack, and why."""
+
+    name: str
+    stack: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """The runs of a session, the cases that are not available, and the expected runs of broken stacks."""
+
+    runs: tuple[PlannedRun, ...]
+    unavailable: tuple[UnavailableCase, ...]
+    missing_stack_runs: tuple[PlannedRun, ...] = ()
+
+    @property
+    def file_bytes(self) -> int:
+        """Maximum bytes in scratch at the same time; cases run one after the other."""
+        return max((run.case.tool.file_bytes(run.case.options) for run in self.runs), default=0)
+
+    @property
+    def inodes(self) -> int:
+        """Maximum number of files in scratch at the same time."""
+        return max((run.case.tool.inodes(run.case.options) for run in self.runs), default=1)
+
+    @property
+    def volume_bytes(self) -> int:
+        """Total bytes written and read."""
+        return sum(run.volume_bytes for run in self.runs)
+
+    def expected(self) -> list[ExpectedResult]:
+        """The expected set of the session."""
+        return [item for run in (*self.runs, *self.missing_stack_runs) for item in run.expected()]
+
+
+def make_session_plan(
+    site: ReframeSite,
+    cases: Sequence[SuiteCase],
+    stacks: Sequence[str] = (),
+    limits: SystemLimits | None = None,
+    *,
+    duplicates: Mapping[str, str] = MappingProxyType({}),
+    at_least_one: bool = True,
+) -> SessionPlan:
+    """All cases on all partitions and stacks that can run them.
+
+    Args:
+        stacks: only these; empty means all.
+        limits: what one case may use on the system; a case beyond them is not available.
+        duplicates: names of runs that would only repeat another, and why; they are not available.
+        at_least_one: refuse a plan without runs.
+
+    Raises:
+        UsageError: a stack is not known on this system, or no case can run at all.
+    """
+    for stack in stacks:
+        if stack not in site.features:
+            raise _unusable_stack_error(site, stack)
+    runs: list[PlannedRun] = []
+    unavailable: list[UnavailableCase] = []
+    chosen = [(p.name, stack) for p in site.partitions for stack in p.stacks if not stacks or stack in stacks]
+    for run in (PlannedRun(case, *place) for place in chosen for case in cases):
+        missing = ", ".join(sorted(set(run.case.requires) - site.features[run.stack]))
+        exceeded = ", ".join(exceeded_limits(run.case, limits))
+        reasons = [f"the stack does not provide {missing}"] if missing else []
+        reasons += [f"requires {exceeded}"] if exceeded else []
+        reasons += [duplicates[run.name]] if run.name in duplicates else []
+        if reasons:
+            unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons)))
+        else:
+            runs.append(run)
+    if not runs and at_least_one:
+        why = "; ".join(sorted({item.reason for item in unavailable})) or "it has no stack"
+        raise UsageError(
+            f"no case of this suite can run on '{site.system}': {why}",
+            hint="`iowatch doctor` shows how to install a library; the limits are in system.yaml.",
+        )
+    return SessionPlan(tuple(runs), tuple(unavailable))
+
+
+def _unusable_stack_error(site: ReframeSite, stack: str) -> UsageError:
+    """Why a stack cannot be run (unknown, only a lock file, broken), and what to do about it."""
+    try:
+        known = load_stack(stack, site.system)
+    except UsageError:
+        return UsageError(f"system '{site.system}' has no stack '{stack}'", hint=suggest_name(stack, [*site.features]))
+    hint = "Use --bootstrap to clone Spack." if known.status == "locked" else None
+    return UsageError(f"stack '{stack}' of system '{site.system}' cannot be run: {known.note}", hint=hint)
+
+
+def check_byte_budget(site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None) -> None:
+    """Check the volume of a plan against the system's `limits.total_bytes`.
+
+    Raises:
+        UsageError: the plan writes and reads more.
+    """
+    budget = limits.total_bytes if limits else None
+    if budget is not None and plan.volume_bytes > budget:
+        raise UsageError(
+            f"this suite writes and reads {format_size(plan.volume_bytes)}; the byte budget of "
+            f"'{site.system}' is {format_size(budget)} per session",
+            hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml.",
+        )
+
+
+# Broken stacks
+
+
+def add_missing_stack_runs(
+    history: History, site: ReframeSite, plan: SessionPlan, cases: Sequence[SuiteCase], limits: SystemLimits | None
+) -> tuple[SessionPlan, list[ReframeFailure]]:
+    """The plan with the runs that broken stacks would have made, and the reason of each such run.
+
+    ReFrame is given usable stacks only. A module that disappears in a maintenance takes all its cases with it, and
+    the session must not succeed without them. The features of a broken stack are those of its last use. A stack that
+    never ran has no results to miss: its cases are unavailable. A stack that is not described any more is reported
+    as unavailable once.
+    """
+    lost: list[PlannedRun] = []
+    unavailable: list[UnavailableCase] = []
+    failures: list[ReframeFailure] = []
+    broken = [stack for stack in discover_stacks(site.system) if stack.status == "broken"]
+    # Usable stacks of the last session on this system; imports and A/B runs do not record them.
+    sessions = history.sessions(site.system, limit=_HISTORY_SESSIONS)
+    previous = next((s.attributes["stacks"] for s in sessions if "stacks" in s.attributes), ())
+    for name in set(previous) - {*site.features, *(stack.name for stack in broken)}:
+        unavailable += _unavailable_cases(cases, name, "the stack no longer exists")
+    for stack in broken:
+        reason = f"the stack is broken: {stack.note}"
+        known = history.series(SeriesFilter(system=site.system, stack=stack.name))
+        partitions = sorted({p.name for p in site.partitions} & {row.partition for row in known})
+        if not partitions:
+            unavailable += _unavailable_cases(cases, stack.name, reason)
+            continue
+        places = tuple(ReframePartition(name, "", (stack.name,), None) for name in partitions)
+        previous_site = ReframeSite(site.system, site.configuration, places, {stack.name: _last_known_features(stack)})
+        runs = make_session_plan(previous_site, cases, (), limits, at_least_one=False).runs
+        lost += runs
+        failures += [ReframeFailure(run.reframe_test, stack.name, "stack", reason) for run in runs]
+    return replace(plan, unavailable=(*plan.unavailable, *unavailable), missing_stack_runs=tuple(lost)), failures
+
+
+def _unavailable_cases(cases: Sequence[SuiteCase], stack: str, reason: str) -> list[UnavailableCase]:
+    return [UnavailableCase(f"{case.benchmark}:{case.name}", stack, reason) for case in cases]
+
+
+def _last_known_features(stack: Stack) -> frozenset[str]:
+    """What the stack offered when it was last used."""
+    try:
+        last = read_stack_json(stack_directory(stack.system, stack.name) / "stack.json")
+    except InputError:
+        last = stack
+    return frozenset({"mpi", *last.features})
+
+
+# Start of a nightly session
+
+
+def jitter_s(policy: NightlyPolicy, system: str, day: date) -> float:
+    """Seconds to wait before the session of `day`: within `jitter_minutes`, the same for each call."""
+    digest = hashlib.sha256(f"{system}\0{day.isoformat()}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 * 60 * (policy.jitter_minutes or 0)
+
+
+def blackout_windows(blackout: Blackout, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
+    """Begin and end (UTC) of the blackout on each of its days from `first` on."""
+    for number in range(days):
+        day = first + number * _DAY
+        weekday = _WEEKDAYS[day.weekday()]  # not strftime: a site's configuration may have set a locale
+        other_day = blackout.days and weekday not in blackout.days
+        if other_day or not (blackout.since or day) <= day <= (blackout.until or day):
+            continue
+        start = datetime.combine(day, blackout.start, UTC)
+        end = datetime.combine(day, blackout.end, UTC)
+        # An end that is not after the start is on the next day; 00:00 to 00:00 is the whole day.
+        yield start, end if end > start else end + _DAY
+
+
+def current_blackout(policy: NightlyPolicy, moment: datetime) -> tuple[Blackout, datetime] | None:
+    """The blackout that contains `moment`, and its end; None outside of all."""
+    for blackout in policy.blackouts:
+        for start, end in blackout_windows(blackout, moment.date() - _DAY, 2):
+            if start <= moment < end:
+                return blackout, end
+    return None
+
+
+def next_blackout(policy: NightlyPolicy, moment: datetime) -> tuple[Blackout, datetime] | None:
+    """The first blackout of the next days that starts after `moment`, and its start."""
+    starts = (
+        (blackout, start)
+        for blackout in policy.blackouts
+        for start, _ in blackout_windows(blackout, moment.date(), _BLACKOUT_LOOKAHEAD_DAYS)
+        if start > moment
+    )
+    return min(starts, key=lambda found: found[1], default=None)
+
+
+def wait_for_start(
+    policy: NightlyPolicy,
+    system: str,
+    now: datetime,
+    report_message: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> str | None:
+    """Wait for the start time of a nightly session; returns at once, with the reason, if a blackout excludes it."""
+    seconds = jitter_s(policy, system, now.date())
+    start = now + timedelta(seconds=seconds)
+    blackout = current_blackout(policy, start)
+    if blackout is not None:
+        return f"no session on {system}: blackout '{blackout[0].reason}' until {format_time(blackout[1])}"
+    if seconds >= 1:
+        report_message(f"the session on {system} starts at {format_time(start)}")
+        sleep(seconds)
+    return None
+
+
+# Budget
+
+
+class SessionBudgetError(IowatchError):
+    """The session has to end: its time or node hours are used up, or a blackout starts."""
+
+
+@dataclass(frozen=True)
+class SessionBudget:
+    """What a session may use; None is no limit. `limit_reason` describes the limit of its time."""
+
+    seconds: float | None = None
+    node_hours: float | None = None
+    bytes: int | None = None
+    limit_reason: str = "the time budget of the session"
+
+    def exceeded_part(self, seconds: float, node_hours: float, volume_bytes: int = 0) -> str | None:
+        """The part of the budget that this use exceeds, as text; None if it fits."""
+        if self.bytes is not None and volume_bytes > self.bytes:
+            return f"the budget of {format_size(self.bytes)}"
+        if self.node_hours is not None and node_hours > self.node_hours:
+            return f"the budget of {self.node_hours:g} node hours"
+        if self.seconds is not None and seconds > self.seconds:
+            return self.limit_reason
+        return None
+
+
+def session_budget(policy: NightlyPolicy, start: datetime) -> SessionBudget:
+    """What the session that starts at `start` may use; the next blackout ends it early."""
+    seconds = None if policy.minutes is None else 60.0 * policy.minutes
+    reason = f"the budget of {policy.minutes} minutes"
+    coming = next_blackout(policy, start)
+    if coming is not None:
+        left = (coming[1] - start).total_seconds()
+        if seconds is None or left < seconds:
+            seconds, reason = left, f"the time until the blackout '{coming[0].reason}' at {coming[1]:%H:%M} UTC"
+    return SessionBudget(seconds, policy.node_hours, policy.bytes, reason)
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """Earlier executions of a run: start of the last (epoch s); longest wall time of the successful ones, or None."""
+
+    last_start_s: int
+    longest_wall_s: float | None
+
+
+def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
+    """Executions of each run in the last sessions of a system."""
+    known: dict[RunKey, RunHistory] = {}
+    for session in history.sessions(system, limit=_HISTORY_SESSIONS):
+        for run in history.runs(session.uuid) if session.origin == "run" else ():
+            key = run.partition, run.stack, run.name
+            before = known.get(key, RunHistory(run.started_at, None))
+            walls = [wall for wall in (before.longest_wall_s, run.wall_s if run.status == "ok" else None) if wall]
+            known[key] = RunHistory(max(before.last_start_s, run.started_at), max(walls, default=None))
+    return known
+
+
+@dataclass(frozen=True)
+class DeferredRun:
+    """A run that does not fit the budget, and why."""
+
+    run: PlannedRun
+    reason: str
+
+
+def fit_to_budget(
+    runs: Sequence[PlannedRun], history: Mapping[RunKey, RunHistory], budget: SessionBudget
+) -> tuple[tuple[PlannedRun, ...], tuple[DeferredRun, ...]]:
+    """The runs that fit the budget, in their order, and the others.
+
+    Runs that were not executed for longest have precedence, so that some sessions together execute all runs.
+    """
+    seconds, node_hours, volume = 0.0, 0.0, 0
+    kept: set[RunKey] = set()
+    deferred: list[DeferredRun] = []
+    for run in sorted(runs, key=lambda r: history[r.key].last_start_s if r.key in history else -math.inf):
+        # Expected seconds: the longest of the last sessions, or the time limit if none is known.
+        longest = history[run.key].longest_wall_s if run.key in history else None
+        duration = float(run.case.time_limit_s) if longest is None else longest
+        use = seconds + duration, node_hours + run.case.nodes * duration / 3600, volume + run.volume_bytes
+        exceeded = budget.exceeded_part(*use)
+        if exceeded:
+            deferred.append(DeferredRun(run, f"exceeds {exceeded}"))
+        else:
+            seconds, node_hours, volume = use
+            kept.add(run.key)
+    return tuple(run for run in runs if run.key in kept), tuple(deferred)
+
+
+@dataclass
+class UsageMeter:
+    """What the session has used since the meter was made.
+
+    Attributes:
+        limit: of the whole session.
+        clock: monotonic seconds.
+    """
+
+    limit: SessionBudget
+    clock: Callable[[], float] = time.monotonic
+    node_hours: float = 0.0
+    bytes: int = 0
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def add_run(self, run: PlannedRun, wall_s: float | None) -> None:
+        """Add a finished run; one without wall time counts with its time limit."""
+        seconds = run.case.time_limit_s if wall_s is None else wall_s
+        self.node_hours += run.case.nodes * seconds / 3600
+        self.bytes += run.volume_bytes
+
+    def raise_if_exhausted(self) -> None:
+        """Check that the session may go on.
+
+        Raises:
+            SessionBudgetError: time or node hours are used up. (`fit_to_budget` limits bytes in advance.)
+        """
+        exceeded = self.limit.exceeded_part(self.clock() - self.started, self.node_hours)
+        if exceeded:
+            raise SessionBudgetError(f"ended early: {exceeded} is used up")
+
+    def remaining_budget(self) -> SessionBudget:
+        """What is left for more runs."""
+        limit, used_s = self.limit, self.clock() - self.started
+        return replace(
+            limit,
+            seconds=None if limit.seconds is None else limit.seconds - used_s,
+            node_hours=None if limit.node_hours is None else limit.node_hours - self.node_hours,
+            bytes=None if limit.bytes is None else limit.bytes - self.bytes,
+        )

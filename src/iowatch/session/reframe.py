@@ -1,0 +1,267 @@
+"""The ReFrame driver: reads a system's ReFrame configuration, starts ReFrame and reads its log and report.
+
+Only this module knows the form of `systems/<name>/reframe.py`, ReFrame's command line and its report.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from iowatch import handoff
+from iowatch.core import InputError, IowatchError, MachineError, files, suggest_name
+
+_POLL_S = 0.1
+# Signals that end ReFrame, and how long each may take before the next. SIGINT is first: ReFrame turns SIGTERM into
+# an ordinary exception, which a check may catch and lose, and then ignores further ones.
+_TERMINATION_STEPS = ((signal.SIGINT, 10), (signal.SIGTERM, 10))
+_PR_SET_PDEATHSIG = 1
+_LOG, _REPORT = "reframe.log", "report.json"
+
+
+@dataclass(frozen=True)
+class ReframePartition:
+    """A ReFrame partition.
+
+    Attributes:
+        stacks: their names.
+        scratch: directory for scratch files, or None.
+        access: options that its jobs give the scheduler.
+    """
+
+    name: str
+    scheduler: str
+    stacks: tuple[str, ...]
+    scratch: Path | None
+    access: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReframeSite:
+    """A system as its ReFrame configuration describes it.
+
+    Attributes:
+        features: what each stack provides.
+        environments: ReFrame's names of the stacks whose names ReFrame does not accept.
+    """
+
+    system: str
+    configuration: Path
+    partitions: tuple[ReframePartition, ...]
+    features: dict[str, frozenset[str]]
+    environments: dict[str, str] = field(default_factory=dict)
+
+    def environment_of(self, stack: str) -> str:
+        """ReFrame's name of a stack."""
+        return self.environments.get(stack, stack)
+
+    def stack_of(self, environment: str) -> str:
+        """The stack that has this name in ReFrame."""
+        return next((s for s, name in self.environments.items() if name == environment), environment)
+
+
+def load_site(system: str) -> ReframeSite:
+    """Execute the system's ReFrame configuration, as ReFrame itself does, and read partitions and environments.
+
+    Raises:
+        InputError: the file is missing, fails, or has another form.
+        IowatchError: reported by the configuration itself (no stack on this machine, …).
+    """
+    path = files.checkout_root() / "systems" / system / "reframe.py"
+    try:
+        configuration: dict[str, Any] = runpy.run_path(str(path))["site_configuration"]
+        described = next(s for s in configuration["systems"] if s["name"] == system)
+        stacks = {e["name"]: e.get("extras", {}).get("stack", e["name"]) for e in configuration["environments"]}
+        offered = {name for entry in described["partitions"] for name in entry["environs"]}
+        if unknown := sorted(offered - stacks.keys()):
+            raise InputError(
+                f"{path}: no environment is called '{unknown[0]}'", hint=suggest_name(unknown[0], [*stacks])
+            )
+        return ReframeSite(
+            system,
+            path,
+            tuple(_make_partition(entry, stacks) for entry in described["partitions"]),
+            {stacks[e["name"]]: frozenset(e.get("features", ())) for e in configuration["environments"]},
+            {stack: name for name, stack in stacks.items() if stack != name},
+        )
+    except IowatchError:
+        raise
+    except StopIteration:
+        raise InputError(f"{path} does not describe the system '{system}'") from None
+    except Exception as error:  # a configuration is a program and may raise anything
+        raise InputError(f"{path} is not a valid ReFrame configuration: {error!r}") from error
+
+
+def _make_partition(entry: dict[str, Any], stacks: dict[str, str]) -> ReframePartition:
+    scratch = entry.get("extras", {}).get("scratch")
+    offered = tuple(stacks[name] for name in entry["environs"])
+    access = tuple(entry.get("access", ()))
+    return ReframePartition(entry["name"], entry["scheduler"], offered, Path(scratch) if scratch else None, access)
+
+
+@dataclass(frozen=True)
+class ReframeFailure:
+    """A test that ReFrame could not complete.
+
+    Attributes:
+        phase: of ReFrame's pipeline (`setup`, `run`, `sanity`, `performance`…), or `start` and `stack` of ours.
+        error: class name of the exception that ended the phase, or empty; `PerformanceError` is a value outside
+            its reference.
+    """
+
+    test: str
+    stack: str
+    phase: str
+    reason: str
+    error: str = ""
+
+
+def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunKey], directory: Path) -> list[str]:
+    """ReFrame's command line for runs of a suite; `directory` receives all that ReFrame writes."""
+    checks = sorted({name.partition(":")[0] for _, _, name in runs})
+    stacks = sorted({stack for _, stack, _ in runs})
+    return [
+        str(Path(sys.executable).with_name("reframe")),
+        *("-C", str(site.configuration), "--system", site.system),
+        *(word for name in checks for word in ("-c", str(files.checkout_root() / "reframe_tests" / f"{name}.py"))),
+        *("-t", f"^{suite}$"),
+        *(word for stack in stacks for word in ("-p", f"^{site.environment_of(stack)}$")),
+        *("--exec-policy", "serial", "--nocolor"),
+        *("--prefix", str(directory / "reframe"), "--report-file", str(directory / _REPORT)),
+        "-r",
+    ]
+
+
+def execute_runs(
+    site: ReframeSite,
+    suite: str,
+    runs: Collection[handoff.RunKey],
+    directory: Path,
+    environment: dict[str, str],
+    each_poll: Callable[[], None],
+) -> None:
+    """Execute exactly these runs of a suite in one start of ReFrame (see `run_reframe`)."""
+    selection = handoff.write_selection(directory, runs)
+    run_reframe(reframe_command(site, suite, runs, directory), directory, {**environment, **selection}, each_poll)
+
+
+def run_reframe(
+    arguments: list[str], directory: Path, environment: dict[str, str], each_poll: Callable[[], None]
+) -> int:
+    """Run ReFrame to its end, calling `each_poll` every 0.1 s and once afterwards; returns its exit code.
+
+    A termination or interrupt of this process ends ReFrame and its jobs first.
+
+    Raises:
+        MachineError: ReFrame cannot be started.
+    """
+    (directory / _REPORT).unlink(missing_ok=True)  # of an earlier start
+    with (directory / _LOG).open("wb") as stream:
+        try:
+            process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                env={**os.environ, **environment},
+                preexec_fn=_prepare_child_signals,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MachineError(f"cannot start ReFrame: {error}") from error
+        with _terminated_on_exit(process):
+            while process.poll() is None:
+                each_poll()
+                time.sleep(_POLL_S)
+    each_poll()
+    return process.returncode
+
+
+def _prepare_child_signals() -> None:
+    # A killed `iowatch run` must not leave benchmarks running that disturb the next session.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    # Shells start background processes with interrupts ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def _terminated_on_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Terminate ReFrame, whatever ends the block."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        _terminate_process(process)
+
+
+def _terminate_process(process: subprocess.Popen[bytes]) -> None:
+    for number, seconds in _TERMINATION_STEPS:
+        if process.poll() is None:
+            process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def startup_failure_reason(directory: Path) -> str | None:
+    """Why ReFrame ended without a report (a bad configuration, …), from its log; None if it wrote one."""
+    if (directory / _REPORT).exists():
+        return None
+    try:
+        lines = (directory / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    message = next((line for line in reversed(lines) if line.startswith("ERROR")), "no message in its log")
+    return f"ReFrame ended without a report: {message} ({directory / _LOG})"
+
+
+def _abort_reason(directory: Path) -> list[str]:
+    """Why ReFrame stopped early, with the output of the command that failed; empty if it did not."""
+    log = (directory / _LOG).read_text(encoding="utf-8", errors="replace") if (directory / _LOG).exists() else ""
+    found = re.search(r"^ERROR: (run session stopped: .*?)^Log file", log, re.MULTILINE | re.DOTALL)
+    words = re.sub(r"--- std(?:out|err) ---", "", found.group(1)) if found else ""
+    return [" ".join(words.split())] if found else []
+
+
+def read_failures(directory: Path, site: ReframeSite) -> list[ReframeFailure]:
+    """Failed tests of ReFrame's report; without a report, one failure of ReFrame itself."""
+    reason = startup_failure_reason(directory)
+    if reason:
+        return [ReframeFailure("ReFrame", "", "start", reason)]
+    try:
+        report = json.loads((directory / _REPORT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    stopped = [ReframeFailure("ReFrame", "", "run", words) for words in _abort_reason(directory)]
+    cases = [case for run in report.get("runs", []) for case in run.get("testcases", [])]
+    return stopped + [
+        ReframeFailure(
+            test=str(case.get("display_name") or case.get("name")),
+            stack=site.stack_of(str(case.get("environ"))),
+            phase=str(case.get("fail_phase")),
+            reason=" ".join(str(case.get("fail_reason") or "").split()),
+            error=str((case.get("fail_info") or {}).get("exc_type") or ""),
+        )
+        for case in cases
+        if case.get("result") == "fail"
+    ]

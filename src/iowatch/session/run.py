@@ -1,0 +1,260 @@
+"""`iowatch run`: one suite on one system, from the plan to the summary that the verdict needs.
+
+A session is planned, started, ingested case by case while ReFrame runs, repeated where a change is suspected, closed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from iowatch import handoff
+from iowatch.core import UsageError, format_count, format_size, utc_now
+from iowatch.findings import RETEST_SINCE, state
+from iowatch.session import reframe, session
+from iowatch.session.plan import (
+    DeferredRun,
+    PlannedRun,
+    RunHistory,
+    SessionBudget,
+    SessionBudgetError,
+    SessionPlan,
+    UnavailableCase,
+    UsageMeter,
+    add_missing_stack_runs,
+    check_byte_budget,
+    fit_to_budget,
+    load_run_history,
+    make_session_plan,
+    session_budget,
+)
+from iowatch.store import History, NoHistoryError
+
+# In every seventh session the first case also runs without Darshan; the overhead of tracing becomes a series.
+_OVERHEAD_INTERVAL_SESSIONS = 7
+
+
+@dataclass(frozen=True)
+class PreparedSession:
+    """What a session would do, before it starts.
+
+    Attributes:
+        meter: counts against the budget from the start of the preparation.
+        deferred_runs: runs that do not fit the budget.
+        missing_stack_failures: expected runs of broken stacks, with the reason.
+    """
+
+    context: session.SessionContext
+    plan: SessionPlan
+    meter: UsageMeter
+    run_history: Mapping[handoff.RunKey, RunHistory]
+    deferred_runs: tuple[DeferredRun, ...]
+    missing_stack_failures: tuple[reframe.ReframeFailure, ...]
+
+
+@dataclass
+class SessionSummary:
+    """What the verdict needs beside the history; filled while the session runs.
+
+    Attributes:
+        failures: what ReFrame could not complete.
+        recovered: UUIDs of interrupted sessions that were recovered first.
+        wall_s: from start to end; benchmark_s: inside the benchmark processes.
+        deferred_runs: runs that do not fit the budget; they were not expected.
+        stop_reason: why the session ended before all runs were made, or None.
+        retest_count: runs that were repeated because a change is suspected.
+    """
+
+    uuid: str
+    unavailable: tuple[UnavailableCase, ...] = ()
+    failures: tuple[reframe.ReframeFailure, ...] = ()
+    recovered: tuple[str, ...] = ()
+    wall_s: float = 0.0
+    benchmark_s: float = 0.0
+    runs: int = 0
+    deferred_runs: tuple[DeferredRun, ...] = ()
+    stop_reason: str | None = None
+    retest_count: int = 0
+
+
+def prepare_session(history: History | None, context: session.SessionContext) -> PreparedSession:
+    """Plan what a suite would run on a system now; nothing is started, locked or written.
+
+    Args:
+        history: None if no session has been run yet.
+
+    Raises:
+        UsageError: unknown stack; no run is possible or fits the budget.
+    """
+    meter = UsageMeter(session_budget(context.policy, utc_now()) if context.policy else SessionBudget())
+    site, limits, duplicates = context.site, context.limits, context.duplicates
+    run_history = load_run_history(history, context.system_name) if history else {}
+    plan = make_session_plan(site, context.cases, context.stacks, limits, duplicates=duplicates)
+    runs, deferred = fit_to_budget(plan.runs, run_history, meter.limit)
+    if not runs:
+        raise UsageError(
+            f"no run fits the budget: {deferred[0].reason}",
+            hint=f"Raise the budgets in systems/{context.system_name}/system.yaml (`night`), or start later.",
+        )
+    plan = replace(plan, runs=runs)
+    failures: list[reframe.ReframeFailure] = []
+    if history and not context.stacks:  # chosen stacks exclude all others
+        cases = [case for case in context.cases if f"{case.benchmark}:{case.name}" not in duplicates]
+        plan, failures = add_missing_stack_runs(history, site, plan, cases, limits)
+    check_byte_budget(site, plan, limits)
+    return PreparedSession(context, plan, meter, run_history, deferred, tuple(failures))
+
+
+def prepare_dry_run(context: session.SessionContext, database: str | None) -> PreparedSession:
+    """The same for `--dry-run`, which does not need a history and does not make one."""
+    try:
+        with History.existing(database) as history:
+            return prepare_session(history, context)
+    except NoHistoryError as error:
+        context.report_message(f"{error}; no run history available")
+        return prepare_session(None, context)
+
+
+def run_suite(history: History, context: session.SessionContext) -> SessionSummary:
+    """Run a suite and store all its results.
+
+    Raises:
+        UsageError: unknown stack; no run fits the budget.
+        MachineError: another session is running; scratch cannot be used; ReFrame cannot be started.
+    """
+    started = time.monotonic()
+    with context.system_lock(history) as recovered:
+        prepared = prepare_session(history, context)
+        with context.scratch_lock(prepared.plan):
+            context.report_message(opening_line(prepared))
+            for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.missing_stack_failures):
+                context.report_message(f"{stack}: {reason}; its runs are counted as missing")
+            execution = SessionExecution(history, prepared)
+            execution.run()
+    return replace(execution.summary, recovered=tuple(recovered), wall_s=time.monotonic() - started)
+
+
+def opening_line(prepared: PreparedSession) -> str:
+    """The session that is about to start, in one line."""
+    plan, deferred = prepared.plan, len(prepared.deferred_runs)
+    others = f" ({deferred} deferred to later sessions)" if deferred else ""
+    return (
+        f"{prepared.context.suite} on {prepared.context.system_name}: {format_count(len(plan.runs), 'run')}{others}, "
+        f"{format_size(plan.volume_bytes)} written and read, scratch {prepared.context.scratch}"
+    )
+
+
+class SessionExecution(session.SessionRunner):
+    """A running session of a suite: executes the plan, ingests results while ReFrame runs, fills the summary."""
+
+    def __init__(self, history: History, prepared: PreparedSession) -> None:
+        context, self.plan, self.meter = prepared.context, prepared.plan, prepared.meter
+        record = context.new_record(stacks=sorted(context.site.features))
+        super().__init__(history, context, record, self.plan.expected())
+        self.summary = SessionSummary(
+            record.uuid,
+            unavailable=self.plan.unavailable,
+            failures=prepared.missing_stack_failures,
+            deferred_runs=prepared.deferred_runs,
+        )
+        self._planned_count = 0
+        self._started = time.monotonic()
+
+    def execute(self) -> None:
+        """Execute all runs of the plan, then repeat the suspected ones."""
+        overhead = len(self.history.sessions(self.context.system_name)) % _OVERHEAD_INTERVAL_SESSIONS == 1
+        try:
+            variables = {"IOWATCH_OVERHEAD_CASE": self.plan.runs[0].name} if overhead else {}
+            self._execute_plan(self.plan, self.directory, variables)
+            if self.context.policy and self.context.policy.repeat_suspected:
+                self._retest()
+        except SessionBudgetError as over:
+            if self.status == "incomplete":  # the last result may have been received just before
+                self.summary.stop_reason = over.message
+                self.context.report_message(over.message)
+
+    def _execute_plan(self, plan: SessionPlan, reframe_directory: Path, variables: Mapping[str, str]) -> None:
+        """One start of ReFrame, whose own files go to `reframe_directory`."""
+        context = self.context
+        planned = {run.key: run for run in plan.runs}
+        self._planned_count += len(planned)
+
+        def poll() -> None:
+            for case in self.ingest():
+                run = planned.get((case.partition, case.stack_name, case.name.removesuffix(f"#{handoff.RETEST}")))
+                if run is not None:
+                    self.meter.add_run(run, case.wall_s)
+            self.meter.raise_if_exhausted()
+
+        environment = {**context.check_variables(self.directory), **variables}
+        try:
+            reframe.execute_runs(context.site, context.suite, planned, reframe_directory, environment, poll)
+        finally:
+            self.summary.failures += tuple(reframe.read_failures(reframe_directory, context.site))
+            self.ingest()
+            failed = any(run.status != "ok" for run in self.history.runs(self.record.uuid))
+            self.status = "incomplete" if self.missing() else "failed" if failed else "ok"
+
+    def _retest(self) -> None:
+        """Repeat suspected runs as far as the budget allows."""
+        suspected = find_suspected_runs(self.history, self.record.uuid, self.plan)
+        run_history = load_run_history(self.history, self.context.system_name)
+        runs, _ = fit_to_budget(suspected, run_history, self.meter.remaining_budget())
+        if not runs:
+            return
+        count = format_count(len(suspected), "run")
+        self.context.report_message(f"{count} differ from previous sessions; repeating {len(runs)}")
+        retest = SessionPlan(runs, ())
+        expected = [
+            replace(item, run_name=handoff.turn_run_name(item.run_name, {handoff.RETEST: True}))
+            for item in retest.expected()
+        ]
+        self.history.begin_session(self.record, expected)
+        self.summary.retest_count = len(runs)
+        # The detection uses the run after this time as the session's observation; no job starts within this second.
+        self.history.add_attributes(self.record.uuid, {RETEST_SINCE: int(time.time()) + 1})
+        reframe_directory = self.directory / handoff.RETEST
+        reframe_directory.mkdir(exist_ok=True)
+        self._execute_plan(retest, reframe_directory, {"IOWATCH_TURN": handoff.RETEST})
+
+    def ingest(self) -> list[handoff.SpooledCase]:
+        """Move finished cases to the history, and report each in a line, with an estimate of the remaining time."""
+        cases = super().ingest()
+        for case in cases:
+            self.summary.runs += 1
+            self.summary.benchmark_s += case.wall_s or 0.0
+            done, planned = self.summary.runs, self._planned_count
+            remaining_s = (time.monotonic() - self._started) / done * (planned - done)
+            status = case.output.get("status")
+            result = _format_headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
+            self.context.report_message(
+                f"[{done}/{planned}, {remaining_s:.0f} s left] {case.stack_name} {case.name}: {result}"
+            )
+        return cases
+
+
+def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple[PlannedRun, ...]:
+    """Runs of a session whose newest observations differ, but are too few to confirm a change.
+
+    Updates the findings; their updates stay pending for the verdict, which reports them.
+    """
+    system = history.session(uuid).system
+    state.update_findings(history, system, tell=False)
+    series = state.suspected_series_ids(history, system)
+    keys = {
+        (run.partition, run.stack, run.name)
+        for run in (history.runs(uuid) if series else ())
+        if any(row.id in series for row, _ in history.run_results(run.id))
+    }
+    return tuple(run for run in plan.runs if run.key in keys)
+
+
+def _format_headline(case: handoff.SpooledCase) -> str:
+    words = [
+        f"{result['operation']} {max(result['samples']):.0f} {result['unit']}"
+        for result in case.output["results"]
+        if result["metric"] == "bandwidth"
+    ]
+    return ", ".join(words) or "ok"

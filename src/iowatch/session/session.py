@@ -1,0 +1,373 @@
+"""The life of a session: its context, its locks, its directory `var/runs/<uuid>` and its record in the history.
+
+A session is started on disk first, filled case by case from the spool, and closed. After a kill, the next session of
+the system recovers it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from iowatch import __version__, handoff
+from iowatch.benchmarks.suites import SuiteCase, load_suite
+from iowatch.core import InputError, MachineError, UsageError, files, utc_now
+from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
+from iowatch.session import reframe
+from iowatch.session.plan import SessionPlan
+from iowatch.site import NightlyPolicy, System, SystemLimits, load_system, storage, system_names
+from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionRecord, SessionStatus, StackRecord
+
+MessageCallback = Callable[[str], None]
+
+_SESSION = "session.json"
+_ENDED = "ended"
+
+
+def _discard_message(_text: str) -> None:
+    """For callers without a console."""
+
+
+@dataclass
+class SessionContext:
+    """What all steps of a session share, made once from the options of the command.
+
+    Attributes:
+        stacks: only these; empty means all.
+        benchmarks: only cases of these; empty means all of the suite.
+        chosen_scratch: directory to write in instead of the system's.
+        policy: budget and blackouts, and whether suspected runs are repeated; None runs the whole suite once.
+
+    Raises:
+        UsageError: unknown or retired system, unknown suite.
+    """
+
+    system_name: str
+    suite: str
+    stacks: Sequence[str] = ()
+    benchmarks: Sequence[str] = ()
+    chosen_scratch: Path | None = None
+    policy: NightlyPolicy | None = None
+    report_message: MessageCallback = _discard_message
+    system: System = field(init=False)
+    cases: Sequence[SuiteCase] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.system = load_active_system(self.system_name)
+        self.cases = [c for c in load_suite(self.suite) if not self.benchmarks or c.benchmark in self.benchmarks]
+
+    @cached_property
+    def site(self) -> reframe.ReframeSite:
+        """Partitions and stacks; executes the system's ReFrame configuration."""
+        return reframe.load_site(self.system_name)
+
+    @property
+    def limits(self) -> SystemLimits:
+        """What one case may use."""
+        return self.system.limits
+
+    @cached_property
+    def scratch(self) -> Path:
+        """The directory to write in: chosen, the system's, or `var/scratch`."""
+        configured = next((p.scratch for p in self.site.partitions if p.scratch is not None), None)
+        return (self.chosen_scratch or configured or files.var_directory() / "scratch").absolute()
+
+    @cached_property
+    def duplicates(self) -> dict[str, str]:
+        """Names of runs that would only repeat another in this scratch directory, and why."""
+        return storage.find_duplicate_cases(self.cases, self.scratch)
+
+    def new_record(self, **attributes: object) -> SessionRecord:
+        """A session that starts now."""
+        shared = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
+        now = int(utc_now().timestamp())
+        return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, {**shared, **attributes})
+
+    def check_variables(self, directory: Path) -> dict[str, str]:
+        """Environment of the checks in a session with this directory."""
+        return {
+            "IOWATCH_ROOT": str(files.checkout_root()),
+            "IOWATCH_VAR": str(files.var_directory().absolute()),
+            "IOWATCH_SESSION": directory.name,
+            "IOWATCH_SUITE": self.suite,
+            "IOWATCH_SESSION_DIR": str(directory),
+            "IOWATCH_SCRATCH": str(self.scratch),
+        }
+
+    @contextmanager
+    def system_lock(self, history: History) -> Iterator[list[str]]:
+        """Hold the lock of the system; yields the UUIDs of interrupted sessions, which are recovered first."""
+        with hold_lock(files.var_directory() / "lock" / f"{self.system_name}.lock"):
+            recovered = recover_sessions(history, self.system_name)
+            for uuid_ in recovered:
+                self.report_message(f"recovered the results of the interrupted session {uuid_}")
+            yield recovered
+
+    @contextmanager
+    def scratch_lock(self, plan: SessionPlan) -> Iterator[None]:
+        """Hold the lock of the scratch file system, emptied of earlier sessions and with space for the plan."""
+        with hold_lock(file_system_lock_path(self.scratch)):
+            storage.remove_session_scratch(self.scratch, [path.name for path in session_runs_directory().glob("*")])
+            storage.check_scratch_space(self.scratch, plan.file_bytes + (self.limits.free_bytes or 0), plan.inodes)
+            yield
+
+
+def load_active_system(name: str) -> System:
+    """The facts of a system that can be run.
+
+    Raises:
+        UsageError: unknown or retired.
+    """
+    system = load_system(name)
+    if system.retired:
+        raise UsageError(
+            f"system '{name}' cannot be run: {system.retired}",
+            hint="It is kept for published figures and `iowatch import`.",
+        )
+    return system
+
+
+def nightly_policy(system: str, *, jitter: bool) -> NightlyPolicy:
+    """The block `night` of a system that can be run, without its jitter for an immediate start."""
+    policy = load_active_system(system).night
+    return policy if jitter else policy.model_copy(update={"jitter_minutes": None})
+
+
+def file_system_lock_path(directory: Path) -> Path:
+    """The lock of the file system of a directory (which need not exist yet); two systems may share it."""
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    return files.var_directory() / "lock" / f"device-{existing.stat().st_dev:x}.lock"
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file during the block; the kernel releases it however the process ends.
+
+    Raises:
+        MachineError: another process holds it (the message has its PID), or the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise MachineError(f"cannot write the lock {path}: {error.strerror}") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MachineError(
+                f"another session is running (process {_lock_owner_pid(path)}, lock {path})",
+                hint="Wait for it to end: concurrent I/O disturbs bandwidth, so only one session may run at a time.",
+            ) from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield
+
+
+def _lock_owner_pid(path: Path) -> str:
+    """PID of the process that holds the lock; the PID is written shortly after the lock is taken."""
+    for _ in range(20):
+        number = path.read_text(encoding="utf-8").strip()
+        if number and Path("/proc", number).exists():
+            return number
+        time.sleep(0.05)
+    return number or "unknown"
+
+
+@contextmanager
+def exclusive_lock() -> Iterator[None]:
+    """Exclude all sessions: hold the locks of all systems of this checkout, and all other locks in this `var/`.
+
+    Raises:
+        MachineError: a session is running.
+    """
+    directory = files.var_directory() / "lock"
+    known = {f"{name}.lock" for name in system_names()} | {path.name for path in directory.glob("*.lock")}
+    with ExitStack() as held:
+        for name in sorted(known):
+            held.enter_context(hold_lock(directory / name))
+        yield
+
+
+def session_runs_directory() -> Path:
+    """`var/runs`: one directory per session."""
+    return files.var_directory() / "runs"
+
+
+def start_session(history: History, record: SessionRecord, expected: Sequence[ExpectedResult]) -> Path:
+    """Start a session, first on disk, so that a kill at any moment leaves it recoverable, then in the history.
+
+    Raises:
+        UsageError: a setting is invalid, or ReFrame does not support the path of `var/`.
+    """
+    privacy_mode()
+    directory = session_runs_directory() / record.uuid
+    if any(character.isspace() for character in str(directory.absolute())):
+        raise UsageError(
+            f"ReFrame does not support '{files.var_directory()}': there is a blank in the path",
+            hint="Set IOWATCH_VAR to a directory without blanks.",
+        )
+    (directory / "cases").mkdir(parents=True)
+    document = {**asdict(record), "attributes": dict(record.attributes), "expected": [asdict(e) for e in expected]}
+    handoff.write_json_atomically(directory / _SESSION, document)
+    history.begin_session(record, expected)
+    return directory
+
+
+def ingest_spool(history: History, directory: Path, reader: DarshanReader | None = None) -> list[handoff.SpooledCase]:
+    """Move all finished cases from the spool to the history, each in its own transaction.
+
+    Args:
+        directory: `var/runs/<session>`.
+        reader: reads Darshan logs; by default one is made per log.
+    """
+    taken = []
+    for case_directory in handoff.finished_case_directories(directory):
+        case = handoff.read_spooled_case(case_directory)
+        history.record_runs(directory.name, [_run_record(directory.name, case_directory, case, reader)])
+        handoff.remove_spooled_case(case_directory)
+        taken.append(case)
+    return taken
+
+
+def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader: DarshanReader | None) -> RunRecord:
+    kept = tuple(
+        Artefact(kind, name, *content)
+        for kind, names in case.files.items()
+        for name in names
+        if (content := (keep_darshan_log if kind == "darshan" else files.store_artefact)(directory / name)) is not None
+    )
+    logs = [directory / name for name in case.files.get("darshan", [])]
+    output = add_trace_results(handoff.spooled_output(case), logs, reader, case.stack)
+    for name in case.files.get("overhead", []):  # only where the overhead of tracing was measured
+        output = add_overhead_result(output, directory / name)
+    # The directory is named after case, partition and stack: repeated ingestion has the same fingerprint.
+    identity = hashlib.sha256(f"{session}\0{directory.name}".encode()).hexdigest()
+    return RunRecord(
+        name=case.name,
+        partition=case.partition,
+        stack=StackRecord(case.stack_name, case.stack),
+        fingerprint=identity,
+        started_at=case.started_at,
+        output=output,
+        wall_s=case.wall_s,
+        facts=case.facts,
+        artefacts=kept,
+    )
+
+
+def close_session(history: History, directory: Path, status: SessionStatus) -> None:
+    """Close the session; later sessions skip a directory with the mark."""
+    history.end_session(directory.name, status, int(utc_now().timestamp()))
+    (directory / _ENDED).touch()
+
+
+class SessionRunner:
+    """A running session: started on disk and in the history, executed, ingested to its end, closed.
+
+    Attributes:
+        expected: its expected set when it starts.
+        status: with which it is closed; `execute` sets it.
+        directory, reader: from the start on.
+    """
+
+    status: SessionStatus = "incomplete"
+    directory: Path
+    reader: DarshanReader
+
+    def __init__(
+        self, history: History, context: SessionContext, record: SessionRecord, expected: Sequence[ExpectedResult]
+    ) -> None:
+        self.history, self.context, self.record, self.expected = history, context, record, expected
+
+    def run(self) -> None:
+        """Execute the session; whatever ends it, its results are ingested and it is closed."""
+        self.directory = start_session(self.history, self.record, self.expected)
+        with DarshanReader() as self.reader:
+            try:
+                self.execute()
+            finally:
+                self.ingest()
+                close_session(self.history, self.directory, self.status)
+                storage.remove_session_scratch(self.context.scratch, [self.record.uuid])
+
+    def execute(self) -> None:
+        """Start ReFrame for all runs."""
+        raise NotImplementedError
+
+    def ingest(self) -> list[handoff.SpooledCase]:
+        """Move finished cases to the history."""
+        return ingest_spool(self.history, self.directory, self.reader)
+
+    def missing(self) -> list[ExpectedResult]:
+        """Expected results that were not received."""
+        received = set(self.history.received(self.record.uuid))
+        return [item for item in self.history.expected(self.record.uuid) if item not in received]
+
+
+def recover_sessions(history: History, system: str) -> list[str]:
+    """Ingest the results of killed sessions of this system and close them as incomplete; returns their UUIDs.
+
+    A kill may also fall between the end of a session and its mark, and a job of a killed run may end after its
+    session was closed: such cases are ingested, too.
+    """
+    recovered = []
+    for path in sorted(session_runs_directory().glob(f"*/{_SESSION}")):
+        directory = path.parent
+        if (directory / _ENDED).exists() and not handoff.finished_case_directories(directory):
+            continue
+        record, expected = _read_session_record(path)
+        if record.system != system:
+            continue
+        history.begin_session(record, expected)
+        ingest_spool(history, directory)
+        if history.session(record.uuid).status == "running":
+            close_session(history, directory, "incomplete")
+            recovered.append(record.uuid)
+        else:
+            (directory / _ENDED).touch()
+    return recovered
+
+
+def remove_old_session_files(max_age_s: float, *, rehearse: bool = False) -> list[str]:
+    """Remove the directories of closed sessions (ReFrame's log, stage, output); the history has the results.
+
+    Args:
+        max_age_s: remove sessions that were closed longer ago.
+        rehearse: dry run, remove nothing.
+
+    Returns:
+        UUIDs of the removed sessions. A session with cases that are not in the history is kept.
+    """
+    latest = utc_now().timestamp() - max_age_s
+    gone = []
+    for mark in sorted(session_runs_directory().glob(f"*/{_ENDED}")):
+        directory = mark.parent
+        if mark.stat().st_mtime < latest and not handoff.finished_case_directories(directory):
+            gone.append(directory.name)
+            if not rehearse:
+                shutil.rmtree(directory, ignore_errors=True)
+    return gone
+
+
+def _read_session_record(path: Path) -> tuple[SessionRecord, list[ExpectedResult]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        expected = [ExpectedResult(**item) for item in document.pop("expected")]
+        return SessionRecord(**document), expected
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} does not describe a session: {error}", hint="Move its directory elsewhere."
+        ) from error

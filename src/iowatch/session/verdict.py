@@ -1,0 +1,247 @@
+"""The verdict on a session: received, failed and missing results, changes, references, unavailable cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from iowatch.benchmarks import registry, suites
+from iowatch.core import METRICS, InputError, format_count
+from iowatch.findings import NEEDS_ACTION, Finding, history_extent, update_findings
+from iowatch.reference import bandwidth, published_counts
+from iowatch.session.run import SessionSummary
+from iowatch.store import ExpectedResult, History, RunRow, SessionRow
+
+# What ReFrame raises for a value outside its reference.
+_OUTSIDE_REFERENCE = "PerformanceError"
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlineResult:
+    """The maximum of one expected result of the session, as in [lawrence2017], section 6."""
+
+    stack: str
+    run: str
+    operation: str
+    metric: str
+    value: float
+    unit: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferCounts:
+    """Collective and independent MPI-IO operations of one repetition, as counted by Darshan.
+
+    Attributes:
+        printed: the published count of a similar case, as text, or None.
+    """
+
+    stack: str
+    run: str
+    operation: str
+    collective: int = 0
+    independent: int = 0
+    printed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunProblem:
+    """A run that failed or is missing, and why; without a partition if it represents several runs."""
+
+    stack: str
+    run: str
+    reason: str
+    partition: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on a session; the names of the attributes are the keys of the JSON document.
+
+    Attributes:
+        nights: days with observations in the history, this session included (`iowatch.findings.history_extent`).
+        changes: one line per open finding; suspected: findings of the newest observations, not yet confirmed.
+        unavailable: cases that cannot run here, by stack and reason.
+        left_out: runs that did not fit the budget, by stack and reason; they were not expected.
+        stopped: why the session ended before all runs were made, or None.
+        repeated: number of runs that were repeated because a change is suspected.
+        references: results outside the bounds of their references, and invalid references.
+    """
+
+    session: str
+    system: str
+    suite: str
+    status: str
+    expected: int
+    received: int
+    headlines: tuple[HeadlineResult, ...]
+    transfers: tuple[TransferCounts, ...]
+    failed: tuple[RunProblem, ...]
+    absent: tuple[RunProblem, ...]
+    nights: int
+    changes: tuple[str, ...]
+    suspected: tuple[str, ...]
+    unavailable: tuple[RunProblem, ...]
+    recovered: tuple[str, ...]
+    wall_s: float
+    benchmark_s: float
+    left_out: tuple[RunProblem, ...] = ()
+    stopped: str | None = None
+    repeated: int = 0
+    references: tuple[RunProblem, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if all results were received, nothing changed, and nothing is outside its reference."""
+        return 0 if self.status == "ok" and not self.changes and not self.references else 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "exit_code": self.exit_code}
+
+
+def assess_session(history: History, summary: SessionSummary) -> Verdict:
+    """The verdict on a session that has ended; updates the findings."""
+    row = history.session(summary.uuid)
+    expected, received = history.expected(row.uuid), set(history.received(row.uuid))
+    runs = history.runs(row.uuid)
+    findings = update_findings(history, row.system)
+    return Verdict(
+        session=row.uuid,
+        system=row.system,
+        suite=row.suite,
+        status=row.status,
+        expected=len(expected),
+        received=sum(item in received for item in expected),
+        headlines=_headline_results(history, runs, set(expected)),
+        transfers=_transfer_counts(history, runs),
+        failed=tuple(
+            RunProblem(run.stack, run.name, f"{run.status}: {run.reason or 'no reason reported'}", run.partition)
+            for run in runs
+            if run.status != "ok"
+        ),
+        absent=tuple(
+            replace(one, reason=one.reason + _failure_reason(summary, one.stack, one.run))
+            for one in missing_runs(expected, received, runs)
+        ),
+        nights=history_extent(history, [row.system]).days,
+        changes=_finding_lines(findings, NEEDS_ACTION),
+        suspected=_finding_lines(findings, {"suspected"}),
+        unavailable=_count_by_reason((item.stack, item.reason) for item in summary.unavailable),
+        recovered=summary.recovered,
+        wall_s=summary.wall_s,
+        benchmark_s=summary.benchmark_s,
+        left_out=_count_by_reason((item.run.stack, item.reason) for item in summary.deferred_runs),
+        stopped=summary.stop_reason,
+        repeated=summary.retest_count,
+        references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
+    )
+
+
+def _headline_results(
+    history: History, runs: Sequence[RunRow], expected: Set[ExpectedResult]
+) -> tuple[HeadlineResult, ...]:
+    found = []
+    for run in runs:
+        for series, samples in history.run_results(run.id):
+            operation = str(series.case.parameters.get("operation", ""))
+            if ExpectedResult(run.name, run.partition, run.stack, operation, series.metric) in expected:
+                metric = METRICS[series.metric]
+                best = metric.best(samples), metric.unit, len(samples)
+                found.append(HeadlineResult(run.stack, run.name, operation, metric.name, *best))
+    return tuple(found)
+
+
+def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[TransferCounts, ...]:
+    found: list[TransferCounts] = []
+    for run in runs:
+        counts: dict[str, TransferCounts] = {}
+        for series, samples in history.run_results(run.id):
+            if series.metric in ("collective_count", "independent_count"):
+                operation = str(series.case.parameters.get("operation", ""))
+                paper = published_counts(series.case)
+                made = TransferCounts(run.stack, run.name, operation, printed=paper.text if paper else None)
+                count: dict[str, Any] = {series.metric.removesuffix("_count"): round(samples[-1])}
+                counts[operation] = replace(counts.get(operation, made), **count)
+        found += counts.values()
+    return tuple(found)
+
+
+def _finding_lines(findings: Sequence[Finding], states: Collection[str]) -> tuple[str, ...]:
+    return tuple(f"{finding.id}: {finding.line}" for finding in findings if finding.state in states)
+
+
+def missing_runs(
+    expected: Sequence[ExpectedResult], received: Set[ExpectedResult], runs: Sequence[RunRow]
+) -> tuple[RunProblem, ...]:
+    """Expected results that were not received, one entry per run; a run that failed is reported as failed instead.
+
+    Args:
+        received: received results, expected or not.
+        runs: all received runs.
+    """
+    failed = {(run.partition, run.stack, run.name) for run in runs if run.status != "ok"}
+    missing: dict[tuple[str, str, str], list[str]] = {}
+    for item in expected:
+        key = (item.partition, item.stack, item.run_name)
+        if item not in received and key not in failed:
+            missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
+    return tuple(
+        RunProblem(stack, run, f"no {', no '.join(what)}", partition)
+        for (partition, stack, run), what in missing.items()
+    )
+
+
+def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
+    """Why a run is missing: its own failure, else the end of the budget, else a failed build of its stack or a
+    failure of ReFrame itself."""
+    benchmark, _, case = run.partition("#")[0].partition(":")
+    relevant = [f for f in summary.failures if f.stack in (stack, "")]
+    own = [f for f in relevant if _is_test_of_case(f.test, benchmark, case)]
+    if summary.stop_reason and not own:
+        return f" ({summary.stop_reason})"
+    causes = own or [f for f in relevant if "%entry=" not in f.test]  # tests of cases have an entry
+    return f" ({causes[0].phase}: {causes[0].reason})" if causes else ""
+
+
+def _is_test_of_case(test: str, benchmark: str, case: str) -> bool:
+    """Whether ReFrame's name of a test, `<check> %entry=<suite>/<case>`, is that of a case."""
+    check, _, entry = test.partition(" %entry=")
+    known = any((one.name, one.check) == (benchmark, check) for one in registry.BENCHMARKS)
+    return known and entry.partition("/")[2] == case
+
+
+def _values_outside_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:
+    """Results outside the bounds of their references: all of each run, whereas ReFrame stops at the first.
+
+    Runs with `reference: none` in their suite have none.
+    """
+    cases = suites.load_suite(session.suite) if session.suite in suites.suite_names() else ()
+    without = {f"{case.benchmark}:{case.name}" for case in cases if case.reference == "none"}
+    try:
+        references = bandwidth.load_references(session.system)
+    except InputError:
+        return ()  # no check has run: all are reported as missing, with the reason
+    found = []
+    for run in (run for run in runs if references.entries and run.name.partition("#")[0] not in without):
+        for series, samples in history.run_results(run.id):
+            case = series.case.parameters
+            place = run.partition, run.stack, case, str(case.get("operation", "")), series.metric
+            entry = references.find(*place)
+            reason = bandwidth.outside_bounds_reason(entry, entry.metric.best(samples)) if entry and samples else None
+            found += [RunProblem(run.stack, run.name, reason, run.partition)] if reason else []
+    return tuple(found)
+
+
+def _reference_errors(summary: SessionSummary) -> tuple[RunProblem, ...]:
+    """Why checks failed after the measurement: invalid references, a required entry is missing."""
+    wrong = [f for f in summary.failures if f.phase == "performance" and f.error != _OUTSIDE_REFERENCE]
+    return _count_by_reason((failure.stack, failure.reason.removeprefix("input error: ")) for failure in wrong)
+
+
+def _count_by_reason(stacks_and_reasons: Iterable[tuple[str, str]]) -> tuple[RunProblem, ...]:
+    """One entry per stack and reason, with the number of cases."""
+    counts = Counter(stacks_and_reasons)
+    return tuple(RunProblem(stack, format_count(n, "case"), reason) for (stack, reason), n in counts.items())

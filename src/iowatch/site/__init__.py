@@ -1,0 +1,29 @@
+"""The site: systems, the machine, schedulers, storage and stacks. ReFrame's part is in `reframe_config` only."""
+
+from iowatch.site.init import write_system
+from iowatch.site.schedulers import Allocation, current_allocation, exceeded_limits, job_state
+from iowatch.site.stack import (
+    Stack,
+    StackDiff,
+    StackPart,
+    activation_script,
+    diff_stacks,
+    stack_directory,
+    stack_from_json,
+    write_stack_files,
+)
+from iowatch.site.stacks import discover_stacks, load_stack, read_stack_json
+from iowatch.site.storage import file_system_without_striping
+from iowatch.site.system import (
+    Blackout,
+    FileSystem,
+    NightlyPolicy,
+    System,
+    SystemLimits,
+    Weekday,
+    find_time_zone,
+    load_system,
+    system_directory,
+    system_names,
+    utc_offsets,
+)

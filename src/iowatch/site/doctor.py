@@ -1,0 +1,165 @@
+"""`iowatch doctor`: what this machine offers, what is missing, and the one command that adds it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from iowatch.benchmarks.registry import BENCHMARKS
+from iowatch.site import Stack, discover_stacks, load_system, machine, stack_install, stack_probe, stacks, storage
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something that iowatch uses.
+
+    Attributes:
+        title: name for the report.
+        parts: names of parts of stacks that are it.
+        feature: the feature of a stack that is it; more exact than `parts` where both are given.
+        program: for what belongs to no stack: the command.
+        packages: Debian packages that bring it; none where Debian has none.
+        required: nothing runs without it.
+        use: what it is for.
+    """
+
+    title: str
+    parts: tuple[str, ...]
+    packages: tuple[str, ...]
+    use: str
+    feature: str | None = None
+    required: bool = False
+    program: str | None = None
+
+
+_REQUIREMENTS = (
+    Requirement("C compiler", ("gcc", "clang", "icx", "icc", "nvc"), ("gcc",), "builds benchio", required=True),
+    Requirement("MPI", (*stack_probe.MPI_LIBRARIES,), ("openmpi-bin", "libopenmpi-dev"), "everything", required=True),
+    Requirement("parallel HDF5", ("hdf5",), ("libhdf5-openmpi-dev",), "api HDF5 of benchio; h5bench"),
+    Requirement("parallel netCDF-4", ("netcdf-c",), ("libnetcdf-mpi-dev",), "api NETCDF4 of benchio"),
+    Requirement("PnetCDF", ("parallel-netcdf",), ("libpnetcdf-dev", "pnetcdf-bin"), "api PNETCDF of benchio"),
+    *(
+        Requirement(b.title, (b.package,), b.debian, f"suites of {b.title}", feature=b.name)
+        for b in BENCHMARKS
+        if b.package and b.probe
+    ),
+    Requirement("Darshan", ("darshan-runtime",), (), "Darshan trace of every run"),
+    Requirement("CMake", (), ("cmake",), "builds benchio", required=True, program="cmake"),
+    Requirement("pkg-config", (), ("pkg-config",), "finds netCDF and PnetCDF", program="pkg-config"),
+)
+
+
+@dataclass(frozen=True)
+class RequirementStatus:
+    """One line of the report.
+
+    Attributes:
+        title, use, required: as wanted.
+        found: versions with where they are (`1.10.8 (system-openmpi)`); empty when missing.
+        command: what adds it, or None when it is there.
+    """
+
+    title: str
+    use: str
+    required: bool
+    found: tuple[str, ...]
+    command: str | None
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """Everything that `iowatch doctor` shows.
+
+    Attributes:
+        retired: why no suite runs for the system any more, and nothing can be installed for it; or None.
+        findings, commands: none for a retired system, because nothing that is added would be used.
+    """
+
+    distribution: str
+    cores: int
+    memory_bytes: int | None
+    scheduler: machine.Scheduler
+    findings: tuple[RequirementStatus, ...]
+    commands: tuple[str, ...]
+    file_systems: tuple[storage.Mount, ...]
+    retired: str | None = None
+
+    @property
+    def missing(self) -> tuple[RequirementStatus, ...]:
+        """What is not there."""
+        return tuple(finding for finding in self.findings if not finding.found)
+
+    @property
+    def usable(self) -> bool:
+        """Whether suites can run at all."""
+        return self.retired is None and not any(finding.required for finding in self.missing)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "missing": [finding.title for finding in self.missing], "usable": self.usable}
+
+
+def apt_install_command(packages: Sequence[str]) -> str:
+    """The exact line that installs Debian packages, also for somebody who is not root."""
+    return f"{'' if os.getuid() == 0 else 'sudo '}apt-get install -y {' '.join(packages)}"
+
+
+def examine_machine(system: str = "local") -> DoctorReport:
+    """Look at this machine.
+
+    Args:
+        system: whose stacks count.
+
+    Raises:
+        UsageError: no such system.
+        InputError: its system.yaml is damaged.
+    """
+    described = load_system(system)
+    findings, commands = ((), ()) if described.retired else _check_requirements(system, described.system_stacks)
+    return DoctorReport(
+        distribution=machine.detect_distribution()[0],
+        cores=os.cpu_count() or 1,
+        memory_bytes=machine.detect_memory_bytes(),
+        scheduler=machine.detect_scheduler(),
+        findings=findings,
+        commands=commands,
+        file_systems=tuple(storage.list_mounts()),
+        retired=described.retired,
+    )
+
+
+def _found_parts(wanted: Requirement, usable: Iterable[Stack]) -> tuple[str, ...]:
+    offers = [stack for stack in usable if wanted.feature is None or wanted.feature in stack.features]
+    shown = "{0.name} {0.version} ({1})" if len(wanted.parts) > 1 else "{0.version} ({1})"
+    parts = ((part, stack.name) for stack in offers for part in stack.parts if part.name in wanted.parts)
+    return tuple(shown.format(*names) for names in parts)
+
+
+def _check_requirements(system: str, system_stacks: bool) -> tuple[tuple[RequirementStatus, ...], tuple[str, ...]]:
+    """What was found, and the commands that add the rest.
+
+    Args:
+        system_stacks: whether libraries of the operating system count; else packages of Debian add nothing.
+    """
+    usable = [stack for stack in discover_stacks(system) if stack.status == "installed"]
+    has_apt, spack = machine.detect_distribution()[1], stack_install.spack_version()
+    bootstrap = "" if spack else " --bootstrap"
+    spack_command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system}{bootstrap}"
+    findings: list[RequirementStatus] = []
+    packages: list[str] = []
+    for wanted in _REQUIREMENTS:
+        path = shutil.which(wanted.program) if wanted.program else None
+        found = (path,) if path else _found_parts(wanted, usable)
+        needs = wanted.packages if has_apt and (system_stacks or wanted.program) else ()
+        command = None
+        if not found:
+            command = apt_install_command(needs) if needs else spack_command
+            packages += needs
+        findings.append(RequirementStatus(wanted.title, wanted.use, wanted.required, found, command))
+    versions = (spack,) if spack else ()
+    findings.append(RequirementStatus("Spack", "pinned stacks", False, versions, None if spack else spack_command))
+    commands = [apt_install_command(packages)] if packages else []
+    commands += [spack_command] if any(finding.command == spack_command for finding in findings) else []
+    return tuple(findings), tuple(commands)

@@ -1,0 +1,183 @@
+"""What this machine is: distribution, cores, memory, scheduler and its partitions, launchers, module system."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A batch system, in ReFrame's terms.
+
+    Attributes:
+        name: a key of `iowatch.site.schedulers.SCHEDULER_OPTIONS`: `slurm`, `squeue`, `pbs`, `flux`, `lsf` or `local`.
+        title: what it calls itself, with its version.
+        launcher: ReFrame's launcher that goes with it.
+    """
+
+    name: str
+    title: str
+    launcher: str
+
+
+@dataclass(frozen=True)
+class QueueInfo:
+    """A queue of the scheduler; numbers are None where it does not report them."""
+
+    name: str
+    nodes: int | None = None
+    cores: int | None = None
+    minutes: int | None = None
+
+
+def run_program(*command: str, timeout_s: float, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program without input, with more environment variables.
+
+    Raises:
+        OSError, subprocess.SubprocessError: it is absent, cannot be started, or hangs.
+    """
+    environment, nothing = {**os.environ, **variables}, subprocess.DEVNULL
+    return subprocess.run(
+        command, capture_output=True, stdin=nothing, text=True, errors="replace", timeout=timeout_s, env=environment
+    )
+
+
+def query_command(*command: str, timeout_s: float = TIMEOUT_S) -> str | None:
+    """What a program prints on stdout, or None where it is absent, fails or hangs.
+
+    Bytes that are no text here (a comment in another encoding) are replaced: they must not end a session.
+    """
+    try:
+        done = run_program(*command, timeout_s=timeout_s)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+# Name in ReFrame, a command that only this scheduler has and that needs no job, the launcher that goes with it.
+_SCHEDULERS = (
+    ("slurm", ("sinfo", "--version"), "srun"),
+    ("flux", ("flux", "--version"), "flux"),
+    ("pbs", ("pbsnodes", "--version"), "mpirun"),
+    ("lsf", ("lsid", "-V"), "mpirun"),
+)
+LOCAL_SCHEDULER = Scheduler("local", "none; runs start on this machine", "mpirun")
+
+
+def detect_scheduler() -> Scheduler:
+    """The batch system of this machine, or `LOCAL`."""
+    for name, command, launcher in _SCHEDULERS:
+        answer = query_command(*command)
+        if answer is not None:
+            settings = (query_command("scontrol", "show", "config") or "") if name == "slurm" else ""
+            # Slurm has no accounts to ask (`(null)` from 23.11 on): ReFrame's `slurm` ends at its first look,
+            # `squeue` does without.
+            bare = re.search(r"(?m)^AccountingStorageType\s*=\s*(\S*/none|\(null\))\s*$", settings)
+            title = answer.strip().partition("\n")[0].strip() or name
+            return Scheduler("squeue" if bare else name, title, launcher)
+    return LOCAL_SCHEDULER
+
+
+# The process management interface between each MPI's programs and their launcher.
+_PMI_TYPES = {"openmpi": "pmix", "mpich": "pmi2"}
+
+
+def slurm_mpi_types() -> dict[str, str] | None:
+    """The `srun --mpi` value for each MPI; empty where Slurm's default fits, None where Slurm does not report it."""
+    default = re.search(r"(?m)^MpiDefault\s*=\s*(\S+)", query_command("scontrol", "show", "config") or "")
+    if default is None:
+        return None
+    if default.group(1) not in ("none", "(null)"):
+        return {}
+    plugins = re.findall(r"(?m)^\s+(\w+)$", query_command("srun", "--mpi=list") or "")
+    return {mpi: kind for mpi, kind in _PMI_TYPES.items() if kind in plugins}
+
+
+def _slurm_minutes(text: str) -> int | None:
+    """Minutes of Slurm's `days-hours:minutes:seconds` (or shorter); None for `infinite`."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return None
+    days, hours, minutes = (int(part or 0) for part in match.groups()[:3])
+    return days * 1440 + hours * 60 + minutes
+
+
+def _slurm_partitions() -> list[QueueInfo]:
+    rows = (query_command("sinfo", "--noheader", "--format=%R|%D|%c|%l") or "").splitlines()
+    found: dict[str, QueueInfo] = {}
+    for row in rows:
+        name, nodes, cores, limit = (field.strip() for field in row.split("|"))
+        count = int(nodes) + (found[name].nodes or 0 if name in found else 0)
+        found[name] = QueueInfo(name, count, int(cores.rstrip("+")), _slurm_minutes(limit))
+    return list(found.values())
+
+
+# What prints the queues of the others, one per line, and the number of lines above them.
+_QUEUE_COMMANDS = {
+    "pbs": (("qstat", "-Q"), 2),
+    "flux": (("flux", "queue", "list", "--format={queue}", "--no-header"), 0),
+    "lsf": (("bqueues", "-noheader", "-o", "queue_name"), 0),
+}
+
+
+def detect_partitions(name: str) -> list[QueueInfo]:
+    """Queues of a scheduler (`Scheduler.name`); none for `local` and where the scheduler does not answer."""
+    if name in ("slurm", "squeue"):
+        return _slurm_partitions()
+    if name not in _QUEUE_COMMANDS:
+        return []
+    command, header = _QUEUE_COMMANDS[name]
+    rows = (query_command(*command) or "").splitlines()[header:]
+    return [QueueInfo(row.split()[0]) for row in rows if row.split()]
+
+
+def detect_launchers() -> list[str]:
+    """Commands on PATH that start MPI programs."""
+    known = ("srun", "mpirun", "mpiexec", "aprun", "flux", "jsrun", "mpirun.openmpi", "mpirun.mpich")
+    return [name for name in known if shutil.which(name)]
+
+
+def detect_module_system() -> str | None:
+    """ReFrame's name of the module system, or None."""
+    if os.environ.get("LMOD_CMD"):
+        return "lmod"
+    if os.environ.get("MODULESHOME"):
+        return "envmod"  # what ReFrame calls environment modules of version 4 and later
+    return None
+
+
+def _read_table(path: Path) -> str:
+    """The text of a file of the system; empty where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def detect_memory_bytes(table: Path = Path("/proc/meminfo")) -> int | None:
+    """Physical memory, or None where the kernel does not report it."""
+    match = re.search(r"^MemTotal:\s+(\d+) kB", _read_table(table), re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else None
+
+
+def detect_processor(table: Path = Path("/proc/cpuinfo")) -> tuple[str | None, int | None]:
+    """(model, sockets) of this machine, as far as the kernel reports them."""
+    text = _read_table(table)
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    sockets = set(re.findall(r"^physical id\s*:\s*(\d+)$", text, re.MULTILINE))
+    return (model.group(1).strip() if model else None), (len(sockets) or None)
+
+
+def detect_distribution(table: Path = Path("/etc/os-release")) -> tuple[str, bool]:
+    """(name of the distribution, whether apt-get with Debian's package names serves it)."""
+    fields: dict[str, str] = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', _read_table(table), re.MULTILINE))
+    family = {fields.get("ID", ""), *fields.get("ID_LIKE", "").split()}
+    name: str = fields.get("PRETTY_NAME") or fields.get("ID") or "unknown"
+    return name, bool(family & {"debian", "ubuntu"})

@@ -1,0 +1,186 @@
+"""ReFrame configuration: environments of stacks, launchers, retired systems, and runs inside an allocation.
+
+`systems/<name>/reframe.py` calls `reframe_environments`. `published_configuration` describes machines known from
+publications: for dry runs and imports. `iowatch run --ab` writes a configuration that calls
+`allocation_configuration`: every case on the same nodes of the allocation, one after the other, without a queue; only
+scheduler and launcher differ from the system's own `reframe.py`.
+
+ReFrame 4.10 can submit to Flux, but its backend asks for one task whatever the test requests. So a Flux machine is
+measured from inside an allocation (`flux alloc -N4 --exclusive iowatch run …`), where ReFrame runs locally and
+`flux run` distributes the ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import runpy
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reframe.core.backends import register_launcher
+from reframe.core.launchers import JobLauncher
+
+from iowatch.core import InputError, MachineError, files
+from iowatch.site import Stack, discover_stacks, load_system, write_stack_files
+
+
+def reframe_environment_name(stack: str) -> str:
+    """ReFrame's name of a stack: it takes letters, digits, `-` and `_` only, and no digit first."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", stack)
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+
+
+def reframe_environment(stack: Stack) -> dict[str, Any]:
+    """ReFrame's description of one installed stack.
+
+    Its `prepare_cmds` source `activate.sh` in every job and build; `extras` name the files of the stack and the
+    versions of its parts.
+    """
+    directory = write_stack_files(stack)
+    return {
+        "name": reframe_environment_name(stack.name),
+        "cc": "mpicc",
+        "cxx": "mpicxx",
+        "ftn": "mpifort",
+        "prepare_cmds": [f". {shlex.quote(str(directory / 'activate.sh'))}"],
+        "features": ["mpi", *stack.features],
+        "extras": {
+            "stack": stack.name,
+            "activate": str(directory / "activate.sh"),
+            "stack_json": str(directory / "stack.json"),
+            "versions": {part.name: part.version for part in stack.parts},
+        },
+    }
+
+
+def reframe_environments(system: str) -> list[dict[str, Any]]:
+    """ReFrame's `environments` of every usable stack of a system.
+
+    Raises:
+        MachineError: there is none.
+        InputError: two of them would have the same name in ReFrame (`a.1` and `a_1`).
+    """
+    usable = [stack for stack in discover_stacks(system) if stack.status == "installed"]
+    if not usable:
+        raise MachineError(
+            f"system '{system}' has no usable stack",
+            hint=f"`iowatch stack list --system {system}` shows why; `iowatch doctor` shows what to install.",
+        )
+    named: dict[str, str] = {}
+    for stack in usable:
+        if (other := named.setdefault(reframe_environment_name(stack.name), stack.name)) != stack.name:
+            raise InputError(
+                f"the stacks '{other}' and '{stack.name}' of '{system}' have the same name in ReFrame",
+                hint="Rename one of them: ReFrame knows letters, digits, - and _ only.",
+            )
+    return [reframe_environment(stack) for stack in usable]
+
+
+def published_configuration(name: str, *, scheduler: str, launcher: str, features: Sequence[str]) -> dict[str, Any]:
+    """ReFrame's `site_configuration` of a retired system: one partition, one environment `published`.
+
+    No host name matches, so that ReFrame takes the system only by name (`--system`), never by where it runs.
+
+    Args:
+        name: the system.
+        scheduler, launcher: as its sources name them; `local` and `mpirun` where they do not.
+        features: what the published measurements ran with, as in `Stack.features`.
+    """
+    system = load_system(name)
+    node = system.nodes[0]
+    processor = {"num_cpus": node.cores, "num_sockets": node.sockets}
+    partition = {
+        "name": "default",
+        "scheduler": scheduler,
+        "launcher": launcher,
+        "environs": ["published"],
+        "processor": {name: value for name, value in processor.items() if value is not None},
+        "extras": {"scratch": f"/retired/{name}"},
+    }
+    described = {
+        "name": name,
+        "descr": system.title,
+        "hostnames": ["^$"],
+        "modules_system": "nomod",
+        "prefix": str(files.var_directory() / "reframe"),
+        "partitions": [partition],
+    }
+    extras = {"stack": "published", "versions": {}}
+    environment = {"name": "published", "features": ["mpi", *features], "extras": extras}
+    return {"systems": [described], "environments": [environment]}
+
+
+@register_launcher("flux-run")
+class FluxRunLauncher(JobLauncher):  # type: ignore[misc]
+    """`flux run -n <ranks> [-N <nodes>] --exclusive`."""
+
+    def command(self, job: Any) -> list[str]:
+        """The launcher's command line for one job of ReFrame."""
+        tasks = job.num_tasks or 1
+        words = ["flux", "run", "-n", str(tasks)]
+        if job.num_tasks_per_node:
+            words += ["-N", str(math.ceil(tasks / job.num_tasks_per_node)), "--exclusive"]
+        return words
+
+
+# Names of the allocation's nodes with commas between them.
+NODES_VARIABLE = "IOWATCH_NODES"
+
+
+class _AllocationLauncher(JobLauncher):  # type: ignore[misc]
+    """Starts a case on the first nodes of the allocation, as many as it asks for."""
+
+    def placed(self, job: Any) -> list[str]:
+        """The nodes of a case."""
+        tasks = job.num_tasks or 1
+        return os.environ[NODES_VARIABLE].split(",")[: math.ceil(tasks / (job.num_tasks_per_node or tasks))]
+
+
+@register_launcher("srun-within")
+class SrunInAllocation(_AllocationLauncher):
+    """`srun` with the size and the nodes of a case: the allocation may be larger."""
+
+    def command(self, job: Any) -> list[str]:
+        """The launcher's command line for one job of ReFrame."""
+        nodes = self.placed(job)
+        words = ["srun", f"--ntasks={job.num_tasks or 1}", f"--nodes={len(nodes)}"]
+        words += [f"--ntasks-per-node={job.num_tasks_per_node}"] if job.num_tasks_per_node else []
+        return [*words, f"--nodelist={','.join(nodes)}"]
+
+
+@register_launcher("mpirun-within")
+class MpirunInAllocation(_AllocationLauncher):
+    """`mpirun` with a file of hosts, each as often as it has ranks: Open MPI and Hydra both read it so."""
+
+    def command(self, job: Any) -> list[str]:
+        """The launcher's command line for one job of ReFrame; writes the file next to the job's script."""
+        tasks = job.num_tasks or 1
+        nodes = [node for node in self.placed(job) for _ in range(job.num_tasks_per_node or tasks)]
+        hosts = Path(job.workdir).absolute() / "hosts"
+        hosts.write_text("".join(f"{node}\n" for node in nodes[:tasks]), encoding="utf-8")
+        return ["mpirun", "-np", str(tasks), "-machinefile", str(hosts)]
+
+
+# Others (aprun, jsrun, …) know their allocation, and fill its nodes from the first.
+_LAUNCHERS = {
+    **dict.fromkeys(("srun", "srunalloc"), "srun-within"),
+    **dict.fromkeys(("mpirun", "mpiexec", "mpirun-openmpi", "mpirun-intelmpi"), "mpirun-within"),
+}
+
+
+def allocation_configuration(path: str, system: str, partition: str) -> dict[str, Any]:
+    """ReFrame's configuration for one partition of a system from inside an allocation of it.
+
+    Args:
+        path: of the system's `reframe.py`.
+    """
+    found: dict[str, Any] = runpy.run_path(path)["site_configuration"]
+    described = next(entry for entry in found["systems"] if entry["name"] == system)
+    kept = next(entry for entry in described["partitions"] if entry["name"] == partition)
+    inside = {name: value for name, value in kept.items() if name not in ("access", "sched_options")}
+    inside |= {"scheduler": "local", "launcher": _LAUNCHERS.get(kept["launcher"], kept["launcher"]), "max_jobs": 1}
+    return {**found, "systems": [{**described, "partitions": [inside], "max_local_jobs": 1}]}

@@ -1,0 +1,213 @@
+"""Systems, stacks and the doctor's report as tables for the terminal, the answer first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import time
+
+from rich.console import Console
+from rich.table import Table
+
+from iowatch.benchmarks.registry import BENCHMARKS
+from iowatch.core import format_count, format_number, format_size, make_table
+from iowatch.site import Blackout, FileSystem, NightlyPolicy, Stack, StackDiff, System, doctor, stack_probe
+
+
+def _format_size(size_bytes: int | None) -> str:
+    return "–" if size_bytes is None else format_size(size_bytes)
+
+
+def _doctor_summary(report: doctor.DoctorReport) -> str:
+    if report.retired:
+        return f"No suite runs for this system, and nothing can be installed for it: {report.retired}."
+    missing = [finding.title for finding in report.missing]
+    if not missing:
+        return "All requirements are met."
+    verdict = "Suites can run" if report.usable else "Suites cannot run"
+    return f"{verdict}; missing: {', '.join(missing)}."
+
+
+def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
+    """Print what `iowatch doctor` found."""
+    console.print(_doctor_summary(report), markup=False)
+    for command in report.commands:
+        console.print(f"  add it with: {command}", markup=False, soft_wrap=True)
+    memory = _format_size(report.memory_bytes)
+    console.print(f"\n{report.distribution}; {report.cores} cores, {memory} memory", markup=False)
+    console.print(f"Scheduler: {report.scheduler.title}\n", markup=False)
+    if report.findings:
+        rows = make_table("part", "found", "used for")
+        for finding in report.findings:
+            found = ", ".join(finding.found) or ("MISSING, required" if finding.required else "missing")
+            rows.add_row(finding.title, found, finding.use)
+        console.print(rows)
+        console.print()
+    rows = make_table("mount", "technology", "size", "free", "writable", "striping", right=("size", "free"))
+    for mount in report.file_systems:
+        striping = ""
+        if mount.targets is not None:
+            striping = f"{mount.targets} OSTs; default {mount.stripe_count} of {_format_size(mount.stripe_bytes)}"
+        sizes = (_format_size(mount.size_bytes), _format_size(mount.free_bytes))
+        rows.add_row(mount.mount, mount.technology, *sizes, "yes" if mount.writable else "no", striping)
+    console.print(rows)
+
+
+def render_system_list(systems: Iterable[System], console: Console) -> None:
+    """Print one line per system."""
+    rows = make_table("system", "title", "file systems", "state")
+    for system in systems:
+        technologies = ", ".join(f"{fs.name} ({fs.technology})" for fs in system.file_systems)
+        rows.add_row(system.name, system.title, technologies, "retired" if system.retired else "in service")
+    console.print(rows)
+
+
+def _file_system_facts(file_system: FileSystem) -> str:
+    striping = file_system.striping
+    facts = (
+        file_system.version and f"version {file_system.version}",
+        file_system.servers and f"{file_system.servers} servers",
+        file_system.targets and f"{file_system.targets} OSTs",
+        file_system.metadata_servers and f"{file_system.metadata_servers} metadata servers",
+        file_system.capacity,
+        file_system.block_bytes and f"block {format_size(file_system.block_bytes)}",
+        striping and striping.count and f"default stripe count {striping.count}",
+        striping and striping.bytes and f"default stripe size {format_size(striping.bytes)}",
+        file_system.storage,
+    )
+    return "; ".join(str(fact) for fact in facts if fact)
+
+
+def _hardware(system: System) -> Table:
+    rows = make_table("what", "facts", "source")
+    for node in system.nodes:
+        facts = (
+            node.count and format_count(node.count, "node"),
+            node.cores and format_count(node.cores, "core"),
+            node.sockets and format_count(node.sockets, "socket"),
+            node.processor,
+            node.memory and f"{node.memory} memory",
+        )
+        rows.add_row(f"nodes {node.name}", "; ".join(str(fact) for fact in facts if fact), node.source)
+    for network in system.interconnect:
+        rows.add_row("interconnect", "; ".join(filter(None, (network.name, network.topology))), network.source)
+    for software in system.software:
+        rows.add_row("software", f"{software.name} {software.version or ''}".strip(), software.source)
+    return rows
+
+
+def _storage(system: System) -> tuple[Table, Table]:
+    """The file systems, and their theoretical peaks."""
+    rows = make_table("file system", "mount", "technology", "facts", "source")
+    peaks = make_table("theoretical peak of", "operation", "as printed", "MiB/s", "limit", "source", right=("MiB/s",))
+    for fs in system.file_systems:
+        rows.add_row(fs.name, fs.mount or "–", fs.technology, _file_system_facts(fs), fs.source)
+        for peak in fs.peaks:
+            printed = f"{format_number(peak.value)} {peak.unit}"
+            peaks.add_row(fs.name, peak.operation, printed, format_number(peak.mib_per_s), peak.of, peak.source)
+    return rows, peaks
+
+
+def _format_blackout(blackout: Blackout) -> str:
+    """`blackout 'backup' (mon tue 22:30 to 01:00 UTC, since 2026-11-21)`."""
+    days = " ".join(blackout.days) or "every day"
+    season = [f"{word} {day}" for word, day in (("since", blackout.since), ("until", blackout.until)) if day]
+    if blackout.start == blackout.end == time(0):
+        span = days
+    else:
+        span = f"{days} {blackout.start:%H:%M} to {blackout.end:%H:%M} UTC"
+    return f"blackout '{blackout.reason}' ({', '.join([span, *season])})"
+
+
+def _format_nightly_policy(night: NightlyPolicy) -> str:
+    """The policy of nightly sessions in one line."""
+    plain = night.model_dump(exclude={"blackouts", "repeat_suspected"}, exclude_none=True)
+    words = [f"{name} {format_size(value) if name == 'bytes' else value}" for name, value in plain.items()]
+    words += [_format_blackout(blackout) for blackout in night.blackouts]
+    words += [] if night.repeat_suspected else ["suspected cases are not repeated"]
+    return ", ".join(words)
+
+
+def render_system(system: System, console: Console) -> None:
+    """Print everything that is known of a system."""
+    console.print(f"{system.name}: {system.title}", markup=False)
+    limits = system.limits.model_dump(exclude_none=True).items()
+    facts = {
+        "Site": system.site,
+        "Time zone of the dashboard": system.timezone,
+        "State": f"retired: {system.retired}" if system.retired else "in service",
+        "Scratch": system.scratch,
+        "Limits of the suites": ", ".join(
+            f"{name} {format_size(value) if name.endswith('_bytes') else value}" for name, value in limits
+        ),
+        "Night": _format_nightly_policy(system.night) if system.night != NightlyPolicy() else "",
+    }
+    for title, text in facts.items():
+        if text:
+            console.print(f"{title}: {text}", markup=False)
+    for section in (_hardware(system), *_storage(system)):
+        if section.row_count:
+            console.print()
+            console.print(section)
+    blocks = (*system.nodes, *system.interconnect, *system.file_systems, *system.software)
+    notes = [*(f"{block.name}: {block.note}" for block in blocks if block.note), *system.notes]
+    for title, lines in (("Notes", notes), ("Sources", [f"{k}: {v}" for k, v in system.sources.items()])):
+        if lines:
+            console.print(f"\n{title}:", markup=False)
+            for line in lines:
+                console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+_LIBRARIES = (*stack_probe.MPI_LIBRARIES, "hdf5", "netcdf-c", "parallel-netcdf")
+_MAIN_PARTS = (*_LIBRARIES, *dict.fromkeys(b.package for b in BENCHMARKS if b.package and b.probe))
+
+
+def render_stack_list(stacks: Iterable[Stack], console: Console) -> None:
+    """Print one line per stack: its main parts, or why it is broken."""
+    stacks = list(stacks)
+    if not stacks:
+        console.print("No stacks: a retired system, or one without MPI, modules.yaml and spack.yaml.")
+        return
+    rows = make_table("stack", "kind", "state", "parts")
+    for stack in stacks:
+        known = (stack.part(name) for name in _MAIN_PARTS)
+        parts = ", ".join(f"{part.name} {part.version}" for part in known if part)
+        reason = stack.note if stack.status == "broken" else None
+        rows.add_row(stack.name, stack.kind, stack.status, reason or parts)
+    console.print(rows)
+
+
+def render_stack(stack: Stack, console: Console) -> None:
+    """Print everything that is known of a stack."""
+    console.print(f"{stack.name} on {stack.system}: {stack.kind}, {stack.status}", markup=False)
+    if stack.note:
+        console.print(f"  {stack.note}", markup=False, soft_wrap=True)
+    if stack.modules:
+        console.print(f"  modules: {' '.join(stack.modules)}", markup=False)
+    console.print(f"  offers: {', '.join(stack.features) or 'no feature that checks require'}\n", markup=False)
+    rows = make_table("part", "version", "hash", "compiler", "target", "prefix")
+    for part in stack.parts:
+        facts = (part.compiler or "–", part.target or "–", part.prefix or "–")
+        rows.add_row(part.name, part.version, f"/{part.hash[:7]}" if part.hash else "–", *facts)
+    console.print(rows)
+
+
+def render_stack_diff(result: StackDiff, console: Console) -> None:
+    """Print what differs between two stacks."""
+    versions = sum(row.field == "version" for row in result.differences)
+    named = ((versions, "version"), (len(result.differences) - versions, "other fact"))
+    counts = " and ".join(format_count(number, word) for number, word in named if number)
+    verb = "differs" if len(result.differences) == 1 else "differ"
+    console.print(
+        f"{result.left} against {result.right}: {f'{counts} {verb}' if counts else 'no difference'}; "
+        f"{format_count(len(result.rebuilt), 'part')} rebuilt on other parts, {result.same} the same.",
+        markup=False,
+        soft_wrap=True,
+    )
+    if result.differences:
+        rows = make_table("part", "field", result.left, result.right)
+        for row in result.differences:
+            rows.add_row(row.part, row.field, row.left or "absent", row.right or "absent")
+        console.print()
+        console.print(rows)
+    if result.rebuilt:
+        console.print(f"\nBuilt on other parts: {', '.join(result.rebuilt)}", markup=False)

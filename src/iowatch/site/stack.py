@@ -1,0 +1,411 @@
+"""A stack (the pinned libraries of a ReFrame environment): its record, lock file, activation script and diff.
+
+`spack.yaml` and `spack.lock` are read without Spack. Jobs need only `activate.sh`, which checks the files of the parts
+and exports variables, and `stack.json` beside it; neither Spack nor Python runs in a job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from iowatch.core import InputError, files, write_atomically
+from iowatch.core.yamlfile import read_mapping
+
+STACK_FORMAT = 1
+
+StackKind = Literal["system", "modules", "spack"]
+StackStatus = Literal["installed", "locked", "declared", "broken"]
+
+
+@dataclass(frozen=True)
+class StackPart:
+    """One library or program of a stack.
+
+    Attributes:
+        name: Spack's name of the package (`openmpi`, `hdf5`, `netcdf-c`, `parallel-netcdf`, `ior`…).
+        version: as the part itself or the lock file states it.
+        variants: Spack variants, or what the part reports of its configuration.
+        hash: Spack's hash, or None for a part that Spack did not build.
+        prefix: where it is installed, or None for a stack that is only a lock file.
+        compiler, target: as known.
+        files: what must exist for the part to work; checked on activation.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    name: str
+    version: str
+    variants: Mapping[str, str] = field(default_factory=dict)
+    hash: str | None = None
+    prefix: str | None = None
+    compiler: str | None = None
+    target: str | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A named set of parts and what a job has to set to use them.
+
+    Attributes:
+        name: name of the ReFrame environment.
+        system: the system that it belongs to.
+        kind: `system` (packages of the operating system), `modules` (environment modules) or `spack`.
+        status: `installed` (ready), `locked` (a lock file only), `declared` (not even that), `broken`.
+        parts: every library and program, sorted by name.
+        features: what checks can ask for: `openmpi`, `mpich`, `hdf5`, `netcdf4`, `pnetcdf`, `ior`, `mdtest`,
+            `h5bench`, `darshan`.
+        settings: environment variables to set.
+        paths: environment variables to prepend directories to.
+        modules: environment modules to load first.
+        tools: names that jobs use (`mpicc`) to programs (`/usr/bin/mpicc.openmpi`), where the two differ.
+        note: why it is not `installed`, or what else is worth knowing.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    name: str
+    system: str
+    kind: StackKind
+    status: StackStatus
+    parts: tuple[StackPart, ...]
+    features: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    tools: Mapping[str, str] = field(default_factory=dict)
+    note: str | None = None
+
+    def part(self, name: str) -> StackPart | None:
+        """The part of that name, or None."""
+        return next((part for part in self.parts if part.name == name), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `stack.json`; `from_json` reads it back."""
+        return {"format": STACK_FORMAT, **asdict(self)}
+
+
+def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:
+    """A stack of its `stack.json`.
+
+    Args:
+        document: the parsed file.
+        where: its path, for messages.
+
+    Raises:
+        InputError: another format, or a field that is missing or unknown.
+    """
+    found, hint = document.get("format"), "Install the stack again."
+    if found != STACK_FORMAT:
+        raise InputError(f"{where}: field 'format' is {found!r}, expected {STACK_FORMAT}", hint=hint)
+    try:
+        return TypeAdapter(Stack).validate_python({name: document[name] for name in document if name != "format"})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise InputError(f"{where}: not a stack: field '{field}': {first['msg']}", hint=hint) from error
+
+
+LOCKFILE_VERSIONS = (5, 6)
+_VERSION = re.compile(r"^(?P<name>[a-z0-9][a-z0-9_-]*)(?:@=?(?P<version>[\w.-]+))?")
+_LANGUAGES = {"c", "cxx", "fortran"}
+# Flags are lists that are mostly empty, and the build system does not affect what runs.
+_IGNORED_VARIANTS = {"build_system", "cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs"}
+
+
+def root_specs(path: Path) -> tuple[str, ...]:
+    """The specs that a `spack.yaml` asks for, in its order.
+
+    Raises:
+        InputError: not a Spack environment.
+    """
+    document = read_mapping(path)
+    try:
+        specs = document["spack"]["specs"]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: no 'spack: specs:'") from error
+    return tuple(str(spec) for spec in specs)
+
+
+def parse_pinned_spec(spec: str) -> tuple[str, str | None]:
+    """(package, version) of a spec such as `hdf5@1.14.6 +hl`; None where no version is given.
+
+    Raises:
+        InputError: not a spec.
+    """
+    match = _VERSION.match(spec)
+    if match is None:
+        raise InputError(f"'{spec}' is not a spec of Spack")
+    return match["name"], match["version"]
+
+
+def read_lock(path: Path) -> dict[str, Any]:
+    """The document of a `spack.lock`.
+
+    Raises:
+        InputError: not readable, not JSON, or of a format that is not known.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        version = document["_meta"]["lockfile-version"]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not readable as a lock file of Spack: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a lock file of Spack: no _meta: lockfile-version") from error
+    if version not in LOCKFILE_VERSIONS:
+        known = ", ".join(map(str, LOCKFILE_VERSIONS))
+        hint = "Write it again with the pinned Spack."
+        raise InputError(f"{path}: lock file version {version}, expected one of {known}", hint=hint)
+    return dict(document)
+
+
+def _variant(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _is_compiler(dependency: Mapping[str, Any]) -> bool:
+    return bool(_LANGUAGES & set(dependency["parameters"].get("virtuals", ())))
+
+
+def _make_part(node: Mapping[str, Any], nodes: Mapping[str, Any], prefixes: Mapping[str, str]) -> StackPart:
+    variants = {k: _variant(v) for k, v in sorted(node["parameters"].items()) if k not in _IGNORED_VARIANTS}
+    compilers = (nodes[used["hash"]] for used in node.get("dependencies", ()) if _is_compiler(used))
+    target = node["arch"]["target"]
+    return StackPart(
+        name=node["name"],
+        version=str(node["version"]),
+        variants=variants,
+        hash=node["hash"],
+        prefix=prefixes.get(node["hash"]) or (node.get("external") or {}).get("path"),
+        compiler=next((f"{found['name']}@{found['version']}" for found in compilers), None),
+        target=str(target["name"] if isinstance(target, dict) else target),
+    )
+
+
+def _runtime_hashes(document: Mapping[str, Any]) -> set[str]:
+    """Hashes of what runs: the roots, what they link or run, and their compilers; build tools are left out."""
+    nodes = document["concrete_specs"]
+    waiting = [root["hash"] for root in document["roots"]]
+    found: set[str] = set()
+    while waiting:
+        key = waiting.pop()
+        if key in found:
+            continue
+        found.add(key)
+        for used in nodes[key].get("dependencies", ()):
+            if {"link", "run"} & set(used["parameters"]["deptypes"]) or _is_compiler(used):
+                waiting.append(used["hash"])
+    return found
+
+
+def read_lock_parts(path: Path, prefixes: Mapping[str, str] | None = None) -> tuple[StackPart, ...]:
+    """Every part of a stack that runs, of its `spack.lock`, sorted by name.
+
+    Args:
+        path: the lock file.
+        prefixes: hash to directory, of an installed stack.
+
+    Raises:
+        InputError: not a lock file, or a damaged one.
+    """
+    document = read_lock(path)
+    try:
+        nodes = document["concrete_specs"]
+        found = [_make_part(nodes[key], nodes, prefixes or {}) for key in _runtime_hashes(document)]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: damaged lock file: {error!r}", hint="Write it again with Spack.") from error
+    return tuple(sorted(found, key=lambda part: (part.name, part.hash or "")))
+
+
+def lock_matches_manifest(manifest: Path, lock: Path) -> bool:
+    """Whether a lock file was made from this `spack.yaml`: same roots.
+
+    Raises:
+        InputError: one of them is damaged.
+    """
+    try:
+        roots = sorted(str(root["spec"]) for root in read_lock(lock)["roots"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{lock}: damaged lock file: {error!r}", hint="Write it again with Spack.") from error
+    # Spack prints specs back without blanks before variants.
+    return roots == sorted(re.sub(r"\s+(?=[+~])", "", spec) for spec in root_specs(manifest))
+
+
+# Jobs run in shells that are not login shells, but that is where sites define `module`.
+_MODULES = """\
+if ! command -v module >/dev/null 2>&1; then
+  for _iowatch_file in "${LMOD_PKG:-}/init/sh" "${MODULESHOME:-}/init/sh" /etc/profile.d/modules.sh \\
+    /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /usr/share/modules/init/sh \\
+    /usr/share/lmod/lmod/init/sh; do
+    if [ -r "$_iowatch_file" ]; then . "$_iowatch_file"; break; fi
+  done
+  unset _iowatch_file
+  if ! command -v module >/dev/null 2>&1; then
+    echo "iowatch: this stack is made of modules, and this shell has no command 'module': set MODULESHOME" >&2
+    exit 1
+  fi
+fi
+"""
+_CHECK = """\
+_iowatch_missing=
+for _iowatch_file in {files}; do
+  [ -e "$_iowatch_file" ] || _iowatch_missing="$_iowatch_missing $_iowatch_file"
+done
+if [ -n "$_iowatch_missing" ]; then
+  echo {message}"$_iowatch_missing" >&2
+  echo {hint} >&2
+  # A job ends here; a person's shell stays open.
+  case $- in *i*) return 1 ;; *) exit 1 ;; esac
+fi
+unset _iowatch_missing _iowatch_file
+"""
+
+
+def stack_directory(system: str, name: str) -> Path:
+    """Where a stack's generated files live: `var/stacks/<system>/<stack>`."""
+    return files.var_directory() / "stacks" / system / name
+
+
+def activation_script(stack: Stack, bin_directory: Path | None) -> str:
+    """Text of `activate.sh`, to be sourced by sh or bash.
+
+    Args:
+        stack: an installed stack.
+        bin_directory: directory of the tools that go by other names, or None.
+    """
+    needed = sorted({path for part in stack.parts for path in part.files})
+    lines = [f"# Stack {stack.name} of {stack.system}; written by iowatch, to be sourced."]
+    lines += [_MODULES.rstrip()] if stack.modules else []
+    lines += [f"module load {shlex.quote(module)} || exit 1" for module in stack.modules]
+    if needed:
+        hint = "  Install what is missing (iowatch doctor lists it), or load the stack's modules."
+        if stack.kind == "spack":
+            hint = f"  Install it again: iowatch stack install {stack.name} --system {stack.system}"
+        message = f"iowatch: stack '{stack.name}' is broken; missing:"
+        text = _CHECK.format(files=shlex.join(needed), message=shlex.quote(message), hint=shlex.quote(hint))
+        lines += [text.rstrip()]
+    prepended = {name: list(directories) for name, directories in stack.paths.items()}
+    if bin_directory:
+        prepended["PATH"] = [str(bin_directory), *prepended.get("PATH", [])]
+    for name, directories in sorted(prepended.items()):
+        lines.append(f'export {name}={shlex.quote(":".join(directories))}"${{{name}:+:${name}}}"')
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(stack.settings.items())]
+    lines.append(f"export IOWATCH_STACK={shlex.quote(stack.name)}")
+    return "\n".join(lines) + "\n"
+
+
+def _replace_file(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace a file at once, and only where it differs: other jobs may be reading it.
+
+    Whatever the umask, the files of a stack are for everybody who runs it.
+    """
+    if path.is_symlink() or not path.is_file() or path.read_bytes() != text.encode():
+        write_atomically(path, text, mode)
+
+
+def _link_tools(stack: Stack, directory: Path) -> None:
+    """Give tools the names that jobs use.
+
+    Open MPI's wrappers find their settings by the name that they are called by, so they are linked; MPICH's
+    launcher looks for its proxy in its own directory, so the others are started by their own path.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    linked = stack.part("openmpi") is not None
+    for name, target in stack.tools.items():
+        path = directory / name
+        if not linked:
+            _replace_file(path, f'#!/bin/sh\nexec {shlex.quote(target)} "$@"\n', 0o755)
+        elif not path.is_symlink() or path.readlink() != Path(target):
+            beside = path.with_name(f".{name}.{os.getpid()}")
+            beside.unlink(missing_ok=True)
+            beside.symlink_to(target)
+            beside.replace(path)
+
+
+def write_stack_files(stack: Stack) -> Path:
+    """Write `activate.sh`, `stack.json` and the tools' other names of an installed stack.
+
+    Returns:
+        The directory that holds them.
+    """
+    directory = stack_directory(stack.system, stack.name)
+    bin_directory = directory / "bin" if stack.tools else None
+    if bin_directory:
+        _link_tools(stack, bin_directory)
+    _replace_file(directory / "activate.sh", activation_script(stack, bin_directory))
+    _replace_file(directory / "stack.json", json.dumps(stack.to_json(), indent=2, sort_keys=True) + "\n")
+    return directory
+
+
+@dataclass(frozen=True)
+class PartDifference:
+    """One field of one part; `left` or `right` is None where that stack has no such part or field."""
+
+    part: str
+    field: str
+    left: str | None
+    right: str | None
+
+
+@dataclass(frozen=True)
+class StackDiff:
+    """Everything that differs between two stacks.
+
+    Attributes:
+        left, right: their names.
+        differences: versions first, then variants, compilers and targets.
+        rebuilt: parts that are equal in all of this and still have another hash: something below them differs.
+        same: number of parts that are equal.
+    """
+
+    left: str
+    right: str
+    differences: tuple[PartDifference, ...]
+    rebuilt: tuple[str, ...]
+    same: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _part_differences(left: StackPart, right: StackPart) -> Iterator[PartDifference]:
+    for name in ("version", "compiler", "target"):
+        values = (getattr(left, name), getattr(right, name))
+        # A stack of the operating system does not know its compiler and target: that is no difference.
+        if values[0] != values[1] and None not in values:
+            yield PartDifference(left.name, name, *values)
+    for variant in sorted({*left.variants, *right.variants}):
+        pair = (left.variants.get(variant), right.variants.get(variant))
+        if pair[0] != pair[1] and ((left.hash and right.hash) or None not in pair):
+            yield PartDifference(left.name, f"variant {variant}", *pair)
+
+
+def diff_stacks(left: Stack, right: Stack) -> StackDiff:
+    """Compare two stacks part by part, by name."""
+    ours, theirs = ({part.name: part for part in stack.parts} for stack in (left, right))
+    found: list[PartDifference] = []
+    rebuilt, same = [], 0
+    for name in sorted({*ours, *theirs}):
+        one, other = ours.get(name), theirs.get(name)
+        if one is None or other is None:
+            versions = [part.version if part else None for part in (one, other)]
+            found.append(PartDifference(name, "version", *versions))
+        elif differences := list(_part_differences(one, other)):
+            found += differences
+        elif one.hash and other.hash and one.hash != other.hash:
+            rebuilt.append(name)
+        else:
+            same += 1
+    ordered = sorted(found, key=lambda row: (row.field != "version", row.field.startswith("variant"), row.part))
+    return StackDiff(left.name, right.name, tuple(ordered), tuple(rebuilt), same)

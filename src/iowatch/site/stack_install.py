@@ -1,0 +1,485 @@
+"""`iowatch stack install`: builds a stack with Spack from its committed lock, or resolved for this machine.
+
+Spack trusts `externals:`: on a machine with another GCC at the same path it would build with that one and record the
+other in every hash and every stack.json. So what a lock or a list of externals names is compared with the machine
+first. Spack is needed only here; jobs source `activate.sh`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from iowatch.benchmarks.registry import BENCHMARKS
+from iowatch.core import InputError, MachineError, UsageError, files
+from iowatch.core.yamlfile import read_mapping
+from iowatch.site import Stack, StackPart, load_stack, load_system, stack_directory, stack_probe, write_stack_files
+from iowatch.site.stack import lock_matches_manifest, parse_pinned_spec, read_lock, read_lock_parts, root_specs
+from iowatch.site.stacks import REFERENCE_STACK, manifest_directory
+
+SPACK_URL = "https://github.com/spack/spack.git"
+
+
+def bootstrap_directory() -> Path:
+    """Where `--bootstrap` puts its clone."""
+    return files.var_directory() / "spack"
+
+
+def spack_settings_file() -> Path:
+    """The file that holds the pins and what all stacks share."""
+    return files.checkout_root() / "benchmarks" / "spack_repo" / "common.yaml"
+
+
+def pinned_spack_version() -> str:
+    """The release of Spack that the stacks are made for, of `benchmarks/spack_repo/common.yaml`.
+
+    Raises:
+        MachineError: the file is absent or pins nothing.
+    """
+    try:
+        return str(read_mapping(spack_settings_file())["packages"]["spack"]["require"]).lstrip("@")
+    except (InputError, KeyError, TypeError) as error:
+        raise MachineError(f"{spack_settings_file()}: no pin 'packages: spack: require': {error}") from error
+
+
+def spack_command() -> str | None:
+    """Path of Spack: of `SPACK_ROOT`, of an earlier `--bootstrap`, or of PATH; None where there is none.
+
+    Raises:
+        MachineError: SPACK_ROOT is set and is no Spack.
+    """
+    root = os.environ.get("SPACK_ROOT")
+    program = (Path(root) if root else bootstrap_directory()) / "bin" / "spack"
+    if program.is_file():
+        return str(program)
+    if root:
+        raise MachineError(f"SPACK_ROOT is {root}, which has no bin/spack", hint="Correct or unset it.")
+    return shutil.which("spack")
+
+
+def spack_version() -> str | None:
+    """`1.1.0 (path)` of the Spack to use, or None where there is none.
+
+    Read from its sources, because starting Spack takes a second.
+    """
+    program = spack_command()
+    if program is None:
+        return None
+    source = Path(program).resolve().parents[1] / "lib" / "spack" / "spack" / "__init__.py"
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return f"unknown version ({program})"
+    version = next((line.split('"')[1] for line in lines if line.startswith("__version__ =")), "unknown version")
+    return f"{version} ({program})"
+
+
+# Tools that only build: a program of theirs, and the arguments that print its version.
+_BUILD_TOOLS = {
+    "autoconf": ("autoconf", "--version"),
+    "automake": ("automake", "--version"),
+    "cmake": ("cmake", "--version"),
+    "gmake": ("make", "--version"),
+    "libtool": ("libtoolize", "--version"),
+    "m4": ("m4", "--version"),
+    "perl": ("perl", "-e", "print $^V"),
+    "pkgconf": ("pkgconf", "--version"),
+}
+_PROGRAMS = {**_BUILD_TOOLS, "slurm": ("sinfo", "--version"), "lustre": ("lfs", "--version")}
+_LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], Any]] = {
+    "hdf5": stack_probe.probe_hdf5,
+    "netcdf-c": stack_probe.probe_netcdf,
+    "parallel-netcdf": stack_probe.probe_pnetcdf,
+}
+_COMPILERS = {"gcc": "-dumpfullversion", "llvm": "-dumpversion"}
+ABSENT = ""
+
+
+@dataclass(frozen=True)
+class External:
+    """Something of the machine's own that Spack uses.
+
+    Attributes:
+        compiler: path of the C compiler, where it is one.
+    """
+
+    name: str
+    version: str
+    prefix: str
+    compiler: str | None = None
+
+    @property
+    def builds_only(self) -> bool:
+        """Whether it leaves no trace in what runs."""
+        return self.name in _BUILD_TOOLS
+
+    def here(self) -> str | None:
+        """Its version on this machine; `ABSENT`, or None where that cannot be asked."""
+        if self.name in _COMPILERS:
+            return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name])) if self.compiler else None
+        if self.name in ("openmpi", "mpich"):
+            programs = (Path(self.prefix, "bin", name) for name in (f"mpirun.{self.name}", "mpirun"))
+            known = (stack_probe.identify_mpi(str(program)) for program in programs if program.exists())
+            return next((mpi[1] for mpi in known if mpi and mpi[0] == self.name), ABSENT)
+        if self.name == "glibc":
+            return platform.libc_ver()[1] or None
+        if self.name in _LIBRARIES:
+            return _library(self.name)
+        if self.name in _PROGRAMS:
+            program, *arguments = _PROGRAMS[self.name]
+            answer = stack_probe.query_tool(str(Path(self.prefix) / "bin" / program), *arguments)
+            # Spack has versions of its own for Slurm: 23-11-7-1 is what Slurm calls 23.11.7.
+            return None if answer and self.name == "slurm" else _version(answer)
+        return None
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the machine has it in this version, as far as it can be asked."""
+        found = self.here()
+        return found is None or found == self.version or found.startswith(f"{self.version}.")
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} ({self.compiler or self.prefix})"
+
+
+def _version(answer: str) -> str:
+    """The first version in what a program prints."""
+    match = re.search(r"\d+(?:\.\d+)+", answer)
+    return match.group() if match else ABSENT
+
+
+@cache
+def _library(name: str) -> str:
+    found = (_LIBRARIES[name](flavour) for flavour in stack_probe.installed_mpis())
+    return next((part.version for part in found if part), ABSENT)
+
+
+def externals_of_lock(path: Path) -> list[External]:
+    """What a `spack.lock` takes from the machine that it was made for.
+
+    Raises:
+        InputError: not a lock file.
+    """
+    nodes = read_lock(path)["concrete_specs"].values()
+    rows = ((node["name"], str(node["version"]), node.get("external") or {}) for node in nodes)
+    return [External(name, version, row["path"], _c_compiler(row)) for name, version, row in rows if row.get("path")]
+
+
+def _c_compiler(entry: Mapping[str, Any]) -> str | None:
+    return ((entry.get("extra_attributes") or {}).get("compilers") or {}).get("c")
+
+
+def _parse_external(entry: Mapping[str, Any]) -> External | None:
+    """One entry of `externals:`; None where it is not of the usual form."""
+    name, version = parse_pinned_spec(str(entry.get("spec", "")))
+    if version is None or not entry.get("prefix"):
+        return None
+    return External(name, version, str(entry["prefix"]), _c_compiler(entry))
+
+
+MessageCallback = Callable[[str], None]
+
+
+def prepare_environment(stack: str, system: str, concretize: bool, say: MessageCallback) -> Path:
+    """Write the environment of a stack, with the committed lock or ready to be resolved.
+
+    Args:
+        concretize: leave the lock out, and correct the externals to what this machine has.
+        say: receives a message for each difference from the lock or the externals.
+
+    Raises:
+        InputError: no lock, one of another environment or machine, or externals that are not here.
+    """
+    folder = manifest_directory(system, stack)
+    manifest, committed = folder / "spack.yaml", folder / "spack.lock"
+    target = stack_directory(system, stack) / "env"
+    if not concretize:
+        _check_lock(manifest, committed, say)
+    document = read_mapping(manifest)
+    includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
+    target.mkdir(parents=True, exist_ok=True)
+    if concretize:
+        pinned = dict(map(parse_pinned_spec, root_specs(manifest)))
+        # What the reference stack takes from the system where it is resolved; other stacks name it themselves.
+        own = files.checkout_root() / "systems" / system / "externals.yaml"
+        if stack == REFERENCE_STACK and own.is_file():
+            includes.insert(0, own)
+        includes = [_adapt_include(path, target, pinned, say) for path in includes]
+        if (processor := platform.machine()) != "x86_64":
+            # Over what the shared settings require: locks and binaries for any x86_64.
+            document["spack"]["packages"] = {"all": {"require": f"target={processor}"}}
+    document["spack"]["include"] = [str(path) for path in includes]
+    _write_yaml(target / "spack.yaml", document)
+    if not concretize:
+        shutil.copyfile(committed, target / "spack.lock")
+    return target
+
+
+def _write_yaml(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
+    """Refuse a lock that is absent, is another environment's, or names what this machine does not have."""
+    folder = manifest.parent
+    if not committed.is_file():
+        raise InputError(f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine.")
+    if not lock_matches_manifest(manifest, committed):
+        message = f"{committed} was not made from {manifest.name}: their specs differ"
+        raise InputError(message, hint=f"Write it again: spack -e {folder} concretize --force")
+    false = [external for external in externals_of_lock(committed) if not external.is_true]
+    words = {external: f"{external}, here {external.here() or 'absent'}" for external in false}
+    vital = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
+    if vital:
+        raise InputError(
+            f"{committed} was made for another machine; it requires {'; '.join(vital)}",
+            hint="Add --concretize to keep the versions in spack.yaml and use this machine's compiler and tools.",
+        )
+    if false:
+        say(f"the lock was made with other build tools: {'; '.join(words.values())}")
+
+
+def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None], say: MessageCallback) -> Path:
+    """An included file, or a copy with its externals as they are on this machine.
+
+    Args:
+        pinned: versions that the stack requires.
+
+    Raises:
+        InputError: something that must not be built is not here, or not in the version that the stack requires.
+    """
+    document = read_mapping(include)
+    found: dict[str, list[str]] = {"difference": [], "absent": [], "other version": []}
+    for package in (document.get("packages") or {}).values():
+        if isinstance(package, dict) and package.get("externals"):
+            for kind, text in _correct_package(package, pinned):
+                found[kind].append(text)
+    if found["absent"]:
+        raise InputError(
+            f"{include}: {'; '.join(found['absent'])}",
+            hint="Correct its version and prefix, or take it out; `spack external find NAME` looks for it.",
+        )
+    if found["other version"]:
+        raise InputError(
+            f"the stack requires {'; '.join(found['other version'])}; {include} says that it is not to be built",
+            hint="Copy the stack's folder to one of your own, with the versions that are here in spack.yaml.",
+        )
+    if not found["difference"]:
+        return include
+    for text in found["difference"]:
+        say(f"{include.name}: {text}")
+    copy = target / include.name
+    _write_yaml(copy, document)
+    return copy
+
+
+def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    """Correct the externals of a package: the version that is here replaces another, what is not here is removed.
+
+    Yields:
+        Each `difference`, and what must not be built and is `absent`, or of an `other version` than the pinned one.
+    """
+    buildable, kept = package.get("buildable", True), []
+    for entry in package["externals"]:
+        named = _parse_external(entry)
+        here = named.here() if named else None
+        if named is None or here is None or named.is_true:
+            kept.append(entry)
+        elif here != ABSENT:
+            yield "difference", f"{named.name} is {here} here, not {named.version}"
+            if not buildable and pinned.get(named.name, here) != here:
+                yield "other version", f"{named.name}@{pinned[named.name]}, here {here}"
+            kept.append({**entry, "spec": str(entry["spec"]).replace(f"@{named.version}", f"@{here}", 1)})
+        elif buildable or named.builds_only:
+            yield "difference", f"no {named} on this machine: Spack will build it"
+        else:
+            yield "absent", f"no {named} on this machine, and it is not buildable"
+    package["externals"] = kept
+    if not kept:
+        del package["externals"]
+        package.pop("buildable", None)
+
+
+# Built from the checkout: its sources change without its recipe, so it is built again every time.
+OWN_PACKAGE = "benchio"
+_DONE = re.compile(r"^\[[+e]\] (?:\S+ \(external |\S*/)?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
+# Of a file with another checksum Spack prints the beginning, in hundreds of characters.
+_MAX_LINE_WIDTH = 300
+# Parts whose programs are measured: the libraries that they load are checked on activation.
+_MEASURED_PACKAGES = {"darshan-util", *(benchmark.package for benchmark in BENCHMARKS)}
+
+
+def _clone_spack() -> str:
+    """Clone the pinned Spack; returns the path of its program.
+
+    Raises:
+        MachineError: git is missing or cannot reach the repository.
+    """
+    target, tag = bootstrap_directory(), f"v{pinned_spack_version()}"
+    command = ["git", "clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(target)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
+    except FileNotFoundError as error:
+        raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error
+    except subprocess.CalledProcessError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        reason = (error.stderr or "").strip().splitlines()
+        hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
+        message = f"cannot clone {SPACK_URL} at {tag}: {reason[-1] if reason else error}"
+        raise MachineError(message, hint=hint) from error
+    return str(target / "bin" / "spack")
+
+
+def _require_spack(bootstrap: bool, say: MessageCallback) -> str:
+    pinned = pinned_spack_version()
+    program = spack_command()
+    if program is None and bootstrap:
+        say(f"cloning Spack {pinned} into {bootstrap_directory()}")
+        program = _clone_spack()
+    if program is None:
+        hint = f"Add --bootstrap to clone Spack {pinned}, or set SPACK_ROOT."
+        raise MachineError("no Spack found: SPACK_ROOT is not set and spack is not on PATH", hint=hint)
+    found = (spack_version() or "").partition(" ")[0]
+    if found != pinned:
+        say(f"this is Spack {found}; the locks were made with {pinned}")
+    return program
+
+
+def _stream_lines(command: list[str]) -> Iterator[str]:
+    """Lines that a program prints, as they come.
+
+    Raises:
+        MachineError: it failed; the last lines are in the message.
+    """
+    tail: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout or ():
+            tail = [*tail[-11:], line.rstrip()[:_MAX_LINE_WIDTH]]
+            yield line.rstrip()
+    if process.returncode:
+        text = "\n    ".join(line for line in tail if line)
+        raise MachineError(f"Spack failed with exit code {process.returncode}:\n    {text}")
+
+
+def _build_environment(spack: str, environment: Path, stack: str, jobs: int | None, say: MessageCallback) -> None:
+    """`spack install`, with the number of parts that are ready."""
+    total = len(read_lock(environment / "spack.lock")["concrete_specs"])
+    base = [spack, "--color", "never", "-e", str(environment), "install"]
+    options = ["--only-concrete", "--fail-fast", *(["--jobs", str(jobs)] if jobs else [])]
+    stale = any(f"/{OWN_PACKAGE}-" in prefix for prefix in _installed_prefixes(spack, environment).values())
+    ready = 0
+    for line in _stream_lines([*base, *options]):
+        done = _DONE.match(line)
+        if done:
+            ready += 1
+            say(f"{stack}: {ready} of {total} parts: {done['part']}")
+        elif line.startswith(("==> Installing", "==> Error")):
+            say(f"{stack}: {line.removeprefix('==> ')}")
+    if stale:
+        say(f"{stack}: building {OWN_PACKAGE} again from this checkout")
+        for _ in _stream_lines([*base, *options, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
+            pass
+
+
+def _installed_prefixes(spack: str, environment: Path) -> dict[str, str]:
+    """Hash to directory of every installed part."""
+    command = [spack, "--color", "never", "-e", str(environment), "find", "--no-groups", "--format"]
+    rows = (line.split(maxsplit=1) for line in _stream_lines([*command, "{hash} {prefix}"]))
+    return {row[0]: row[1] for row in rows if len(row) == 2 and row[1].startswith("/")}
+
+
+def _required_files(part: StackPart) -> tuple[str, ...]:
+    """What has to be there for a part to work: its directory, its libraries, and those that it loads."""
+    # /usr and the like are not this part's own; its tools are checked instead.
+    if part.prefix is None or (prefix := Path(part.prefix)) in (Path("/usr"), Path("/usr/local"), Path("/")):
+        return ()
+    libraries = {str(path) for folder in ("lib", "lib64") for path in (prefix / folder).glob("lib*.so")}
+    for program in (prefix / "bin").glob("*") if part.name in _MEASURED_PACKAGES else ():
+        libraries.update(re.findall(r"=> (/\S+)", stack_probe.query_tool("ldd", str(program))))
+    return (str(prefix), *sorted(libraries))
+
+
+def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
+    """Names that jobs use to programs, for an MPI that Spack did not build: its tools are in no view."""
+    found: dict[str, str] = {}
+    for part in parts:
+        known = part.name in ("openmpi", "mpich", stack_probe.CRAY)
+        if not found and known and part.prefix and not Path(part.prefix, ".spack").is_dir():
+            # Debian's variant of a tool wins, since the plain name may belong to another MPI.
+            for suffix in ("", f".{part.name}"):
+                paths = {name: Path(part.prefix, "bin", name + suffix) for name in stack_probe.TOOLS}
+                found |= {name: str(path) for name, path in paths.items() if path.exists()}
+    return found
+
+
+def _describe_installed_stack(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
+    parts = read_lock_parts(environment / "spack.lock", prefixes)
+    parts = tuple(replace(part, files=_required_files(part)) for part in parts)
+    view = environment / ".spack-env" / "view"
+    mpi = next((part.name for part in parts if part.name in ("openmpi", "mpich")), "")
+    features, settings = stack_probe.features_of_parts(parts), stack_probe.mpi_settings(mpi)
+    paths = {
+        "PATH": (str(view / "bin"),),
+        "CMAKE_PREFIX_PATH": (str(view),),
+        "PKG_CONFIG_PATH": (str(view / "lib" / "pkgconfig"), str(view / "lib64" / "pkgconfig")),
+    }
+    return Stack(stack, system, "spack", "installed", parts, features, settings, paths, tools=_tool_programs(parts))
+
+
+def install_stack(
+    stack: str,
+    system: str,
+    *,
+    bootstrap: bool = False,
+    concretize: bool = False,
+    jobs: int | None = None,
+    say: MessageCallback = lambda _: None,
+) -> tuple[Stack, Path]:
+    """Build a Spack stack and write its `activate.sh` and `stack.json`.
+
+    Args:
+        stack, system: which.
+        bootstrap: clone the pinned Spack where none is given.
+        concretize: resolve the versions on this machine instead of taking the committed lock.
+        jobs: parallel compile jobs.
+        say: receives progress messages.
+
+    Returns:
+        The installed stack and the directory of its files.
+
+    Raises:
+        UsageError: no such stack, or not one of Spack.
+        InputError: no lock file, or one that does not belong to its spack.yaml.
+        MachineError: no Spack, or Spack failed.
+    """
+    retired = load_system(system).retired
+    if retired:
+        raise UsageError(f"nothing can be installed for system '{system}': {retired}")
+    known = load_stack(stack, system)
+    if known.kind != "spack":
+        raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
+    environment = prepare_environment(stack, system, concretize, say)
+    spack = _require_spack(bootstrap, say)
+    if concretize:
+        say(f"{stack}: resolving versions; this takes a minute or two")
+        for line in _stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
+            if line.startswith("==>"):
+                say(f"{stack}: {line.removeprefix('==> ')}")
+        if stack != REFERENCE_STACK:  # its lock is that of every system
+            say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {manifest_directory(system, stack)}")
+    _build_environment(spack, environment, stack, jobs, say)
+    prefixes = _installed_prefixes(spack, environment)
+    described = _describe_installed_stack(stack, system, environment, prefixes)
+    return described, write_stack_files(described)

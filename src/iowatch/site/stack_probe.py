@@ -1,0 +1,342 @@
+"""Parts of a stack that Spack did not build, found by querying the installed tools, and the stacks they make.
+
+Each probe returns a part, or None where the tool is absent, does not answer, or is linked against another MPI. The
+packages of the operating system make one stack per installed MPI.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from iowatch.benchmarks.benchmark import Benchmark, ProgramProbe
+from iowatch.benchmarks.registry import BENCHMARKS
+from iowatch.site.machine import run_program
+from iowatch.site.stack import Stack, StackPart
+
+TIMEOUT_S = 20.0
+_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+CRAY = "cray-mpich"
+# What each MPI's library is called by programs that load it. MPICH and those that keep its binary interface
+# share `libmpi.so.12`: each of them can serve such a program.
+MPI_LIBRARIES = {
+    "openmpi": r"libmpi\.so\.[24]0\b",
+    "mpich": r"libmpich\.so|libmpi\.so\.12\b",
+    "intel-oneapi-mpi": r"libmpi\.so\.12\b",
+    CRAY: r"libmpi_(?:amd|aocc|cray|gnu|intel|nvidia)\w*\.so",
+}
+# Cray's programming environment has one wrapper for each language, which brings MPI along.
+_CRAY_NAMES = {"mpicc": "cc", "mpicxx": "CC", "mpifort": "ftn"}
+
+
+@dataclass(frozen=True)
+class MpiInstallation:
+    """One MPI of this machine.
+
+    Attributes:
+        mpi: Spack's name of it.
+        suffix: what Debian appends to its tools (`.openmpi`), or nothing.
+    """
+
+    mpi: str
+    suffix: str = ""
+
+    def own_name(self, name: str) -> str:
+        """What this MPI calls a tool (`mpicc`, `h5pcc`…)."""
+        return (_CRAY_NAMES.get(name, name) if self.mpi == CRAY else name) + self.suffix
+
+    def tool(self, name: str) -> str | None:
+        """Path of this MPI's own variant of a tool."""
+        return shutil.which(self.own_name(name))
+
+    def serves(self, path: str) -> bool:
+        """Whether a program or library is linked against this MPI."""
+        return self.mpi in find_linked_mpis(path)
+
+
+@cache
+def query_tool(*command: str) -> str:
+    """What a program prints, on both streams; empty where it is absent, fails or hangs."""
+    try:
+        done = run_program(*command, timeout_s=TIMEOUT_S, LC_ALL="C", **_AS_ROOT)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout + done.stderr if done.returncode == 0 else ""
+
+
+def _first_match(pattern: str, text: str) -> str | None:
+    match = re.search(pattern, text, re.MULTILINE)
+    return match.group(1).strip() if match else None
+
+
+def _parse_yes_no(text: str, names: Mapping[str, str]) -> dict[str, str]:
+    """Variants of lines `label: yes` or `label -> enabled`."""
+    found = {}
+    for variant, label in names.items():
+        word = _first_match(rf"{re.escape(label)}\s*(?::|->)\s*(\w+)", text)
+        if word:
+            found[variant] = "true" if word.lower() in ("yes", "enabled", "1") else "false"
+    return found
+
+
+def find_library(directory: str, name: str) -> str | None:
+    """Path of `lib<name>.so` in a directory, or None."""
+    path = Path(directory) / f"lib{name}.so"
+    return str(path) if path.exists() else None
+
+
+@cache
+def find_linked_mpis(path: str) -> frozenset[str]:
+    """Names (Spack's) of MPIs that a program or library can run with; empty where it is linked against none."""
+    listing = query_tool("ldd", path)
+    return frozenset(mpi for mpi, pattern in MPI_LIBRARIES.items() if re.search(pattern, listing))
+
+
+def identify_mpi(mpirun: str) -> tuple[str, str] | None:
+    """(Spack's name, version) of an MPI, from its `mpirun --version`."""
+    answer = query_tool(mpirun, "--version")
+    for mpi, pattern in (
+        ("openmpi", r"\((?:Open MPI|OpenRTE)\)\s+(\d[\w.]*)"),
+        ("intel-oneapi-mpi", r"Intel\(R\) MPI Library.*Version (\S+)"),
+        ("mpich", r"^\s*Version:\s+(\d\S*)"),
+    ):
+        version = _first_match(pattern, answer)
+        if version:
+            return mpi, version
+    return None
+
+
+def _find_mpi(suffix: str) -> MpiInstallation | None:
+    """The MPI whose `mpicc` and `mpirun` with this suffix come first on PATH."""
+    candidate = MpiInstallation("", suffix)
+    mpirun = candidate.tool("mpirun")
+    known = identify_mpi(mpirun) if mpirun and candidate.tool("mpicc") else None
+    return MpiInstallation(known[0], suffix) if known else None
+
+
+def first_mpi_on_path() -> MpiInstallation | None:
+    """The MPI whose `mpicc` and `mpirun` come first on PATH, or Cray's where its environment is loaded."""
+    if os.environ.get("PE_ENV") and os.environ.get("CRAY_MPICH_VERSION") and shutil.which("cc"):
+        return MpiInstallation(CRAY)
+    return _find_mpi("")
+
+
+def probe_compiler(flavour: MpiInstallation) -> StackPart | None:
+    """The C compiler behind `mpicc`."""
+    answer = query_tool(flavour.tool("mpicc") or "", "--version").partition("\n")[0]
+    version = _first_match(r"(\d+\.\d+\.\d+)", answer)
+    if version is None:
+        return None
+    name = next((known for known in ("clang", "icx", "icc", "nvc") if known in answer.lower()), "gcc")
+    return StackPart(name, version)
+
+
+def probe_mpi(flavour: MpiInstallation) -> StackPart | None:
+    """The MPI itself: needs `mpicc` and `mpirun`; Cray's, which the batch system starts, its compiler alone."""
+    mpicc, mpirun = flavour.tool("mpicc"), flavour.tool("mpirun")
+    if flavour.mpi == CRAY and mpicc:
+        version = os.environ.get("CRAY_MPICH_VERSION", "unknown")
+        return StackPart(CRAY, version, prefix=os.environ.get("MPICH_DIR"), files=(mpicc,))
+    known = identify_mpi(mpirun) if mpicc and mpirun else None
+    if mpicc is None or mpirun is None or known is None:
+        return None
+    return StackPart(known[0], known[1], prefix=str(Path(mpirun).parent.parent), files=(mpicc, mpirun))
+
+
+def probe_hdf5(flavour: MpiInstallation) -> StackPart | None:
+    """Parallel HDF5, as `h5pcc -showconfig` describes it."""
+    h5pcc = flavour.tool("h5pcc")
+    settings = query_tool(h5pcc, "-showconfig") if h5pcc else ""
+    version = _first_match(r"HDF5 Version:\s*(\S+)", settings)
+    names = {"mpi": "Parallel HDF5", "threadsafe": "Threadsafety", "subfiling": "Subfiling VFD"}
+    variants = _parse_yes_no(settings, names)
+    if h5pcc is None or version is None or variants.get("mpi") != "true":
+        return None
+    libdir = _first_match(r"-L(\S+)", query_tool(h5pcc, "-show"))
+    shared = find_library(libdir, "hdf5") if libdir else None
+    prefix = _first_match(r"Installation point:\s*(\S+)", settings)
+    return StackPart("hdf5", version, variants, prefix=prefix, files=(h5pcc, *([shared] if shared else [])))
+
+
+def _netcdf_by_config(flavour: MpiInstallation) -> StackPart | None:
+    config = flavour.tool("nc-config") or shutil.which("nc-config")
+    answer = query_tool(config, "--all") if config else ""
+    version = _first_match(r"--version\s*->\s*netCDF (\S+)", answer)
+    prefix = _first_match(r"--prefix\s*->\s*(\S+)", answer)
+    libdir = _first_match(r"--libdir\s*->\s*(\S+)", answer) or f"{prefix}/lib"  # not printed before 4.4.1.1
+    # Before 4.7 only the settings state whether netCDF-4 is parallel, not `nc-config`.
+    settings = Path(libdir, "libnetcdf.settings")
+    more = settings.read_text(encoding="utf-8", errors="replace") if settings.is_file() else ""
+    variants = {"mpi": "false"} | _parse_yes_no(more, {"mpi": "Parallel Support"})
+    variants |= _parse_yes_no(answer, {"mpi": "--has-parallel4", "parallel-netcdf": "--has-pnetcdf"})
+    shared = find_library(libdir, "netcdf") or find_library(libdir, "netcdf_parallel")  # Cray's
+    if version is None or variants["mpi"] != "true" or shared is None or not flavour.serves(shared):
+        return None
+    return StackPart("netcdf-c", version, variants, prefix=prefix, files=(shared,))
+
+
+def _netcdf_by_pkgconfig(flavour: MpiInstallation) -> StackPart | None:
+    """Debian's parallel netCDF has no nc-config of its own, but a `netcdf-mpi.pc`."""
+    version = query_tool("pkg-config", "--modversion", "netcdf-mpi").strip()
+    libdir = query_tool("pkg-config", "--variable=libdir", "netcdf-mpi").strip()
+    shared = find_library(libdir, "netcdf_mpi") if version else None
+    if shared is None or not flavour.serves(shared):
+        return None
+    prefix = query_tool("pkg-config", "--variable=prefix", "netcdf-mpi").strip()
+    return StackPart("netcdf-c", version, {"mpi": "true"}, prefix=prefix, files=(shared,))
+
+
+def probe_netcdf(flavour: MpiInstallation) -> StackPart | None:
+    """netCDF-C with parallel netCDF-4."""
+    return _netcdf_by_config(flavour) or _netcdf_by_pkgconfig(flavour)
+
+
+def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
+    """PnetCDF, as `pnetcdf-config` describes it."""
+    config = flavour.tool("pnetcdf-config") or shutil.which("pnetcdf-config")
+    answer = query_tool(config, "--all") if config else ""
+    version = _first_match(r"PnetCDF (\d\S*)", answer)
+    shared = find_library(query_tool(config, "--libdir").strip(), "pnetcdf") if config else None
+    if version is None or shared is None or not flavour.serves(shared):
+        return None
+    variants = _parse_yes_no(answer, {"subfiling": "--subfiling", "burstbuffer": "--burst-buffering"})
+    prefix = query_tool(str(config), "--prefix").strip() or None
+    return StackPart("parallel-netcdf", version, variants, prefix=prefix, files=(shared,))
+
+
+def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
+    """The part of the benchmarks of one package, where the program of the first of them is installed."""
+    probes = [b.probe for b in BENCHMARKS if b.package == package and b.probe]
+    first = probes[0]
+    program = _find_program(first, flavour)
+    command = shutil.which(first.version_command[0])
+    if program is None or command is None:
+        return None
+    version = _first_match(first.version_pattern, query_tool(command, *first.version_command[1:])) or "unknown"
+    libraries = query_tool("ldd", program) if first.variants else ""
+    variants = {variant: str(name in libraries).lower() for variant, name in first.variants.items()}
+    others = [path for probe in probes[1:] if (path := _find_program(probe, flavour))]
+    return StackPart(package, version, variants, files=tuple(dict.fromkeys([command, program, *others])))
+
+
+def _find_program(probe: ProgramProbe, flavour: MpiInstallation) -> str | None:
+    """A program on PATH, linked against this MPI if it uses MPI."""
+    path = shutil.which(probe.program)
+    return path if path and (not probe.uses_mpi or flavour.serves(path)) else None
+
+
+def probe_darshan_runtime(flavour: MpiInstallation) -> StackPart | None:
+    """darshan-runtime, as `darshan-config` describes it."""
+    config = shutil.which("darshan-config")
+    answer = query_tool(config, "--all") if config else ""
+    version = _first_match(r"[Dd]arshan[ -][Rr]untime (\d\S*)", answer)
+    libdir = _first_match(r"-L(\S+)", query_tool(config, "--dyn-ld-flags")) if config else None
+    shared = find_library(libdir, "darshan") if libdir else None
+    if version is None or shared is None or (find_linked_mpis(shared) and not flavour.serves(shared)):
+        return None
+    return StackPart("darshan-runtime", version, _parse_yes_no(answer, {"hdf5": "--hdf5-mod"}), files=(shared,))
+
+
+def probe_darshan_util(flavour: MpiInstallation) -> StackPart | None:
+    """darshan-util: `darshan-parser`, which prints the version of the log library it was built with."""
+    parser = shutil.which("darshan-parser")
+    config = Path(parser).parent.parent / "lib" / "pkgconfig" / "darshan-util.pc" if parser else None
+    version = _first_match(r"^Version:\s*(\S+)", config.read_text()) if config and config.is_file() else None
+    return StackPart("darshan-util", version or "unknown", files=(parser,)) if parser else None
+
+
+_PACKAGES = tuple(dict.fromkeys(b.package for b in BENCHMARKS if b.package and b.probe))
+PROBES: tuple[Callable[[MpiInstallation], StackPart | None], ...] = (
+    probe_compiler,
+    probe_mpi,
+    probe_hdf5,
+    probe_netcdf,
+    probe_pnetcdf,
+    *(partial(probe_package, package) for package in _PACKAGES),
+    probe_darshan_runtime,
+    probe_darshan_util,
+)
+
+
+# Debian installs several MPIs at once and gives the tools of each a suffix.
+_SUFFIXES = (".openmpi", ".mpich")
+TOOLS = ("mpicc", "mpicxx", "mpifort", "mpirun", "mpiexec", "h5pcc", "h5pfc")
+
+# Open MPI refuses more ranks than cores without this; 5.x has the option's second name.
+_OVERSUBSCRIBE = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+FEATURE_OF_PART = {
+    "openmpi": "openmpi",
+    "mpich": "mpich",
+    "cray-mpich": "mpich",
+    "hdf5": "hdf5",
+    "netcdf-c": "netcdf4",
+    "parallel-netcdf": "pnetcdf",
+    "darshan-runtime": "darshan",
+}
+
+
+def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
+    """What checks can ask of an environment with these parts."""
+    parts = list(parts)
+    found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
+    found |= {b.name for b in BENCHMARKS for part in parts if b.probe and _provides(part, b)}
+    return tuple(sorted(found))
+
+
+def _provides(part: StackPart, benchmark: Benchmark) -> bool:
+    """Whether a part contains a benchmark: Spack builds all programs of a package, on PATH some may be missing."""
+    assert benchmark.probe
+    program = benchmark.probe.program
+    return part.name == benchmark.package and bool(
+        part.hash or benchmark.probe.version_command or any(Path(path).name == program for path in part.files)
+    )
+
+
+def mpi_settings(mpi: str) -> dict[str, str]:
+    """Environment that an MPI needs to start more ranks than there are cores, also for root."""
+    if mpi != "openmpi":
+        return {}
+    return {**_OVERSUBSCRIBE, **(_AS_ROOT if os.getuid() == 0 else {})}
+
+
+def installed_mpis() -> list[MpiInstallation]:
+    """The MPIs of this machine: Debian's variants, and the one that is first on PATH where it is another."""
+    found = [flavour for flavour in map(_find_mpi, _SUFFIXES) if flavour]
+    plain = first_mpi_on_path()
+    return [*found, plain] if plain and all(flavour.mpi != plain.mpi for flavour in found) else found
+
+
+def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
+    parts = tuple(sorted(filter(None, (ask(flavour) for ask in PROBES)), key=lambda part: part.name))
+    renamed = [name for name in TOOLS if flavour.own_name(name) != name]
+    tools = {name: path for name in renamed if (path := flavour.tool(name))}
+    name, features, settings = f"system-{flavour.mpi}", features_of_parts(parts), mpi_settings(flavour.mpi)
+    return Stack(name, system, "system", "installed", parts, features=features, settings=settings, tools=tools)
+
+
+def system_stacks(system: str) -> list[Stack]:
+    """One stack for each MPI of this machine, sorted by name: `system-mpich`, `system-openmpi`."""
+    return sorted((_make_system_stack(system, flavour) for flavour in installed_mpis()), key=lambda stack: stack.name)
+
+
+def loaded_stack(system: str) -> Stack | None:
+    """The stack of the MPI that comes first on PATH (of the modules that are loaded), or None."""
+    plain = first_mpi_on_path()
+    return _make_system_stack(system, plain) if plain else None
+
+
+def print_loaded_stack() -> None:
+    """Print `loaded_stack` of argv[1] as one line of JSON; `iowatch.site.stacks` calls this in a shell of its own."""
+    stack = loaded_stack(sys.argv[1])
+    if stack is None:
+        sys.exit(1)
+    print(json.dumps(stack.to_json()))

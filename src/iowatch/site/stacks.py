@@ -1,0 +1,168 @@
+"""The stacks of a system: built by Spack, made of environment modules (`modules.yaml`), or of the operating system."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from iowatch.core import InputError, UsageError, files, suggest_name
+from iowatch.core.yamlfile import CheckedModel, YamlDocument
+from iowatch.site import machine, stack_probe
+from iowatch.site.stack import Stack, read_lock_parts, stack_directory, stack_from_json
+from iowatch.site.system import load_system
+
+MODULES_FILE = "modules.yaml"
+TIMEOUT_S = 120.0
+
+
+def _require_text(value: object) -> object:
+    # YAML reads `true` and `1.10` as a truth value and as the number 1.1: no module and no environment has these.
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"{value!r} is no text; write it in quotes")
+    return str(value)
+
+
+_Text = Annotated[str, BeforeValidator(_require_text)]
+_Variable = Annotated[_Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class _ModulesFile(CheckedModel):
+    """A `modules.yaml`: environment modules to load, environment variables to set."""
+
+    modules: Annotated[list[_Text], Field(min_length=1)]
+    settings: dict[_Variable, _Text] | None = None
+
+
+def load_module_stack(system: str, path: Path) -> Stack:
+    """A stack of modules, described by its tools in a shell that has the modules loaded.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    file = YamlDocument(path).validated(_ModulesFile, hint="docs/stacks.md shows the form.")
+    modules, settings = tuple(file.modules), file.settings or {}
+    name = path.parent.name
+    loading = " && ".join(f"module load {shlex.quote(module)}" for module in modules)
+    # -I: modules may bring a Python, whose PYTHONHOME and PYTHONPATH are not for ours.
+    program = "from iowatch.site.stack_probe import print_loaded_stack; print_loaded_stack()"
+    describe = shlex.join([sys.executable, "-I", "-c", program, system])
+    empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings)
+    try:
+        # A login shell: that is where sites define the function `module`.
+        done = machine.run_program("bash", "-lc", f"{loading} && exec {describe}", timeout_s=TIMEOUT_S)
+        document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        return replace(empty, note=f"its modules do not load: {error}")
+    if document is None:
+        reason = (done.stderr.strip().splitlines() or ["no MPI after loading them"])[-1]
+        return replace(empty, note=f"its modules do not load: {reason}")
+    found = stack_from_json(document, str(path))
+    return replace(found, name=name, kind="modules", modules=modules, settings={**found.settings, **settings})
+
+
+# The environment at the top of the checkout.
+REFERENCE_STACK = "reference"
+
+
+def read_stack_json(path: Path) -> Stack:
+    """A stack of its `stack.json`.
+
+    Raises:
+        InputError: unreadable, not JSON, or of another format.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not readable as stack.json: {error}", hint="Install the stack again.") from error
+    return stack_from_json(document, str(path))
+
+
+def _mark_if_broken(stack: Stack) -> Stack:
+    """The stack, or the same marked broken where a file of one of its parts is missing."""
+    missing = [path for part in stack.parts for path in part.files if not Path(path).exists()]
+    return replace(stack, status="broken", note=f"missing: {', '.join(missing)}") if missing else stack
+
+
+def _stacks_directory(system: str) -> Path:
+    return files.checkout_root() / "systems" / system / "stacks"
+
+
+def manifest_directory(system: str, name: str) -> Path:
+    """The folder of a stack's `spack.yaml`: the top one for `reference`, else one of the system."""
+    return files.checkout_root() if name == REFERENCE_STACK else _stacks_directory(system) / name
+
+
+def stack_from_lock(path: Path, name: str, system: str) -> Stack:
+    """A stack that is only a lock file.
+
+    Raises:
+        InputError: not a lock file.
+    """
+    parts = read_lock_parts(path)
+    note = f"not installed; iowatch stack install {name} --system {system}"
+    return Stack(name, system, "spack", "locked", parts, features=stack_probe.features_of_parts(parts), note=note)
+
+
+def _spack_stack(system: str, name: str) -> Stack:
+    path = stack_directory(system, name) / "stack.json"
+    if path.is_file() and (installed := read_stack_json(path)).kind == "spack":
+        return _mark_if_broken(installed)
+    path = manifest_directory(system, name) / "spack.lock"
+    if path.is_file():
+        return stack_from_lock(path, name, system)
+    note = f"not resolved; iowatch stack install {name} --system {system} --concretize"
+    return Stack(name, system, "spack", "declared", (), note=note)
+
+
+def discover_stacks(system: str) -> list[Stack]:
+    """All stacks of a system: usable ones first, of these the one that offers most first.
+
+    Those of the operating system's packages count where `system.yaml` says `system_stacks: true`.
+
+    Args:
+        system: a name of `iowatch.site.system.system_names()`.
+
+    Raises:
+        UsageError: no such system.
+        InputError: a file that describes a stack is damaged.
+    """
+    facts = load_system(system)
+    folder = _stacks_directory(system)
+    stacks = stack_probe.system_stacks(system) if facts.system_stacks else []
+    stacks += [_mark_if_broken(load_module_stack(system, path)) for path in sorted(folder.glob(f"*/{MODULES_FILE}"))]
+    if facts.retired is None:
+        names = [path.parent.name for path in sorted(folder.glob("*/spack.yaml"))]
+        stacks += [_spack_stack(system, name) for name in [*names, REFERENCE_STACK]]
+    return sorted(stacks, key=lambda stack: (stack.status != "installed", -len(stack.features), stack.name))
+
+
+def load_stack(name: str, system: str = "local") -> Stack:
+    """One stack of a system; only those of the operating system have to be looked for.
+
+    Args:
+        name: a name, or the path of a `spack.lock` or `stack.json`.
+
+    Raises:
+        UsageError: no such system or stack.
+        InputError: its file is damaged.
+    """
+    path = Path(name)
+    if path.suffix == ".lock":
+        return replace(stack_from_lock(path, name, system), note="lock file only; stacks are installed per system")
+    if path.suffix == ".json":
+        return read_stack_json(path)
+    if (manifest_directory(system, name) / "spack.yaml").is_file():
+        return _spack_stack(system, name)
+    stacks = discover_stacks(system)
+    found = next((stack for stack in stacks if stack.name == name), None)
+    if found is None:
+        hint = suggest_name(name, [stack.name for stack in stacks])
+        raise UsageError(f"no stack '{name}' for system '{system}'", hint=hint)
+    return found

@@ -1,0 +1,388 @@
+"""`systems/<name>/system.yaml`: schema, reader and time zone of a system.
+
+All times are kept in UTC; only pages show them in the zone of the system.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    model_validator,
+)
+
+from iowatch.core import InputError, MachineError, UsageError, files, suggest_name, units
+from iowatch.core.yamlfile import ClosedModel, YamlDocument
+
+
+def find_time_zone(name: str) -> tzinfo:
+    """The zone of a name; `UTC` needs no data of the machine.
+
+    Raises:
+        UsageError: no such zone.
+        MachineError: the machine has no data of zones.
+    """
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        if not (known := available_timezones()):
+            raise MachineError(
+                f"no time zone data on this machine, cannot use '{name}'",
+                hint="apt-get install tzdata, or python -m pip install tzdata; UTC needs neither.",
+            ) from error
+        guess = get_close_matches(name, sorted(known), n=1)
+        hint = f"Did you mean '{guess[0]}'?" if guess else "Expected for example Europe/London."
+        raise UsageError(f"'{name}' is not a time zone of the IANA database", hint=hint) from error
+
+
+@lru_cache(maxsize=64)
+def utc_offsets(zone: tzinfo, first_day: int, last_day: int) -> tuple[tuple[int, int], ...]:
+    """What is added to UTC from when on: (epoch s, seconds), the first for all that was before.
+
+    Args:
+        first_day, last_day: between which changes are looked for, days since 1970.
+    """
+    moments = [day * 86400 for day in range(first_day, last_day + 2)]
+    found = [(0, _offset(zone, moments[0]))]
+    for begin, end in pairwise(moments):
+        after = _offset(zone, end)
+        if after != _offset(zone, begin):
+            seconds = range(begin, end)
+            found.append((begin + bisect_left(seconds, True, key=lambda s: _offset(zone, s) == after), after))
+    return tuple(found)
+
+
+def _offset(zone: tzinfo, moment: int) -> int:
+    return round((datetime.fromtimestamp(moment, zone).utcoffset() or timedelta()).total_seconds())
+
+
+SystemIdentifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def _parse_size_field(value: object) -> object:
+    """Bytes of a size such as `64g`; pydantic reports a ValueError with its field."""
+    try:
+        return units.parse_size(value) if isinstance(value, str) else value
+    except InputError as error:
+        raise ValueError(error.message) from error
+
+
+def _bandwidth_unit(unit: str) -> str:
+    try:
+        units.to_mib_per_s(1.0, unit)
+    except InputError as error:
+        raise ValueError(error.message) from error
+    return unit
+
+
+Size = Annotated[PositiveInt, BeforeValidator(_parse_size_field)]
+BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
+
+
+def _check_zone_name(name: str) -> str:
+    """Without time zone data on this machine the name is accepted; commands that show times report the missing data."""
+    try:
+        find_time_zone(name)
+    except UsageError as error:
+        raise ValueError(f"{error.message}. {error.hint}") from error
+    except MachineError:
+        pass
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_check_zone_name)]
+
+
+class SourcedModel(ClosedModel):
+    """Facts of one source: a document and the place in it, or a command and the day."""
+
+    source: NonEmptyText
+
+
+class NamedModel(SourcedModel):
+    """A component of the machine; `note` has what the other fields cannot express."""
+
+    name: NonEmptyText
+    note: NonEmptyText | None = None
+
+
+class PeakBandwidth(SourcedModel):
+    """A theoretical limit of bandwidth, as printed by its source.
+
+    Attributes:
+        value, unit: the number as printed, for example 12.5 and `GB/s`.
+        operation: which direction it limits.
+        of: what it is the limit of (`file system`, `one node`…).
+    """
+
+    value: PositiveFloat
+    unit: BandwidthUnit
+    operation: Literal["write", "read", "both"] = "both"
+    of: NonEmptyText = "file system"
+
+    @property
+    def mib_per_s(self) -> float:
+        """The limit in MiB/s."""
+        return units.to_mib_per_s(self.value, self.unit)
+
+
+class DefaultStriping(ClosedModel):
+    """Default layout of a file: `count` OSTs (-1 is all), stripes of `bytes`."""
+
+    count: int | None = Field(default=None, ge=-1)
+    bytes: Size | None = None
+
+
+class FileSystem(NamedModel):
+    """One file system that benchmarks can write to.
+
+    Attributes:
+        mount: where it is mounted; None where the source does not state it.
+        technology: `Lustre`, `GPFS`, `BeeGFS`, `Panasas`, `NFS`, `ext4`, `xfs`, `tmpfs`…
+        servers: object storage servers (OSS), NSD servers or blades.
+        targets: object storage targets (OST).
+        block_bytes: block size of the file system.
+        storage: the devices behind the servers, as text.
+    """
+
+    mount: NonEmptyText | None = None
+    technology: NonEmptyText
+    version: NonEmptyText | None = None
+    servers: PositiveInt | None = None
+    targets: PositiveInt | None = None
+    metadata_servers: PositiveInt | None = None
+    capacity: NonEmptyText | None = None
+    block_bytes: Size | None = None
+    striping: DefaultStriping | None = None
+    storage: NonEmptyText | None = None
+    peaks: tuple[PeakBandwidth, ...] = ()
+
+
+class NodeType(NamedModel):
+    """Nodes of one kind. Memory is kept as printed (`64 GB`)."""
+
+    count: PositiveInt | None = None
+    sockets: PositiveInt | None = None
+    cores: PositiveInt | None = None
+    processor: NonEmptyText | None = None
+    memory: NonEmptyText | None = None
+
+
+class Interconnect(NamedModel):
+    """The network that I/O goes through."""
+
+    topology: NonEmptyText | None = None
+
+
+class Software(NamedModel):
+    """A version of a library, compiler or operating system that the source names."""
+
+    version: NonEmptyText | None = None
+
+
+class SystemLimits(ClosedModel):
+    """What suites may use of the machine at once; absent means no limit of ours.
+
+    Attributes:
+        nodes, ranks: most that one case may ask for.
+        ranks_per_node: most processes on one node.
+        total_bytes: most that one session may write.
+        free_bytes: what has to stay free on the scratch file system.
+        files: most files that one case may create.
+        minutes: longest job.
+        queue_minutes: longest wait of a case in the queue; then its job is cancelled and the case has failed.
+    """
+
+    nodes: PositiveInt | None = None
+    ranks: PositiveInt | None = None
+    ranks_per_node: PositiveInt | None = None
+    total_bytes: Size | None = None
+    free_bytes: Size | None = None
+    files: PositiveInt | None = None
+    minutes: PositiveInt | None = None
+    queue_minutes: PositiveInt | None = None
+
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+class Blackout(ClosedModel):
+    """A time in which nothing is measured, in UTC.
+
+    Attributes:
+        reason: why the session did not take place, or ended early; shown to people.
+        days: days of the week on which it begins; none is every day.
+        start, end: times of the day; an end that is not after the start is on the next day. 00:00 to 00:00, the
+            default, is the whole day.
+        since, until: first and last day on which it begins; None is without end.
+    """
+
+    reason: NonEmptyText
+    days: tuple[Weekday, ...] = ()
+    start: time = time(0)
+    end: time = time(0)
+    since: date | None = None
+    until: date | None = None
+
+    @model_validator(mode="after")
+    def _days_are_in_order(self) -> Blackout:
+        if self.since and self.until and self.until < self.since:
+            raise ValueError(f"'until' {self.until} is before 'since' {self.since}")
+        if (self.start.tzinfo or self.end.tzinfo) is not None:
+            raise ValueError("times are UTC and have no zone: for example 22:30")
+        return self
+
+
+class NightlyPolicy(ClosedModel):
+    """Limits of `iowatch run --night`; absent means no limit.
+
+    Attributes:
+        minutes: longest session; runs that are not expected to fit are deferred, and jobs that still run then
+            are ended.
+        node_hours: most nodes x hours in the benchmarks' jobs.
+        bytes: most bytes written and read.
+        jitter_minutes: the session starts up to this much later, at another minute each night.
+        blackouts: no session starts in one, and a running session ends before the next.
+        repeat_suspected: retest cases in the same session whose newest observations differ.
+    """
+
+    minutes: PositiveInt | None = None
+    node_hours: PositiveFloat | None = None
+    bytes: Size | None = None
+    jitter_minutes: PositiveInt | None = None
+    blackouts: tuple[Blackout, ...] = ()
+    repeat_suspected: bool = True
+
+
+class System(ClosedModel):
+    """A machine.
+
+    Attributes:
+        timezone: IANA name of the zone in which the dashboard shows times; everything else is in UTC.
+        retired: why it cannot be measured any more; None for a machine in service.
+        system_stacks: whether its stacks include those of the operating system's packages, found by looking at
+            the machine that iowatch runs on.
+        sources: short names of documents to their titles; every `source` then reads `<short name>: <place>`.
+        scratch: where benchmarks write, with environment variables; `IOWATCH_VAR` is always known.
+    """
+
+    name: SystemIdentifier
+    title: NonEmptyText
+    site: NonEmptyText | None = None
+    timezone: Zone | None = None
+    retired: NonEmptyText | None = None
+    system_stacks: bool = False
+    scratch: NonEmptyText | None = None
+    nodes: tuple[NodeType, ...] = ()
+    interconnect: tuple[Interconnect, ...] = ()
+    file_systems: tuple[FileSystem, ...] = ()
+    software: tuple[Software, ...] = ()
+    limits: SystemLimits = SystemLimits()
+    night: NightlyPolicy = NightlyPolicy()
+    notes: tuple[NonEmptyText, ...] = ()
+    sources: dict[NonEmptyText, NonEmptyText] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _sources_are_known(self) -> System:
+        if not self.sources:
+            return self
+        blocks = (*self.nodes, *self.interconnect, *self.file_systems, *self.software)
+        peaks = (peak for file_system in self.file_systems for peak in file_system.peaks)
+        for block in (*blocks, *peaks):
+            if block.source.partition(":")[0] not in self.sources:
+                raise ValueError(f"source '{block.source}' is not listed in 'sources' ({', '.join(self.sources)})")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's facts, sizes in bytes, and every peak also in MiB/s."""
+        document = self.model_dump(mode="json")
+        for printed, known in zip(document["file_systems"], self.file_systems, strict=True):
+            for row, peak in zip(printed["peaks"], known.peaks, strict=True):
+                row["mib_per_s"] = peak.mib_per_s
+        return document
+
+    def scratch_directory(self) -> Path:
+        """Where benchmarks write, with variables replaced.
+
+        Raises:
+            UsageError: no scratch is set, it names a variable that is not set, or is no absolute path.
+        """
+        where = f"systems/{self.name}/system.yaml: field 'scratch'"
+        if self.scratch is None:
+            raise UsageError(f"{where} is not set", hint="Set it to a directory on the file system to measure.")
+        known = {**os.environ, "IOWATCH_VAR": str(files.var_directory().absolute())}
+        text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), self.scratch)
+        if "$" in text:
+            raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
+        if not text.startswith("/"):
+            raise UsageError(f"{where}: '{text}' is no absolute path", hint="Use an absolute path.")
+        return Path(text)
+
+
+TEMPLATE_NAME = "_template"
+
+
+def system_names() -> list[str]:
+    """Names of all systems, sorted: the folders of `systems/` with a `system.yaml`."""
+    paths = (files.checkout_root() / "systems").glob("*/system.yaml")
+    return sorted({path.parent.name for path in paths} - {TEMPLATE_NAME})
+
+
+def system_directory(name: str) -> Path:
+    """The folder of a system.
+
+    Raises:
+        UsageError: no such system.
+    """
+    known = system_names()
+    if name not in known:
+        raise UsageError(f"no system '{name}'", hint=f"{suggest_name(name, known)} `iowatch system init` makes one.")
+    return files.checkout_root() / "systems" / name
+
+
+def read_system(path: Path) -> System:
+    """A system of one file.
+
+    Raises:
+        InputError: not readable, not YAML, or against the schema.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    system = YamlDocument(path).validated(System, hint="docs/systems.md lists the fields.")
+    if system.name != path.parent.name:
+        raise InputError(f"{path}: field 'name' is '{system.name}', expected '{path.parent.name}' (its folder)")
+    return system
+
+
+@cache
+def _read_cached(path: Path, _changed_ns: int) -> System:
+    return read_system(path)
+
+
+def load_system(name: str) -> System:
+    """The facts of a system.
+
+    Raises:
+        UsageError: no such system.
+        InputError: its file is damaged.
+    """
+    path = system_directory(name) / "system.yaml"
+    return _read_cached(path, path.stat().st_mtime_ns)

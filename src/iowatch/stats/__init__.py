@@ -1,0 +1,38 @@
+"""Statistics: arrays in, frozen records out."""
+
+from iowatch.stats.comparison import Subgroup, compare_pairs, find_subgroups
+from iowatch.stats.detection import (
+    DEFAULT_METHOD,
+    METHODS,
+    CollectDetections,
+    DetectionMethod,
+    ObservedSeries,
+    detect_many,
+    detection_pool,
+    get_method,
+)
+from iowatch.stats.estimates import (
+    ComparisonSettings,
+    OverallComparison,
+    Pair,
+    PairComparison,
+    ScalingPoint,
+    Side,
+    SideSamples,
+    SideSummary,
+    format_percent,
+)
+from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
+from iowatch.stats.rules import (
+    Explanation,
+    Magnitude,
+    Rule,
+    RuleException,
+    SeriesResponse,
+    derive_parameters,
+    find_rule,
+    format_parameter_value,
+    prior_cost_bits,
+    short_case_names,
+)
+from iowatch.stats.segments import ChangePoint, Detection, DetectorSettings, Drift, Transient

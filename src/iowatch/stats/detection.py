@@ -1,0 +1,188 @@
+"""Detection methods: series in, `Detection` out, in several processes where there is enough to do.
+
+docs/detection.md explains the method `levels`. To add a method, add a row to `METHODS`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from iowatch.core import InputError, UsageError, suggest_name
+from iowatch.stats.segments import Detection, DetectorSettings, Floats, Segment, SeriesFit, segment_many, step_penalty
+from iowatch.stats.steps import drop_doubtful_steps, extract_drifts, make_detection, redate_segments, refine_segments
+
+
+class ObservedSeries:
+    """A checked series as observations in time order, those before `since` left out.
+
+    Points of the same time are samples of one observation, whose value is their median.
+
+    Attributes:
+        points: of the whole series.
+        times, logs: epoch seconds and ln of the value of each observation, shape (n,).
+        firsts: the position in time order of each observation's first point, then `points`; shape (n + 1,).
+    """
+
+    def __init__(self, number: int, times: ArrayLike, values: ArrayLike, since: float | None) -> None:
+        t, v = _check_series(number, times, values)
+        order = np.lexsort((v, t))
+        t, logs = t[order], np.log(v[order])
+        starts = np.flatnonzero(np.diff(t, prepend=-np.inf) > 0)
+        if len(starts) < len(t):
+            logs = np.array([np.median(samples) for samples in np.split(logs, starts[1:])])
+        skipped = 0 if since is None else int(np.searchsorted(t[starts], since, side="left"))
+        self.points = len(t)
+        self.times: Floats = t[starts][skipped:]
+        self.logs: Floats = logs[skipped:]
+        self.firsts: NDArray[np.int64] = np.append(starts, len(t))[skipped:]
+
+
+def _check_series(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Floats, Floats]:
+    t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    if t.ndim != 1 or t.shape != v.shape:
+        raise InputError(f"series {number}: times have shape {t.shape}, values {v.shape}; expected the same (n,)")
+    wrong = np.flatnonzero(~(np.isfinite(t) & np.isfinite(v) & (v > 0)))
+    if len(wrong):
+        i = int(wrong[0])
+        raise InputError(
+            f"series {number}, point {i}: time {t[i]}, value {v[i]}; expected finite numbers and a value > 0",
+            hint="Leave out what was not measured.",
+        )
+    return t, v
+
+
+def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) -> list[Detection]:
+    """Steps between levels, transients and drift: the method `levels` (docs/detection.md)."""
+    fits = segment_many([one.logs for one in series], settings)
+    found = []
+    for one, (path, noise) in zip(series, fits, strict=True):
+        fit = SeriesFit(one.logs, noise, settings, np.zeros(len(one.logs), dtype=bool))
+        price = step_penalty(len(one.logs), settings)
+        segments, excursions = refine_segments(fit, fit.segments(path), price)
+        segments, drifts = extract_drifts(fit, segments, price)
+        found.append(make_detection(one.times, one.firsts, fit, _date_steps(fit, segments), excursions, drifts))
+    return found
+
+
+def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
+    """Levels with dated borders; a date moves observations, so steps that are no longer credible are merged."""
+    while True:
+        dated = redate_segments(series, segments)
+        segments = drop_doubtful_steps(series, dated)
+        if len(segments) == len(dated):
+            return dated
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionMethod:
+    """A way to find changes.
+
+    Attributes:
+        version: changes whenever the same series may give another result; part of the key of stored detections.
+        detect: detections of series with at least `min_observations` observations each, in the same order.
+    """
+
+    version: str
+    detect: Callable[[Sequence[ObservedSeries], DetectorSettings], list[Detection]]
+
+
+METHODS: dict[str, DetectionMethod] = {"levels": DetectionMethod("9", detect_levels)}
+DEFAULT_METHOD = "levels"
+
+
+def get_method(name: str) -> DetectionMethod:
+    """The detection method of a name.
+
+    Raises:
+        UsageError: no such method.
+    """
+    if name not in METHODS:
+        raise UsageError(f"no detection method '{name}'", hint=suggest_name(name, list(METHODS)))
+    return METHODS[name]
+
+
+def detect_many(
+    series: Sequence[tuple[ArrayLike, ArrayLike]],
+    *,
+    since: Sequence[float | None] | None = None,
+    settings: DetectorSettings | None = None,
+    method: str = DEFAULT_METHOD,
+) -> list[Detection]:
+    """Changes, transients and drift of many series, which is much faster than one after the other.
+
+    Args:
+        series: times and values of each. Times in epoch seconds, shape (n,), in any order, gaps allowed; points of
+            the same time are samples of one observation, whose value is their median. Values of shape (n,), finite
+            and > 0, in any unit: only ratios matter.
+        since: epoch seconds of each; earlier observations are left out (the level of that moment was accepted).
+            Indices still count in the whole series.
+        settings: the assumptions [default: `DetectorSettings()`].
+        method: a name in `METHODS`.
+
+    Raises:
+        InputError: shapes differ, or a time or value is not finite, or a value is not positive; the message states
+            the position of the series.
+        UsageError: no such method.
+    """
+    chosen, settings = get_method(method), settings or DetectorSettings()
+    starts = since or [None] * len(series)
+    inputs = [ObservedSeries(i, *one, start) for i, (one, start) in enumerate(zip(series, starts, strict=True))]
+    enough = [x for x in inputs if len(x.logs) >= settings.min_observations]
+    found = dict(zip(enough, chosen.detect(enough, settings), strict=True))
+    return [
+        replace(found.get(x) or Detection(x.points, "too few nights" if len(x.logs) else "no data"), method=method)
+        for x in inputs
+    ]
+
+
+def detect(times: ArrayLike, values: ArrayLike, *, since: float | None = None) -> Detection:
+    """`detect_many` for one series."""
+    return detect_many([(times, values)], since=[since])[0]
+
+
+# Half a second to start a process is a tenth of what so many points cost (10 microseconds each).
+_MIN_POINTS_PER_PROCESS = 400_000
+_MAX_PROCESSES = 8
+
+CollectDetections = Callable[[], list[Detection]]
+SubmitDetection = Callable[[Sequence[tuple[ArrayLike, ArrayLike]], Sequence[float | None]], CollectDetections]
+
+
+@contextmanager
+def detection_pool(
+    points: int, *, method: str = DEFAULT_METHOD, processes: int | None = None
+) -> Iterator[SubmitDetection]:
+    """A function that submits series and their `since` to `detect_many`; calling its result collects the detections.
+
+    Args:
+        points: of all series that will be submitted.
+        processes: with 1, series are assessed in this process when they are collected [default: one per core if
+            there are enough points, or 1].
+    """
+    if not processes:
+        cores = min(len(os.sched_getaffinity(0)), _MAX_PROCESSES)
+        processes = cores if points >= _MIN_POINTS_PER_PROCESS else 1
+    if processes == 1:
+        yield lambda series, since: partial(detect_many, series, since=since, method=method)
+        return
+    # Not forked: a copy of this process would hold its connections to the history.
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_exit_with_parent) as pool:
+        yield lambda series, since: pool.submit(detect_many, series, since=since, method=method).result
+
+
+def _exit_with_parent() -> None:
+    """Workers of a killed process would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()

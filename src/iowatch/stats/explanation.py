@@ -1,0 +1,387 @@
+"""The explanation of one event: rule, magnitudes, control group, exceptions, and likely causes.
+
+Events are ranked by how well date and scope fit a change: evidence, not proof. A cause that acts on all accesses
+(load, links, disks) changes all series in its scope; a change of software can act on one code path and not on the
+others. So an unchanged control group is evidence against the former and for the latter: the reasoning of section 6 of
+Antypas and Uselton, "MPI-I/O on Franklin XT4 System at NERSC", CUG 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from iowatch.core import Scalar, format_count
+from iowatch.stats.rules import (
+    Bools,
+    Condition,
+    ControlGroup,
+    Explanation,
+    Floats,
+    Magnitude,
+    Parameters,
+    Positions,
+    Rule,
+    RuleException,
+    SeriesResponse,
+    candidate_conditions,
+    condition_coverage,
+    derive_parameters,
+    find_rule,
+    format_conditions,
+    short_case_names,
+)
+
+# Ratios within a factor of 1.5 of each other are reported as one number.
+_MAX_SIMILAR_RATIO = math.log(1.5)
+_MAX_GROUPS = 6
+
+
+def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members: Positions) -> tuple[Magnitude, ...]:
+    """Groups of `members` with similar ratios, largest effect first.
+
+    Args:
+        derived: parameters of every case.
+        log_ratios: shape (n,), natural logarithms of after / before of every case.
+        members: positions of the cases to describe.
+    """
+    if not len(members):
+        return ()
+    inside = [derived[m] for m in members]
+    ratios = log_ratios[members]
+    conditions = candidate_conditions(inside, np.ones(len(inside), dtype=bool))
+    cover = condition_coverage(conditions, inside)
+    programs = [str(parameters.get("benchmark", "")) for parameters in inside]
+    operations = np.asarray([str(parameters.get("operation")) for parameters in inside])
+    # All in one where the ratios are alike; else writes, reads and so on apart, as people ask for them.
+    start = [np.arange(len(inside))]
+    if np.ptp(ratios) > _MAX_SIMILAR_RATIO:
+        start = [np.flatnonzero(operations == one) for one in np.unique(operations)]
+    # Split the group with the widest ratios, again and again, where a condition explains its width.
+    done: list[Positions] = []
+    while start:
+        start.sort(key=lambda g: float(np.ptp(ratios[g])))
+        group = start.pop()
+        best = _best_split(group, ratios, conditions, cover)
+        if best is None or len(done) + len(start) + 2 > _MAX_GROUPS:
+            done.append(group)
+        else:
+            start += [group[best], group[~best]]
+    made = [
+        Magnitude(
+            label=_with_benchmarks(_group_label(group, conditions, cover), group, programs),
+            ratio=float(np.exp(ratios[group].mean())),
+            lowest=float(np.exp(ratios[group].min())),
+            highest=float(np.exp(ratios[group].max())),
+            members=tuple(int(members[g]) for g in group),
+        )
+        for group in done
+    ]
+    return tuple(sorted(made, key=lambda m: -abs(math.log(m.ratio))))
+
+
+def _best_split(group: Positions, ratios: Floats, conditions: list[Condition], cover: Bools) -> Bools | None:
+    """The condition that takes most variance away, cheaper ones preferred; None where ratios are alike."""
+    inside = ratios[group]
+    if np.ptp(inside) <= _MAX_SIMILAR_RATIO:
+        return None
+    best, best_value = None, 0.0
+    spread = float(np.var(inside)) * len(inside)
+    for condition, row in zip(conditions, cover[:, group], strict=True):
+        if row.all() or not row.any():
+            continue
+        rest = sum(float(np.var(part)) * len(part) for part in (inside[row], inside[~row]))
+        # Of conditions that explain about as much, the more meaningful one.
+        value = (spread - rest) / spread - 0.05 * condition.bits
+        if value > best_value:
+            best, best_value = row, value
+    return best
+
+
+def _with_benchmarks(label: str, group: Positions, programs: Sequence[str]) -> str:
+    """`HDF5 reads (flash)` where the changed series are of several benchmarks and the group is of one or
+    two."""
+    mine = sorted({programs[g] for g in group} - {""})
+    distinctive = len(set(programs)) > 1 and 0 < len(mine) <= 2 and not any(name in label for name in mine)
+    return f"{label} ({', '.join(mine)})" if label and distinctive else label
+
+
+def _group_label(group: Positions, conditions: list[Condition], cover: Bools) -> str:
+    """The cheapest one or two conditions that select exactly the group, or what its members share."""
+    wanted = np.zeros(cover.shape[1], dtype=bool)
+    wanted[group] = True
+    if wanted.all():
+        return ""
+    holding = [p for p in range(len(conditions)) if cover[p][wanted].all()]
+    options: list[tuple[float, tuple[int, ...]]] = []
+    for size in (1, 2):
+        for chosen in combinations(holding, size):
+            if (cover[list(chosen)].all(axis=0) == wanted).all():
+                options.append((sum(conditions[p].bits for p in chosen), chosen))
+    if options:
+        return format_conditions([conditions[p] for p in min(options)[1]])
+    distinctive = [conditions[p] for p in holding if conditions[p].operator == "=" and not cover[p].all()]
+    return f"other {format_conditions(distinctive[:2])}" if distinctive else "others"
+
+
+# Parameters that a control group may be named by: others are true of it by accident more often than not.
+_CONTROL_PARAMETERS = ("api", "file", "aligned", "operation", "collective", "file_system", "partition", "stack")
+
+# Fewer series outside of a rule are exceptions, and no second event.
+_MIN_SECOND_RULE_SERIES = 2
+
+
+def explain_changes(observations: Sequence[SeriesResponse]) -> Explanation:
+    """What separates the changed from the unchanged, how large the changes are, and what does not fit.
+
+    Args:
+        observations: every series that has data before and after the event; at least one.
+    """
+    derived = [derive_parameters(o.parameters) for o in observations]
+    changed = np.asarray([o.changed for o in observations], dtype=bool)
+    log_ratios = np.asarray([o.log_ratio for o in observations], dtype=np.float64)
+    rule = find_rule(derived, changed)
+    first = _series_inside(rule, derived)
+    second = None
+    others = np.flatnonzero(~first)
+    if changed[others].sum() >= _MIN_SECOND_RULE_SERIES:
+        found = find_rule([derived[i] for i in others], changed[others])
+        if found and found.conditions and found.changed_in >= _MIN_SECOND_RULE_SERIES:
+            second = found
+    rest = _series_inside(second, derived) & ~first if second else np.zeros_like(first)
+    inside = first | rest
+    outside = ~inside if rule and rule.conditions else np.ones_like(inside)
+    return Explanation(
+        rule=rule,
+        magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & first)),
+        control=_find_control_group(derived, changed, outside, log_ratios),
+        exceptions=_find_exceptions(derived, changed, inside, log_ratios) if rule else (),
+        changed=int(changed.sum()),
+        total=len(observations),
+        second=second,
+        second_magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & rest)),
+    )
+
+
+def _series_inside(rule: Rule | None, derived: Sequence[Parameters]) -> Bools:
+    conditions: tuple[Condition, ...] = rule.conditions if rule else ()
+    return np.asarray([all(c.holds(d) for c in conditions) for d in derived], dtype=bool)
+
+
+def _find_control_group(
+    derived: Sequence[Parameters], changed: Bools, outside: Bools, log_ratios: Floats
+) -> ControlGroup | None:
+    """The unchanged series outside the rule, and what they share: they rule causes out that act on them too."""
+    unchanged = [int(i) for i in np.flatnonzero(~changed & outside)]
+    if not unchanged:
+        return None
+    shared = [
+        Condition(name, "=", (derived[unchanged[0]][name],))
+        for name in _CONTROL_PARAMETERS
+        if name in derived[unchanged[0]] and len({str(derived[u].get(name)) for u in unchanged}) == 1
+    ]
+    distinctive = [c for c in shared if any(not c.holds(d) for d in derived)]
+    group = [i for i, d in enumerate(derived) if outside[i] and all(c.holds(d) for c in distinctive)]
+    return ControlGroup(
+        label=format_conditions(distinctive) if distinctive else "the other series",
+        unchanged=len(unchanged),
+        total=len(group),
+        ratio=float(np.exp(np.median(log_ratios[unchanged]))),
+        members=tuple(unchanged),
+    )
+
+
+def _find_exceptions(
+    derived: Sequence[Parameters], changed: Bools, inside: Bools, log_ratios: Floats
+) -> tuple[RuleException, ...]:
+    """Series that changed outside the rule, then those inside it that did not."""
+    called = short_case_names(derived)
+    found = []
+    for member in [*np.flatnonzero(changed & ~inside), *np.flatnonzero(~changed & inside)]:
+        ratio = float(np.exp(log_ratios[member]))
+        why = (
+            f"changed ×{ratio:.3g} although outside the common factor"
+            if changed[member]
+            else f"did not change (×{ratio:.3g}) although inside the common factor"
+        )
+        name = called[member]
+        found.append(RuleException(int(member), name, ratio, bool(inside[member]), f"{name}: {why}"))
+    return tuple(found)
+
+
+EventReach = Literal["uniform", "selective", "unknown"]
+REACH_BY_KIND: dict[str, EventReach] = {
+    "workload": "uniform",
+    "hardware": "uniform",
+    "network": "uniform",
+    "outage": "uniform",
+    "software": "selective",
+    "upgrade": "selective",
+    "configuration": "selective",
+    "maintenance": "unknown",
+    "other": "unknown",
+}
+
+_DAY_S = 86400
+# Events farther from the change are ignored: a cause acts at once, but may be recorded late.
+DAYS_BEFORE, DAYS_AFTER = 7, 3
+_WEIGHT = {"supports": 1.5, "contradicts": 0.5}
+
+
+@dataclass(frozen=True)
+class PossibleCause:
+    """Something that happened, as a possible cause.
+
+    Attributes:
+        name: for people.
+        event: the kind of the event that it is, or is a part of, for people (`maintenance`).
+        kind: a key of `REACH_BY_KIND`.
+        start, end: epoch seconds UTC; the event lies between them.
+        scope: parameters that it can act on (`file_system: scratch`); empty is the whole system.
+        evidence: (`supports` | `contradicts`, text), what people found out about it.
+    """
+
+    name: str
+    event: str
+    kind: str
+    start: int
+    end: int
+    scope: Mapping[str, Scalar] = field(default_factory=dict)
+    evidence: tuple[tuple[Literal["supports", "contradicts"], str], ...] = ()
+
+
+@dataclass(frozen=True)
+class RankedCause:
+    """A possible cause with its fit: `score` orders causes and means nothing else.
+
+    Attributes:
+        when: its date in relation to the change, for people.
+        speaks_for, speaks_against: sentences of evidence.
+    """
+
+    name: str
+    event: str
+    kind: str
+    score: float
+    when: str
+    speaks_for: tuple[str, ...]
+    speaks_against: tuple[str, ...]
+
+
+Evidence = tuple[float, Literal["supports", "contradicts"], str]
+"""Factor of a cause's score, and what people read about it; the text may be empty."""
+
+
+def rank_causes(
+    suspects: Sequence[PossibleCause],
+    last_before: int,
+    first_after: int,
+    observations: Sequence[SeriesResponse],
+    explanation: Explanation,
+) -> tuple[RankedCause, ...]:
+    """Possible causes near the change, best fit first.
+
+    Args:
+        suspects: all recorded events.
+        last_before, first_after: epoch seconds of the last run at the old and the first at the new level.
+        observations, explanation: of the change.
+    """
+    causes = []
+    for suspect in suspects:
+        # From the gap between the last old and the first new run to the suspect; negative is before it.
+        days = min(suspect.end - last_before, 0) / _DAY_S or max(suspect.start - first_after, 0) / _DAY_S
+        if -DAYS_BEFORE <= days <= DAYS_AFTER:
+            causes.append(_score_cause(suspect, days, observations, explanation))
+    return tuple(sorted(causes, key=lambda c: -c.score))
+
+
+def _score_cause(
+    suspect: PossibleCause, days: float, observations: Sequence[SeriesResponse], explanation: Explanation
+) -> RankedCause:
+    when, by_date = _date_evidence(days)
+    evidence = [
+        by_date,
+        *_scope_evidence(suspect, observations, explanation),
+        *_reach_evidence(suspect, observations, explanation),
+        *((_WEIGHT[verdict], verdict, text) for verdict, text in suspect.evidence),
+    ]
+    supports, contradicts = (
+        tuple(text for _, verdict, text in evidence if verdict == wanted and text)
+        for wanted in ("supports", "contradicts")
+    )
+    score = math.prod(factor for factor, _, _ in evidence)
+    return RankedCause(suspect.name, suspect.event, suspect.kind, score, when, supports, contradicts)
+
+
+def _date_evidence(days: float) -> tuple[str, Evidence]:
+    """The date in relation to the change, and what it says about the cause."""
+    if days == 0:
+        text = "lies between the last run at the old level and the first at the new one"
+        return "at the change", (1.0, "supports", text)
+    apart = format_count(max(1, round(abs(days))), "day")
+    if days < 0:
+        text = f"{apart} earlier, with unchanged runs in between"
+        return f"{apart} before the change", (math.exp(days / 2), "contradicts", text)
+    text = f"began {apart} after the first changed run"
+    return f"{apart} after the change", (0.1 * math.exp(-days), "contradicts", text)
+
+
+def _is_in_scope(suspect: PossibleCause, observation: SeriesResponse) -> bool:
+    derived = derive_parameters(observation.parameters)
+    return all(derived.get(name) == value for name, value in suspect.scope.items())
+
+
+def _scope_evidence(
+    suspect: PossibleCause, observations: Sequence[SeriesResponse], explanation: Explanation
+) -> Iterator[Evidence]:
+    """A stated scope has to hold the changed series; of two common factors, those of the better one."""
+    changed = [o for o in observations if o.changed]
+    if not suspect.scope or not changed:
+        return
+    groups = [("changed series", changed)]
+    for rule in (explanation.rule, explanation.second):
+        if rule is not None and explanation.second:
+            groups.append((f"changed series of {rule.text}", [o for o in changed if rule.holds(o.parameters)]))
+    held = [sum(_is_in_scope(suspect, o) for o in group) for _, group in groups]
+    best = max(range(len(groups)), key=lambda i: held[i] / len(groups[i][1]))
+    whose, group = groups[best]
+    stated = ", ".join(f"{name} {value}" for name, value in suspect.scope.items())
+    text = f"{held[best]} of {len(group)} {whose} lie in its scope ({stated})"
+    yield max(held[best] / len(group), 0.05), "supports" if held[best] == len(group) else "contradicts", text
+
+
+def _reach_evidence(
+    suspect: PossibleCause, observations: Sequence[SeriesResponse], explanation: Explanation
+) -> Iterator[Evidence]:
+    """Whether the changed series are those that a cause of its kind acts on."""
+    reach, rule, control = REACH_BY_KIND[suspect.kind], explanation.rule, explanation.control
+    in_scope = [o for o in observations if _is_in_scope(suspect, o)] or observations
+    share = sum(o.changed for o in in_scope) / len(in_scope)
+    outside = [e.name for e in explanation.exceptions if not e.inside]
+    others = f"{', '.join(outside)} changed too, outside the common factor"
+    if reach == "uniform":
+        yield max(share, 0.05), "supports", "every series that it acts on changed" if share == 1 else ""
+        if control is not None and share < 1:
+            text = (
+                f"{suspect.kind} acts on every access, yet {control.label} did not change "
+                f"({control.unchanged} of {control.total} series, ×{control.ratio:.2g})"
+            )
+            yield 1.0, "contradicts", text
+        if outside:
+            yield 1.0, "supports", others
+    elif reach == "selective":
+        if rule is not None and rule.conditions and control is not None:
+            paths = f"one path ({explanation.paths}) and spare another ({control.label})"
+            yield 1.0, "supports", f"a change of software or settings can act on {paths}"
+        elif share == 1:
+            # Everything changed: a cause that acts on everything is the simpler one.
+            yield 0.8, "contradicts", ""
+        if outside:
+            yield 0.9, "contradicts", others
+    else:
+        yield 0.8, "contradicts", ""

@@ -1,0 +1,170 @@
+"""A/B runs: the order in which two stacks alternate, and when to stop.
+
+Both stacks run in one allocation, on the same nodes and in the same directory, in pairs of one run of each side in
+random order; two pairs are a block with both orders (ABBA or BAAB), so that a steady drift of the machine cancels. The
+first run of each side is a warm-up and is discarded. Pairs stay pairs: `compare_pairs` receives them as sessions with
+equal keys on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from iowatch.core import UsageError
+from iowatch.stats.estimates import (
+    MIN_SIGNED_RANK_PAIRS,
+    AlignedSides,
+    ComparisonSettings,
+    SideSamples,
+    align_sides,
+    estimate_inflations,
+    ratio_of_medians,
+)
+
+SideName = Literal["left", "right"]
+StopReason = Literal["pairs", "interval", "budget", "most"]
+_SIDES: tuple[SideName, SideName] = ("left", "right")
+
+# Stopping the first time that the interval happens to be narrow picks lucky moments, which cover too little.
+# So many blocks in a row must agree; bench/compare.py measures the coverage that this gives.
+_NARROW_CHECKS_TO_STOP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AbTurn:
+    """Run every case once on one side; `pair` counts from 1, and is 0 for the warm-up."""
+
+    pair: int
+    side: SideName
+
+    @property
+    def warm_up(self) -> bool:
+        """Whether its results are to be discarded."""
+        return self.pair == 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """When a fair run ends: at the first of these.
+
+    Attributes:
+        pairs: number of pairs, or None.
+        half_width: the interval of every ratio reaches at most this far from it (0.05 is 5 %), or None.
+        budget_s: no turn is begun that would end after so many seconds, or None.
+        most: pairs at which it ends in any case.
+    """
+
+    pairs: int | None = None
+    half_width: float | None = None
+    budget_s: float | None = None
+    most: int = 500
+
+    def __post_init__(self) -> None:
+        if self.pairs is None and self.half_width is None and self.budget_s is None:
+            raise UsageError("an A/B run needs a stop rule", hint="--pairs N, --until-ci 5% or a budget.")
+        if self.pairs is not None and self.pairs < 1:
+            raise UsageError(f"{self.pairs} pairs cannot be run", hint="At least 1; 8 for a verdict.")
+        if self.half_width is not None and not 0 < self.half_width < 1:
+            raise UsageError("the interval must be between 0 and 100 %", hint="For example --until-ci 5%")
+
+
+@dataclass
+class AbSchedule:
+    """The turns of one fair run.
+
+    Use:
+        for turn in schedule.turns(): run it; schedule.record(turn, samples, seconds)
+
+    Attributes:
+        until: when to stop.
+        seed: of the order; kept with the session so that the order can be repeated.
+        warm_ups: turns of each side that are discarded first.
+        stopped: why the turns ended, or None while they go on.
+    """
+
+    until: StopRule
+    seed: int
+    warm_ups: int = 1
+    settings: ComparisonSettings = field(default_factory=ComparisonSettings)
+    stopped: StopReason | None = None
+    _samples: dict[str, dict[SideName, dict[str, tuple[float, ...]]]] = field(default_factory=dict)
+    _seconds: list[float] = field(default_factory=list)
+    _narrow: int = 0
+
+    def turns(self) -> Iterator[AbTurn]:
+        """Turns until it is time to stop; record each before asking for the next."""
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.warm_ups):
+            yield from (AbTurn(0, side) for side in _random_block(rng))
+        pair = 0
+        while self.stopped is None:
+            first = _random_block(rng)
+            for order in (first, first[::-1]):
+                self.stopped = self._stop(pair)
+                if self.stopped is not None:
+                    return
+                pair += 1
+                yield from (AbTurn(pair, side) for side in order)
+
+    def record(self, turn: AbTurn, samples: Mapping[str, Sequence[float]], seconds: float) -> None:
+        """What a turn measured: samples of the headline metric by a key of the case, the same for both sides.
+
+        Cases that failed are absent; `seconds` is what the turn took in all.
+        """
+        self._seconds.append(seconds)
+        if turn.warm_up:
+            return
+        for key, values in samples.items():
+            sides = self._samples.setdefault(key, {"left": {}, "right": {}})
+            if values and min(values) > 0:
+                sides[turn.side][str(turn.pair)] = tuple(values)
+
+    def half_widths(self) -> dict[str, float]:
+        """How far each case's interval reaches from its ratio, as a fraction; cases with too few pairs are
+        absent."""
+        found = {}
+        paired: dict[str, AlignedSides] = {}
+        for key, sides in self._samples.items():
+            if sides["left"] and sides["right"]:
+                aligned = align_sides(SideSamples(sides["left"]), SideSamples(sides["right"]))
+                paired |= {key: aligned} if aligned.paired else {}
+        for key, dependence in zip(paired, estimate_inflations(list(paired.values())), strict=True):
+            estimate = ratio_of_medians(paired[key], self.settings, dependence)
+            if estimate.ci is not None:
+                low, high = estimate.ci
+                found[key] = max(high / estimate.ratio - 1, 1 - low / estimate.ratio)
+        return found
+
+    def left_s(self, done: int) -> float | None:
+        """Seconds that are probably left after `done` pairs where their number or a budget is known."""
+        used, turn = sum(self._seconds), self._turn_s()
+        ends = [(self.until.pairs - done) * 2 * turn] if self.until.pairs is not None else []
+        ends += [self.until.budget_s - used] if self.until.budget_s is not None else []
+        return max(0.0, min(ends)) if ends else None
+
+    def _turn_s(self) -> float:
+        return float(np.median(self._seconds)) if self._seconds else 0.0
+
+    def _stop(self, done: int) -> StopReason | None:
+        until = self.until
+        if until.pairs is not None and done >= until.pairs:
+            return "pairs"
+        if done >= until.most:
+            return "most"
+        if until.budget_s is not None and sum(self._seconds) + 2 * self._turn_s() > until.budget_s:
+            return "budget"
+        if until.half_width is not None and done % 2 == 0 and done >= MIN_SIGNED_RANK_PAIRS:
+            widths = self.half_widths()
+            narrow = 0 < len(widths) == len(self._samples) and max(widths.values()) <= until.half_width
+            self._narrow = self._narrow + 1 if narrow else 0
+            if self._narrow >= _NARROW_CHECKS_TO_STOP:
+                return "interval"
+        return None
+
+
+def _random_block(rng: np.random.Generator) -> tuple[SideName, SideName]:
+    return _SIDES if rng.random() < 0.5 else (_SIDES[1], _SIDES[0])

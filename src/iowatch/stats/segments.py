@@ -1,0 +1,524 @@
+"""Segmentation of a series into levels: settings and records of the detector, noise model, most probable levels.
+
+The residual of an observation, r = ln(value) - level, has one of two densities: that of an inlier, a two-piece t
+distribution, or that of an outlier, a two-piece Cauchy distribution, mostly below the level. Inliers and outliers
+follow each other as a Markov chain, so outliers form bursts. The most probable path of levels is found by exact
+dynamic programming over candidate levels, in time linear in n: for each observation and each candidate level the
+recursion keeps the probability of the best history that is now at this level (summed over inlier and outlier) and
+where its present segment began. A new segment may begin at every observation for the price of the penalty. Many
+series are processed at once, as one more axis of the arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from iowatch.core import format_time
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorSettings:
+    """What is assumed before a series is seen.
+
+    Attributes:
+        min_observations: fewer observations are not assessed at all.
+        confirm_observations: a new level of fewer observations is "suspected", not a change.
+        min_effect: smallest step that is reported, in natural logarithm (0.03 is about 3 %).
+        penalty, penalty_per_log_observation: evidence (nats) that a step must bring: the former + the latter * ln n.
+        short_penalty: further evidence for a level of few observations; falls to none at transient_observations.
+        drift_penalty: evidence that a slope must bring.
+        drift_share: share of the series that a slope must span; steps explain shorter ones as well.
+        transient_observations: a departure of at most this many observations that comes back is a transient.
+        return_share: how near it must come back, as a share of the departure.
+        dating_observations: a date is judged by the chance that the step is within so many observations of it.
+        dating_slack: dates whose chance is within this share of the best count as equally good.
+        dating_away: what an observation of a transient weighs in dating; its observations are correlated.
+        freedom: degrees of freedom of the t distribution of inliers.
+        outlier_spread: width of outliers in units of the spread of inliers.
+        outlier_left: share of outliers below the level.
+        enter_burst, leave_burst: probability per observation to fall into, and out of, a burst of outliers.
+        skew: left over right spread of inliers.
+        prior_observations: how many observations of data the assumptions above weigh.
+        settled_weights: of 1, ln evidence, ln(step / usual scatter), rank distance, share of observations in
+            transients, shortness of the shorter level, how far the step is undone, how unproven a first
+            level is.
+        newest_weights: of 1, ln evidence, ln(step / usual scatter), how far the step undoes the one before,
+            share of observations in transients, how unproven a first level is, how short the history is; for a
+            newest level of few observations.
+        return_observations: observations after which a step that is undone counts 1/e of one undone at once.
+        first_observations, young_observations: a first level is proven after so many observations, and in a series
+            of so many.
+        short_observations: a history of fewer observations is short: a burst may be half of it.
+        min_confidence: least confidence of a reported step.
+        floor: smallest spread believed; steps of quantised or constant values are judged against it.
+        correlation, correlation_observations: lag-1 autocorrelation assumed, and the observations that it weighs.
+        max_thinning: most that autocorrelation may thin out the evidence.
+        grid_step, grid_levels: spacing (in spreads) and largest number of candidate levels.
+        passes: levels and noise are estimated in turn; the share of the penalty that steps cost each time.
+    """
+
+    min_observations: int = 7
+    confirm_observations: int = 4
+    min_effect: float = 0.03
+    penalty: float = 1.5
+    penalty_per_log_observation: float = 1.0
+    short_penalty: float = 8.0
+    drift_penalty: float = 5.0
+    drift_share: float = 0.5
+    transient_observations: int = 14
+    return_share: float = 0.25
+    dating_observations: int = 5
+    dating_slack: float = 0.01
+    dating_away: float = 0.2
+    freedom: float = 4.0
+    outlier_spread: float = 5.0
+    outlier_left: float = 0.8
+    enter_burst: float = 0.04
+    leave_burst: float = 0.5
+    skew: float = 1.2
+    prior_observations: float = 10.0
+    floor: float = 0.006
+    settled_weights: tuple[float, ...] = (-2.05, 0.53, 0.51, 0.53, -5.18, -0.76, -3.44, -1.99)
+    newest_weights: tuple[float, ...] = (-5.36, 2.54, 0.31, -3.31, -6.74, -1.65, -3.3)
+    return_observations: float = 25.0
+    first_observations: float = 30.0
+    young_observations: float = 150.0
+    short_observations: float = 20.0
+    min_confidence: float = 0.63
+    correlation: float = 0.1
+    correlation_observations: float = 20.0
+    max_thinning: float = 1.6
+    grid_step: float = 0.35
+    grid_levels: int = 96
+    passes: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+
+StepDirection = Literal["up", "down"]
+DetectionStatus = Literal["ok", "too few nights", "no data"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePoint:
+    """A step to another level.
+
+    Attributes:
+        index, time: the first point of the new level's first observation.
+        last_before: time of the last observation before it; the step happened between the two.
+        ratio: after / before.
+        before, after: the levels (typical inliers, not means).
+        confidence: how often a report of this strength was right on real noise, 0 to 1.
+        nights: observations of the new level.
+        suspected: the observations of the new level are too few to confirm it.
+    """
+
+    index: int
+    time: float
+    last_before: float
+    direction: StepDirection
+    ratio: float
+    before: float
+    after: float
+    confidence: float
+    nights: int
+    suspected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationSpan:
+    """Consecutive observations: position of the first and of the last point, and their times."""
+
+    index: int
+    time: float
+    last_index: int
+    last_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transient(ObservationSpan):
+    """Observations away from a level that then returned; `ratio` is theirs to that level."""
+
+    direction: StepDirection
+    ratio: float
+    nights: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drift(ObservationSpan):
+    """A slow trend; `ratio` is the level at its end to the level at its start."""
+
+    direction: StepDirection
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedLevel(ObservationSpan):
+    """Observations at one level; `nights` counts those outside transients, `value` is in the input's unit."""
+
+    value: float
+    nights: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """The result for one series; every tuple is in time order.
+
+    Attributes:
+        n: points in the series.
+        status: `no data` (nothing to assess), `too few nights` (too few observations), or `ok`; only with `ok`
+            does an empty `changes` mean that there was no change.
+        noise: relative scatter of inliers (0.05 is 5 %); None without data.
+        suspected: the newest observations differ, but are too few to confirm a change; never an alarm.
+        method: name of the detection method.
+    """
+
+    n: int
+    status: DetectionStatus
+    noise: float | None = None
+    changes: tuple[ChangePoint, ...] = ()
+    suspected: tuple[ChangePoint, ...] = ()
+    transients: tuple[Transient, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    levels: tuple[DetectedLevel, ...] = ()
+    method: str = "levels"
+
+    @property
+    def steps(self) -> tuple[ChangePoint, ...]:
+        """Confirmed changes, then suspected ones."""
+        return self.changes + self.suspected
+
+    def to_json(self) -> dict[str, Any]:
+        """One series of `iowatch detect --json`, as the history keeps it; times in ISO 8601."""
+        document = asdict(self)
+        return document | {name: [_times_to_text(record) for record in document[name]] for name in _RECORDS}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Detection:
+        """The detection that `to_json` wrote; times are rounded to seconds.
+
+        Raises:
+            TypeError: a key is missing or unknown.
+        """
+        records = {name: tuple(kind(**_times_from_text(r)) for r in document[name]) for name, kind in _RECORDS.items()}
+        return cls(**{**document, **records})
+
+
+_RECORDS: Mapping[str, Callable[..., Any]] = {
+    "changes": ChangePoint,
+    "suspected": ChangePoint,
+    "transients": Transient,
+    "drifts": Drift,
+    "levels": DetectedLevel,
+}
+_TIMES = ("time", "last_time", "last_before")
+
+
+def _times_to_text(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: format_time(datetime.fromtimestamp(v, UTC)) if k in _TIMES else v for k, v in record.items()}
+
+
+def _times_from_text(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: datetime.fromisoformat(v).timestamp() if k in _TIMES else v for k, v in record.items()}
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseModel:
+    """Noise of one series, or of several along an axis (then every field is an array that broadcasts).
+
+    Attributes:
+        left, right: spread of inliers below and above the level, in natural logarithm.
+        enter, leave: probability per observation to enter, and to leave, a burst of outliers.
+        outlier_left: share of outliers below the level.
+        thinning: by how much autocorrelation thins out evidence, >= 1.
+    """
+
+    left: float | Floats
+    right: float | Floats
+    enter: float | Floats
+    leave: float | Floats
+    outlier_left: float | Floats
+    thinning: float | Floats
+
+    @property
+    def spread(self) -> float | Floats:
+        """Mean spread of inliers."""
+        return 0.5 * (self.left + self.right)
+
+    @property
+    def outlier_share(self) -> float | Floats:
+        """Share of outliers in the long run."""
+        return self.enter / (self.enter + self.leave)
+
+
+def noise_densities(residuals: Floats, noise: NoiseModel, settings: DetectorSettings) -> tuple[Floats, Floats]:
+    """Densities of inliers and of outliers at residuals of any shape that the noise broadcasts to."""
+    below, freedom = residuals < 0, settings.freedom
+    z = residuals / np.where(below, noise.left, noise.right)
+    good = (1 + z * z / freedom) ** (-(freedom + 1) / 2)
+    norm = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+    good *= norm / noise.spread
+    width = settings.outlier_spread * noise.spread
+    z = residuals / width
+    bad = np.where(below, noise.outlier_left, 1 - noise.outlier_left) * (2 / math.pi) / width / (1 + z * z)
+    return good, bad
+
+
+def negative_log_likelihood(residuals: Floats, noise: NoiseModel, settings: DetectorSettings) -> Floats:
+    """-ln density of each observation when its neighbours are not known, thinned for autocorrelation."""
+    good, bad = noise_densities(residuals, noise, settings)
+    return -np.log((1 - noise.outlier_share) * good + noise.outlier_share * bad) / noise.thinning
+
+
+def inlier_probability(residuals: Floats, noise: NoiseModel, settings: DetectorSettings) -> Floats:
+    """Probability that each observation is an inlier."""
+    good, bad = noise_densities(residuals, noise, settings)
+    weighted = (1 - noise.outlier_share) * good
+    return np.asarray(weighted / (weighted + noise.outlier_share * bad))
+
+
+def initial_noise(logs: Floats, settings: DetectorSettings) -> NoiseModel:
+    """Noise before any level is known: the spread from differences of neighbours, the rest as assumed."""
+    steps = np.abs(np.diff(logs))
+    spread = 1.4826 * float(np.median(steps)) / math.sqrt(2) if len(steps) else 0.0
+    spread = max(spread, settings.floor)
+    s = settings
+    return NoiseModel(1.1 * spread, 0.9 * spread, s.enter_burst, s.leave_burst, s.outlier_left, thinning=1.2)
+
+
+def fit_noise(logs: Floats, residuals: Floats, settings: DetectorSettings, rounds: int = 6) -> NoiseModel:
+    """Noise of a series whose levels are known, by expectation maximisation shrunk to the assumptions.
+
+    Args:
+        logs: ln of the values, shape (n,); they give the spread that is shrunk to.
+        residuals: logs less their level, shape (n,).
+    """
+    noise, s, prior = initial_noise(logs, settings), settings, settings.prior_observations
+    prior_spread, half = float(noise.spread), 0.5 * prior
+    for _ in range(rounds):
+        good = inlier_probability(residuals, noise, s)
+        outlier = 1 - good
+        entered, left_burst = (good[:-1] * outlier[1:]).sum(), (outlier[:-1] * good[1:]).sum()
+        enter = (entered + prior * s.enter_burst) / (good[:-1].sum() + prior)
+        leave = (left_burst + half * s.leave_burst) / (outlier[:-1].sum() + half)
+        outlier_left = (outlier[residuals < 0].sum() + half * s.outlier_left) / (outlier.sum() + half)
+        noise = NoiseModel(
+            *_estimate_spreads(residuals, good, noise, prior_spread, s),
+            enter=_clip(enter, 0.005, 0.3),
+            leave=_clip(leave, 0.15, 0.9),
+            outlier_left=_clip(outlier_left, 0.3, 0.95),
+            thinning=noise.thinning,
+        )
+    return replace(noise, thinning=_autocorrelation_thinning(residuals, noise, settings))
+
+
+def _estimate_spreads(
+    residuals: Floats, good: Floats, noise: NoiseModel, prior_spread: float, s: DetectorSettings
+) -> tuple[float, float]:
+    """Spreads of the two-piece t distribution: the estimate of the two-piece normal one with t weights."""
+    below = residuals < 0
+    z = residuals / np.where(below, noise.left, noise.right)
+    squares = good * (s.freedom + 1) / (s.freedom + z * z) * residuals**2
+    prior = s.prior_observations * prior_spread**2
+    share = s.skew**3 / (1 + s.skew**3)
+    a = np.cbrt(squares[below].sum() + prior * share)
+    b = np.cbrt(squares[~below].sum() + prior * (1 - share))
+    scale = math.sqrt((a + b) / (good.sum() + s.prior_observations))
+    left, right = max(float(a) * scale, s.floor), max(float(b) * scale, s.floor)
+    return max(left, right / 2), max(right, left / 3)
+
+
+def _autocorrelation_thinning(residuals: Floats, noise: NoiseModel, s: DetectorSettings) -> float:
+    """(1 + rho) / (1 - rho), rho the lag-1 autocorrelation of inliers, shrunk to the assumed one."""
+    n = len(residuals)
+    z = residuals / np.where(residuals < 0, noise.left, noise.right)
+    z = np.clip(z, -2, 2) * inlier_probability(residuals, noise, s)
+    z -= z.mean()
+    rho = float((z[:-1] * z[1:]).sum() / ((z * z).sum() + 1e-12))
+    rho = (rho * n + s.correlation * s.correlation_observations) / (n + s.correlation_observations)
+    return _clip((1 + rho) / (1 - rho), 1.0, s.max_thinning)
+
+
+def _clip(value: float, low: float, high: float) -> float:
+    return float(min(max(value, low), high))
+
+
+Ints = NDArray[np.int32]
+LevelPath = list[tuple[int, float]]
+"""Segments of a series: first observation and level (ln of the value)."""
+
+_CHUNK = 128
+
+
+def step_penalty(n: int, settings: DetectorSettings) -> float:
+    """Evidence (nats) that one step must bring in a series of n observations."""
+    return settings.penalty + settings.penalty_per_log_observation * float(np.log(n))
+
+
+def segment_many(series: Sequence[Floats], settings: DetectorSettings) -> list[tuple[LevelPath, NoiseModel]]:
+    """Paths and noise of many series of ln values, each of at least one observation."""
+    found: dict[int, tuple[LevelPath, NoiseModel]] = {}
+    order = sorted(range(len(series)), key=lambda i: len(series[i]))
+    for start in range(0, len(order), _CHUNK):
+        chunk = order[start : start + _CHUNK]
+        found |= zip(chunk, _segment_chunk([series[i] for i in chunk], settings), strict=True)
+    return [found[i] for i in range(len(series))]
+
+
+def _segment_chunk(series: list[Floats], settings: DetectorSettings) -> list[tuple[LevelPath, NoiseModel]]:
+    noises = [initial_noise(logs, settings) for logs in series]
+    paths = _best_paths(series, noises, settings, settings.passes[0])
+    for share in settings.passes[1:]:
+        noises = [fit_noise(y, y - levels_along_path(p, len(y)), settings) for y, p in zip(series, paths, strict=True)]
+        paths = _best_paths(series, noises, settings, share)
+    return list(zip(paths, noises, strict=True))
+
+
+def levels_along_path(path: LevelPath, n: int) -> Floats:
+    """The level of each of n observations."""
+    starts = [start for start, _ in path] + [n]
+    return np.repeat([level for _, level in path], np.diff(starts))
+
+
+def _best_paths(
+    series: list[Floats], noises: list[NoiseModel], settings: DetectorSettings, share: float
+) -> list[LevelPath]:
+    candidates = [_candidate_levels(y, float(v.spread), settings) for y, v in zip(series, noises, strict=True)]
+    most = max(len(c) for c in candidates)
+    lengths = np.array([len(y) for y in series])
+    logs = np.zeros((lengths.max(), len(series)))
+    for i, y in enumerate(series):
+        logs[: len(y), i] = y
+    levels = np.array([np.pad(c, (0, most - len(c)), mode="edge") for c in candidates])
+    # Fields of shape (series, 1), to broadcast over levels.
+    noise = NoiseModel(*(np.array(column)[:, None] for column in zip(*map(astuple, noises), strict=True)))
+    prices = np.array([[share * step_penalty(n, settings)] for n in lengths])
+    best, began = _forward_pass(logs, levels, np.exp(-prices * noise.thinning), noise, settings)
+    paths: list[LevelPath] = []
+    for i, length in enumerate(lengths):
+        path: LevelPath = []
+        now = int(length) - 1
+        while now >= 0:
+            path.append((int(began[now, i]), float(levels[i, best[now, i]])))
+            now = path[-1][0] - 1
+        paths.append(path[::-1])
+    return paths
+
+
+def _candidate_levels(logs: Floats, spread: float, settings: DetectorSettings) -> Floats:
+    """Levels worth trying: running medians over 3 and 9 observations, on a grid."""
+    windows = [sliding_window_view(logs, min(width, len(logs))) for width in (3, 9)]
+    medians = np.concatenate([np.median(window, axis=1) for window in windows])
+    step = settings.grid_step * spread
+    while True:
+        levels = np.unique(np.round(medians / step)) * step
+        if len(levels) <= settings.grid_levels:
+            return levels
+        step *= 1.4
+
+
+def _forward_pass(
+    logs: Floats, levels: Floats, price: Floats, noise: NoiseModel, settings: DetectorSettings
+) -> tuple[Ints, Ints]:
+    """For each observation and series: the best level's number, and the observation its segment began.
+
+    Args:
+        logs: padded, shape (observations, series).
+        levels: candidates, shape (series, candidates).
+        price: probability of a new segment, shape (series, 1).
+    """
+    series, outlier_share = np.arange(logs.shape[1]), noise.outlier_share
+    best, began = np.zeros(logs.shape, np.int32), np.zeros(logs.shape, np.int32)
+    # Probabilities of the best histories at each level whose newest observation is an inlier (good) or an outlier
+    # (bad); for each observation they are divided by the largest, so that a new segment always begins with
+    # probability 1 x price.
+    good, bad = 1 - outlier_share, outlier_share
+    since: Ints = np.zeros(levels.shape, np.int32)
+    for now in range(len(logs)):
+        if now:
+            stays = good + bad >= price
+            since = np.where(stays, since, np.int32(now))
+            good, bad = (
+                np.where(stays, good * (1 - noise.enter) + bad * noise.leave, price * (1 - outlier_share)),
+                np.where(stays, good * noise.enter + bad * (1 - noise.leave), price * outlier_share),
+            )
+        density_good, density_bad = noise_densities(logs[now][:, None] - levels, noise, settings)
+        good, bad = good * density_good, bad * density_bad
+        total = good + bad
+        best[now] = total.argmax(axis=1)
+        largest = total[series, best[now]][:, None]
+        good, bad = good / largest, bad / largest
+        began[now] = since[series, best[now]]
+    return best, began
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Observations first … end-1 at `level` (ln of the value).
+
+    `logs` are those outside transients, `cost` is their negative log likelihood.
+    """
+
+    first: int
+    end: int
+    level: float
+    cost: float
+    logs: Floats
+
+    @property
+    def observation_count(self) -> int:
+        """Observations that count (transients do not)."""
+        return len(self.logs)
+
+
+@dataclass
+class SeriesFit:
+    """A series on its way to an answer.
+
+    Attributes:
+        logs: ln of the values, shape (n,).
+        away: observations that belong to a transient, shape (n,).
+    """
+
+    logs: Floats
+    noise: NoiseModel
+    settings: DetectorSettings
+    away: NDArray[np.bool_]
+
+    def cost(self, logs: Floats, levels: Floats) -> Floats:
+        """Negative log likelihood of observations at each of several levels, shape of `levels`."""
+        total: Floats = negative_log_likelihood(logs[None, :] - levels[:, None], self.noise, self.settings).sum(axis=1)
+        return total
+
+    def segment(self, first: int, end: int, level: float) -> Segment:
+        """Observations first … end-1 at the likeliest level near the one given."""
+        logs = self.logs[first:end][~self.away[first:end]]
+        spread = float(self.noise.spread)
+        for reach, points in ((1.2, 13), (0.25, 5)):
+            levels = level + spread * np.linspace(-reach, reach, points)
+            costs = self.cost(logs, levels)
+            level = float(levels[costs.argmin()])
+        return Segment(first, end, level, float(costs.min()), logs)
+
+    def segments(self, path: LevelPath) -> list[Segment]:
+        """The segments of a path."""
+        ends = [start for start, _ in path[1:]] + [len(self.logs)]
+        return [self.segment(start, end, level) for (start, level), end in zip(path, ends, strict=True)]
+
+    def common(self, a: Segment, b: Segment) -> tuple[float, float]:
+        """The likeliest common level of two segments and the evidence (nats) against having one."""
+        spread = float(self.noise.spread)
+        low, high = sorted((a.level, b.level))
+        points = int(np.clip((high - low) / (0.25 * spread), 2, 60)) + 5
+        levels = np.linspace(low - 0.5 * spread, high + 0.5 * spread, points)
+        costs = self.cost(np.concatenate([a.logs, b.logs]), levels)
+        return float(levels[costs.argmin()]), float(costs.min()) - a.cost - b.cost

@@ -1,0 +1,370 @@
+"""Maintenance of a history: check it, back it up, copy it between SQLite and PostgreSQL, and what pruning needs.
+
+A backup is a history in one SQLite file; copying it into an empty history restores it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, not_, select, text, update
+from sqlalchemy.exc import DatabaseError
+
+from iowatch.core import InputError, MachineError, UsageError, files, format_size, format_time, summarise_samples
+from iowatch.store import read, write
+from iowatch.store.engine import engine_place
+from iowatch.store.history import History
+from iowatch.store.schema import (
+    SAMPLE_BYTES,
+    ArtefactTable,
+    Base,
+    CaseTable,
+    ExpectedSetTable,
+    FindingTable,
+    ResultTable,
+    RunTable,
+    SeriesTable,
+    SessionTable,
+    StackTable,
+    SystemTable,
+    decode_samples,
+)
+
+MessageCallback = Callable[[str], None]
+# The newest results, whose summaries are compared with their samples.
+_CHECKED_RESULTS = 10_000
+_UNFINISHED_AFTER_S = 2 * 86400
+_LOW_SPACE_BYTES = 2**30
+# Each statement reads the whole table.
+_DIGESTS_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True)
+class HistoryCheck:
+    """Faults are damage; notes are worth knowing and no damage."""
+
+    size_bytes: int
+    sessions: int
+    runs: int
+    results: int
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def check_history(history: History) -> HistoryCheck:
+    """Look for damage of the file, of references, of samples and summaries; and for what needs attention.
+
+    Raises:
+        MachineError: the database cannot be read at all.
+    """
+    with history.reading() as connection:
+        faults = [*_file_faults(connection, "integrity_check(20)"), *_row_faults(connection)]
+        return HistoryCheck(
+            size_bytes=database_size_bytes(connection),
+            sessions=_count(connection, SessionTable),
+            runs=_count(connection, RunTable),
+            results=_count(connection, ResultTable),
+            faults=tuple(faults),
+            notes=tuple(_notes(connection)),
+        )
+
+
+def database_size_bytes(connection: Connection) -> int:
+    """Size of the database, without SQLite's log."""
+    if connection.dialect.name != "sqlite":
+        return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+    pages = connection.execute(text("PRAGMA page_count")).scalar_one()
+    return int(pages) * int(connection.execute(text("PRAGMA page_size")).scalar_one())
+
+
+def _count(connection: Connection, model: type[Base], *conditions: ColumnElement[bool]) -> int:
+    statement = select(func.count()).select_from(model).where(*conditions)
+    return int(connection.execute(statement).scalar_one())
+
+
+def _file_faults(connection: Connection, pragma: str) -> Iterator[str]:
+    """Damage of the SQLite file, by `integrity_check` or `quick_check`."""
+    if connection.dialect.name != "sqlite":
+        return  # PostgreSQL checks its own files and enforces references (pg_amcheck looks deeper)
+    try:
+        for row in connection.execute(text(f"PRAGMA {pragma}")):
+            if row[0] != "ok":
+                yield f"file: {row[0]}"
+        for row in connection.execute(text("PRAGMA foreign_key_check")):
+            yield f"table {row[0]}: row {row[1]} refers to a missing row of {row[2]}"
+    except DatabaseError as error:
+        yield f"file: {error.orig}"
+
+
+def _row_faults(connection: Connection) -> Iterator[str]:
+    table = ResultTable
+    of_run = RunTable.id == table.run_id
+    of_session = of_run & (SessionTable.id == RunTable.session_id) & (SeriesTable.id == table.series_id)
+    incomplete = (table.n < 1) | (func.length(table.samples) != SAMPLE_BYTES * table.n)
+    ordered = (table.min <= table.median) & (table.median <= table.max) & (table.min <= table.mean)
+    searches = {
+        "results without all their samples": incomplete,
+        "results whose summaries are out of order": not_(ordered),
+        "results in a series of another system": of_session & (SeriesTable.system_id != SessionTable.system_id),
+        "results at another time than their run": of_run & (table.time != RunTable.started_at),
+    }
+    for fault, condition in searches.items():
+        if number := _count(connection, table, condition):
+            yield f"{number} {fault}"
+    newest = select(table.__table__).where(not_(incomplete)).order_by(table.run_id.desc()).limit(_CHECKED_RESULTS)
+    for row in connection.execute(newest):
+        if not _summary_matches(row):
+            yield f"result of run {row.run_id} in series {row.series_id}: its summary is not that of its samples"
+
+
+def _summary_matches(row: Any) -> bool:
+    try:
+        found = summarise_samples(decode_samples(row.samples))
+    except InputError:
+        return False
+    return (found.n, found.max, found.median, found.min) == (row.n, row.max, row.median, row.min)
+
+
+def _notes(connection: Connection) -> Iterator[str]:
+    table, now = SessionTable, time.time()
+    unfinished = (table.status == "running") & (table.started_at < now - _UNFINISHED_AFTER_S)
+    for uuid in connection.execute(select(table.uuid).where(unfinished)).scalars():
+        yield f"session {uuid} never ended; the next run on its system closes it"
+    ahead = select(table.uuid, table.started_at).where(table.started_at > now + _UNFINISHED_AFTER_S)
+    for row in connection.execute(ahead):
+        start = format_time(datetime.fromtimestamp(row.started_at, UTC))
+        yield f"session {row.uuid} starts in the future ({start}): wrong system clock"
+    if number := _count(connection, table, table.ended_at < table.started_at):
+        yield f"{number} sessions ended before they started: the system clock was set back"
+    kept = select(ArtefactTable.sha256, func.max(ArtefactTable.size_bytes).label("size")).group_by(ArtefactTable.sha256)
+    missing = [row.size for row in connection.execute(kept) if not files.artefact_path(row.sha256).exists()]
+    if missing:
+        size = format_size(sum(missing))
+        yield f"{len(missing)} files of runs ({size}) are not in var/artefacts: pruned, or kept elsewhere"
+    var = files.var_directory()
+    if var.exists() and (free := files.free_bytes(var)) < _LOW_SPACE_BYTES:
+        yield f"{var} is low on disk space ({format_size(free)}): `iowatch history prune`, or move it (IOWATCH_VAR)"
+
+
+def backup_history(history: History, target: Path) -> int:
+    """Write the whole history into a new SQLite file while others use it; returns its size in bytes.
+
+    The file gets its name when it is complete and checked. From PostgreSQL it is a copy as `copy_history` makes it;
+    a site backs up its server with the server's own tools, too.
+
+    Raises:
+        UsageError: the target exists.
+        MachineError: it cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists already", hint="Choose a new file: backup does not overwrite.")
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        if history.engine.dialect.name == "sqlite":
+            # Page by page: a consistent state while others write.
+            with closing(history.engine.raw_connection()) as pooled, closing(sqlite3.connect(draft)) as copied:
+                driver = pooled.driver_connection
+                assert isinstance(driver, sqlite3.Connection)
+                driver.backup(copied)
+        else:
+            with History.open(str(draft)) as made:
+                copy_history(history, made)
+        with History.existing(str(draft)) as made:
+            refuse_damaged_history(made)
+        with closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")  # one file without a log beside it
+        with draft.open("rb") as stream:
+            os.fsync(stream.fileno())
+        draft.replace(target)
+    except (sqlite3.Error, OSError) as error:
+        raise MachineError(f"cannot write {target}: {error}", hint="Check the directory and its free space.") from error
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{draft}{suffix}").unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def refuse_damaged_history(history: History) -> None:
+    """Refuse an SQLite file with damage.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    with history.reading() as connection:
+        damage = next(_file_faults(connection, "quick_check(1)"), None)
+    if damage is not None:
+        raise InputError(f"{engine_place(history.engine)} is damaged: {damage}", hint="Use an older backup.")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """Compared sessions; runs, results and findings that were new in the target."""
+
+    sessions: int
+    runs: int
+    results: int
+    findings: int
+
+
+def copy_history(
+    source: History, target: History, system: str | None = None, report: MessageCallback = lambda _text: None
+) -> CopyResult:
+    """Copy what the target lacks, one transaction per session: an interrupted copy is simply repeated.
+
+    Sessions are identified by UUID, runs by fingerprint, findings by id (the one updated last stays). Detections are
+    not copied: the next update computes them again.
+
+    Args:
+        system: only this one; None for all.
+        report: called with one line of progress now and then.
+
+    Raises:
+        UsageError: both are the same history, or the source has no such system.
+        InputError: the source is damaged.
+        MachineError: one of them cannot be read or written.
+    """
+    if source.engine.url == target.engine.url:
+        raise UsageError("source and target are the same history")
+    known = source.systems()
+    if system is not None and system not in known:
+        raise UsageError(f"the history has no system '{system}'", hint=f"Known: {', '.join(known)}.")
+    refuse_damaged_history(source)
+    copier = _HistoryCopier(source, target)
+    sessions = sorted(source.sessions(system), key=lambda row: (row.started_at, row.id))
+    for position, session in enumerate(sessions, 1):
+        copier.copy_session(session.id)
+        if position % 100 == 0 or position == len(sessions):
+            report(f"{position} of {len(sessions)} sessions, {copier.runs} new runs")
+    return CopyResult(len(sessions), copier.runs, copier.results, copier.copy_findings(system))
+
+
+def _select_rows(connection: Connection, column: Any, values: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Rows of a column's table where it has one of the values, ordered by key."""
+    table = column.class_.__table__
+    for chunk in read.in_chunks(list(values)):
+        statement = select(table).where(column.in_(chunk)).order_by(*table.primary_key)
+        yield from map(dict, connection.execute(statement).mappings())
+
+
+# Columns with ids, the tables that they refer to, and the columns that identify a row there in every history.
+_REFERENCES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "system_id": (SystemTable, ("name",)),
+    "stack_id": (StackTable, ("digest",)),
+    "case_id": (CaseTable, ("key",)),
+    "series_id": (SeriesTable, ("system_id", "partition", "stack", "case_id", "metric")),
+}
+
+
+class _HistoryCopier:
+    """One copy: ids differ between histories, so every reference is translated by the identity of its row."""
+
+    def __init__(self, source: History, target: History) -> None:
+        self.source, self.target = source, target
+        self.runs = self.results = 0
+        self._ids: dict[tuple[str, int], int] = {}
+
+    def copy_session(self, number: int) -> None:
+        """Copy one session with its expected set, runs, results and artefacts."""
+        with self.source.reading() as left, self.target.writing() as right:
+            (row,) = _select_rows(left, SessionTable.id, [number])
+            sets = _select_rows(left, ExpectedSetTable.id, [row.pop("expected_set_id")])
+            del row["id"]
+            self._translate(left, right, row)
+            here = write.get_or_create_id(right, SessionTable, {"uuid": row.pop("uuid")}, row)
+            if row["status"] != "running":
+                ended = {"status": row["status"], "ended_at": row["ended_at"]}
+                unfinished = (SessionTable.id == here) & (SessionTable.status == "running")
+                right.execute(update(SessionTable).where(unfinished).values(ended))
+            for found in sets:
+                write.add_expected_results(right, here, found["items"])
+            self._copy_runs(left, right, number, here)
+
+    def _copy_runs(self, left: Connection, right: Connection, number: int, here: int) -> None:
+        rows = {row["fingerprint"]: row for row in _select_rows(left, RunTable.session_id, [number])}
+        for known in _select_rows(right, RunTable.fingerprint, rows):
+            del rows[known["fingerprint"]]
+        if not rows:
+            return
+        old_ids = {fingerprint: row.pop("id") for fingerprint, row in rows.items()}
+        for row in rows.values():
+            row["session_id"] = here
+            self._translate(left, right, row)
+        made = right.execute(insert(RunTable).returning(RunTable.fingerprint, RunTable.id), list(rows.values()))
+        run_ids = {old_ids[row.fingerprint]: row.id for row in made}
+        self._copy_rows_of_runs(left, right, ArtefactTable.run_id, run_ids)
+        self.results += self._copy_rows_of_runs(left, right, ResultTable.run_id, run_ids)
+        self.runs += len(run_ids)
+
+    def _copy_rows_of_runs(self, left: Connection, right: Connection, column: Any, run_ids: Mapping[int, int]) -> int:
+        """Copy the rows of a table that belong to runs; returns how many."""
+        rows = list(_select_rows(left, column, run_ids))
+        for row in rows:
+            row["run_id"] = run_ids[row["run_id"]]
+            self._translate(left, right, row)
+        for chunk in read.in_chunks(rows):
+            right.execute(insert(column.class_), chunk)
+        return len(rows)
+
+    def _translate(self, left: Connection, right: Connection, row: dict[str, Any]) -> None:
+        """Replace the source's ids in a row by those of the same rows in the target, inserted there if absent."""
+        for name, (model, identity) in _REFERENCES.items():
+            if name in row and (name, row[name]) not in self._ids:
+                (found,) = _select_rows(left, model.id, [row[name]])
+                del found["id"]
+                self._translate(left, right, found)
+                key = {column: found.pop(column) for column in identity}
+                self._ids[name, row[name]] = write.get_or_create_id(right, model, key, found)
+            if name in row:
+                row[name] = self._ids[name, row[name]]
+
+    def copy_findings(self, system: str | None) -> int:
+        """Copy findings that are missing in the target or older there; returns how many."""
+        there = {row.id: row.updated_at for row in self.target.findings()}
+        fresh = [row for row in self.source.findings(system) if there.get(row.id, -1) < row.updated_at]
+        with self.source.reading() as left, self.target.writing() as right:
+            for row in _select_rows(left, FindingTable.id, [row.id for row in fresh]):
+                self._translate(left, right, row)
+                row["document"] = {**row["document"], "members": self._members(left, right, row["document"]["members"])}
+                right.execute(delete(FindingTable).where(FindingTable.id == row["id"]))
+                right.execute(insert(FindingTable).values(row))
+        return len(fresh)
+
+    def _members(self, left: Connection, right: Connection, members: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Members of a finding with the target's ids of series and runs."""
+        found = [dict(member) for member in members]
+        ends = ("run_before", "run_after")
+        wanted = {member[end] for member in found for end in ends} - {None}
+        fingerprints = {row["id"]: row["fingerprint"] for row in _select_rows(left, RunTable.id, wanted)}
+        run_ids = {
+            row["fingerprint"]: row["id"] for row in _select_rows(right, RunTable.fingerprint, fingerprints.values())
+        }
+        for member in found:
+            self._translate(left, right, member)
+            member |= {end: run_ids.get(fingerprints.get(member[end], "")) for end in ends}
+        return found
+
+
+def protected_digests(history: History) -> set[str]:
+    """SHA-256 of the artefacts on both sides of every finding, its evidence: pruning keeps them at any age."""
+    members = [member for row in history.findings() for member in row.document["members"]]
+    runs = {member[end] for member in members for end in ("run_before", "run_after")} - {None}
+    with history.reading() as connection:
+        return {row["sha256"] for row in _select_rows(connection, ArtefactTable.run_id, sorted(runs))}
+
+
+def delete_artefact_rows(history: History, digests: Collection[str]) -> int:
+    """Delete names and digests of removed files; returns how many. Runs and results stay."""
+    with history.writing() as connection:
+        removed = (
+            connection.execute(delete(ArtefactTable).where(ArtefactTable.sha256.in_(chunk))).rowcount
+            for chunk in read.in_chunks(sorted(digests), _DIGESTS_AT_ONCE)
+        )
+        return sum(removed)

@@ -1,0 +1,190 @@
+"""Write sessions, runs with their results, detections and findings; each at most once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from iowatch.core import Case, InputError, Result, summarise_samples
+from iowatch.store import read, records
+from iowatch.store.schema import (
+    ArtefactTable,
+    Base,
+    CaseTable,
+    DetectionTable,
+    ExpectedSetTable,
+    FindingTable,
+    ResultTable,
+    RunTable,
+    SeriesTable,
+    SessionTable,
+    StackTable,
+    SystemTable,
+    encode_samples,
+)
+
+
+def get_or_create_id(connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]) -> int:
+    """Id of the row with this natural key, inserted if absent; another process may insert it at the same moment."""
+    columns = model.__table__.c
+    find = select(columns.id).where(*(columns[name] == value for name, value in key.items()))
+    found = connection.execute(find).scalar()
+    if found is not None:
+        return int(found)
+    try:
+        with connection.begin_nested():
+            return insert_row(connection, model, {**key, **rest})
+    except IntegrityError:
+        return int(connection.execute(find).scalar_one())
+
+
+def insert_row(connection: Connection, model: type[Base], values: Mapping[str, Any]) -> int:
+    """Insert one row; returns the first column of its key."""
+    key = connection.execute(insert(model).values(**values)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def get_or_create_system(connection: Connection, name: str) -> int:
+    """Id of the system."""
+    return get_or_create_id(connection, SystemTable, {"name": name}, {})
+
+
+def get_or_create_stack(connection: Connection, stack: records.StackRecord) -> int:
+    """Id of exactly this stack.json."""
+    values = {"name": stack.name, "document": dict(stack.document)}
+    return get_or_create_id(connection, StackTable, {"digest": stack.digest}, values)
+
+
+def get_or_create_case(connection: Connection, case: Case) -> int:
+    """Id of the case."""
+    parameters = {k: v for k, v in case.parameters.items() if v is not None}
+    values = {"benchmark": case.benchmark, "parameters": parameters}
+    return get_or_create_id(connection, CaseTable, {"key": case.key}, values)
+
+
+def insert_session(
+    connection: Connection, session: records.SessionRecord, expected: Iterable[records.ExpectedResult]
+) -> None:
+    """Insert the session unless it is there; then add what it expects."""
+    values = {name: getattr(session, name) for name in ("suite", "origin", "started_at")}
+    values |= {"status": "running", "attributes": dict(session.attributes)}
+    values["system_id"] = get_or_create_system(connection, session.system)
+    row = get_or_create_id(connection, SessionTable, {"uuid": session.uuid}, values)
+    add_expected_results(connection, row, [list(astuple(item)) for item in expected])
+
+
+def add_expected_results(connection: Connection, session: int, items: Sequence[list[str]]) -> None:
+    """Add items (as in `ExpectedSetTable`) to what a session expects, each once."""
+    known = connection.execute(
+        select(ExpectedSetTable.items)
+        .join(SessionTable, SessionTable.expected_set_id == ExpectedSetTable.id)
+        .where(SessionTable.id == session)
+    ).scalar()
+    wanted = [list(item) for item in dict.fromkeys(map(tuple, [*(known or ()), *items]))]
+    if len(wanted) > len(known or ()):
+        digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
+        chosen = get_or_create_id(connection, ExpectedSetTable, {"digest": digest}, {"items": wanted})
+        _update_session(connection, session, expected_set_id=chosen)
+
+
+def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]:
+    """(session id, system id) of a session.
+
+    Raises:
+        InputError: unknown session.
+    """
+    found = connection.execute(select(SessionTable.id, SessionTable.system_id).where(SessionTable.uuid == uuid)).first()
+    if found is None:
+        raise InputError(f"session {uuid} is not in the history", hint="Begin it before recording runs.")
+    return found.id, found.system_id
+
+
+def merge_session_attributes(connection: Connection, uuid: str, attributes: Mapping[str, object]) -> None:
+    """Merge these attributes into the session's."""
+    row, _ = session_and_system_ids(connection, uuid)
+    known = connection.execute(select(SessionTable.attributes).where(SessionTable.id == row)).scalar_one()
+    _update_session(connection, row, attributes={**known, **attributes})
+
+
+def update_session_end(connection: Connection, uuid: str, status: records.SessionStatus, ended_at: int) -> None:
+    """Set status and end of a session."""
+    row, _ = session_and_system_ids(connection, uuid)
+    _update_session(connection, row, status=status, ended_at=ended_at)
+
+
+def _update_session(connection: Connection, row: int, **values: Any) -> None:
+    connection.execute(update(SessionTable).where(SessionTable.id == row).values(**values))
+
+
+def insert_run(connection: Connection, session_uuid: str, run: records.RunRecord) -> bool:
+    """Insert one run with results and artefacts; False where its fingerprint is known already.
+
+    Raises:
+        InputError: unknown session.
+    """
+    session, system = session_and_system_ids(connection, session_uuid)
+    if connection.execute(select(RunTable.id).where(RunTable.fingerprint == run.fingerprint)).first():
+        return False
+    run_id = insert_row(connection, RunTable, _run_values(connection, session, run))
+    for result in run.output.results if run.output.status == "ok" else ():
+        insert_row(connection, ResultTable, {"run_id": run_id, **_result_values(connection, system, run, result)})
+    for artefact in run.artefacts:
+        insert_row(connection, ArtefactTable, {"run_id": run_id, **asdict(artefact)})
+    return True
+
+
+def _run_values(connection: Connection, session: int, run: records.RunRecord) -> dict[str, Any]:
+    output = run.output
+    facts = {**output.facts, **run.facts}
+    # Samples of a failed or incomplete run are kept with it, but are no points of a series: nothing incomplete is
+    # averaged, compared or assessed.
+    if output.status != "ok" and output.results:
+        facts["partial_results"] = [result.to_json() for result in output.results]
+    return {
+        "session_id": session,
+        "stack_id": get_or_create_stack(connection, run.stack),
+        **{name: getattr(run, name) for name in ("fingerprint", "name", "partition", "started_at", "wall_s")},
+        **{name: getattr(output, name) for name in ("tool", "version", "status", "reason")},
+        "facts": facts,
+    }
+
+
+def _result_values(connection: Connection, system: int, run: records.RunRecord, result: Result) -> dict[str, Any]:
+    series = {
+        "system_id": system,
+        "partition": run.partition,
+        "stack": run.stack.name,
+        "case_id": get_or_create_case(connection, result.full_case(run.output.tool)),
+        "metric": result.metric,
+    }
+    return {
+        "series_id": get_or_create_id(connection, SeriesTable, series, {}),
+        "time": run.started_at,
+        **asdict(summarise_samples(result.samples)),
+        "samples": encode_samples(result.samples),
+    }
+
+
+def save_detections(connection: Connection, rows: Iterable[records.DetectionRow]) -> None:
+    """Write or replace detections of series."""
+    values = [{name: getattr(row, name) for name in records.DetectionRow.__slots__} for row in rows]
+    for chunk in read.in_chunks(values):
+        replaced = DetectionTable.series_id.in_([value["series_id"] for value in chunk])
+        connection.execute(delete(DetectionTable).where(replaced))
+        connection.execute(insert(DetectionTable), chunk)
+
+
+def save_findings(connection: Connection, rows: Iterable[records.FindingRow]) -> None:
+    """Write or replace findings."""
+    for row in rows:
+        values = {name: getattr(row, name) for name in records.FindingRow.__slots__ if name != "system"}
+        values["system_id"] = get_or_create_system(connection, row.system)
+        connection.execute(delete(FindingTable).where(FindingTable.id == row.id))
+        connection.execute(insert(FindingTable).values(**values))

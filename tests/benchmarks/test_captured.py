@@ -1,0 +1,182 @@
+"""Every captured output against the truth that came with it (`README.md` in captured.tar.xz)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iowatch.benchmarks.registry import parse_output_file
+from iowatch.core import Output
+from tests.benchmarks.corpus import Captured, captured
+from tests.datasets import unpacked
+
+# The operating system wrote into its cache and never said that the disk was full: no trace at all in stdout,
+# stderr or exit code (captured/README.md, "benchio (original)").
+NO_TRACE = {"benchio-davidhenty/0c682b6/fail_diskfull_ext4_serial", "benchio-davidhenty/0c682b6/fail_diskfull_proc"}
+# Its truth lists no rates, because the truth's own reader did not know this spacing ("numbers unchanged").
+WITHOUT_RATES = "derived_cray_ftn_style"
+
+
+def _rates(run: Captured) -> list[tuple[str, float]]:
+    """The bandwidths in MiB/s that the truth lists, or mdtest's maxima and minima."""
+    if run.tool == "mdtest":
+        tables = [t["rows"] for t in run.truth["summary"] if t["kind"] == "rate"]
+        return [("", v) for t in tables for r in t.values() if r["max"] > 0 for v in {r["max"], r["min"]}]
+    if run.tool == "ior":
+        return [(row["op"], row["bw_mib_s"]) for row in run.truth.get("per_repetition") or []]
+    results = run.truth["results"]
+    return [("write", row["bw_mib_s"]) for r in results for row in r.get("per_repetition", [r])]
+
+
+def _found(output: Output, metrics: tuple[str, ...], with_operation: bool = True) -> list[tuple[str, float]]:
+    wanted = [r for r in output.results if r.metric in metrics]
+    return [(r.operation if with_operation else "", s) for r in wanted for s in r.samples]
+
+
+def _same(found: list[tuple[str, float]], wanted: list[tuple[str, float]]) -> bool:
+    pairs = zip(sorted(found), sorted(wanted), strict=False)
+    return len(found) == len(wanted) and all(f[0] == w[0] and math.isclose(f[1], w[1], rel_tol=1e-12) for f, w in pairs)
+
+
+def _runs() -> list[Captured]:
+    return [run for run in captured() if run.tool != "h5bench"]
+
+
+def _parse(run: Captured) -> Output:
+    return parse_output_file(
+        run.tool, run.directory / "stdout", stderr=run.directory / "stderr", rc=run.rc, ranks=run.truth.get("ranks")
+    )
+
+
+def test_every_status_is_the_truth() -> None:
+    runs = _runs()
+    assert len(runs) >= 240
+    wrong = {}
+    for run in runs:
+        output = _parse(run)
+        if (output.status == "ok") != (run.truth["expect"] == "ok"):
+            wrong[run.name] = (output.status, output.reason)
+        assert (output.reason is None) == (output.status == "ok"), run.name
+    assert set(wrong) == NO_TRACE, wrong
+
+
+def test_every_number_of_a_sound_output_is_the_truth() -> None:
+    checked = 0
+    for run in _runs():
+        unreadable = run.truth.get("json_valid") is False or run.name.endswith(WITHOUT_RATES)
+        if run.truth["expect"] != "ok" or unreadable:
+            continue
+        metrics = ("rate",) if run.tool == "mdtest" else ("bandwidth",)
+        found = _found(_parse(run), metrics, with_operation=run.tool != "mdtest")
+        assert _same(found, _rates(run)), run.name
+        checked += len(found)
+    assert checked > 900
+
+
+def test_failed_outputs_give_no_number_that_was_not_printed() -> None:
+    for run in _runs():
+        if run.truth["expect"] == "ok" or run.truth.get("json_valid") is False or run.tool == "mdtest":
+            continue
+        output = _parse(run)
+        given, printed = Counter(_found(output, ("bandwidth",))), Counter(_rates(run))
+        assert all(any(math.isclose(value, p[1], rel_tol=1e-12) for p in printed) for _, value in given), run.name
+
+
+@pytest.mark.parametrize("metric", ["rate", "time"])
+def test_ior_also_gives_the_other_numbers(metric: str) -> None:
+    key = {"rate": "iops", "time": "total_s"}[metric]
+    compared = 0
+    for run in _runs():
+        if run.tool != "ior" or run.truth["expect"] != "ok" or run.truth.get("format") != "text":
+            continue
+        found = _found(_parse(run), (metric,))
+        wanted = [(row["op"], row[key]) for row in run.truth.get("per_repetition") or []]
+        assert _same(found, wanted), run.name
+        compared += len(found)
+    assert compared > 300
+
+
+def test_ior_cases_are_the_truth() -> None:
+    names = ("transfer_bytes", "block_bytes", "segments", "ranks", "collective")
+    for run in _runs():
+        if run.tool != "ior" or run.truth["expect"] != "ok" or run.truth.get("format") != "text":
+            continue
+        for result in _parse(run).results[:1] if "script" not in run.name else ():
+            wanted: dict[str, Any] = {name: run.truth[name] for name in names}
+            assert {name: result.case[name] for name in names} == wanted, run.name
+            assert result.case["total_bytes"] == run.truth["aggregate_bytes"], run.name
+            assert (result.case["file"] == "per-process") == run.truth["file_per_process"], run.name
+
+
+def test_text_and_json_of_the_same_ior_run_are_the_same_case() -> None:
+    root = unpacked("captured") / "ior" / "4.0.0"
+    text = parse_output_file("ior", root / "posix_shared_indep_np2" / "stdout")
+    document = parse_output_file("ior", root / "posix_json" / "stdout")
+    assert [r.full_case("ior") for r in text.results if r.metric == "bandwidth"] == [
+        r.full_case("ior") for r in document.results if r.metric == "bandwidth"
+    ]
+
+
+def test_h5bench_outputs_are_the_truth() -> None:
+    rates = ("raw_rate_mib_s", "observed_rate_mib_s")
+    per_rank = tuple(f"{op}_rate_{end}_mib_s_per_rank" for op in ("write", "read") for end in ("min", "max"))
+    checked = 0
+    for run in captured():
+        for part in run.truth["benchmarks"] if run.tool == "h5bench" else []:
+            directory = run.directory / part["dir"]
+            stderr = directory / "stderr"
+            output = parse_output_file(
+                "h5bench", directory / "stdout", stderr=stderr if stderr.exists() else None, ranks=part.get("ranks")
+            )
+            name = f"{run.name}/{part['dir']}"
+            assert (output.status == "ok") == (part["expect"] == "ok"), (name, output.reason)
+            if part["expect"] == "ok":
+                metrics = ("raw_bandwidth", "observed_bandwidth", "rank_bandwidth")
+                wanted = [part[key] for key in (per_rank if part["format"] == "hdf5_iotest" else rates)]
+                assert [value for _, value in _found(output, metrics)] == wanted, name
+                checked += 1
+    assert checked >= 55
+
+
+# What the programs' CSV does not say: the configuration (a missing dimension), the HDF5 errors on stderr, and a
+# value that was damaged in stdout only.
+NOT_IN_THE_CSV = ("fail_missing_dim", "fail_timesteps_larger_read", "derived_nan")
+
+
+def test_h5bench_csv_says_the_same() -> None:
+    for run in captured():
+        for part in run.truth["benchmarks"] if run.tool == "h5bench" else []:
+            path = run.directory / part["dir"] / "output.csv"
+            if not path.exists() or run.directory.name in NOT_IN_THE_CSV:
+                continue
+            output = parse_output_file("h5bench", path, ranks=part.get("ranks"))
+            assert (output.status == "ok") == (part["expect"] == "ok"), (run.name, output.reason)
+            if part["expect"] == "ok":
+                found = [value for _, value in _found(output, ("raw_bandwidth", "observed_bandwidth"))]
+                assert found == [part["raw_rate_mib_s"], part["observed_rate_mib_s"]], run.name
+
+
+# The driver wrote SUCCESS for these: what it ran was damaged later, or ran with sizes that nobody asked for.
+DRIVER_SAID_SUCCESS = {"derived_empty", "derived_nan", "fail_missing_dim"}
+
+
+def test_h5bench_driver_log() -> None:
+    wrong = set()
+    for run in captured():
+        if run.tool == "h5bench":
+            log = run.directory / "conf-h5bench.log"
+            output = parse_output_file("h5bench", log, stderr=run.directory / "stderr", rc=run.rc)
+            if (output.status == "ok") != (run.truth["expect"] == "ok"):
+                wrong.add(run.directory.name)
+    assert wrong == DRIVER_SAID_SUCCESS
+
+
+def test_archer_outputs_of_other_compilers(outside_data: Path) -> None:
+    paths = sorted((outside_data / "data" / "archer-benchio").rglob("*.dat"))
+    statuses = Counter(parse_output_file("benchio", path).status for path in paths)
+    # 67 ran to the end; four were cut off by the job's time limit, one was refused by the launcher
+    assert statuses == {"ok": 67, "incomplete": 5}

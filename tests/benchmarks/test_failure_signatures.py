@@ -1,0 +1,107 @@
+"""Signs of trouble: phrases and exit codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from iowatch.benchmarks.benchio import BENCHIO
+from iowatch.benchmarks.h5bench import H5BENCH
+from iowatch.benchmarks.ior import IOR
+from iowatch.benchmarks.mdtest import MDTEST
+from iowatch.benchmarks.parsing import SignatureScanner, explain_exit_status
+from iowatch.benchmarks.registry import failure_signatures
+
+
+@pytest.mark.parametrize(
+    ("status", "stopped", "words"),
+    [
+        (1, False, "exit code 1"),
+        (124, True, "stopped by timeout (exit code 124)"),
+        (137, True, "killed by signal 9 (SIGKILL)"),
+        (-9, True, "killed by signal 9 (SIGKILL)"),
+        (143, True, "killed by signal 15 (SIGTERM)"),
+        (-11, False, "killed by signal 11 (SIGSEGV)"),
+        (139, False, "exit code 139"),
+        (-99, False, "killed by signal 99"),
+    ],
+)
+def test_exit_codes(status: int, stopped: bool, words: str) -> None:
+    assert explain_exit_status(status) == (stopped, words)
+
+
+# One line of each kind, as the captured outputs and the tools' sources have them.
+LINES = {
+    "no space left on device": "mca_fbtl_posix_pwritev: error in (p)write(v):No space left on device",
+    "disk quota exceeded": "write failed: Disk quota exceeded",
+    "time limit of the job reached": "slurmstepd: error: *** JOB 7 ON n1 CANCELLED DUE TO TIME LIMIT ***",
+    "out of memory": "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7",
+    "launcher error: not enough slots": "There are not enough slots available in the system to satisfy",
+    "the launcher refuses to run as root": "mpirun has detected an attempt to run as root.",
+    "shared library not found": "ior: error while loading shared libraries: libhdf5.so.310: cannot open",
+    "segmentation fault": "[n1:1] Signal: Segmentation fault (11)",
+    "Fortran run-time error": "Fortran runtime error: Cannot open file 'benchio_files/serial.dat'",
+    "the HDF5 library reports an error": "HDF5-DIAG: Error detected in HDF5 (1.14.5) MPI-process 1:",
+    "MPI_Abort was called": "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD",
+    "MPI reports a fatal error": "[vm:6562] *** MPI_ERRORS_ARE_FATAL (processes in this communicator",
+    "a process ended with an error": "a non-zero exit code. Per user-direction, the job has been aborted.",
+    "file system connection lost": "close: Cannot send after transport endpoint shutdown",
+    "stale file handle": "open: Stale file handle",
+}
+
+
+@pytest.mark.parametrize("meaning", LINES)
+def test_phrases_are_found_among_other_lines(meaning: str) -> None:
+    found = SignatureScanner()
+    found.inspect(f"all is well\n{LINES[meaning]}\nreal 0.1\n".encode())
+    assert next(iter(found.found)) == meaning
+    assert found.reasons(fatal=True) == [f"{meaning}: '{LINES[meaning]}'"]
+
+
+def test_warnings_that_mean_nothing_are_nothing() -> None:
+    found = SignatureScanner(failure_signatures(IOR))
+    found.inspect(
+        b"[vm:1234] [[INVALID],0] btl warning: hfi_userinit: assign_context command failed\n"
+        b"bash: warning: setlocale: LC_ALL: cannot change locale (de_DE.UTF-8)\n"
+        b'WARNING: The file "/scratch/error/f" exists already and will be overwritten\n'
+    )
+    assert found.reasons(fatal=True) == []
+
+
+def test_what_only_explains_does_not_condemn() -> None:
+    found = SignatureScanner()
+    found.inspect(b"bash: module: command not found\nmkdir: /x: Permission denied\n")
+    assert found.reasons(fatal=True) == []
+    assert len(found.reasons(fatal=False)) == 2
+
+
+def test_lines_that_differ_in_digits_are_looked_at_once() -> None:
+    found = SignatureScanner()
+    found.inspect(b"".join(b"%d: failed to progress, error %d\n" % (n, n) for n in range(1000)))
+    assert len(found._seen) <= 2
+
+
+def test_another_benchmark_in_the_output_is_a_failure() -> None:
+    found = SignatureScanner(failure_signatures(IOR))
+    found.inspect(b"mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n")
+    assert len(found.reasons(fatal=True)) == 1
+
+
+OWN = {
+    "data check errors": (IOR, "WARNING: Incorrect data on read (1 errors found)."),
+    "I/O calls failed": (MDTEST, "WARNING: write(17, 0x7f, 1602688) failed No space"),
+    "IOR reports an error": (IOR, "ior ERROR: cannot open file, MPI MPI_ERR_OTHER"),
+    "mdtest reports an error": (MDTEST, "error could not create directory '/scratch/d'"),
+    "h5bench reports an error": (H5BENCH, "Failed to read dimensions"),
+    "invalid h5bench configuration": (H5BENCH, "DIM_1 must be at least 1"),
+    "MPI-IO reports an error": (BENCHIO, "Open error on rank            1"),
+    "benchio reports an error": (BENCHIO, "benchio: rank 0 on n1: no such directory"),
+}
+
+
+@pytest.mark.parametrize("meaning", OWN)
+def test_phrases_of_the_tools_pass_the_first_sieve(meaning: str) -> None:
+    """Lines are searched without their digits first."""
+    benchmark, line = OWN[meaning]
+    found = SignatureScanner(benchmark.signatures)
+    found.inspect(f"{line}\n".encode())
+    assert found.found

@@ -1,0 +1,99 @@
+"""Suites: from a matrix in YAML to named cases; wrong files are told with file and field."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from iowatch.benchmarks import suites
+from iowatch.core import InputError, UsageError
+from tests.conftest import ROOT
+
+ALL = sorted((ROOT / "benchmarks").glob("*/suites/*.yaml"))
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_every_suite_of_the_repository_is_well_formed(path: Path) -> None:
+    cases = suites.read_suite_file(path)
+    assert cases
+    for case in cases:
+        assert case.expects
+        assert case.tool.file_bytes(case.options) >= 0
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "benchio" / "suites" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return path
+
+
+GOOD = """\
+format: 1
+summary: x
+defaults: {op: both, ranks: 4}
+matrix:
+  - {api: [posix, mpiio], local: [8x8x8, 16x16x16]}
+"""
+
+
+def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> None:
+    cases = suites.read_suite_file(write(tmp_path, GOOD))
+    assert [case.name for case in cases] == [
+        "api=posix,local=8x8x8",
+        "api=posix,local=16x16x16",
+        "api=mpiio,local=8x8x8",
+        "api=mpiio,local=16x16x16",
+    ]
+    assert cases[0].expects == (("write", "bandwidth"), ("read", "bandwidth"))
+    assert cases[1].tool.file_bytes(cases[1].options) == 8 * 16**3 * 4
+    assert cases[2].requires == ("mpi",)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD.replace("api:", "apj:"), "no option 'apj'"),
+        (GOOD.replace("format: 1", "format: 2"), "format"),
+        (GOOD + "surprise: 1\n", "surprise"),
+        (GOOD.replace("[posix, mpiio]", "[posix, posix]"), "defined twice"),
+        ("format: 1\nsummary: x\nmatrix: []\n", "matrix"),
+        ("{", "not YAML"),
+        ("", "expected fields"),
+    ],
+)
+def test_a_wrong_suite_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        suites.read_suite_file(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("tool", "entry", "told"),
+    [
+        ("ior", "{api: mpio}", "unknown value 'mpio'"),
+        ("ior", "{op: append}", "unknown value 'append'"),
+        ("ior", "{transfer: 1.3x}", "'1.3x' is not a size"),
+        ("h5bench", "{dims: 1024*1024}", "invalid literal"),
+        ("h5bench", "{op: read, pattern: whole}", "unknown value 'whole'"),
+        ("benchio", "{local: 8x8x}", "invalid literal"),
+        ("mdtest", "{files: many}", "invalid literal"),
+        ("mdtest", "{ranks: 0}", "ranks must be at least 1"),
+        ("benchio", "{nodes: 0}", "nodes must be at least 1"),
+    ],
+)
+def test_a_value_that_no_command_line_can_be_made_of_is_told_with_its_file(
+    tmp_path: Path, tool: str, entry: str, told: str
+) -> None:
+    path = tmp_path / tool / "suites" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"format: 1\nsummary: x\nmatrix:\n  - {entry}\n")
+    with pytest.raises(InputError, match=re.escape(told)) as raised:
+        suites.read_suite_file(path)
+    assert raised.value.message.startswith(f"{path}: {tool} cannot be run with ")
+
+
+def test_an_unknown_suite_names_the_known() -> None:
+    with pytest.raises(UsageError, match=r"Did you mean 'smoke'\?"):
+        suites.load_suite("smok")

@@ -1,0 +1,268 @@
+"""Older versions of IOR and mdtest, and our own benchio; outputs in tests/benchmarks/data.
+
+They were made on one machine (2 ranks, Debian 12, Open MPI 4.1.4) with the version in their name; the
+numbers below are read off the files by eye.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from iowatch.benchmarks.h5bench_output import parse_amount
+from iowatch.benchmarks.registry import parse_output, parse_output_file
+from iowatch.core import Output
+from tests.benchmarks.corpus import DATA
+from tests.benchmarks.sealed import sealed
+
+
+def _samples(output: Output, operation: str, metric: str) -> tuple[float, ...]:
+    return next(r.samples for r in output.results if (r.operation, r.metric) == (operation, metric))
+
+
+def test_ior_3_0_default() -> None:
+    output = parse_output_file("ior", DATA / "ior-3.0.1-posix.txt", rc=0, ranks=2)
+    assert (output.version, output.status, output.reason) == ("3.0.1", "ok", None)
+    assert _samples(output, "write", "bandwidth") == (113.22, 285.64, 400.34)
+    assert _samples(output, "read", "bandwidth") == (11950.0, 27166.0, 330.98)
+    assert output.results[0].case == {
+        **{"api": "POSIX", "file": "shared", "collective": False, "reorder": "constant", "sync": True},
+        **{"ranks": 2, "nodes": 1, "segments": 1, "transfer_bytes": 2**20, "block_bytes": 2**22},
+        "total_bytes": 2**23,
+    }
+
+
+def test_ior_3_0_verbose_prints_lossy_sizes() -> None:
+    output = parse_output_file("ior", DATA / "ior-3.0.1-mpiio-v.txt")
+    assert output.status == "ok"
+    case = output.results[0].case
+    assert (case["api"], case["file"], case["collective"], case["segments"]) == ("MPIIO", "per-process", True, 2)
+    assert (case["transfer_bytes"], case["block_bytes"], case["total_bytes"]) == (10**6, 2 * 10**6, 8 * 10**6)
+
+
+@pytest.mark.parametrize("name", ["ior-3.2.1-posix.txt", "ior-3.2.1-json.txt"])
+def test_ior_3_2_has_no_number_of_nodes(name: str) -> None:
+    output = parse_output_file("ior", DATA / name)
+    assert (output.version, output.status) == ("3.2.1", "ok")
+    assert output.results[0].case["nodes"] == 1
+    assert "rate" not in {result.metric for result in output.results}
+
+
+def test_ior_4_flags_that_take_no_value() -> None:
+    """The word after a flag is the next option, not its value; runs with and without are two cases."""
+    output = parse_output_file("ior", DATA / "ior-4.0.0-hdf5-flags.txt", rc=0, ranks=2)
+    assert (output.status, output.reason) == ("ok", None)
+    assert _samples(output, "write", "bandwidth") == (2.37, 5.84)
+    case = output.results[0].case
+    assert (case["fill"], case["collective_metadata"], case["alignment_bytes"]) == (False, True, 2**20)
+    output = parse_output_file("ior", DATA / "ior-4.0.0-mpiio-flags.txt", rc=0, ranks=2)
+    assert (output.status, output.reason) == ("ok", None)
+    assert _samples(output, "read", "bandwidth") == (18.84, 34.88)
+    assert output.results[0].case["mode"] == "mpiio.useFileView"
+
+
+def test_h5bench_with_alignment_is_another_case() -> None:
+    path = DATA / "h5bench-1.6-aligned.txt"
+    output = parse_output_file("h5bench", path, rc=0, ranks=2)
+    assert (output.status, output.results[0].case["alignment_bytes"]) == ("ok", 4096)
+    for lost in ("    align length = 4096\n", "Align settings: \n"):
+        output = parse_output("h5bench", path.read_text().replace(lost, ""), rc=0, ranks=2)
+        assert (output.status, output.results) == ("incomplete", ())
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("512.000  B/s", 512),
+        ("1.500 KB/s", 1536),
+        ("8.000 MB", 8 * 2**20),
+        ("1.250 GB/s", 1.25 * 2**30),
+        ("2.000 TB/s", 2 * 2**40),
+    ],
+)
+def test_letters_of_h5bench_are_powers_of_1024(printed: str, expected: float) -> None:
+    """`format_human_readable` in h5bench's `commons/h5bench_util.c` divides by 1024."""
+    found = parse_amount(printed)
+    assert found is not None
+    assert found.value == expected
+
+
+def test_rates_of_h5bench_are_kept_in_mib_per_second() -> None:
+    output = parse_output_file("h5bench", DATA / "h5bench-1.6-aligned.txt")
+    assert _samples(output, "write", "raw_bandwidth") == (pytest.approx(81.499),)
+    assert _samples(output, "write", "observed_bandwidth") == (pytest.approx(20.668),)
+
+
+def test_rates_of_h5bench_that_are_printed_in_gb_are_kept_in_mib_per_second() -> None:
+    """The same program with 2^24 particles of 32 bytes a rank, 2 ranks and 2 steps: 2 GiB in 1.6 s and 2 s."""
+    text = (DATA / "h5bench-1.6-aligned.txt").read_text()
+    for old, new in (
+        ("8192", str(2**24)),
+        ("Total write size: 1.000 MB", "Total write size: 2.000 GB"),
+        ("Raw write time: 0.012 s", "Raw write time: 1.600 s"),
+        ("Observed completion time: 0.049 s", "Observed completion time: 2.001 s"),
+        ("81.499 MB/s", "1.250 GB/s"),
+        ("20.668 MB/s", "1.000 GB/s"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    output = parse_output("h5bench", text, rc=0, ranks=2)
+    assert (output.status, output.reason) == ("ok", None)
+    assert output.results[0].case["total_bytes"] == 2**31
+    assert _samples(output, "write", "raw_bandwidth") == (1280,)
+    assert _samples(output, "write", "observed_bandwidth") == (1024,)
+
+
+def test_mdtest_1_9() -> None:
+    output = parse_output_file("mdtest", DATA / "mdtest-1.9.3.txt")
+    assert (output.version, output.status) == ("1.9.3", "ok")
+    assert _samples(output, "create", "rate") == (14629.048, 2001.174)
+    assert output.facts["rate_summary"]["tree-remove"]["mean"] == 227.727
+    assert output.results[0].case["directories"] == "separate"
+
+
+def test_sizes_on_the_command_line_of_mdtest_may_have_a_unit() -> None:
+    text = (DATA / "mdtest-1.9.3.txt").read_text().replace('"-d"', '"-w" "4k" "-e" "1m" "-d"')
+    output = parse_output("mdtest", text)
+    assert (output.status, output.reason) == ("ok", None)
+    case = output.results[0].case
+    assert (case["write_bytes"], case["read_bytes"]) == (4096, 2**20)
+
+
+@pytest.mark.parametrize(("unit", "kept"), [("", (14629.048, 2001.174)), (" (in ms/op)", None)])
+def test_times_of_mdtest_in_milliseconds_are_not_kept_as_seconds(unit: str, kept: tuple[float, float] | None) -> None:
+    """Later versions print either seconds a phase, or milliseconds an operation."""
+    text = (DATA / "mdtest-1.9.3.txt").read_text().replace("SUMMARY rate:", f"SUMMARY time{unit}:")
+    output = parse_output("mdtest", text)
+    assert output.status == "ok"
+    found = {result.operation: result.samples for result in output.results if result.metric == "time"}
+    assert found.get("create") == kept
+    assert output.facts["time_summary"]["create"]["max"] == 14629.048
+
+
+def test_ior_csv_gives_bandwidths_rates_and_sizes() -> None:
+    """By hand: 2 ranks, 16 segments of 4 MiB, transfers of 1 MiB: 128 MiB in 0.1 s, 128 transfers in 0.08 s."""
+    header = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
+    numbers = "1280.0000,1600.0000,0.0010,4096.0000,1024.0000,0.0100,0.0800,0.0100,0.1000,2,"
+    rows = [f"{operation},{numbers}{i}" for i in (0, 1) for operation in ("write", "read")]
+    output = parse_output("ior", "\n".join([header, *rows]) + "\n", rc=0, ranks=2)
+    assert (output.status, output.reason) == ("ok", None)
+    assert _samples(output, "write", "bandwidth") == (1280.0, 1280.0)
+    assert _samples(output, "read", "rate") == (1600.0, 1600.0)
+    assert output.results[0].case == {"ranks": 2, "transfer_bytes": 2**20, "block_bytes": 4 * 2**20}
+
+
+def test_our_record_and_our_table_say_the_same() -> None:
+    record = parse_output_file("benchio", DATA / "benchio-record.json", ranks=2)
+    table = parse_output_file("benchio", DATA / "benchio-table.txt", ranks=2)
+    assert record.status == table.status == "ok"
+    for operation in ("write", "read"):
+        exact = _samples(record, operation, "bandwidth")
+        assert _samples(table, operation, "bandwidth") == tuple(round(value, 2) for value in exact)
+    case = record.results[0].case
+    assert {name: case[name] for name in ("pattern", "transfer_bytes", "segments", "sync", "cache")} == {
+        **{"pattern": "interleaved", "transfer_bytes": 65536, "segments": 8},
+        **{"sync": True, "cache": "drop"},
+    }
+    assert table.results[0].case.items() <= case.items()
+
+
+Change = Callable[[dict[str, Any]], object]
+CONTRADICTIONS: dict[str, tuple[Change, str]] = {
+    "bandwidth": (lambda r: r["operations"][0]["repetitions"][0].update(bandwidth_bytes_per_second=1e9), "contradict"),
+    "ranks": (lambda r: r["geometry"].update(ranks=4), "contradict"),
+    "missing repetition": (lambda r: r["operations"][0]["repetitions"].pop(), "1 of 2 repetitions"),
+    "missing operation": (lambda r: r["operations"].pop(), "operations write instead of write, read"),
+    "other schema": (lambda r: r.update(schema="benchio-record/9"), "benchio-record/2"),
+    "missing key": (lambda r: r.pop("geometry"), "damaged"),
+    "phase longer than the whole": (
+        lambda r: r["operations"][0]["repetitions"][0]["phases"]["open"].update(max=9.5),
+        "contradict",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_a_record_that_contradicts_itself_is_not_ok(name: str) -> None:
+    change, reason = CONTRADICTIONS[name]
+    record = json.loads((DATA / "benchio-record.json").read_text())
+    change(record)
+    output = parse_output("benchio", sealed(record))
+    assert output.status != "ok"
+    assert reason in str(output.reason)
+
+
+DAMAGE = {
+    "one digit": ('"bytes": 1048576', '"bytes": 1048577', "SHA-256"),
+    "an option": ('"api": "posix"', '"api": "hdf5"', "SHA-256"),
+    "a blank": ('"status": "ok"', '"status":  "ok"', "SHA-256"),
+    "the count": ('"repetitions": 4', '"repetitions": 5', "4 of 5 repetitions"),
+    "the digest": ('"sha256": "', '"sha256": "0', "SHA-256"),
+    "the name of the digest": ('"sha256"', '"sha1"', "damaged"),
+    "the older form": ("benchio-record/2", "benchio-record/1", "benchio-record/2"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_record_that_is_not_as_benchio_wrote_it_gives_nothing(name: str) -> None:
+    before, after, reason = DAMAGE[name]
+    text = (DATA / "benchio-record.json").read_text()
+    assert before in text
+    output = parse_output("benchio", text.replace(before, after, 1))
+    assert (output.status, output.results) == ("incomplete", ())
+    assert reason in str(output.reason)
+
+
+def test_a_record_with_names_in_any_script_is_whole() -> None:
+    """U+0085 and U+00A0 are blanks to Python, and their bytes are blanks in Latin-1."""
+    record = json.loads((DATA / "benchio-record.json").read_text())
+    record["options"]["dir"] = "/scratch/Größe 日本 \x85\xa0"
+    output = parse_output("benchio", sealed(record))
+    assert (output.status, output.reason) == ("ok", None)
+
+
+def test_a_record_that_lost_any_line_gives_nothing() -> None:
+    """Every line, also one that leaves valid JSON."""
+    lines = (DATA / "benchio-record.json").read_text().splitlines(keepends=True)
+    for i in range(len(lines)):
+        output = parse_output("benchio", "".join(lines[:i] + lines[i + 1 :]))
+        assert output.status != "ok", f"without line {i + 1}: {lines[i]}"
+        assert output.results == (), f"without line {i + 1}: {lines[i]}"
+
+
+def test_a_record_of_a_failed_run_says_why() -> None:
+    record = json.loads((DATA / "benchio-record.json").read_text())
+    record["status"] = "failed"
+    record["failure"] = {
+        **{"message": "rank 1 on n1: writing /scratch/x", "rank": 1, "host": "n1", "operation": "writing"},
+        **{"path": "/scratch/x", "text": "No space left on device"},
+    }
+    record["operations"] = []
+    output = parse_output("benchio", sealed(record))
+    assert output.status == "failed"
+    assert "No space left on device" in str(output.reason)
+    assert output.results == ()
+
+
+def test_of_two_rows_of_mdtest_for_one_operation_none_is_believed() -> None:
+    """A row of another process; which of the two is this run's, the output does not say."""
+    lines = (DATA / "mdtest-1.9.3.txt").read_text().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if line.lstrip().startswith("File creation"))
+    foreign = lines[at].replace("14629.048", "24629.048")
+    assert foreign != lines[at]
+    output = parse_output("mdtest", "".join([*lines[:at], foreign, *lines[at:]]))
+    assert output.status == "incomplete"
+    assert {"stat", "remove"} <= {result.operation for result in output.results}
+    assert "create" not in {result.operation for result in output.results}
+
+
+@pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench"])
+@pytest.mark.parametrize("text", ["", "\n", "nothing that a benchmark prints\n", "{\n}\n", "[1, 2]\n", "\x00\xff"])
+def test_what_is_no_output_at_all(tool: str, text: str) -> None:
+    output = parse_output(tool, text)
+    assert output.status == "incomplete"
+    assert output.reason
+    assert output.results == ()

@@ -1,0 +1,50 @@
+"""Two neighbouring periods of Edison's year, for what real nights do: tests and bench/compare.py."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+
+from iowatch.benchmarks.importers import tokio
+from iowatch.core import Case
+from iowatch.stats import Pair, SideSamples, detect_many
+from tests.datasets import EDISON
+
+_DAY_S = 86_400
+_FEWEST = 100  # nights of a series
+_PRESENT = 0.6  # of the nights of a period
+
+
+@cache
+def _year() -> list[tuple[Case, list[tuple[float, float]], list[float]]]:
+    """Each series: its case, its nights (time, MiB/s), the times of its changes."""
+    points: dict[Case, list[tuple[float, float]]] = defaultdict(list)
+    for run in tokio.read_tokio_summaries(EDISON):
+        for result in run.output.results:
+            points[result.full_case(str(run.output.tool))].append((float(run.started_at), result.samples[0]))
+    long = {case: sorted(found) for case, found in points.items() if len(found) >= _FEWEST}
+    detected = detect_many([([t for t, _ in found], [v for _, v in found]) for found in long.values()])
+    return [
+        (case, found, [change.time for change in detection.changes])
+        for (case, found), detection in zip(long.items(), detected, strict=True)
+    ]
+
+
+def windows(days: int) -> Iterator[list[Pair]]:
+    """Null comparisons: so many days against the next ones, every half period, of the series that stay on one
+    level meanwhile as far as the detector can tell."""
+    year = _year()
+    start, end = (pick(found[edge][0] for _, found, _ in year) for pick, edge in ((min, 0), (max, -1)))
+    while start + 2 * days * _DAY_S <= end:
+        cut, stop = start + days * _DAY_S, start + 2 * days * _DAY_S
+        pairs = []
+        for case, found, changes in year:
+            if not any(start < time < stop for time in changes):
+                left = {f"l{time}": (value,) for time, value in found if start <= time < cut}
+                right = {f"r{time}": (value,) for time, value in found if cut <= time < stop}
+                if min(len(left), len(right)) >= _PRESENT * days:
+                    pairs.append(Pair(case, "bandwidth", SideSamples(left), SideSamples(right)))
+        if len(pairs) > 2:
+            yield pairs
+        start += days * _DAY_S / 2

@@ -1,0 +1,53 @@
+"""A history with known ratios, for the tests of sides, exports and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from iowatch.core import Output, OutputStatus, Result, Scalar
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+
+DAY_S = 86_400
+START = 1_700_000_000  # 2023-11-14, 22:13 UTC
+
+
+def record(
+    history: History,
+    session: str,
+    samples: Mapping[int, tuple[float, ...]],
+    *,
+    stack: str = "old",
+    system: str = "local",
+    time: int = START,
+    status: OutputStatus = "ok",
+    metric: str = "bandwidth",
+    facts: Mapping[str, Scalar] | None = None,
+    suffix: str = "",
+) -> None:
+    """One session's runs of `ior write` with `ranks` from the keys of `samples`."""
+    history.begin_session(SessionRecord(session, system, "nightly", "run", time))
+    for ranks, values in samples.items():
+        name = f"ior:{ranks}{suffix}"
+        result = Result("write", metric, "MiB/s", values, {"api": "MPIIO", "ranks": ranks})
+        output = Output("ior", "4.0.0", status, None if status == "ok" else "cut off", (result,))
+        run = RunRecord(
+            name, "default", StackRecord(stack), f"{session}/{stack}/{name}", time, output, facts=facts or {}
+        )
+        history.record_runs(session, [run])
+    history.end_session(session, "ok", time + 600)
+
+
+def nightly(history: History, nights: int, ratios: Mapping[str, float], *, first: int = 0, seed: int = 1) -> None:
+    """`nights` sessions, each with every stack of `ratios` (level relative to 1000 MiB/s) at 1, 2 and 4
+    ranks."""
+    rng = np.random.default_rng(seed)
+    for night in range(first, first + nights):
+        effect = np.exp(0.1 * rng.standard_normal())
+        for stack, ratio in ratios.items():
+            samples = {
+                ranks: tuple(1000 * ranks * ratio * effect * np.exp(0.03 * rng.standard_normal(5)))
+                for ranks in (1, 2, 4)
+            }
+            record(history, f"night-{night:03d}", samples, stack=stack, time=START + night * DAY_S)

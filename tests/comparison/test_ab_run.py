@@ -1,0 +1,164 @@
+"""`iowatch run --ab` with ReFrame replaced: what is stored, thrown away, expected, and told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result as CliResult
+
+from iowatch import handoff
+from iowatch.core import Output, Result, UsageError
+from iowatch.session import ab_run, plan, reframe
+from iowatch.session.reframe import ReframePartition, ReframeSite
+from iowatch.store import History
+
+Cli = Callable[..., CliResult]
+FEATURES = frozenset({"mpi", "hdf5", "netcdf4", "pnetcdf", "ior", "mdtest", "h5bench", "benchio"})
+
+
+class FakeReframe:
+    """Leaves one case of `ior` a turn, 30 % faster on `new`; loses the turns in `lost`; `refuses` to start."""
+
+    def __init__(self) -> None:
+        self.case = ""
+        self.turns: list[str] = []
+        self.lost: set[str] = set()
+        self.refuses = False
+
+    def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
+        if self.refuses:
+            (place / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\n")
+            return 1
+        (place / "report.json").write_text("{}")
+        turn = environment["IOWATCH_TURN"]
+        self.turns.append(turn)
+        stack = next(found[1] for word in words if (found := re.fullmatch(r"\^(old|new)\$", word)))
+        if turn not in self.lost:
+            self._leave(Path(environment["IOWATCH_SESSION_DIR"]), turn, stack)
+        each_poll()
+        return 0
+
+    def _leave(self, session: Path, turn: str, stack: str) -> None:
+        pair, side = turn.split(":")
+        facts = {"pair": int(pair), "side": side}
+        level = 1000 * (1.3 if stack == "new" else 1.0)
+        # Seeded by the turn: the order of the turns is drawn anew in each session, the samples must not be.
+        noise = np.random.default_rng([int(pair), side == "left"]).standard_normal(5)
+        samples = tuple(level * np.exp(0.02 * noise))
+        output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
+        name = handoff.turn_run_name(self.case, facts)
+        case = handoff.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
+        handoff.spool_case(session, case, {})
+
+
+@pytest.fixture
+def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> FakeReframe:
+    """In a `var/` of the test's own."""
+    fake = FakeReframe()
+    site = ReframeSite(
+        "local", tmp_path / "reframe.py", (ReframePartition("default", "local", ("old", "new"), None),),
+        {"old": FEATURES, "new": FEATURES},
+    )  # fmt: skip
+    monkeypatch.setattr(reframe, "run_reframe", fake.follow)
+    monkeypatch.setattr(reframe, "load_site", lambda _: site)
+    full = plan.make_session_plan
+
+    def one_case(*arguments: object, **options: object) -> object:
+        """Only the first write of the plan, so that everything expected can arrive."""
+        plan = full(*arguments, **options)  # type: ignore[arg-type]
+        runs = [run for run in plan.runs if run.case.expects[0][0] == "write"][:1]
+        fake.case = runs[0].name
+        return type(plan)(tuple(runs), ())
+
+    monkeypatch.setattr(ab_run, "make_session_plan", one_case)
+    return fake
+
+
+def test_pairs_are_stored_and_warm_ups_are_not(reframe_: FakeReframe, cli: Cli, history: History) -> None:
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 8, "--json")
+    document = json.loads(result.stdout)
+    assert len(reframe_.turns) == 18
+    assert set(reframe_.turns[:2]) == {"0:left", "0:right"}
+    assert len(history.runs(document["fair"]["session"])) == 16
+    assert (document["fair"]["stopped"], document["fair"]["pairs"]) == ("pairs", 8)
+    (pair,) = document["pairs"]
+    assert (pair["verdict"], pair["paired"], pair["left"]["runs"]) == ("faster", True, 8)
+    assert pair["ci"][0] < 1.3 < pair["ci"][1]
+
+
+def test_the_comparison_is_also_written_for_a_ticket(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+    ticket = tmp_path / "ticket.md"
+    words = ("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 8)
+    result = cli(*words, "--markdown", ticket)
+    assert result.exit_code == 0
+    assert "Right is faster over all" in result.stdout
+    assert "- Right is faster over all" in ticket.read_text()
+    assert cli(*words, "--junit", ticket).exit_code == 2
+
+
+def test_the_same_stack_against_itself(reframe_: FakeReframe, cli: Cli) -> None:
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "old", "--until-ci", "5%", "--json")
+    document = json.loads(result.stdout)
+    assert document["fair"]["stopped"] == "interval"
+    assert document["pairs"][0]["verdict"].startswith("no difference above")
+
+
+def test_lost_turns_are_absent_and_the_exit_code_says_so(reframe_: FakeReframe, cli: Cli, history: History) -> None:
+    reframe_.lost = {"3:left"}
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 9, "--json")
+    fair_ = json.loads(result.stdout)["fair"]
+    session = history.session(fair_["session"])
+    assert result.exit_code == 1
+    assert any(name.endswith("#3left") for name in fair_["missing"])
+    assert session.status == "incomplete"
+
+
+def test_nothing_measured_is_told_as_such(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.lost = {f"{pair}:{side}" for pair in range(1, 4) for side in ("left", "right")}
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
+    assert result.exit_code == 3
+    assert "no case with results on both sides" in result.stderr
+
+
+def test_a_warm_up_without_a_result_ends_it_at_once(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.lost = {"0:left", "0:right"}
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
+    assert result.exit_code == 3
+    assert re.search("the warm-up of (old|new) produced no result", result.stderr)
+    assert len(reframe_.turns) == 1
+
+
+def test_a_reframe_that_does_not_start_ends_it_at_once(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.refuses = True
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
+    assert result.exit_code == 3
+    assert "ERROR: failed to load configuration: why" in result.stderr
+    assert reframe_.turns == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--ab", "old", "new", "--stack", "old"), "leave --stack out"),
+        (("--pairs", "3"), "are for --ab"),
+        (("--ab", "old", "new", "--until-ci", "500%"), "not between 0% and 100%"),
+        (("--ab", "old", "absent", "--pairs", "3"), "no stack 'absent'"),
+    ],
+)
+def test_wrong_use_is_refused(reframe_: FakeReframe, cli: Cli, words: tuple[str, ...], message: str) -> None:
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert reframe_.turns == []
+
+
+def test_stacks_without_a_case_in_common_are_refused() -> None:
+    from iowatch.session.plan import SessionPlan
+
+    with pytest.raises(UsageError, match="no case of this suite can run on both stacks"):
+        ab_run._common_cases(SessionPlan((), ()), SessionPlan((), ()))

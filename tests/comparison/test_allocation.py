@@ -1,0 +1,219 @@
+"""Fair runs in one allocation: what it is, how cases are placed in it, what the record says of nodes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
+from iowatch.core import MachineError, UsageError
+from iowatch.output.comparison import comparison_document, provenance_lines
+from iowatch.session import ab_run
+from iowatch.session.ab_run import place_in_allocation, salloc_command
+from iowatch.session.plan import PlannedRun
+from iowatch.session.reframe import ReframePartition, ReframeSite
+from iowatch.site import schedulers
+from iowatch.site.schedulers import Allocation, current_allocation
+from iowatch.site.system import SystemLimits
+from iowatch.stats.interleaving import StopRule
+from iowatch.store import History
+from tests.comparison.history_of import record
+
+ALLOCATION = Allocation("Slurm", "42", "standard", ("n3", "n4", "n7"))
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in the job that may run these tests."""
+    for name in list(os.environ):
+        if name.startswith(("SLURM_", "PBS_", "LSB_")):
+            monkeypatch.delenv(name)
+
+
+def site(*partitions: ReframePartition) -> ReframeSite:
+    return ReframeSite("big", Path("/systems/big/reframe.py"), partitions, {})
+
+
+def partition(name: str, scheduler: str = "slurm", *access: str) -> ReframePartition:
+    return ReframePartition(name, scheduler, ("old", "new"), None, access)
+
+
+# The allocation
+
+
+def test_outside_there_is_none() -> None:
+    assert current_allocation() is None
+
+
+def test_slurms_nodes_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def scontrol(*words: str) -> str:
+        asked.append(words)
+        return "n3\nn4\nn7\n"
+
+    monkeypatch.setattr(schedulers, "query_command", scontrol)
+    facts = {"SLURM_JOB_ID": "42", "SLURM_JOB_PARTITION": "standard", "SLURM_JOB_NODELIST": "n[3-4,7]"}
+    for name, value in facts.items():
+        monkeypatch.setenv(name, value)
+    assert current_allocation() == ALLOCATION
+    assert asked == [("scontrol", "show", "hostnames", "n[3-4,7]")]
+
+
+def test_pbs_and_lsf_name_a_node_once_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text("b\nb\na\na\n")
+    monkeypatch.setenv("PBS_JOBID", "7.head")
+    monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
+    assert current_allocation() == Allocation("PBS", "7.head", None, ("b", "a"))
+    monkeypatch.delenv("PBS_JOBID")
+    monkeypatch.setenv("LSB_JOBID", "8")
+    monkeypatch.setenv("LSB_HOSTS", "c c d d")
+    assert current_allocation() == Allocation("LSF", "8", None, ("c", "d"))
+
+
+def test_a_job_without_nodes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PBS_JOBID", "7.head")
+    with pytest.raises(MachineError, match="does not tell the nodes of its job 7"):
+        current_allocation()
+
+
+# The site inside it
+
+
+def test_the_partition_of_the_allocations_queue_loses_its_scheduler() -> None:
+    parts = partition("a", "slurm", "--partition=short"), partition("b", "slurm", "-p standard", "--exclusive")
+    ground = place_in_allocation(site(*parts), ALLOCATION)
+    assert ground.site.partitions == (replace(parts[1], scheduler="local"),)
+    assert ground.queued == ()
+    assert ground.limits(SystemLimits(nodes=8)).nodes == 3
+    assert ground.limits(SystemLimits(nodes=2)).nodes == 2
+
+
+def test_a_partition_that_names_no_queue_is_any() -> None:
+    assert place_in_allocation(site(partition("a")), ALLOCATION).allocation == ALLOCATION
+
+
+def test_local_partitions_stay_what_they_are() -> None:
+    ground = place_in_allocation(site(partition("a", "local")), ALLOCATION)
+    assert ground.allocation is None
+    assert ground.environment() == {}
+
+
+def test_an_allocation_of_another_queue_is_refused() -> None:
+    with pytest.raises(UsageError, match="queue 'standard', which no partition of 'big'"):
+        place_in_allocation(site(partition("a", "slurm", "--partition=short")), ALLOCATION)
+    with pytest.raises(UsageError, match="several partitions"):
+        place_in_allocation(site(partition("a"), partition("b")), ALLOCATION)
+
+
+def test_slurm_is_asked_for_what_the_largest_case_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ab_run.shutil, "which", lambda _: "/usr/bin/salloc")
+    sizes = [(2, 2), (8, 4), (6, 1)]
+    cases: list[Any] = [SimpleNamespace(ranks=ranks, nodes=nodes) for ranks, nodes in sizes]
+    runs = [PlannedRun(case, "a", "old") for case in cases]
+    here_ = site(partition("a", "slurm", "--partition=standard", "--exclusive"), partition("b", "slurm"))
+    words = salloc_command(here_, runs, StopRule(budget_s=3600))
+    assert words is not None
+    assert words[2:] == [
+        "--partition=standard", "--exclusive", "--nodes=4", "--ntasks-per-node=6", "--time=70"
+    ]  # fmt: skip
+    assert salloc_command(here_, [*runs, replace(runs[0], partition="b")], StopRule(pairs=1)) is None
+    assert salloc_command(site(partition("a", "pbspro")), runs, StopRule(pairs=1)) is None
+
+
+# The launchers
+
+
+def job(tmp_path: Path, tasks: int, per_node: int) -> SimpleNamespace:
+    return SimpleNamespace(num_tasks=tasks, num_tasks_per_node=per_node, workdir=str(tmp_path))
+
+
+def test_every_case_gets_the_first_nodes_of_the_allocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from iowatch.site.reframe_config import MpirunInAllocation, SrunInAllocation
+
+    monkeypatch.setenv("IOWATCH_NODES", "n3,n4,n7")
+    asked = job(tmp_path, 5, 3)
+    assert SrunInAllocation().command(asked) == [
+        "srun", "--ntasks=5", "--nodes=2", "--ntasks-per-node=3", "--nodelist=n3,n4"
+    ]  # fmt: skip
+    words = MpirunInAllocation().command(asked)
+    assert words == ["mpirun", "-np", "5", "-machinefile", str(tmp_path / "hosts")]
+    assert (tmp_path / "hosts").read_text().split() == ["n3", "n3", "n3", "n4", "n4"]
+    assert MpirunInAllocation().placed(job(tmp_path, 3, 3)) == ["n3"]
+
+
+def test_page_caches_are_dropped_where_the_case_runs() -> None:
+    """`salloc` leaves the job's shell on the login node, whose page cache has nothing of the file."""
+    from reframe_tests.mixins.samples import SamplesMixin
+
+    from iowatch.site.reframe_config import SrunInAllocation
+
+    def before(launcher: object, nodes: int) -> list[str]:
+        check = SimpleNamespace(case=SimpleNamespace(nodes=nodes), job=SimpleNamespace(launcher=launcher))
+        return list(SamplesMixin._before(check, "drop 'a b'", "srun"))
+
+    everywhere = ["srun sh -c 'drop '\"'\"'a b'\"'\"'' >> prepare.out 2>> prepare.err"]
+    assert before(SrunInAllocation(), 1) == before(SrunInAllocation(), 2) == before(object(), 2) == everywhere
+    assert before(object(), 1) == ["drop 'a b'"]
+
+
+def test_a_systems_configuration_inside_its_allocation(tmp_path: Path) -> None:
+    from iowatch.site.reframe_config import allocation_configuration
+
+    path = tmp_path / "reframe.py"
+    path.write_text(
+        "site_configuration = {'systems': [{'name': 'other'}, {'name': 'big', 'modules_system': 'lmod',"
+        " 'partitions': [{'name': 'a', 'launcher': 'aprun'}, {'name': 'b', 'scheduler': 'slurm',"
+        " 'launcher': 'srun', 'access': ['--exclusive'], 'environs': ['old'], 'time_limit': '60m'}]}],"
+        " 'environments': [{'name': 'old'}]}"
+    )
+    found = allocation_configuration(str(path), "big", "b")
+    (system,) = found["systems"]
+    assert (system["modules_system"], system["max_local_jobs"]) == ("lmod", 1)
+    assert system["partitions"] == [
+        {"name": "b", "scheduler": "local", "launcher": "srun-within", "environs": ["old"], "max_jobs": 1,
+         "time_limit": "60m"}
+    ]  # fmt: skip
+    assert found["environments"] == [{"name": "old"}]
+    assert allocation_configuration(str(path), "big", "a")["systems"][0]["partitions"][0]["launcher"] == "aprun"
+
+
+# What the comparison says of nodes
+
+
+def pairs_on(history: History, nodes: dict[str, list[list[str]]]) -> tuple[dict[str, object], str]:
+    """A fair run whose turns ran on `nodes` of each side."""
+    for side, turns in nodes.items():
+        for pair, used in enumerate(turns, 1):
+            facts = {"pair": pair, "side": side, "nodes": used}
+            suffix = f"#{pair}{side}"
+            record(history, "fair", {2: (100.0 + pair,)}, stack=side, facts=facts, suffix=suffix)  # type: ignore[arg-type]
+    sides = [parse_side(f"session:fair,side={side}") for side in ("left", "right")]
+    outcome = compare_sides(sides[0], sides[1], lambda: history, ComparisonOptions())
+    told = [line for line in provenance_lines(outcome) if line.startswith("Nodes: ")]
+    return comparison_document(outcome)["measured"], "\n".join(told)
+
+
+def test_other_nodes_on_the_other_side_are_told(history: History) -> None:
+    document, told = pairs_on(
+        history, {"left": [["n1", "n2"]] * 3, "right": [["n1", "n2"], ["n2", "n3"], ["n2", "n1"]]}
+    )
+    assert told == "Nodes: 1 of 3 runs had other nodes than their counterparts."
+    assert document["on_other_nodes"] == {"runs": 1, "of": 3}
+    assert document["right"]["nodes"] == ["n1", "n2", "n3"]  # type: ignore[index]
+
+
+def test_the_same_nodes_for_all_are_told(history: History) -> None:
+    _, told = pairs_on(history, {"left": [["n1", "n2"]] * 3, "right": [["n1", "n2"]] * 3})
+    assert told == "Nodes: n[1-2] on both sides, the same for every pair of runs."
+
+
+def test_unknown_nodes_say_nothing(history: History) -> None:
+    document, told = pairs_on(history, {"left": [[]] * 3, "right": [["n1"]] * 3})
+    assert told == ""
+    assert document["on_other_nodes"] is None

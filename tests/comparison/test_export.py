@@ -1,0 +1,206 @@
+"""Exports: every sample comes back; promtool accepts OpenMetrics; damaged files are refused with their
+place."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.core import InputError, UsageError
+from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
+from iowatch.store.export import export_results, read_export_file, write_openmetrics
+from tests.comparison.history_of import nightly, record
+
+Cli = Callable[..., Result]
+HOSTILE = 'a"b\\c\nd,<script>'
+
+
+@pytest.fixture
+def filled(history: History) -> History:
+    nightly(history, 3, {"old": 1.0, HOSTILE: 1.1})
+    record(history, "fair", {1: (0.1 + 0.2,)}, facts={"pair": 7, "side": "left"}, suffix="#7")
+    record(history, "broken", {1: (5.0,)}, status="incomplete")
+    return history
+
+
+def ordered(rows: list[ResultRow]) -> list[ResultRow]:
+    return sorted(rows, key=lambda r: (r.session, r.stack, r.run, r.metric))
+
+
+def written(history: History, form: str, place: Path, chosen: ResultFilter | None = None) -> Path:
+    path = place / f"export.{form}"
+    with path.open("wb") as stream:
+        export_results(history, chosen or ResultFilter(), form, stream)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "json"])
+def test_every_sample_comes_back_exactly(filled: History, tmp_path: Path, form: str) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    back = read_export_file(written(filled, form, tmp_path))
+    assert ordered(back) == ordered(list(filled.results()))
+    assert {row.pair for row in back} == {None, 7}
+
+
+def test_filters_narrow_the_export(filled: History, tmp_path: Path) -> None:
+    chosen = ResultFilter(SeriesFilter(stack="old"), session="night-001")
+    rows = read_export_file(written(filled, "csv", tmp_path, chosen))
+    assert {(row.session, row.stack) for row in rows} == {("night-001", "old")}
+    assert len(rows) == 3
+
+
+def test_unknown_format_is_refused(filled: History) -> None:
+    with pytest.raises(UsageError, match="unknown format 'xml'"):
+        export_results(filled, ResultFilter(), "xml", io.BytesIO())
+
+
+def test_openmetrics_is_of_the_newest_whole_result_in_base_units(filled: History, tmp_path: Path) -> None:
+    text = written(filled, "openmetrics", tmp_path).read_text()
+    assert text.endswith("# EOF\n")
+    newest = [row for row in filled.results() if row.session == "night-002" and row.stack == "old"]
+    for row in newest:
+        line = next(
+            line
+            for line in text.splitlines()
+            if line.startswith("iowatch_bandwidth_bytes_per_second")
+            and 'stack="old"' in line
+            and f'case="{row.case.key}"' in line
+            and 'statistic="max"' in line
+        )
+        assert float(line.rsplit(" ", 1)[1]) == pytest.approx(max(row.samples) * 2**20)
+
+
+def test_openmetrics_is_valid_and_keeps_names_labels_and_values(filled: History, tmp_path: Path) -> None:
+    """By the parser of prometheus_client, which checks types, units and escapes; reserved endings get `_value`."""
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+    for metric in ("rate", "time", "count", "share", "overhead_ratio", "close_time"):
+        record(filled, f"more-{metric}", {1: (0.5, 0.25)}, metric=metric)
+    text = written(filled, "openmetrics", tmp_path).read_text()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {name: family.unit for name, family in families.items()} == {
+        "iowatch_bandwidth_bytes_per_second": "bytes_per_second",
+        "iowatch_close_time_seconds": "seconds",
+        "iowatch_count_value": "",
+        "iowatch_overhead_ratio": "",
+        "iowatch_rate_per_second": "per_second",
+        "iowatch_result_samples": "",
+        "iowatch_result_timestamp_seconds": "seconds",
+        "iowatch_share": "",
+        "iowatch_time_seconds": "seconds",
+    }
+    assert {family.type for family in families.values()} == {"gauge"}
+    stacks = {one.labels["stack"] for one in families["iowatch_bandwidth_bytes_per_second"].samples}
+    assert HOSTILE in stacks
+    (least,) = (one for one in families["iowatch_time_seconds"].samples if one.labels["statistic"] == "min")
+    assert least.value == 0.25
+    labels = ["api", "benchmark", "case", "operation", "partition", "stack", "statistic", "system"]
+    assert sorted(least.labels) == labels
+    (row,) = (row for row in filled.results() if row.session == "more-time")
+    started = [one for one in families["iowatch_result_timestamp_seconds"].samples if one.labels["metric"] == "time"]
+    assert [one.value for one in started] == [row.time]
+
+
+def test_openmetrics_leaves_out_what_is_not_whole(filled: History) -> None:
+    """The newest of three results of a series, as another program may have written them, is incomplete."""
+    row = next(iter(filled.results()))
+    later = [replace(row, time=row.time + n, samples=(float(n),), status=s) for n, s in ((2, "ok"), (3, "incomplete"))]
+    stream = io.BytesIO()
+    write_openmetrics([later[0], row, later[1]], stream)
+    (line,) = (line for line in stream.getvalue().decode().splitlines() if 'statistic="max"' in line)
+    assert float(line.rsplit(" ", 1)[1]) == 2.0 * 2**20
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
+def test_promtool_accepts_openmetrics(filled: History, tmp_path: Path) -> None:
+    for metric in ("rate", "time", "count", "share", "overhead_ratio", "close_time"):
+        record(filled, f"more-{metric}", {1: (0.5,)}, metric=metric)
+    text = written(filled, "openmetrics", tmp_path).read_text()
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+HEAD = "session,time,benchmark,case,metric,value\n"
+GOOD = 's,2024-01-01T02:00:00Z,ior,"{""ranks"": 2}",bandwidth,5.5\n'
+
+
+def test_a_file_of_ones_own_needs_six_columns(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(HEAD + GOOD + GOOD.replace("5.5", "6.5"))
+    (row,) = read_export_file(path)
+    assert row.samples == (5.5, 6.5)
+    assert dict(row.case.parameters) == {"ranks": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD.replace(",value", "") + GOOD, "no column value"),
+        (HEAD + GOOD.replace("5.5", "nan"), r":2: field 'value': expected a finite number, found 'nan'"),
+        (HEAD + GOOD.replace("bandwidth", "bandwith"), "unknown metric 'bandwith'"),
+        (HEAD + GOOD.replace("2024-01-01T02:00:00Z", "yesterday"), ":2: 'yesterday' is not a time"),
+        (HEAD + GOOD.replace('{""ranks"": 2}', "[1]"), "expected a JSON object"),
+        (HEAD + GOOD.replace('{""ranks"": 2}', '{""ranks""'), ":2: "),
+    ],
+)
+def test_damage_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_export_file(path)
+
+
+@pytest.mark.parametrize(("name", "content"), [("x.json", "{}"), ("x.json", "nonsense"), ("x.txt", ""), ("x.csv", "")])
+def test_files_that_are_no_export_are_refused(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(InputError):
+        read_export_file(path)
+
+
+def test_binary_noise_is_refused(tmp_path: Path) -> None:
+    for suffix in ("csv", "json", "parquet"):
+        path = tmp_path / f"noise.{suffix}"
+        path.write_bytes(bytes(range(256)) * 10)
+        with pytest.raises(InputError):
+            read_export_file(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--stack", "odl"], "the history has no stack 'odl'"),
+        (["--benchmark", "iro"], "the history has no benchmark 'iro'"),
+        (["--system", "local", "--benchmark", "iro"], "system 'local' has no benchmark 'iro'"),
+        (["--metric", "bandwith"], "the history has no metric 'bandwith'"),
+        (["--since", "2024-01-02", "--until", "2024-01-01"], "not before --until"),
+    ],
+)
+def test_a_misspelt_name_is_no_quiet_empty_file(
+    cli: Cli, filled: History, tmp_path: Path, words: list[str], message: str
+) -> None:
+    target = tmp_path / "out.csv"
+    done = cli("history", "export", *words, "--output", str(target))
+    assert done.exit_code == 2
+    assert message in done.output
+    assert not target.exists()
+
+
+def test_a_metric_that_is_not_measured_yet_is_an_empty_export(cli: Cli, filled: History) -> None:
+    done = cli("history", "export", "--metric", "rate")
+    assert done.exit_code == 0
+    assert done.stdout.count("\n") == 1
+
+
+def test_sessions_are_not_chosen_by_benchmark(cli: Cli, filled: History) -> None:
+    done = cli("history", "list", "--benchmark", "ior")
+    assert done.exit_code == 2
+    assert "Add --series." in done.output

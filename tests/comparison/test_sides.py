@@ -1,0 +1,333 @@
+"""Sides: what they are called, what they find, how cases are paired, and the command on top."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
+from iowatch.comparison.sides import parse_period
+from iowatch.core import UsageError, format_number
+from iowatch.output.comparison import summary_sentences
+from iowatch.reference import events
+from iowatch.store import History, ResultFilter
+from iowatch.store.export import export_results
+from tests.comparison.history_of import DAY_S, START, nightly, record
+
+Cli = Callable[..., Result]
+
+
+def compared(history: History, left: str, right: str, **options: object) -> Outcome:
+    return compare_sides(parse_side(left), parse_side(right), lambda: history, ComparisonOptions(**options))  # type: ignore[arg-type]
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stak:x", "not a side"),
+        ("stack:", "has no name"),
+        ("stack:a,operation", "is not name=value"),
+        ("nothing", "not a side"),
+        ("stack:a,stripe_bytes=1.5x", "not a size"),
+    ],
+)
+def test_wrong_sides_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_side(text)
+
+
+def test_filters_are_typed() -> None:
+    spec = parse_side("stack:a,ranks=4,collective=true,api=MPIIO,stripe_bytes=4m,fill=none")
+    assert spec.filters == {
+        "ranks": 4, "collective": True, "api": "MPIIO", "stripe_bytes": 4 * 2**20, "fill": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a,b.csv", "a,ranks=4.csv", "a,b,c", "a.csv", "a,b.csv,ranks=2"])
+def test_a_file_may_have_commas_in_its_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in ("a", "a,b.csv", name):
+        (tmp_path / place).touch()
+    for path in (name, str(tmp_path / name)):
+        spec = parse_side(f"{path},operation=write")
+        assert (spec.kind, spec.name, spec.filters) == ("file", path, {"operation": "write"})
+        assert parse_side(path).filters == {}
+
+
+def test_many_filters_are_no_file_name() -> None:
+    many = ",".join(f"parameter_{number}={number}" for number in range(300))
+    assert len(parse_side(f"absent.csv,{many}").filters) == 300
+    assert len(parse_side(f"stack:a,{many}").filters) == 300
+
+
+def test_periods_count_whole_days() -> None:
+    assert parse_period("2026-01-01..2026-01-01") == (1_767_225_600, 1_767_225_600 + 86_400)
+    assert parse_period("..2026-01-01T06:00:00") == (None, 1_767_225_600 + 6 * 3600)
+    assert parse_period("1767225600..1767229200") == (1_767_225_600, 1_767_229_200)  # as long as a date
+    with pytest.raises(UsageError, match="ends before"):
+        parse_period("2026-02-01..2026-01-01")
+    with pytest.raises(UsageError, match="not a period"):
+        parse_period("2026-02-01")
+
+
+# Sides of the history
+
+
+def test_stacks_measured_in_the_same_nights_are_paired_by_night(history: History) -> None:
+    nightly(history, 12, {"old": 1.0, "new": 1.2})
+    outcome = compared(history, "stack:old", "stack:new")
+    assert outcome.matched.differing == {"stack": ("old", "new")}
+    assert [one.case.parameters["ranks"] for one in outcome.compared] == [1, 2, 4]
+    assert all(one.paired and one.words == "faster" for one in outcome.compared)
+    assert outcome.overall.ratio == pytest.approx(1.2, rel=0.03)
+    assert outcome.overall.basis == "paired nights"
+
+
+def test_periods_are_compared_as_independent_nights(history: History) -> None:
+    nightly(history, 10, {"old": 1.0})
+    nightly(history, 10, {"old": 0.5}, first=20, seed=2)
+    outcome = compared(history, "since:2023-11-14..2023-11-24", "since:2023-12-01..2023-12-31")
+    assert all(not one.paired and one.words == "slower" for one in outcome.compared)
+    assert outcome.compared[0].left.runs == 10
+
+
+def test_sessions_are_one_run_a_side(history: History) -> None:
+    nightly(history, 2, {"old": 1.0})
+    outcome = compared(history, "session:night-000", "session:night-001")
+    assert {one.words for one in outcome.compared} == {"not enough data"}
+
+
+def test_systems_differ_in_more_than_their_name(history: History) -> None:
+    for night in range(6):
+        record(history, f"a{night}", {2: (100.0 + night,)}, system="alpha", stack="gnu", time=START + night * DAY_S)
+        record(history, f"b{night}", {2: (300.0 + night,)}, system="beta", stack="cray", time=START + night * DAY_S)
+    outcome = compared(history, "system:alpha", "system:beta")
+    assert outcome.matched.differing == {"system": ("alpha", "beta"), "stack": ("gnu", "cray")}
+    assert outcome.compared[0].words == "faster"
+
+
+def test_unpaired_cases_are_listed(history: History) -> None:
+    for night in range(5):
+        record(history, f"n{night}", {1: (10.0,), 2: (20.0,)}, stack="old", time=START + night * DAY_S)
+        record(history, f"n{night}", {2: (20.0,), 8: (80.0,)}, stack="new", time=START + night * DAY_S)
+    outcome = compared(history, "stack:old", "stack:new")
+    assert [e.case.parameters["ranks"] for e in outcome.matched.only_left] == [1]
+    assert [e.case.parameters["ranks"] for e in outcome.matched.only_right] == [8]
+
+
+def test_sizes_are_never_taken_out_silently(history: History) -> None:
+    for night in range(5):
+        record(history, f"n{night}", {1: (10.0,)}, stack="old", time=START + night * DAY_S)
+        record(history, f"n{night}", {2: (20.0,)}, stack="new", time=START + night * DAY_S)
+    with pytest.raises(UsageError, match="no case is on both sides") as caught:
+        compared(history, "stack:old", "stack:new")
+    assert "ranks (1 | 2)" in str(caught.value)
+    assert compared(history, "stack:old", "stack:new", ignored=("ranks",)).compared[0].words == "faster"
+    asked = compared(history, "stack:old,ranks=1", "stack:new,ranks=2")
+    assert asked.matched.differing["ranks"] == (1, 2)
+
+
+def test_warm_ups_are_left_out_and_counted(history: History) -> None:
+    nightly(history, 6, {"old": 1.0, "new": 1.0})
+    record(history, "warm", {1: (1.0,)}, stack="new", facts={"pair": 0}, time=START + 41 * DAY_S)
+    outcome = compared(history, "stack:old", "stack:new")
+    assert outcome.compared[0].right.runs == 6
+    assert outcome.notes == ("right: 1 result of warm-ups left out",)
+
+
+def test_what_is_not_whole_or_not_positive_in_a_file_is_left_out_and_counted(history: History, tmp_path: Path) -> None:
+    lines = ["session,time,benchmark,case,metric,value,status,stack"]
+    for night in range(5):
+        for stack, value in (("a", 5.0), ("b", 5.0)):
+            lines.append(f'n{night},{START + night * DAY_S},ior,"{{}}",bandwidth,{value},ok,{stack}')
+    lines += [f'x,{START},ior,"{{}}",bandwidth,1,failed,b', f'y,{START},ior,"{{}}",bandwidth,0,ok,b']
+    path = tmp_path / "own.csv"
+    path.write_text("\n".join(lines))
+    outcome = compared(history, f"{path},stack=a", f"{path},stack=b")
+    assert outcome.compared[0].right.runs == 5
+    assert outcome.notes[2:] == (
+        "right: 1 result of failed or incomplete runs left out",
+        "right: 1 result with a value of 0 left out",
+    )
+
+
+@pytest.mark.parametrize(("hours_of_day", "nights"), [((0, 4, 13), 4), ((0, 4, 13, 15), 5)])
+def test_runs_of_one_import_belong_together_from_noon_to_noon(
+    history: History, hours_of_day: tuple[int, ...], nights: int
+) -> None:
+    """Runs at 22:13, 02:13 and 11:13 UTC are of one night; at 13:13 the next one begins."""
+    for day in range(4):
+        for hours in hours_of_day:
+            when = START + day * DAY_S + hours * 3600
+            for stack in ("old", "new"):
+                record(history, "import", {1: (10.0,)}, stack=stack, time=when, suffix=f"-{day}-{hours}")
+    (one,) = compared(history, "stack:old", "stack:new").compared
+    assert (one.left.runs, one.left.n) == (nights, 4 * len(hours_of_day))
+
+
+def test_an_import_over_months_is_many_nights(history: History) -> None:
+    for month in range(6):
+        when = START + month * 30 * DAY_S
+        record(history, "import", {1: (10.0 + month,)}, time=when, suffix=f"-{month}")
+        record(history, "import", {1: (20.0 + month,)}, stack="new", time=when, suffix=f"-{month}")
+    outcome = compared(history, "stack:old", "stack:new")
+    assert outcome.compared[0].left.runs == 6
+
+
+def test_the_newest_runs_are_used(history: History) -> None:
+    nightly(history, 10, {"old": 1.0, "new": 1.0})
+    outcome = compared(history, "stack:old", "stack:new", last=4)
+    assert outcome.compared[0].left.runs == 4
+    assert any("newest 4 of up to 10" in note for note in outcome.notes)
+
+
+def test_pairs_of_a_fair_run_stay_pairs(history: History) -> None:
+    for pair in range(9):  # pair 0 is the warm-up; the same stack on both sides
+        for side, value in (("left", 100.0 + pair * 50), ("right", (100.0 + pair * 50) * 1.3)):
+            facts = {"pair": pair, "side": side}
+            record(history, "fair", {1: (value,)}, facts=facts, suffix=f"#{pair}{side}")
+    outcome = compared(history, "session:fair,side=left", "session:fair,side=right")
+    (one,) = outcome.compared
+    assert (one.paired, one.left.runs, one.words) == (True, 8, "faster")
+    assert one.ratio == pytest.approx(1.3)
+
+
+def test_an_event_is_before_and_after(
+    cli: Cli, history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "event_file_path", lambda system: tmp_path / f"{system}.yaml")
+    nightly(history, 10, {"old": 1.0})
+    nightly(history, 10, {"old": 2.0}, first=11, seed=2)
+    events.add_event("local", {"date": "2023-11-25", "kind": "upgrade", "title": "new servers"})
+    outcome = compared(history, "event:local/2023-11-25", "event:local/2023-11-25")
+    assert all(one.words == "faster" for one in outcome.compared)
+    shown = cli("compare", "event:local/2023-11-25").stdout
+    assert "left  event:local/2023-11-25, before it" in shown
+    assert "right event:local/2023-11-25, after it" in shown
+    with pytest.raises(UsageError, match="no event") as caught:
+        compared(history, "event:local/2023-11-24", "event:local/2023-11-24")
+    assert "new servers" in str(caught.value)
+
+
+def test_the_sides_of_an_event_end_at_it_and_at_the_next_events(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs every evening from 14 November to 8 December: those of 21 to 24 against those of 26 and 27 November."""
+    monkeypatch.setattr(events, "event_file_path", lambda system: tmp_path / f"{system}.yaml")
+    nightly(history, 25, {"old": 1.0})
+    for day in ("20", "25", "28", "30"):
+        events.add_event("local", {"date": f"2023-11-{day}", "kind": "upgrade", "title": f"upgrade of {day}"})
+    outcome = compared(history, "event:local/2023-11-25", "event:local/2023-11-25")
+    assert {(one.left.runs, one.right.runs) for one in outcome.compared} == {(4, 2)}
+
+
+@pytest.mark.parametrize(("hours", "nights"), [(24, 1), (25, 2)])
+def test_a_session_of_up_to_a_day_is_not_divided_at_noon(history: History, hours: int, nights: int) -> None:
+    for stack in ("old", "new"):
+        for after in (0, hours):
+            record(history, "long", {1: (10.0,)}, stack=stack, time=START + after * 3600, suffix=f"-{after}")
+    (one,) = compared(history, "stack:old", "stack:new").compared
+    assert (one.left.runs, one.left.n) == (nights, 2)
+
+
+@pytest.mark.parametrize("side", ["stack:odl", "system:locla", "since:2001-01-01..2001-02-01", "session:zzz"])
+def test_sides_without_results_are_refused(history: History, side: str) -> None:
+    nightly(history, 2, {"old": 1.0})
+    with pytest.raises(UsageError):
+        compared(history, "stack:old", side)
+
+
+# The command
+
+
+def test_the_command_prints_the_contract(cli: Cli, history: History) -> None:
+    nightly(history, 10, {"old": 1.0, "new": 0.8})
+    result = cli("compare", "stack:old", "stack:new", "--json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    for pair in document["pairs"]:
+        assert set(pair) >= {"case", "left", "right", "ratio", "ci", "verdict"}
+        assert set(pair["left"]) >= {"n", "max", "median", "mean", "min"}
+        assert pair["ci"][0] <= pair["ratio"] <= pair["ci"][1]
+        assert pair["verdict"] == "slower"
+        assert pair["left"]["n"] == 50
+    assert document["overall"]["counts"]["slower"] == 3
+
+
+def test_an_exported_file_is_a_side(cli: Cli, history: History, tmp_path: Path) -> None:
+    nightly(history, 8, {"old": 1.0, "new": 1.5})
+    path = tmp_path / "old.csv"
+    with path.open("wb") as stream:
+        export_results(history, ResultFilter(), "csv", stream)
+    direct = json.loads(cli("compare", "stack:old", "stack:new", "--json").stdout)
+    through = json.loads(cli("compare", f"{path},stack=old", f"{path},stack=new", "--json").stdout)
+    assert direct["pairs"] == through["pairs"]
+
+
+def test_people_get_the_answer_first_and_markdown_is_escaped(cli: Cli, history: History) -> None:
+    nightly(history, 8, {"o|d": 1.0, "new": 1.5})
+    shown = cli("compare", "stack:o|d", "stack:new")
+    assert "Right is faster over all" in shown.stdout
+    same = cli("compare", "stack:new", "stack:new").stdout
+    assert "No difference above 0 % over all, 1.000 times as fast" in same
+    ticket = cli("compare", "stack:o|d", "stack:new", "--markdown")
+    assert "o\\|d → new" in ticket.stdout
+    assert ticket.stdout.startswith("### ")
+
+
+def test_each_sides_samples_are_summarised_for_those_who_ask(cli: Cli, history: History) -> None:
+    nightly(history, 8, {"old": 1.0, "new": 1.5})
+    head = "side n max median mean min unit"
+    plain = cli("compare", "stack:old", "stack:new").stdout
+    asked = cli("compare", "stack:old", "stack:new", "--samples").stdout
+    assert head not in " ".join(plain.split())
+    assert head in " ".join(asked.split())
+    pair = json.loads(cli("compare", "stack:old", "stack:new", "--json").stdout)["pairs"][0]
+    rows = [line.split() for line in asked.splitlines() if line.split()[-7:-5] == ["left", "40"]]
+    assert len(rows) == 3
+    shown = [format_number(pair["left"][name]) for name in ("max", "median", "mean", "min")]
+    assert rows[0][-5:-1] == shown
+    ticket = cli("compare", "stack:old", "stack:new", "--markdown").stdout
+    assert "| case | side | n | max | median | mean | min | unit |" in ticket
+    # The interval of the maxima's ratio stands beside it.
+    low, high = pair["ci_max"]
+    assert f"{pair['ratio_max']:.3f} ({low:.3f} – {high:.3f})" in ticket
+
+
+def test_scaling_tells_every_point() -> None:
+    outcome = compare_sides(
+        parse_side("published:000/13"),
+        parse_side("published:000/14"),
+        lambda: pytest.fail("opened"),
+        ComparisonOptions(),
+    )
+    (nodes,) = [line for line in summary_sentences(outcome) if line.startswith("By nodes")]
+    points = outcome.overall.scaling["nodes"]
+    assert nodes.count(" at ") == len(points) == 7
+    assert nodes.endswith(f"{points[-1].ratio:.1f} at 64.")
+    assert all(point.lowest <= point.ratio <= point.highest for point in points)
+    assert any(point.lowest < point.highest for point in points)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("stack:old",), "compare needs two sides"),
+        (("stack:old", "stack:new", "--metric", "bandwdith"), "Did you mean 'bandwidth'?"),
+        (("stack:old", "published:000/99"), "has no table '99'"),
+        (("stack:old", "absent.csv"), "absent.csv"),
+        (("stack:old,rank=4", "stack:new"), "Did you mean 'ranks'?"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_a_message(cli: Cli, history: History, words: tuple[str, ...], message: str) -> None:
+    nightly(history, 2, {"old": 1.0, "new": 1.0})
+    result = cli("compare", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr

@@ -1,0 +1,87 @@
+"""Kept files go by age and size, oldest first; protected ones stay."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import UsageError
+from iowatch.core.files import artefact_path, prune_artefacts, store_artefact
+
+DAY_S = 24 * 3600.0
+
+
+@pytest.fixture
+def kept(var: Path, tmp_path: Path) -> list[str]:
+    """Five files of 10, 20, … 50 bytes, kept 5, 4, … 1 days ago."""
+    found = []
+    for i in range(5):
+        source = tmp_path / f"{i}.darshan"
+        source.write_bytes(bytes([i]) * (10 * (i + 1)))
+        digest, _ = store_artefact(source)
+        moment = time.time() - (5 - i) * DAY_S
+        os.utime(artefact_path(digest), (moment, moment))
+        found.append(digest)
+    return found
+
+
+def there(digests: list[str]) -> list[bool]:
+    return [artefact_path(digest).exists() for digest in digests]
+
+
+def test_by_age(kept: list[str]) -> None:
+    pruned = prune_artefacts(max_age_s=3.5 * DAY_S)
+    assert pruned.removed == tuple(kept[:2])
+    assert (pruned.freed_bytes, pruned.kept_bytes, pruned.over_bytes) == (30, 120, 0)
+    assert there(kept) == [False, False, True, True, True]
+
+
+def test_by_size_the_oldest_go_first(kept: list[str]) -> None:
+    assert prune_artefacts(max_bytes=100).removed == tuple(kept[:3])
+    assert there(kept) == [False, False, False, True, True]
+
+
+def test_what_is_protected_stays_and_is_told(kept: list[str]) -> None:
+    pruned = prune_artefacts(max_age_s=0.0, max_bytes=5, protected={kept[0], kept[4]})
+    assert there(kept) == [True, False, False, False, True]
+    assert (pruned.kept_bytes, pruned.over_bytes) == (60, 55)
+
+
+def test_a_rehearsal_removes_nothing(kept: list[str]) -> None:
+    assert len(prune_artefacts(max_age_s=0.0, rehearse=True).removed) == 5
+    assert all(there(kept))
+
+
+def test_no_limit_removes_nothing(kept: list[str]) -> None:
+    assert prune_artefacts().removed == ()
+
+
+def test_nothing_but_kept_files_is_touched(kept: list[str], var: Path, tmp_path: Path) -> None:
+    place = var / "artefacts" / kept[0][:2]
+    (place / "notes.txt").write_text("mine")
+    outside = tmp_path / "outside"
+    outside.write_text("not ours")
+    (place / ("0" * 64)).symlink_to(outside)
+    draft = place / f".{kept[0]}.99"
+    draft.write_text("half")
+    os.utime(draft, (0, 0))
+    prune_artefacts(max_age_s=0.0)
+    assert outside.exists()
+    assert (place / "notes.txt").exists()
+    assert (place / ("0" * 64)).is_symlink()
+    assert not draft.exists()
+
+
+def test_limits_below_zero_are_wrong_use(var: Path) -> None:
+    with pytest.raises(UsageError):
+        prune_artefacts(max_bytes=-1)
+
+
+def test_what_is_kept_again_is_young_again(kept: list[str], tmp_path: Path) -> None:
+    """The oldest file is also what a run left today."""
+    (tmp_path / "again").write_bytes(artefact_path(kept[0]).read_bytes())
+    assert store_artefact(tmp_path / "again")[0] == kept[0]
+    assert prune_artefacts(max_age_s=3.5 * DAY_S).removed == (kept[1],)

@@ -1,0 +1,251 @@
+"""The series that statistics see, how much history there is, and the choice of a detection method."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iowatch.core import Output, Result, UsageError
+from iowatch.findings import (
+    MIN_OBSERVATIONS,
+    RETEST_SINCE,
+    headline_series,
+    history_extent,
+    load_detections,
+    load_observations,
+    update_findings,
+)
+from iowatch.output.dashboard import data
+from iowatch.output.dashboard.levels import drawn_levels
+from iowatch.output.dashboard.pages.finding import samples_around_change
+from iowatch.stats import (
+    METHODS,
+    ChangePoint,
+    Detection,
+    DetectionMethod,
+    DetectorSettings,
+    ObservedSeries,
+    detect_many,
+)
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord, bulk
+from tests.findings.test_commands import Cli
+
+DAY = 86400
+START = int(datetime(2025, 1, 1, 2, tzinfo=UTC).timestamp())
+FIRST_DAYS = 40
+
+
+def measure(
+    history: History,
+    time: int,
+    levels: Mapping[str, float],
+    *,
+    retests: Mapping[str, float] | None = None,
+    turn: str | None = None,
+    partition: str = "compute",
+) -> None:
+    """One session at a time; each operation is measured at its level (MiB/s), and again where it has a retest."""
+    retest = {RETEST_SINCE: time + 600} if retests else {}
+    session = SessionRecord(f"at-{time}{turn or partition}", "site", "tiny", "run", time, retest)
+    history.begin_session(session)
+    for suffix, offset, values in (("", 0, levels), ("#again", 600, retests or {})):
+        for operation, value in values.items():
+            noise = np.random.default_rng([time + offset, len(operation)]).normal(0, 0.02)
+            case = {"api": "MPIIO", **({"fair": "left"} if turn else {})}
+            result = Result(operation, "bandwidth", "MiB/s", (value * float(np.exp(noise)),), case)
+            name = f"ior:{operation}{suffix}"
+            output = Output("ior", "4.0.0", "ok", None, (result,))
+            run = RunRecord(name, partition, StackRecord("gnu"), f"{session.uuid} {name}", time + offset, output)
+            history.record_runs(session.uuid, [run])
+    history.end_session(session.uuid, "ok", time + 1200)
+
+
+def days(
+    history: History, first: int, end: int, levels: Mapping[str, float], retests: Mapping[str, float] | None = None
+) -> None:
+    for day in range(first, end):
+        measure(history, START + day * DAY, levels, retests=retests)
+
+
+def changes_of_command(cli: Cli, *words: str) -> dict[str, tuple[list[str], list[str]]]:
+    """Times of confirmed and of suspected changes by operation, as `iowatch detect` prints them."""
+    series = json.loads(cli("detect", "--system", "site", "--json", *words).output)["series"]
+    return {
+        "read" if "read" in name else "write": (
+            [c["time"] for c in one["changes"]],
+            [c["time"] for c in one["suspected"]],
+        )
+        for name, one in series.items()
+    }
+
+
+def changes_of_findings(history: History) -> dict[str, tuple[list[str], list[str]]]:
+    """The same, as the last update of findings stored them."""
+    rows = headline_series(history, "site")
+    found = load_detections(history, [row.id for row in rows])
+    documents = {str(row.case.parameters["operation"]): found[row.id].to_json() for row in rows}
+    return {
+        name: ([c["time"] for c in one["changes"]], [c["time"] for c in one["suspected"]])
+        for name, one in documents.items()
+    }
+
+
+def at(day: int, seconds: int = 0) -> str:
+    return (datetime.fromtimestamp(START + day * DAY + seconds, UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_detect_and_findings_see_the_same_series(history: History, root: Path, cli: Cli) -> None:
+    """Two low observations, each repeated within its session, are suspected: four would be a confirmed change.
+
+    The write series has another level from day 20 on, which a review accepted.
+    """
+    assert root
+    days(history, 0, 20, {"write": 1000.0, "read": 1000.0})
+    days(history, 20, FIRST_DAYS, {"write": 500.0, "read": 1000.0})
+    now = datetime.fromtimestamp(START, UTC) + timedelta(days=FIRST_DAYS)
+    (found,) = update_findings(history, "site", now)
+    before = changes_of_command(cli)
+    assert before == changes_of_findings(history) == {"write": ([at(20)], []), "read": ([], [])}
+    assert cli("review", "accept", found.id, "--reason", "intended", "--by", "A. Reviewer").exit_code == 0
+    low = {"write": 500.0, "read": 500.0}
+    days(history, FIRST_DAYS, FIRST_DAYS + 2, low, retests=low)
+    update_findings(history, "site", now + timedelta(days=2))
+    expected = {"write": ([], []), "read": ([], [at(FIRST_DAYS, 600)])}
+    assert changes_of_command(cli) == expected
+    assert changes_of_findings(history) == expected
+
+
+def test_the_dashboard_sees_the_same_series(history: History) -> None:
+    """Pictures of a finding and levels on pages use observations: first runs with a retest are no history."""
+    days(history, 0, 30, {"write": 1000.0})
+    days(history, 30, FIRST_DAYS, {"write": 1000.0}, retests={"write": 500.0})
+    update_findings(history, "site")
+    machine = data.collect_catalogue(history).machines[0]
+    (finding,) = machine.findings
+    (row,) = headline_series(history, "site")
+    drawn = samples_around_change(history, finding, machine)[row.id]
+    assert drawn.time.tolist() == load_observations(history, [row])[row.id].time.tolist()
+    assert len(drawn.time) == FIRST_DAYS
+    assert drawn.max[-10:].max() < 600
+
+
+def test_equal_series_of_two_partitions_have_two_names(history: History, root: Path, cli: Cli) -> None:
+    assert root
+    for day in range(20):
+        measure(history, START + day * DAY, {"write": 1000.0 if day < 10 else 500.0})
+        measure(history, START + day * DAY, {"write": 1000.0}, partition="long")
+    found = json.loads(cli("detect", "--system", "site", "--json").output)["series"]
+    changes = {name.rpartition(" ")[2]: len(one["changes"]) for name, one in found.items()}
+    assert changes == {"[compute]": 1, "[long]": 0}
+
+
+def test_ab_runs_and_runs_of_one_day_are_not_more_history(history: History) -> None:
+    """Nine sessions and eight pairs of an A/B run within one day: one day, and no series can be assessed."""
+    for number in range(9):
+        measure(history, START + 60 * number, {"write": 1000.0})
+    for number in range(16):
+        measure(history, START + 3600 + 60 * number, {"write": 1000.0}, turn="ab")
+    update_findings(history, "site")
+    extent = history_extent(history, ["site"])
+    assert (extent.days, extent.series, extent.assessable) == (1, 1, 0)
+    for day in range(1, MIN_OBSERVATIONS):
+        measure(history, START + day * DAY, {"write": 1000.0}, turn="ab")
+    assert history_extent(history, ["site"]).days == 1
+    days(history, 1, MIN_OBSERVATIONS, {"write": 1000.0})
+    update_findings(history, "site")
+    extent = history_extent(history, ["site"])
+    assert (extent.days, extent.series, extent.assessable) == (MIN_OBSERVATIONS, 1, 1)
+
+
+def test_the_list_reports_the_same_extent(history: History, root: Path, cli: Cli) -> None:
+    assert root
+    for number in range(9):
+        measure(history, START + 60 * number, {"write": 1000.0})
+    assert "none of 1 series" in cli("findings", "list").output
+    counted = json.loads(cli("findings", "list", "--json").output)["series"]
+    assert counted == {"watched": 1, "too_few_nights": 1}
+
+
+def largest_step(series: Sequence[ObservedSeries], _: DetectorSettings) -> list[Detection]:
+    """A second method: one change, where two neighbours differ most."""
+    found = []
+    for one in series:
+        at = int(np.abs(np.diff(one.logs)).argmax()) + 1
+        before, after = float(np.exp(one.logs[at - 1])), float(np.exp(one.logs[at]))
+        change = ChangePoint(
+            index=int(one.firsts[at]),
+            time=float(one.times[at]),
+            last_before=float(one.times[at - 1]),
+            direction="up" if after > before else "down",
+            ratio=after / before,
+            before=before,
+            after=after,
+            confidence=0.5,
+            nights=len(one.logs) - at,
+        )
+        found.append(Detection(one.points, "ok", changes=(change,)))
+    return found
+
+
+@pytest.fixture
+def second_method(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(METHODS, "largest", DetectionMethod("1", largest_step))
+    return "largest"
+
+
+def test_a_second_method_runs_through_detect_findings_and_dashboard(
+    history: History, root: Path, cli: Cli, second_method: str
+) -> None:
+    """Two observations at half of the level are no change for `levels`, and are one for the second method."""
+    assert root
+    days(history, 0, 20, {"write": 1000.0})
+    days(history, 20, 22, {"write": 500.0})
+    assert changes_of_command(cli) == {"write": ([], [at(20)])}
+    assert changes_of_command(cli, "--method", second_method) == {"write": ([at(20)], [])}
+    now = datetime.fromtimestamp(START, UTC) + timedelta(days=22)
+    (found,) = update_findings(history, "site", now, method=second_method)
+    assert (found.state, found.direction, found.date) == ("open", "down", "2025-01-21")
+    (machine,) = data.collect_catalogue(history).machines
+    (entry,) = machine.series
+    assert entry.detection is not None
+    assert (entry.detection.method, len(entry.detection.changes)) == (second_method, 1)
+    with history.reading() as connection:
+        (samples,) = bulk.read_series_samples(connection, [entry.row.id])
+    assert drawn_levels(entry, samples) == []
+    update_findings(history, "site", now)
+    assert changes_of_findings(history) == {"write": ([], [at(20)])}
+
+
+def test_a_csv_file_takes_a_method_too(cli: Cli, tmp_path: Path, second_method: str) -> None:
+    file = tmp_path / "s.csv"
+    rows = "".join(f"a,{START + day * DAY},{1000 if day < 9 else 900}\n" for day in range(10))
+    file.write_text("series,time,value\n" + rows)
+    found = cli("detect", "--csv", str(file), "--json", "--method", second_method)
+    (detection,) = json.loads(found.output)["series"].values()
+    assert (found.exit_code, detection["method"], detection["changes"][0]["index"]) == (1, second_method, 9)
+    assert cli("detect", "--csv", str(file)).exit_code == 0
+
+
+def test_an_unknown_method_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="no detection method 'level'") as caught:
+        detect_many([], method="level")
+    assert "levels" in str(caught.value.hint)
+
+
+def test_a_detection_is_the_same_after_json() -> None:
+    rng = np.random.default_rng(2)
+    logs = 0.03 * rng.normal(size=120)
+    logs[40:] += 0.5
+    logs[80:84] -= 1.0
+    times = START + DAY * np.arange(120.0)
+    (found,) = detect_many([(times, np.exp(logs))])
+    assert found.changes
+    assert found.transients
+    assert Detection.from_json(json.loads(json.dumps(found.to_json()))) == found
+    with pytest.raises(TypeError):
+        Detection.from_json({**found.to_json(), "unknown": 1})

@@ -1,0 +1,85 @@
+"""A real browser for tests: Debian's Chromium through Selenium; why there is none, where there is none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+def unusable() -> str | None:
+    """Why no browser can be used, or None."""
+    if not any(_runs(name) for name in CHROMIUM):
+        return "needs a browser: apt-get install chromium chromium-driver"
+    if not _runs("chromedriver"):
+        return "needs chromedriver: apt-get install chromium-driver"
+    return None if util.find_spec("selenium") else "needs selenium (requirements-dev.lock)"
+
+
+def _runs(name: str) -> bool:
+    """Ubuntu's packages of Chromium are scripts that ask for a snap."""
+    program = shutil.which(name)
+    return program is not None and subprocess.run([program, "--version"], capture_output=True).returncode == 0
+
+
+class Browser:
+    """A headless Chromium that keeps what pages write to the console."""
+
+    def __enter__(self) -> Browser:
+        from selenium import webdriver
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = next(path for name in CHROMIUM if _runs(name) and (path := shutil.which(name)))
+        for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"):
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.ChromeService(shutil.which("chromedriver"))
+        self.driver = webdriver.Chrome(options=options, service=service)
+        self.driver.set_script_timeout(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.driver.quit()
+
+    def open(self, page: Path, fragment: str = "") -> None:
+        """Open a page from the file system, as a reader without a server does."""
+        self.driver.get("about:blank")
+        self.driver.get(page.as_uri() + fragment)
+
+    def run(self, script: str, *values: object) -> Any:
+        """The value of a script in the page."""
+        return self.driver.execute_script(script, *values)
+
+    def wait(self, script: str) -> None:
+        """Wait until the value of a script is true."""
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        done: Callable[[Any], Any] = lambda driver: driver.execute_script(script)  # noqa: E731
+        WebDriverWait(self.driver, 30, 0.05).until(done)
+
+    def messages(self) -> list[str]:
+        """What pages wrote to the console since the last call: warnings, errors, violations of the policy."""
+        log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the page in CSS pixels."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def scheme(self, name: str) -> None:
+        """Ask for light or dark colours."""
+        features = {"features": [{"name": "prefers-color-scheme", "value": name}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+
+    def picture(self, target: Path, width: int, most_height: int = 2400) -> None:
+        """A screenshot of the page at a width, as high as it is up to a limit."""
+        self.resize(width, 900)
+        height = min(int(self.run("return document.documentElement.scrollHeight")), most_height)
+        self.resize(width, height)
+        self.driver.save_screenshot(str(target))

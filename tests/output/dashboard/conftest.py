@@ -1,0 +1,90 @@
+"""Sites to look at: Franklin's story and a hostile history, built once; and a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from iowatch.demo import scenarios
+from iowatch.demo.scenarios import generate_sessions
+from iowatch.findings import update_findings
+from iowatch.output.dashboard.build import build_site
+from iowatch.store import History
+from tests.conftest import ROOT
+from tests.output.dashboard import hostile, shapes
+from tests.output.dashboard.browser import Browser, unusable
+
+
+@pytest.fixture(scope="session")
+def franklin_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Franklin from mid-February 2009 on, as `iowatch demo franklin` makes it, looked at on 1 May."""
+    path = tmp_path_factory.mktemp("franklin") / "history.db"
+    with History.open(str(path)) as history:
+        for night in generate_sessions(scenarios.franklin_scenario(), 2009):
+            if night.session.started_at >= datetime(2009, 2, 10, tzinfo=UTC).timestamp():
+                history.begin_session(night.session, night.expected)
+                history.record_runs(night.session.uuid, night.runs)
+                history.end_session(night.session.uuid, "ok", night.session.started_at + 3600)
+        update_findings(
+            history, scenarios.FRANKLIN_SYSTEM, datetime.combine(date(2009, 5, 1), datetime.min.time(), UTC)
+        )
+    return path
+
+
+def _built(database: Path, site: Path) -> Path:
+    with History.open(str(database)) as history:
+        build_site(history, site)
+    return site
+
+
+@pytest.fixture(scope="session")
+def franklin_site(franklin_history: Path) -> Path:
+    """The site of Franklin."""
+    return _built(franklin_history, franklin_history.parent / "site")
+
+
+@pytest.fixture(scope="session")
+def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a history whose every name is an attack."""
+    place = tmp_path_factory.mktemp("hostile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IOWATCH_VAR", str(place / "var"))
+        hostile.fill(place / "history.db")
+        return _built(place / "history.db", place / "site")
+
+
+@pytest.fixture(scope="session")
+def shapes_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of series with a reference, a transient, a drift, a suspicion."""
+    place = tmp_path_factory.mktemp("shapes")
+    shapes.fill(place / "history.db")
+    return _built(place / "history.db", place / "site")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium; its profile is gone afterwards."""
+    why = unusable()
+    if why:
+        pytest.skip(why)
+    with Browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    """The browser at the size of a laptop, without old messages."""
+    chromium.resize(1280, 900)
+    chromium.messages()
+    return chromium
+
+
+@pytest.fixture(scope="session")
+def screenshots() -> Path:
+    """Where pictures of pages are left for people: `var/screenshots/` of the checkout."""
+    place = ROOT / "var" / "screenshots"
+    place.mkdir(parents=True, exist_ok=True)
+    return place

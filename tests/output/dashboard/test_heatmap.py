@@ -1,0 +1,221 @@
+"""The heat map of a night: a field a case, few empty ones, and no colour for what did not come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iowatch.core import Case, Output, Result, Scalar
+from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.pages.overview import build_heat_map
+from iowatch.store import History, RunRecord, SeriesRow, SessionRecord, StackRecord
+from tests.output.dashboard.browser import Browser
+
+Status = Literal["ok", "incomplete", "running"]
+DAY_S = 86400
+START = 1_735_700_000
+
+
+def _row(number: int, parameters: Mapping[str, Scalar], benchmark: str = "ior", stack: str = "gnu") -> SeriesRow:
+    return SeriesRow(number, "x", "compute", stack, Case(benchmark, dict(parameters)), "bandwidth", 1, 0, 0)
+
+
+def _ior(stripes: tuple[int, ...] = (1, -1)) -> list[SeriesRow]:
+    axes = product(stripes, (2**20, 10**6), (1, 2, 10), ("POSIX", "MPIIO"), ("write", "read"))
+    return [
+        _row(n, {"api": a, "operation": o, "transfer_bytes": t, "stripe_count": s, "nodes": k, "ranks": 24 * k})
+        for n, (s, t, k, a, o) in enumerate(axes)
+    ]
+
+
+def test_numbers_stand_across_and_words_down() -> None:
+    grid = build_heat_map(_ior(), lambda row: row).grids[0]
+    assert [(head.name, [value for value, _ in head.spans]) for head in grid.heads] == [
+        ("stripe count", ["full striping", "1"]),
+        ("transfer", ["1,000,000 B", "1 MiB"] * 2),
+        # As numbers, not as words; ranks follow from nodes and are not told again.
+        ("nodes", ["1", "2", "10"] * 4),
+    ]
+    assert [name for name, _ in grid.rows] == ["read MPIIO", "read POSIX", "write MPIIO", "write POSIX"]
+
+
+def test_few_columns_leave_room_for_write_beside_read() -> None:
+    grid = build_heat_map([row for row in _ior((1,)) if row.case.parameters["nodes"] == 1], lambda row: row).grids[0]
+    assert [head.name for head in grid.heads] == ["transfer", "operation"]
+    assert [name for name, _ in grid.rows] == ["MPIIO", "POSIX"]
+
+
+def test_stacks_and_partitions_are_told_apart() -> None:
+    rows = [_row(n, {"api": "POSIX", "operation": "write"}, stack=s) for n, s in enumerate(("gnu", "intel"))]
+    assert [name for name, _ in build_heat_map(rows, lambda row: row).grids[0].rows] == [
+        "gnu write POSIX",
+        "intel write POSIX",
+    ]
+
+
+def test_a_map_stays_of_the_size_of_a_page() -> None:
+    big = [_row(n, {"ranks": n}, "big") for n in range(3000)]
+    found = build_heat_map([*_ior(), *big], lambda row: row)
+    assert [grid.benchmark for grid in found.grids] == ["ior"]
+    assert found.left_out == [("big", 3000)]
+
+
+scalars = st.one_of(st.integers(-1, 2000), st.booleans(), st.sampled_from(["a", "b 10", "b 9", "128x128x1", ""]))
+cases = st.lists(
+    st.dictionaries(st.sampled_from(["api", "ranks", "nodes", "operation", "odd"]), scalars),
+    min_size=1,
+    max_size=60,
+    unique_by=lambda one: Case("ior", one).canonical,
+)
+
+
+@given(cases)
+@settings(deadline=None)
+def test_every_case_has_one_field_and_most_fields_have_a_case(parameters: list[dict[str, Scalar]]) -> None:
+    rows = [_row(n, one) for n, one in enumerate(parameters)]
+    grid = build_heat_map(rows, lambda row: row).grids[0]
+    fields = [cell for _, cells in grid.rows for cell in cells]
+    # 1 and true are two values in JSON; where such cases share a field, Python says they are one.
+    held = [cell.id for cell in fields if cell is not None]
+    assert len(held) == len(set(held))
+    if not any(isinstance(v, bool) for one in parameters for v in one.values()):
+        assert sorted(held) == list(range(len(rows)))
+    assert len(fields) <= 3 * len(rows) + 8
+    for head in grid.heads:
+        assert sum(n for _, n in head.spans) == len(grid.rows[0][1])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten nights of reads and writes over 1 to 4 nodes.
+
+    In the newest one writes of 2 nodes fell by 60 %, 4 nodes did not come, and 8 nodes ran for the first time.
+    """
+    place = tmp_path_factory.mktemp("heat")
+    with History.open(str(place / "history.db")) as history:
+        for night in range(10):
+            uuid, begin = f"night-{night}", START + night * DAY_S
+            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            sizes = [1, 2, *([4] if night < 9 else [8])]
+            history.record_runs(uuid, [_run(nodes, night, begin + 60 * nodes) for nodes in sizes])
+            history.end_session(uuid, "ok", begin + 900)
+        build_site(history, place / "site")
+    return place / "site"
+
+
+def _run(nodes: int, night: int, begin: int) -> RunRecord:
+    fell = night == 9 and nodes == 2
+    case: dict[str, Scalar] = {"api": "POSIX", "nodes": nodes}
+    values = {"write": 40.0 if fell else 100.0, "read": 200.0}
+    results = tuple(Result(op, "bandwidth", "MiB/s", (value,), case) for op, value in values.items())
+    return RunRecord(
+        f"ior:{nodes}",
+        "default",
+        StackRecord("gnu"),
+        f"{nodes}-{night}",
+        begin,
+        Output("ior", "4", "ok", None, results),
+    )
+
+
+def test_fields_say_what_the_night_was(site: Path) -> None:
+    text = (site / "overview/local.html").read_text(encoding="utf-8")
+    fields = re.findall(r'<td class="(\w+)( flag)?"><a href="[^"]*" title="([^"]*)">([^<]*)</a>', text)
+    told = {
+        re.sub(r"\D*(write|read).*nodes (\d).*", r"\1 \2", title): (kind, shown) for kind, _, title, shown in fields
+    }
+    assert told == {
+        "write 1": ("same", "100"),
+        "write 2": ("w3", "40"),
+        # Nothing came: no colour, and no number of another night.
+        "write 4": ("lacking", "–"),
+        "write 8": ("none", "?"),
+        **{f"read {n}": ("same", "100") for n in (1, 2)},
+        "read 4": ("lacking", "–"),
+        "read 8": ("none", "?"),
+    }
+    words = re.sub(r"<[^>]+>", "", text)
+    assert "1 below, 2 without result, 3 as accepted, 2 not judged." in words
+
+
+def test_the_index_leads_to_what_is_below(browser: Browser, site: Path) -> None:
+    assert 'href="overview/local.html#outcome=below"' in (site / "overview.html").read_text()
+    browser.open(site / "overview/local.html", "#outcome=below")
+    assert browser.run("return document.querySelector('output').textContent") == "1 of 8"
+    bright = "return [...document.querySelectorAll('.matrix td:not(.pale) a')].map(a => a.textContent)"
+    assert browser.run(bright) == ["40"]
+
+
+def test_arrows_go_from_field_to_field(browser: Browser, site: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(site / "overview/local.html")
+    assert browser.run("return document.querySelectorAll('.matrix a[tabindex=\"0\"]').length") == 1
+    browser.run("document.querySelector('.matrix a').focus()")
+    titles = []
+    for key in (Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT):
+        ActionChains(browser.driver).send_keys(key).perform()
+        titles.append(
+            browser.run("return document.activeElement.title.match(/(read|write).*nodes (\\d)/).slice(1).join(' ')")
+        )
+    assert titles == ["write 1", "read 2", "write 2", "read 2"]
+    assert browser.run("return document.activeElement.tabIndex") == 0
+    assert browser.run("return document.querySelectorAll('.matrix a[tabindex=\"0\"]').length") == 1
+    assert browser.messages() == []
+
+
+@pytest.mark.parametrize(
+    ("suite", "attributes", "status", "night"),
+    [
+        # Somebody looks at something in the morning, or compares two stacks: the night is still the night.
+        ("smoke", {}, "ok", "night-9"),
+        ("nightly", {"fair": {"left": "a", "right": "b"}}, "ok", "night-9"),
+        # A night that broke off is one however little it measured.
+        ("nightly", {}, "ok", "later"),
+        ("survey", {}, "incomplete", "later"),
+        ("survey", {}, "running", "later"),
+    ],
+)
+def test_what_somebody_runs_after_the_night_is_no_night(
+    tmp_path: Path, suite: str, attributes: dict[str, object], status: Status, night: str
+) -> None:
+    """Sessions of four runs at 02:00, one of one run at 10:00: three series would be without result."""
+    with History.open(str(tmp_path / "history.db")) as history:
+        for number in range(10):
+            uuid, begin = f"night-{number}", START + number * DAY_S
+            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in (1, 2, 4, 8)])
+            history.end_session(uuid, "ok", begin + 900)
+        begin += 8 * 3600
+        history.begin_session(SessionRecord("later", "local", suite, "run", begin, attributes))
+        history.record_runs("later", [_run(1, 10, begin)])
+        if status != "running":
+            history.end_session("later", status, begin + 60)
+        build_site(history, tmp_path / "site", now=datetime.fromtimestamp(begin + 3600, UTC))
+    text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
+    lacking = 0 if night == "night-9" else 6
+    assert len(re.findall(r'<td class="(?:lacking|waiting)', text)) == lacking
+    assert f'href="session/{night}.html">session page' in (tmp_path / "site/index.html").read_text(encoding="utf-8")
+
+
+def test_what_ended_long_ago_does_not_fill_the_map(tmp_path: Path) -> None:
+    with History.open(str(tmp_path / "history.db")) as history:
+        for number in (0, *range(40, 50)):
+            uuid, begin = f"night-{number}", START + number * DAY_S
+            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.record_runs(uuid, [_run(1 if number else 64, number, begin)])
+            history.end_session(uuid, "ok", begin + 900)
+        build_site(history, tmp_path / "site")
+    text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
+    assert len(re.findall(r'<td class="\w+"><a href="[^"]*" title', text)) == 2
+    assert "2 series without a result for 30 nights are in the table" in text
+    assert "2 as accepted, 2 long gone" in re.sub(r"<[^>]+>", "", text)

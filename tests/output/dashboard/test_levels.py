@@ -1,0 +1,278 @@
+"""What a series is measured against: gain, levels, the accepted level, suspicions, curves over parameters."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from markupsafe import Markup
+
+from iowatch.core import METRICS, Case
+from iowatch.output.dashboard.data import SystemEntry
+from iowatch.output.dashboard.levels import (
+    AcceptedLevel,
+    accepted_level,
+    detection_notes,
+    drawn_levels,
+    find_suspected_series,
+    performance_ratio,
+)
+from iowatch.output.dashboard.pages import finding as finding_page
+from iowatch.output.dashboard.pages.coverage import CoverageCounts, _run_row
+from iowatch.output.dashboard.pages.overview import _series_row, _session_gains
+from iowatch.output.dashboard.pages.scaling import OwnCurves
+from iowatch.stats import ChangePoint, Detection, Drift
+from iowatch.store import SeriesPoints, SeriesSamples
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "level", "expected"),
+    [
+        ("bandwidth", 200.0, 100.0, 2.0),
+        ("time", 200.0, 100.0, 0.5),
+        # Darshan's counts are 0 where a backend makes no such call: MPI-IO writes nothing independently.
+        ("independent_count", 0.0, 0.0, None),
+        ("independent_count", 7.0, 0.0, None),
+    ],
+)
+def test_gain_is_performance_or_nothing(metric: str, value: float, level: float, expected: float | None) -> None:
+    series: Any = SimpleNamespace(metric=METRICS[metric])
+    assert performance_ratio(series, value, level) == expected
+
+
+DAY = 86_400
+
+
+def step(day: int, ratio: float, *, before: float = 100.0, suspected: bool = False) -> ChangePoint:
+    """A change on a day."""
+    return ChangePoint(
+        index=day,
+        time=day * DAY,
+        last_before=(day - 1) * DAY,
+        direction="up" if ratio > 1 else "down",
+        ratio=ratio,
+        before=before,
+        after=before * ratio,
+        confidence=0.9,
+        nights=10,
+        suspected=suspected,
+    )
+
+
+def drift(first: int, last: int, ratio: float) -> Drift:
+    """A drift from one day to another."""
+    return Drift(first, first * DAY, last, last * DAY, "up" if ratio > 1 else "down", ratio)
+
+
+def series(
+    *steps: ChangePoint, metric: str = "bandwidth", findings: tuple[Any, ...] = (), drifts: tuple[Drift, ...] = ()
+) -> Any:
+    """A series in which detection found steps and drifts."""
+    changes = tuple(one for one in steps if not one.suspected)
+    suspected = tuple(one for one in steps if one.suspected)
+    return SimpleNamespace(
+        row=SimpleNamespace(id=1, metric=metric),
+        metric=METRICS[metric],
+        detection=Detection(100, "ok", changes=changes, suspected=suspected, drifts=drifts),
+        findings=findings,
+        limits=SimpleNamespace(reference=None),
+        headline=True,
+        stamp=SimpleNamespace(last=99 * DAY),
+    )
+
+
+def samples(*values: float) -> SeriesSamples:
+    """One value a day."""
+    days = np.arange(len(values)) * DAY
+    array = np.asarray(values)
+    return SeriesSamples(1, days, days, array, array, array, np.ones_like(days), array)
+
+
+def finding(day: int, state: str, before: float, series_id: int = 1) -> Any:
+    member = SimpleNamespace(series_id=series_id, before=before, first_after=day * DAY)
+    return SimpleNamespace(id=f"day-{day}", state=state, first_after=day * DAY, members=(member,))
+
+
+def test_a_drift_runs_through_the_median_of_its_observations() -> None:
+    """From 50 to 200 (a factor of 4) around a median of 100; what lies outside of it does not count."""
+    (found,) = drawn_levels(series(drifts=(drift(2, 6, 4.0),)), samples(900, 900, 100, 100, 100, 100, 100, 900))
+    assert (found.kind, found.value, found.end) == ("drift", 50.0, 200.0)
+
+
+def test_only_suspected_steps_are_replaced_by_the_drift_that_covers_them() -> None:
+    one = series(step(3, 0.5, suspected=True), step(4, 0.6), step(8, 0.7, suspected=True), drifts=(drift(2, 6, 0.5),))
+    found = detection_notes(one)
+    assert found is not None
+    assert [(item.first // DAY, item.kind) for item in found] == [(8, "suspected"), (4, "change"), (2, "drift")]
+
+
+def test_of_what_nobody_has_accepted_the_level_before_the_first_change_is_the_normal_one() -> None:
+    states = ("open", "suspected", "acknowledged")
+    disputed = [finding(20 + day, state, before=100.0 + day) for day, state in enumerate(states)]
+    settled = [finding(10, "accepted", before=1.0), finding(11, "resolved", before=2.0)]
+    found = accepted_level(series(step(20, 0.5), findings=(*disputed[::-1], *settled)), [7.0] * 90)
+    assert found is not None
+    assert (found.value, found.source) == (100.0, "level before day-20, which is open")
+
+
+def test_the_newest_sure_level_is_the_normal_one_where_nothing_is_disputed() -> None:
+    found = accepted_level(series(step(20, 0.5), step(30, 3.0), step(40, 0.1, suspected=True)), [7.0] * 90)
+    assert found is not None
+    assert (found.value, found.source) == (300.0, "newest level")
+
+
+def test_without_a_change_the_median_of_the_newest_60_observations_is_the_normal_level() -> None:
+    found = accepted_level(series(), [*[900.0] * 80, *[100.0] * 31, *[50.0] * 29])
+    assert found is not None
+    assert found.value == 100.0
+
+
+@pytest.mark.parametrize(("observations", "known"), [(6, False), (7, True)])
+def test_fewer_than_seven_observations_have_no_normal_level(observations: int, known: bool) -> None:
+    assert (accepted_level(series(), [100.0] * observations) is not None) is known
+
+
+def machine(*watched: Any, newest: float = 99, **more: Any) -> Any:
+    """A system whose newest session began on the day `newest`."""
+    return SimpleNamespace(
+        name="local", watched=list(watched), night=SimpleNamespace(started_at=int(newest * DAY)), **more
+    )
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(-7, 0), (-5, 1), (0, 1), (5, 1)])
+def test_suspicions_are_of_the_newest_session(hours: float, expected: int) -> None:
+    """A session may begin up to six hours later than the last result of a series."""
+    one = series(step(98, 0.5, suspected=True))
+    one.stamp.last = int(99 * DAY + hours * 3600)
+    assert len(find_suspected_series(machine(one))) == expected
+
+
+def test_suspicions_that_a_finding_holds_are_left_out_and_the_largest_come_first() -> None:
+    """Of the metrics in seconds half of the value is a gain of 2."""
+    small, large = series(step(98, 0.8, suspected=True)), series(step(98, 0.5, suspected=True), metric="time")
+    told = series(step(98, 0.1, suspected=True), findings=(finding(98, "open", 100.0),))
+    other = series(step(98, 0.7, suspected=True), findings=(finding(50, "open", 100.0),))
+    over = series(step(98, 0.6, suspected=True), findings=(finding(98, "resolved", 100.0),))
+    sure = series(step(98, 0.1))
+    assert [one.gain for one in find_suspected_series(machine(small, told, over, sure, large, other))] == [
+        pytest.approx(gained) for gained in (2.0, 0.6, 0.7, 0.8)
+    ]
+
+
+def test_the_picture_of_a_finding_has_performance_relative_to_the_level_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of seconds half is twice as good. Members have the level of detection, others the median before the change."""
+    member, other, new = (series(metric=name) for name in ("time", "bandwidth", "bandwidth"))
+    for number, one in enumerate((member, other, new), start=1):
+        one.row.id = number
+    found = finding(3, "open", before=100.0)
+    found.line, found.size, found.causes = "line", 2.0, ()
+    found.explanation = SimpleNamespace(magnitudes=(), second_magnitudes=(), control=None)
+    held = {1: samples(90, 100, 110, 50, 50), 2: samples(80, 100, 120, 200, 50)}
+    later = samples(0, 0, 0, 10, 10)
+    held[3] = later.only(later.time >= 3 * DAY)
+    drawn: list[Any] = []
+    monkeypatch.setattr(finding_page, "fan_picture", lambda lines, *_, **__: drawn.append(lines) or Markup(""))
+    watched: Any = machine(member, other, new, series=[member, other, new], events=())
+    finding_page.finding_figure(found, watched, held, UTC)
+    wide, narrow = drawn
+    assert wide == narrow
+    assert [(line.changed, line.gains) for line in wide] == [
+        (True, pytest.approx([100 / 90, 1.0, 100 / 110, 2.0, 2.0])),
+        (False, pytest.approx([0.8, 1.0, 1.2, 2.0, 0.5])),
+    ]
+
+
+def test_the_strip_of_a_series_ends_with_the_newest_of_thirty_nights() -> None:
+    """Days 70 to 99; a run up to six hours before the newest session is of its night."""
+    points = [(69 * DAY, 10.0), (70 * DAY, 20.0), (98 * DAY, 200.0), (99 * DAY - 5 * 3600, 50.0)]
+    cells = _session_gains(series(), points, AcceptedLevel(100.0, "level"), 99 * DAY)
+    assert len(cells) == 30
+    assert {number: gain for number, gain in enumerate(cells) if gain is not None} == {0: 0.2, 28: 2.0, 29: 0.5}
+
+
+@pytest.mark.parametrize(("hours", "late"), [(6, False), (7, True)])
+def test_a_row_is_late_after_six_hours_and_shows_the_shares_of_limits(hours: int, late: bool) -> None:
+    """Newest observation 80 MiB/s: 80 % of the published 100, 20 % of the peak of 400."""
+    entry = series()
+    entry.limits = SimpleNamespace(reference=None, published=SimpleNamespace(value=100.0), peak=400.0)
+    times, values = np.arange(10) * DAY, np.array([50.0] * 9 + [80.0])
+    points = {1: SeriesPoints(1, times, values, values, values, values, times, times)}
+    row = _series_row(entry, points, 9 * DAY + hours * 3600, cast("Any", None), False)
+    assert (row.late, row.gone, row.of_published, row.of_peak) == (late, False, 0.8, 0.2)
+
+
+def test_the_strip_of_a_run_shows_complete_partial_and_missing() -> None:
+    """Four sessions with a gap of two before the third; the second and the fourth have one result of two."""
+    sessions: Any = [session(number, number) for number in (1, 2, 3, 4)]
+    by_session = {1: (2, 2), 2: (2, 1), 3: (2, 0), 4: (2, 1)}
+    found = _run_row("ior:a", by_session, CoverageCounts(sessions, {}, {}, {}, missed={3: 2}))
+    assert (found.expected, found.received) == (8, 4)
+    assert "6 nights: 1 complete, 2 in part, 1 absent, 2 without session" in found.strip
+
+
+def curves(axis: str, *cases: tuple[dict[str, Any], int, float]) -> list[list[tuple[float, float]]]:
+    """Points of the curves of cases with their last day and newest bandwidth."""
+    watched = []
+    newest = {}
+    for number, (parameters, day, value) in enumerate(cases):
+        row = SimpleNamespace(id=number, metric="bandwidth", partition="p", stack="s", case=Case("ior", parameters))
+        watched.append(SimpleNamespace(row=row, stamp=SimpleNamespace(last=day * DAY)))
+        array = np.asarray([value])
+        days = np.asarray([day * DAY])
+        newest[number] = SeriesPoints(number, days, array, array, array, array, days, days)
+    history: Any = SimpleNamespace(points=lambda numbers, since: {n: newest[n] for n in numbers})
+    found = OwnCurves(history, [machine(*watched)]).over(axis)
+    return [list(curve.points) for curve in found]
+
+
+def test_curves_over_sizes_are_in_the_unit_of_the_printed_axis() -> None:
+    cases = [({"api": "POSIX", "ranks": 4, "transfer_bytes": mib * 2**20}, 5, 10.0 * mib) for mib in (4, 1)]
+    assert curves("transfer_mib", *cases) == [[(1.0, 10.0), (4.0, 40.0)]]
+
+
+def test_of_two_cases_at_one_place_of_a_curve_the_newest_counts_then_that_of_most_ranks() -> None:
+    def case(nodes: int, ranks: int) -> dict[str, Any]:
+        return {"api": "POSIX", "nodes": nodes, "ranks": ranks}
+
+    cases = [
+        (case(1, 8), 3, 10.0),
+        (case(1, 4), 5, 20.0),
+        (case(1, 8), 5, 30.0),
+        (case(1, 2), 5, 40.0),
+        (case(2, 8), 5, 50.0),
+    ]
+    assert curves("nodes", *cases) == [[(1.0, 30.0), (2.0, 50.0)]]
+
+
+def session(number: int, day: float, **more: Any) -> Any:
+    facts = {"status": "ok", "suite": "nightly", "runs": 4, "origin": "run", "attributes": {}}
+    begin = int(day * DAY)
+    return SimpleNamespace(id=number, started_at=begin, ended_at=begin + 3600, **(facts | more))
+
+
+def system(*sessions: Any) -> SystemEntry:
+    return SystemEntry("local", None, cast("Any", sessions), (), (), (), (), None, (), ())
+
+
+@pytest.mark.parametrize(
+    ("later", "night"),
+    [
+        (session(2, 10.4, suite="smoke", runs=1), 1),
+        # A third of the runs, or more, is no small session.
+        (session(2, 10.4, suite="smoke", runs=2), 2),
+        # A day later it is the newest session, whatever it measured.
+        (session(2, 10.9, suite="smoke", runs=1), 2),
+        (session(2, 10.4, suite="smoke", runs=1, status="incomplete"), 2),
+        (session(2, 10.4, runs=1), 2),
+        # A turn of an A/B run is no nightly session, and ends as it may.
+        (session(2, 10.9, status="failed", attributes={"fair": {"left": "gnu", "right": "cray"}}), 1),
+    ],
+)
+def test_a_small_session_of_another_suite_is_not_the_newest_nightly_one(later: Any, night: int) -> None:
+    """Sessions of four runs on each of the days before."""
+    found = system(later, session(1, 10), session(0, 9)).night
+    assert found is not None
+    assert found.id == night

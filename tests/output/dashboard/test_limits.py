@@ -1,0 +1,65 @@
+"""Which series have a theoretical peak beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import Case, Scalar
+from iowatch.output.dashboard.data import find_limits, published_measurements
+from iowatch.site.system import load_system
+from iowatch.store import SeriesRow
+
+
+@pytest.mark.parametrize(
+    ("metric", "peak"),
+    [
+        ("bandwidth", 30e9 / 2**20),  # source 000, section 4: 30 GB/s
+        ("raw_bandwidth", 30e9 / 2**20),
+        ("observed_bandwidth", 30e9 / 2**20),
+        ("rank_bandwidth", None),
+        ("time", None),
+    ],
+)
+def test_bandwidths_over_all_ranks_have_the_file_systems_peak(metric: str, peak: float | None) -> None:
+    case = Case("h5bench", {"operation": "write", "file_system": "fs3", "ranks": 4})
+    row = SeriesRow(1, "archer", "default", "published", case, metric, 9, 0, 1)
+    found = find_limits(row, load_system("archer"), None).peak
+    assert found == (None if peak is None else pytest.approx(peak))
+
+
+@pytest.mark.parametrize(
+    ("changed", "value"),
+    [
+        # Source 000, table 1, 24 writers: maximum 896, mean 608, median 563 MiB/s.
+        ({}, 896.0),
+        # Table 3, stripes of 4 MiB.
+        ({"stripe_bytes": 4 * 2**20}, 1013.819),
+        # Table 21 names nothing but the writers.
+        ({"stripe_count": 1}, 698.198),
+        ({"ranks": 25}, None),
+        ({"operation": "read"}, None),
+    ],
+)
+def test_the_printed_maximum_of_the_same_case_is_the_published_figure(
+    changed: dict[str, Scalar], value: float | None
+) -> None:
+    """Four stripes of 1 MiB on ARCHER's fs3, each writer with 128x128x128 doubles."""
+    case: dict[str, Scalar] = {
+        **{"api": "MPIIO", "operation": "write", "pattern": "block3d", "local_size": "128x128x128"},
+        **{"ranks": 24, "stripe_count": 4, "stripe_bytes": 2**20, "file_system": "fs3"},
+    }
+    row = SeriesRow(1, "archer", "default", "ours", Case("benchio", case | changed), "bandwidth", 9, 0, 1)
+    found = find_limits(row, None, None).published
+    assert (None if found is None else found.value) == value
+
+
+def test_figures_of_one_checkout_are_not_those_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one process, as tests and `IOWATCH_ROOT` have it: here one without published tables, then ours."""
+    for name in ("systems", "benchmarks"):
+        (tmp_path / name).mkdir()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("IOWATCH_ROOT", str(tmp_path))
+        assert "archer" not in published_measurements()
+    assert published_measurements()["archer"]

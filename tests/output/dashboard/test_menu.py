@@ -1,0 +1,63 @@
+"""A page is one file with its template: the build writes it, and the menu of every page leads to it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from iowatch.output.dashboard import pages
+from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.pages import PAGES
+from iowatch.store import History
+from tests.conftest import ROOT
+
+# A file of `pages/` as somebody would add it.
+QUOTAS = """
+from iowatch.output.dashboard import Page, SiteBuild
+
+def publish(site: SiteBuild) -> None:
+    site.write_page("quotas.html", "quotas.html", systems=len(site.catalogue.machines))
+
+PAGE = Page("quotas.html", "Quotas", 3, publish)
+"""
+
+
+def menu(page: Path) -> list[tuple[str, str]]:
+    """File and title of each entry."""
+    (nav,) = re.findall(r"<nav.*?</nav>", page.read_text(encoding="utf-8"), re.DOTALL)
+    return re.findall(r'<a href="([^"]*)"[^>]*>([^<]*)</a>', nav)
+
+
+def test_a_page_is_one_file_with_its_template(
+    franklin_history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A made-up page in a checkout with one more template."""
+    for name in ("systems", "benchmarks", "reference"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "dashboards", tmp_path / "dashboards")
+    template = '{% extends "base.html" %}{% block main %}<h1>{{ systems }} system</h1>{% endblock %}'
+    (tmp_path / "dashboards" / "templates" / "quotas.html").write_text(template)
+
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "quotas.py").write_text(QUOTAS)
+    monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path / "pages")])
+    monkeypatch.setenv("IOWATCH_ROOT", str(tmp_path))
+    with History.open(str(franklin_history)) as history:
+        site = build_site(history, tmp_path / "site", pages=pages.discover_pages()).index.parent
+    assert "<h1>1 system</h1>" in (site / "quotas.html").read_text()
+    titles = [title for _, title in menu(site / "index.html")]
+    assert titles == ["Status", "Findings", "Overview", "Quotas", "Coverage", "Comparisons", "Scaling", "Stacks"]
+    assert ("../quotas.html", "Quotas") in menu(site / "series" / "1.html")
+    (current,) = re.findall(r'<a href="[^"]*" aria-current="page">([^<]*)', (site / "quotas.html").read_text())
+    assert current == "Quotas"
+
+
+def test_the_menu_leads_to_pages_of_the_site(franklin_site: Path) -> None:
+    entries = menu(franklin_site / "index.html")
+    assert [title for _, title in entries] == [
+        page.title for page in sorted((p for p in PAGES if p.menu), key=lambda p: p.menu or 0)
+    ]
+    assert all((franklin_site / name).is_file() for name, _ in entries)

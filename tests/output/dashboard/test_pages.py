@@ -1,0 +1,290 @@
+"""What the pages say, without a browser: Franklin's story, hostile names, links, machine-readable files."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+from xml.etree import ElementTree
+
+import pytest
+
+from iowatch.core import Output, Result, Scalar
+from iowatch.output.dashboard.build import build_site, format_samples
+from iowatch.output.dashboard.data import collect_catalogue
+from iowatch.output.dashboard.pages.session import to_readable_unit
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from tests.output.dashboard import hostile
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+class Page(HTMLParser):
+    """Links, ids, elements and text of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.scripts: list[dict[str, str | None]] = []
+        self.handlers: list[str] = []
+        self.words: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.links += [value for name, value in attrs if name in ("href", "src") and value]
+        self.handlers += [name for name in found if name.startswith("on") or name == "style"]
+        if found.get("id"):
+            self.ids.add(str(found["id"]))
+        if tag == "script":
+            self.scripts.append(found)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def pages(site: Path) -> list[Page]:
+    """All pages of a site but PyDarshan's reports, which are not ours."""
+    return [Page(path) for path in sorted(site.rglob("*.html")) if "darshan" not in path.parts]
+
+
+@pytest.fixture(params=["franklin_site", "hostile_site"])
+def site(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.getfixturevalue(request.param)
+    return found
+
+
+def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
+    known = {page.path.resolve(): page for page in pages(site)}
+    for page in known.values():
+        for link in page.links:
+            assert not re.match(r"[a-z]+:", link, re.IGNORECASE), f"{page.path}: {link}"
+            name, fragment = urldefrag(link)
+            target = (page.path.parent / unquote(name)).resolve() if name else page.path.resolve()
+            assert target.is_file(), f"{page.path}: {link}"
+            assert target.is_relative_to(site.resolve())
+            # `#outcome=below` is a state of the page, no place in it.
+            if fragment and "=" not in fragment and target in known:
+                assert fragment in known[target].ids, f"{page.path}: {link}"
+
+
+def test_no_page_has_inline_code_or_style(site: Path) -> None:
+    for page in pages(site):
+        assert page.handlers == [], page.path
+        assert all(s.get("src") or s.get("type") == "application/json" for s in page.scripts), page.path
+        assert "style-src 'self'; script-src 'self'" in page.path.read_text(encoding="utf-8")
+
+
+def test_data_in_pages_is_json(site: Path) -> None:
+    found = list((site / "series").glob("*.html"))
+    assert found
+    for path in found:
+        text = path.read_text(encoding="utf-8")
+        data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+        assert data is not None
+        assert json.loads(data[1])["unit"] in ("MiB/s", "s")
+
+
+def test_the_morning_page_tells_franklins_story(franklin_site: Path) -> None:
+    """Source 003: date, size, common factor, what stayed the same, what happened that day."""
+    text = " ".join(" ".join(Page(franklin_site / "index.html").words).split())
+    for words in ("17 Mar 2009", "MPI-IO shared file", "unaligned reads", "×51", "POSIX file per process unchanged"):
+        assert words in text
+    assert "maintenance" in text
+    assert "reconstructed from published figures" in text
+    assert len((franklin_site / "index.html").read_bytes()) < 300_000
+    assert "plotly" not in (franklin_site / "index.html").read_text()
+
+
+def test_the_finding_page_has_what_a_reviewer_needs(franklin_site: Path) -> None:
+    text = " ".join(" ".join(Page(franklin_site / "finding/franklin-20090317-up.html").words).split())
+    for words in (
+        "precision 86 %",
+        "asynchronous journal commit",
+        "2.1UP01",
+        "Stayed the same",
+        "iowatch review accept",
+    ):
+        assert words in text
+    assert text.count("Mar 2009") >= 7  # the small multiples share their axis
+    assert "made for a demonstration" in text
+
+
+def test_the_series_page_has_every_sample(franklin_site: Path, franklin_history: Path) -> None:
+    import base64
+
+    import numpy as np
+
+    from iowatch.store import History
+
+    with History.open(str(franklin_history)) as history:
+        for row in history.series():
+            text = (franklin_site / f"series/{row.id}.html").read_text(encoding="utf-8")
+            data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+            stored = np.concatenate([values for _, _, values in history.samples(row.id)])
+            shown = np.frombuffer(base64.b64decode(data["samples"]), "<f4")
+            np.testing.assert_allclose(shown, stored, rtol=1e-6)
+
+
+def test_coverage_counts_what_is_absent(franklin_site: Path, franklin_history: Path) -> None:
+    from iowatch.store import History
+
+    with History.open(str(franklin_history)) as history:
+        newest = history.sessions("franklin", limit=1)[0]
+        expected, received = history.expected(newest.uuid), set(history.received(newest.uuid))
+    got = sum(item in received for item in expected)
+    words = " ".join(" ".join(Page(franklin_site / "coverage/franklin.html").words).split())
+    lacking = len(expected) - got
+    state = f"{lacking} of {len(expected)} missing" if lacking else "complete"
+    assert f"2009-04-30 22:00 franklin {state} {len(expected)} {got} 0" in words
+
+
+def test_published_curves_are_drawn(franklin_site: Path) -> None:
+    """Tables 1 to 20 of source 000 have measurements; 15 of them over writers, all drawn."""
+    text = (franklin_site / "scaling.html").read_text()
+    for table in range(1, 21):
+        assert f'id="t-000-{table}"' in text, table
+
+
+def test_findings_json_and_the_feed_agree(franklin_site: Path) -> None:
+    document = json.loads((franklin_site / "findings.json").read_text())
+    feed = ElementTree.parse(franklin_site / "feed.xml").getroot()
+    entries = feed.findall(f"{ATOM}entry")
+    assert [f["id"] for f in document["findings"]] == ["franklin-20090317-up"]
+    assert len(entries) == 1
+    link = entries[0].find(f"{ATOM}link")
+    assert link is not None
+    assert link.get("href") == document["findings"][0]["page"]
+    for name in ("id", "title", "updated"):
+        assert feed.findtext(f"{ATOM}{name}")
+        assert entries[0].findtext(f"{ATOM}{name}")
+
+
+def test_hostile_names_stay_text(hostile_site: Path) -> None:
+    for page in pages(hostile_site):
+        text = page.path.read_text(encoding="utf-8")
+        assert "<script>window" not in text, page.path
+        assert "<img src=x" not in text, page.path
+        assert "<svg onload" not in text, page.path
+    assert hostile.SCRIPT in "".join(Page(hostile_site / "index.html").words)
+    ElementTree.parse(hostile_site / "feed.xml")
+
+
+def test_no_name_turns_the_words_beside_it_around(hostile_site: Path) -> None:
+    """After U+202E, `0 of 2 expected results came` read `emac stluser detcepxe 2 fo 0` on the first page."""
+    turning = {chr(n) for n in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+    attacked = 0
+    for page in pages(hostile_site):
+        text = page.path.read_text(encoding="utf-8")
+        assert not turning & set(html.unescape(text)), page.path
+        attacked += "\N{REPLACEMENT CHARACTER}" in text
+    assert attacked > 5
+
+
+def test_cut_names_stand_somewhere_in_full(hostile_site: Path) -> None:
+    """4 KB in a heading help nobody; they are a click away: in the parameters of a series, below a run."""
+    whole = hostile.ATTACKS[-1]
+    for kind in ("series", "session"):
+        found = [html.unescape(path.read_text(encoding="utf-8")) for path in (hostile_site / kind).glob("*.html")]
+        long = [text for text in found if "long x<yx<y" in text]
+        assert long
+        assert all(f'class="long">{whole}</' in text for text in long), kind
+
+
+def test_hostile_names_lead_nowhere_outside(hostile_site: Path) -> None:
+    inside = hostile_site.resolve().parent.parent
+    assert not Path("/tmp/hostile-escape").exists()
+    assert {path.name for path in inside.iterdir()} <= {
+        "history.db",
+        "history.db-shm",
+        "history.db-wal",
+        "site",
+        ".site.versions",
+        "var",
+        "output.txt",
+    }
+    for path in hostile_site.rglob("*"):
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", path.name)
+
+
+def test_an_empty_history_has_a_site(tmp_path: Path) -> None:
+    with History.open(str(tmp_path / "empty.db")) as history:
+        build_site(history, tmp_path / "site")
+    assert "No results yet" in (tmp_path / "site/index.html").read_text()
+    assert json.loads((tmp_path / "site/findings.json").read_text())["findings"] == []
+
+
+def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, tmp_path: Path) -> None:
+    with History.open(str(franklin_history)) as history:
+        build_site(history, tmp_path / "site", "America/Los_Angeles")
+    # 30 April 2009, 22:00 UTC is 15:00 in Oakland (daylight saving time).
+    hover = "2009-04-30 15:00 America/Los_Angeles, 2009-04-30T22:00:00Z (UTC)"
+    assert f'title="{hover}">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()
+
+
+def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path: Path) -> None:
+    """They end with the comparison: as watched series they would be late for ever (docs/architecture.md)."""
+    case: dict[str, Scalar] = {"api": "POSIX", "ranks": 4}
+    for number, added in enumerate(({}, {"fair": True})):
+        uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400
+        history.begin_session(SessionRecord(uuid, "local", "smoke", "run", begin))
+        result = Result("write", "bandwidth", "MiB/s", (100.0,), {**case, **added})
+        output = Output("ior", "4", "ok", None, (result,))
+        record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output)
+        history.record_runs(uuid, [record])
+        history.end_session(uuid, "ok", begin + 60)
+    series = collect_catalogue(history).machines[0].series
+    assert {one.row.case.parameters.get("fair"): one.headline for one in series} == {None: True, True: False}
+    build_site(history, tmp_path / "site")
+    assert len(list((tmp_path / "site" / "series").glob("*.html"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("unit", "samples", "shown"),
+    [
+        ("s", (0.07963, 0.00009622), ("ms", (79.63, 0.09622))),
+        ("s", (0.0000113, 0.000006996), ("µs", (11.3, 6.996))),
+        ("s", (1.25, 0.07), ("s", (1.25, 0.07))),
+        ("MiB/s", (0.01, 0.02), ("MiB/s", (0.01, 0.02))),
+        ("1", (3.0, 4.0), ("", (3.0, 4.0))),
+    ],
+)
+def test_short_times_are_told_in_units_that_people_read(
+    unit: str, samples: tuple[float, ...], shown: tuple[str, tuple[float, ...]]
+) -> None:
+    """Times to open and close of a real run of benchio were 0.00009622 s on its page."""
+    found = to_readable_unit(unit, samples)
+    assert found.unit == shown[0]
+    assert found.samples == pytest.approx(shown[1])
+    assert found.summary.max == pytest.approx(max(shown[1]))
+
+
+@pytest.mark.parametrize("many", [1, 20, 21, 500, 501, 100_000])
+def test_samples_beyond_twenty_are_a_click_away_and_what_is_left_out_is_said(many: int) -> None:
+    text = format_samples([100.0 + n % 800 for n in range(many)])
+    numbers = re.findall(r"\b\d{3}\b", re.sub(r"<summary>.*?</summary>|<code>.*", "", text).partition(" … of")[0])
+    assert len(numbers) == min(many, 500)
+    assert (f"<summary>{many - 20:,} more</summary>" in text) == (many > 20)
+    assert (f"… of {many:,}" in text) == (many > 500)
+
+
+def test_the_series_page_names_the_nodes_of_the_newest_nights(history: History, tmp_path: Path) -> None:
+    for night in range(4):
+        uuid, begin = f"session-{night}", 1_700_000_000 + night * 86400
+        history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+        result = Result("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX", "nodes": 2})
+        output = Output("ior", "4", "ok", None, (result,))
+        facts = {"nodes": [f"nid{n:05d}" for n in (night, night + 1)]} if night != 2 else {}
+        record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output, facts=facts)
+        history.record_runs(uuid, [record])
+        history.end_session(uuid, "ok", begin + 60)
+    build_site(history, tmp_path / "site", nights=3)
+    text = (tmp_path / "site/series/1.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    assert data["hosts"] == ["nid[00001-00002]", None, "nid[00003-00004]"]
+    assert re.findall(r"<td>(nid[^<]*|–)</td>", text) == ["nid[00003-00004]", "–", "nid[00001-00002]", "–"]

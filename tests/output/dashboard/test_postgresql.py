@@ -1,0 +1,74 @@
+"""A site from PostgreSQL is the site from SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.site import SiteWriter, write_in_processes
+from iowatch.store import History, bulk
+from tests import postgresql
+from tests.output.dashboard import shapes
+
+# More than have long pages.
+NIGHTS = 34
+
+
+@pytest.fixture(scope="module")
+def url(postgresql_socket: Path) -> str:
+    """The history of `shapes` in PostgreSQL."""
+    made = postgresql.create_database(postgresql_socket, "dashboard")
+    shapes.fill(made, NIGHTS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the same in SQLite."""
+    place = tmp_path_factory.mktemp("sqlite")
+    shapes.fill(place / "history.db", NIGHTS)
+    with History.open(str(place / "history.db")) as history:
+        build_site(history, place / "site")
+    return place / "site"
+
+
+def files(site: Path) -> dict[str, str]:
+    """The pages and feeds of a site by name."""
+    kinds = (".html", ".xml", ".json")
+    return {
+        path.relative_to(site).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(site.rglob("*"))
+        if path.suffix in kinds
+    }
+
+
+def test_the_site_of_a_postgresql_history_is_the_same(url: str, site: Path, tmp_path: Path) -> None:
+    with History.open(url) as history:
+        build_site(history, tmp_path / "site")
+    ours, theirs = files(tmp_path / "site"), files(site)
+    assert len(ours) > NIGHTS
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+def test_two_processes_read_postgresql_at_once(url: str, tmp_path: Path) -> None:
+    """Forks must not talk through the connection that they were born with."""
+    with History.open(url) as history:
+        numbers = [row.id for row in history.series()]
+
+        def work(items: Sequence[int]) -> None:
+            for position, number in enumerate(items):
+                with history.reading() as connection:
+                    (found,) = bulk.read_series_samples(connection, [number])
+                (tmp_path / f"{number}-{position}").write_text(str(len(found.time)))
+
+        writer = SiteWriter(tmp_path, None)
+        write_in_processes(history, writer, work, numbers * 60)
+        assert writer.written in (0, 60 * len(numbers))
+        assert len(history.series()) == len(numbers)
+    told = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(told) == 60 * len(numbers)
+    assert set(told) == {str(NIGHTS)}

@@ -1,0 +1,112 @@
+"""The page of scaling: published curves, and results of the same system over those that say the same."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from iowatch.core import Output, Result, Scalar, format_number
+from iowatch.output.dashboard.build import build_site
+from iowatch.reference import published
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+
+START = 1_700_000_000
+SPEEDS = {"write": 10.0, "read": 1000.0}
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Text of each figure of a site whose ARCHER ran MPI-IO and NetCDF with 4 and 16 writers, by its title."""
+    folder = tmp_path_factory.mktemp("scaling")
+    runs = [
+        _run(ranks, api, START + ranks + shift) for ranks in (4, 16) for shift, api in enumerate(("MPIIO", "NETCDF4"))
+    ]
+    with History.open(str(folder / "history.db")) as history:
+        history.begin_session(SessionRecord("one", "archer", "nightly", "run", START), [])
+        history.record_runs("one", runs)
+        history.end_session("one", "ok", START + 60)
+        build_site(history, folder / "site")
+    text = (folder / "site/scaling.html").read_text(encoding="utf-8")
+    sections = re.findall(r"<section.*?</section>", text, re.DOTALL)
+    return {html.unescape(t[1]): s for s in sections if (t := re.search("<h3>(.*?)</h3>", s))}
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a site whose `mycluster` ran 4 and 16 writers on one node, 64 on four."""
+    folder = tmp_path_factory.mktemp("other")
+    shapes = ((4, 1), (16, 1), (64, 4))
+    with History.open(str(folder / "history.db")) as history:
+        history.begin_session(SessionRecord("one", "mycluster", "nightly", "run", START), [])
+        history.record_runs("one", [_run(ranks, "MPIIO", START + ranks, nodes) for ranks, nodes in shapes])
+        history.end_session("one", "ok", START + 600)
+        build_site(history, folder / "site")
+    return html.unescape((folder / "site/scaling.html").read_text(encoding="utf-8"))
+
+
+def _run(ranks: int, api: str, time: int, nodes: int | None = None) -> RunRecord:
+    case: dict[str, Scalar] = {"api": api, "file": "shared", "ranks": ranks}
+    if nodes is not None:
+        case["nodes"] = nodes
+    results = tuple(Result(op, "bandwidth", "MiB/s", (v * ranks,), case) for op, v in SPEEDS.items())
+    output = Output("benchio", "1", "ok", None, results)
+    return RunRecord(f"{api}{ranks}", "default", StackRecord("gnu"), f"{api}{ranks}", time, output)
+
+
+def test_own_curves_lie_over_published_ones_that_say_the_same(figures: dict[str, str]) -> None:
+    """Source 000 prints writes: tables 1 to 6 of MPI-IO, 7 to 10 of NetCDF; the site reads, too."""
+    own = {
+        title: set(re.findall(r"this site, archer: benchio (\w+ \w+) shared", figure))
+        for title, figure in figures.items()
+        if title.startswith("archer: ") and "own results" not in title
+    }
+    mpiio = [found for title, found in own.items() if "MPI-IO" in title and "NetCDF" not in title and found]
+    netcdf = [found for title, found in own.items() if "NetCDF" in title and found]
+    assert mpiio
+    assert netcdf
+    assert all(found == {"MPIIO write"} for found in mpiio)
+    assert all(found == {"NETCDF4 write"} for found in netcdf)
+
+
+def test_every_table_of_bandwidths_is_drawn(figures: dict[str, str]) -> None:
+    """Source 000 prints 21 tables of bandwidths, source 001 18 (A.1 to A.18); each once, with its values."""
+    anchors = [m[1] for figure in figures.values() if (m := re.search(r'<section[^>]* id="t-([^"]*)"', figure))]
+    assert anchors == [f"000-{n}" for n in range(1, 22)] + [f"001-A.{n}" for n in range(1, 19)]
+    for table in (t for t in published.load_all_tables() if published.has_long_form(t)):
+        figure = next(f for f in figures.values() if f'id="t-{table.source}-{table.name}"' in f)
+        cells = re.findall(r'<td class="number">([^<–]+)</td>', figure)
+        assert "more curves" not in figure
+        rows = [row for row in published.table_measurements(table) if row["unit"] == "MiB/s"]
+        printed = {format_number(float(str(row["value"]))) for row in rows if row["statistic"] == "max"}
+        assert printed <= set(cells), table.name
+
+
+def test_no_curve_says_the_same_as_another(figures: dict[str, str]) -> None:
+    """Table 001/A.9: as many targets as a transfer has MiB; four curves, as the paper draws them."""
+    names = {t: re.findall(r'<span class="key c\d">([^<]*)</span>', f) for t, f in figures.items()}
+    assert all(len(set(found)) == len(found) for found in names.values())
+    hamburg = next(found for title, found in names.items() if title.endswith("Figure 4.14"))
+    assert sorted(hamburg) == ["read collective", "read independent", "write collective", "write independent"]
+    load = next(found for title, found in names.items() if "4 files" in title)
+    assert "aggregate" in load
+
+
+def test_own_results_of_another_machine_lie_over_the_same_case_and_say_so(other: str) -> None:
+    """A machine that no paper knows: over figures of the same benchmark and case, not of another's."""
+    figures = {
+        m[1]: s for s in re.findall(r"<section.*?</section>", other, re.DOTALL) if (m := re.search('id="([^"]*)"', s))
+    }
+    mine = {name for name, figure in figures.items() if "this site, mycluster" in figure}
+    assert {"t-000-1", "t-000-2", "t-000-15"} <= mine
+    assert not any(name.startswith("t-001") for name in mine)
+    # Four files at once is another case (table 12).
+    assert "t-000-12" not in mine
+    assert "the same case on mycluster, another machine than the paper" in figures["t-000-2"]
+
+
+def test_own_results_over_nodes(other: str) -> None:
+    """Ranks a node differ, so nodes tell something else than processes."""
+    titles = re.findall("<h3>(mycluster[^<]*)</h3>", other)
+    assert titles == ["mycluster: own results over processes", "mycluster: own results over nodes"]

@@ -1,0 +1,155 @@
+"""The page of a series: what it is held against, and everything that detection says of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iowatch.core import format_number
+from iowatch.store import History
+from tests.output.dashboard import shapes
+from tests.output.dashboard.browser import Browser
+
+
+@pytest.fixture(scope="module")
+def pages(shapes_site: Path) -> dict[str, str]:
+    """The text of each series' page by its shape."""
+    found = {}
+    with History.open(str(shapes_site.parent / "history.db")) as history:
+        for row in history.series():
+            shape = str(row.case.parameters.get("mode", "reference"))
+            found[shape] = (shapes_site / f"series/{row.id}.html").read_text(encoding="utf-8")
+    return found
+
+
+def plotted(page: str) -> dict[str, Any]:
+    """What the browser draws from."""
+    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    document: dict[str, Any] = json.loads(found[1])
+    return document
+
+
+def test_reference_and_published_figure_are_drawn_and_told(pages: dict[str, str]) -> None:
+    """4944 with bounds of -53.1 %: reference/bandwidth/archer.yaml; 4944: source 000, table 2."""
+    page = pages["reference"]
+    lower, value, upper = plotted(page)["reference"]
+    assert (round(lower), value, upper) == (round(4944 * (1 - 0.531351)), 4944, None)
+    assert plotted(page)["limits"] == {"published": 4944}
+    for kind in ("band", "published"):
+        assert f'class="key {kind}"' in page, kind
+    assert '<a href="../scaling.html#t-000-2">Lawrence et al. 2017, Table 2</a>' in page
+    assert "reference of 2017" in page
+
+
+def test_a_reference_that_the_data_fell_away_from_is_still_in_the_picture(pages: dict[str, str]) -> None:
+    assert plotted(pages["reference"])["top"] >= 4944
+
+
+def night(number: int) -> int:
+    """When a night begins, epoch seconds."""
+    return shapes.START + number * shapes.DAY_S
+
+
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_the_picture_shows_what_detection_says(pages: dict[str, str], shape: str) -> None:
+    page, data = pages[shape], plotted(pages[shape])
+    kinds = [level[4] for level in data["levels"]]
+    if shape == "transient":
+        ((first, last),) = data["transients"]
+        assert abs(first - night(shapes.AWAY.start)) < shapes.DAY_S
+        assert abs(last - night(shapes.AWAY.stop - 1)) < shapes.DAY_S
+        assert 'class="key transient"' in page
+        assert "6 nights at ×0.5" in page
+    else:
+        assert data["transients"] == []
+        assert 'class="key transient"' not in page
+    assert kinds == {"drift": ["drift"], "suspected": ["level", "suspected"]}.get(shape, ["level"])
+    for kind in kinds:
+        assert f'class="key {kind}"' in page
+    assert ("no change detected" in page) is (shape == "reference")
+
+
+def test_a_drift_is_drawn_through_its_nights(pages: dict[str, str]) -> None:
+    """From 4944 to half of it over the whole series, put in by `shapes.values`."""
+    ((first, last, begin, end, _),) = plotted(pages["drift"])["levels"]
+    assert last - first > 0.9 * shapes.NIGHTS * shapes.DAY_S
+    assert begin == pytest.approx(4944, rel=0.06)
+    assert end == pytest.approx(4944 / 2, rel=0.06)
+
+
+def test_a_suspicion_starts_at_its_first_night(pages: dict[str, str]) -> None:
+    _, (first, _, value, _, kind) = plotted(pages["suspected"])["levels"]
+    assert kind == "suspected"
+    assert abs(first - night(shapes.NIGHTS - 2)) < shapes.DAY_S
+    assert value == pytest.approx(0.4 * 4944, rel=0.06)
+
+
+def test_every_sample_leads_to_its_run_however_old(shapes_site: Path, pages: dict[str, str]) -> None:
+    """120 nights, of which the newest 30 have long pages."""
+    data = plotted(pages["drift"])
+    runs = np.frombuffer(base64.b64decode(data["run"]), "<u4")
+    sessions = np.frombuffer(base64.b64decode(data["session"]), "<u4")
+    assert len(runs) == shapes.NIGHTS
+    for run, session in zip(runs.tolist(), sessions.tolist(), strict=True):
+        (uuid,) = data["sessions"][session]
+        page = (shapes_site / f"session/{uuid}.html").read_text(encoding="utf-8")
+        assert f'id="run-{run}"' in page
+
+
+def test_a_short_page_of_an_old_night_has_its_headlines(shapes_site: Path) -> None:
+    page = (shapes_site / "session/archer-003.html").read_text(encoding="utf-8")
+    for shape in shapes.SHAPES:
+        assert f"{format_number(float(shapes.values(shape)[3]))} MiB/s" in page
+    assert "iowatch history show --json archer-003" in page
+    assert "Older than" not in (shapes_site / "session/archer-119.html").read_text(encoding="utf-8")
+
+
+def test_a_suspicion_too_small_for_a_finding_is_told_where_people_look_first(
+    pages: dict[str, str], shapes_site: Path
+) -> None:
+    """One of four series at 0.4 for two nights (`shapes.values`): no finding, yet not "nothing suspected"."""
+    morning = (shapes_site / "index.html").read_text(encoding="utf-8")
+    assert "nothing suspected" not in morning
+    (told,) = re.findall(
+        r"from previous sessions, not confirmed:[^<]*<a href=\"(series/\d+\.html)\">[^<]*</a> (×[0-9.]+[0-9])", morning
+    )
+    assert (shapes_site / told[0]).read_text(encoding="utf-8") == pages["suspected"]
+    assert told[1] == "×0.4"
+    overview = (shapes_site / "overview/archer.html").read_text(encoding="utf-8")
+    assert overview.count('data-state="suspected"') == 1
+
+
+DRAWN = """
+const plot = document.getElementById('plot');
+return [plot.data.map(one => [one.name, one.x.filter(x => x !== null).length, one.y.filter(y => y !== null)]),
+        plot.layout.shapes.map(one => [one.type, one.y0, one.y1])];
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_the_browser_draws_what_detection_says(
+    shapes_site: Path, pages: dict[str, str], browser: Browser, shape: str
+) -> None:
+    """A ring around each observation of a transient, a line per level, the reference with its bounds."""
+    (path,) = [path for path in (shapes_site / "series").glob("*.html") if path.read_text() == pages[shape]]
+    browser.open(path)
+    browser.wait("return document.documentElement.dataset.drawn === 'yes'")
+    traces, drawn = browser.run(DRAWN)
+    found = {name: (n, values) for name, n, values in traces}
+    assert found["headline"][0] == shapes.NIGHTS
+    assert found["transient"][0] == (len(shapes.AWAY) if shape == "transient" else 0)
+    for kind in ("level", "drift", "suspected"):
+        levels = [one for one in plotted(pages[shape])["levels"] if one[4] == kind]
+        assert found[kind][1] == [value for _, _, begin, end, _ in levels for value in (begin, end)]
+    if shape == "reference":
+        lower, value, _ = plotted(pages[shape])["reference"]
+        assert ["line", value, value] in drawn
+        assert lower in [y0 for kind, y0, _ in drawn if kind == "rect"]

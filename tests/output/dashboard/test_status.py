@@ -1,0 +1,296 @@
+"""What the first page says of nights that did not come whole, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from iowatch.core import Output, Result
+from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_coverage
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, SessionStatus, StackRecord
+from iowatch.store.records import Origin
+from tests.output.dashboard.browser import Browser
+
+DAY_S = 86400
+LAST = 1_760_000_400  # 9 October 2025, 09:00:00 UTC
+NAMES = ("mpiio", "posix", "hdf5")
+Make = Callable[..., Path]
+
+
+def _fill(
+    history: History,
+    system: str,
+    ages: list[int],
+    came: tuple[str, ...] = NAMES,
+    end: SessionStatus | None = "ok",
+    origin: Origin = "run",
+) -> None:
+    """Nights so many days before the last; of the newest only `came` arrived, and it ended as `end`."""
+    for age in ages:
+        begin, newest = LAST - age * DAY_S, age == ages[-1]
+        session = SessionRecord(f"{system}-{age:03d}", system, "nightly", origin, begin, {})
+        wanted = [] if origin == "import" else NAMES
+        history.begin_session(session, [ExpectedResult(n, "default", "gcc", "write", "bandwidth") for n in wanted])
+        runs = [_run(session, name, begin) for name in (came if newest else NAMES)]
+        history.record_runs(session.uuid, runs)
+        if end is not None or not newest:
+            history.end_session(session.uuid, (end or "ok") if newest else "ok", begin + 3600)
+
+
+def _run(session: SessionRecord, name: str, begin: int) -> RunRecord:
+    result = Result("write", "bandwidth", "MiB/s", (1000.0,), {"api": name, "ranks": 4})
+    output = Output("ior", "4.0.0", "ok", None, (result,))
+    return RunRecord(name, "default", StackRecord("gcc"), f"{session.uuid}-{name}", begin + 60, output)
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Builds the site of all these systems as it is some hours after the last night began."""
+    place = tmp_path_factory.mktemp("mornings")
+    daily = list(range(20, -1, -1))
+    with History.open(str(place / "history.db")) as history:
+        _fill(history, "quiet", daily)
+        _fill(history, "dead", daily, came=(), end="incomplete")
+        _fill(history, "busy", daily, came=("mpiio",), end=None)
+        _fill(history, "stopped", [*range(30, 8, -1)])
+        _fill(history, "paused", [*range(25, 13, -1), *range(8, -1, -1)])
+        _fill(history, "weekly", [35, 28, 21, 14, 7])
+        _fill(history, "imported", [400, 399], origin="import")
+
+    def build_at(hours: float) -> Path:
+        site = place / "site"
+        with History.open(str(place / "history.db")) as history:
+            build_site(history, site, now=datetime.fromtimestamp(LAST + hours * 3600, UTC))
+        return site
+
+    return build_at
+
+
+class _Shown(HTMLParser):
+    """The text of a page without what it hides."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.hidden: list[bool] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link", "br", "img"):
+            self.hidden.append("hidden" in dict(attrs))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.hidden.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not any(self.hidden):
+            self.words.append(data)
+
+
+def shown(text: str) -> str:
+    return " ".join("".join(_Shown(text).words).split())
+
+
+def section(site: Path, system: str) -> str:
+    """What the first page shows of a system."""
+    text = (site / "index.html").read_text(encoding="utf-8")
+    (found,) = re.findall(
+        rf'<section class="system"[^>]*>\s*<div class="title">\s*<h2[^>]*>{system}</h2>.*?</section>', text, re.DOTALL
+    )
+    return str(found)
+
+
+def test_a_night_that_never_came_is_told_and_not_green(make: Make) -> None:
+    """The last night of `stopped` was whole, nine days ago; its system runs every day."""
+    found = section(make(10), "stopped")
+    assert "overdue since 30 Sep 2025" in shown(found)
+    assert "No session since 2025-09-30 09:00 UTC." in shown(found)
+    assert "complete" not in shown(found)
+    assert 'class="calm"' not in found
+    assert "1 overdue" in shown((make(10) / "index.html").read_text(encoding="utf-8"))
+
+
+def test_a_system_has_its_own_rhythm(make: Make) -> None:
+    assert "overdue" not in shown(section(make(10), "weekly"))
+    assert "overdue since" in shown(section(make(4 * 24), "weekly"))
+    assert "overdue" not in shown(section(make(27.3), "quiet"))
+    assert "overdue since" in shown(section(make(27.5), "quiet"))
+
+
+def test_nothing_more_is_expected_of_imported_results(make: Make) -> None:
+    assert "overdue" not in shown(section(make(4 * 24), "imported"))
+
+
+def test_a_night_without_any_result_is_not_green(make: Make) -> None:
+    found = section(make(10), "dead")
+    assert "3 absent" in shown(found)
+    assert "mpiio, posix, hdf5: no write bandwidth" in shown(found)
+    assert 'class="calm"' not in found
+    assert "state good" not in found
+
+
+def test_what_a_running_night_still_owes_is_not_absent(make: Make) -> None:
+    assert "2 not received yet running" in shown(section(make(1), "busy"))
+    assert "never ended" in shown(section(make(48), "busy"))
+    assert "2 absent" in shown(section(make(48), "busy"))
+
+
+def test_systems_in_need_come_first(make: Make) -> None:
+    text = (make(10) / "index.html").read_text(encoding="utf-8")
+    order = re.findall(r"<h2[^>]*>(\w+)</h2>", text)
+    assert set(order[:3]) == {"dead", "busy", "stopped"}
+
+
+@pytest.mark.browser
+def test_an_old_page_says_that_it_is_old(make: Make, browser: Browser) -> None:
+    """Built when all was well, looked at long after: the reader's clock decides."""
+    site = make(1)
+    assert "overdue" not in shown(section(site, "quiet"))
+    browser.open(site / "index.html")
+    seen = (
+        "return [...document.querySelectorAll('section')]"
+        ".find(s => s.querySelector('h2').innerText === 'quiet').innerText"
+    )
+    assert "overdue since 9 Oct 2025" in browser.run(seen)
+    assert "complete" not in browser.run(seen)
+    assert browser.run("return document.querySelector('.lead').innerText").count("6 overdue") == 1
+    assert browser.messages() == []
+
+
+def cells(text: str) -> list[list[str]]:
+    """The words of each row of a page's tables."""
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
+    return [[shown(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)] for row in rows]
+
+
+def test_coverage_shows_nights_without_a_session(make: Make) -> None:
+    """`paused` ran every day but for five days; without a row of their own they would not be seen at all."""
+    site = make(10)
+    text = (site / "coverage/paused.html").read_text(encoding="utf-8")
+    rows = cells(text)
+    at = next(n for n, row in enumerate(rows) if "5 nights without session" in row)
+    assert rows[at - 1][0].startswith("2025-10-01")
+    assert rows[at + 1][0].startswith("2025-09-25")
+    assert "26 nights: 21 complete, 0 in part, 0 absent, 5 without session" in text
+    index = cells((site / "coverage.html").read_text(encoding="utf-8"))
+    assert next(row[5] for row in index if row and row[0] == "paused") == "5"
+    assert next(row[5] for row in index if row and row[0] == "weekly") == "0"
+
+
+def test_coverage_calls_a_night_complete_only_where_everything_came(make: Make) -> None:
+    site = make(10)
+    rows = cells((site / "coverage/dead.html").read_text(encoding="utf-8"))
+    states = [row[2] for row in rows if len(row) == 6]
+    assert states == ["3 of 3 missing incomplete", *["complete"] * 20]
+    stopped = cells((site / "coverage/stopped.html").read_text(encoding="utf-8"))
+    assert ["since 2025-09-30 09:00", "–", "overdue", "–", "–", "–"] in stopped
+
+
+def test_the_overview_does_not_colour_what_is_not_of_the_newest_night(make: Make) -> None:
+    site = make(10)
+    text = (site / "overview/dead.html").read_text(encoding="utf-8")
+    assert re.findall(r'<td class="gain (\w+)"', text) == ["none"] * 3
+    assert text.count("10 without data") == 3
+    index = cells((site / "overview.html").read_text(encoding="utf-8"))
+    assert next(row[1:6] for row in index if row and row[0] == "dead") == ["0", "3", "0", "0", "0"]
+    assert next(row[1:6] for row in index if row and row[0] == "quiet") == ["0", "0", "0", "3", "0"]
+
+
+def test_few_nights_are_not_measured_against_themselves(make: Make) -> None:
+    """Five nights of `weekly` and no reference: what is normal is not known, and 100 % would be a lie."""
+    text = (make(10) / "overview/weekly.html").read_text(encoding="utf-8")
+    assert re.findall(r'<td class="gain (\w+)"[^>]*>([^<]*)', text) == [("none", "–")] * 3
+    assert len(re.findall(r'<rect class="unjudged"', text)) == 15
+
+
+def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:
+    """As `iowatch findings list` says them: the same series, the same size, since the same day."""
+    from iowatch.findings import find_trends, format_day, format_factor, format_trends
+
+    with History.open(str(shapes_site.parent / "history.db")) as history:
+        told = find_trends(history, ["archer"])
+    assert len(list(format_trends(told))) == 2
+    text = (shapes_site / "findings.html").read_text(encoding="utf-8")
+    after = text.partition('<h2 id="trends">')[2].partition("</h2>")[2]
+    found = shown(after.partition("</ul>")[0] + "</ul>")
+    for one in told:
+        assert re.search(rf"{re.escape(format_factor(one.gain))} since {format_day(one.first)}", found)
+    assert "1 slow trend" in shown((shapes_site / "index.html").read_text(encoding="utf-8"))
+
+
+def system(*days: float, origin: str = "run", hours: float | None = 1.0) -> Any:
+    """A system with sessions that began on these days, the newest first, and took so many hours."""
+    sessions = [
+        SimpleNamespace(
+            id=number,
+            origin=origin,
+            started_at=int(day * DAY_S),
+            ended_at=None if hours is None else int(day * DAY_S + hours * 3600),
+        )
+        for number, day in enumerate(days)
+    ]
+    return SimpleNamespace(sessions=sessions, facts=None, findings=())
+
+
+@pytest.mark.parametrize(
+    ("days", "hours"),
+    [
+        # 26 hours after the end, however often a system is measured.
+        ([9.5, 9, 8.5, 8], 1 + 26),
+        ([9], 1 + 26),
+        # The usual pause and a tenth: once a week, and on working days with their weekends.
+        ([28, 21, 14, 7], 1 + 1.1 * 7 * 24),
+        ([14, 11, 10, 9, 8, 7, 4, 3, 2, 1, 0], 1 + 1.1 * 3 * 24),
+        # One outage of a daily system is none of its usual pauses.
+        ([*range(60, 40, -1), *range(20, 0, -1)], 1 + 1.1 * 24),
+    ],
+)
+def test_a_session_is_overdue_after_the_usual_pause_and_a_tenth(days: list[float], hours: float) -> None:
+    one = system(*days)
+    moment = overdue_after_s(one)
+    assert moment == pytest.approx(days[0] * DAY_S + hours * 3600, abs=1)
+    assert not is_overdue(one, round(days[0] * DAY_S + hours * 3600) - 60)
+    assert is_overdue(one, round(days[0] * DAY_S + hours * 3600) + 60)
+
+
+def test_a_session_that_still_runs_is_overdue_by_its_start() -> None:
+    assert overdue_after_s(system(9, 8, hours=None)) == 9 * DAY_S + 26 * 3600 + round(0.4 * 3600)
+
+
+def test_no_session_is_due_on_retired_systems_nor_of_imports() -> None:
+    one = system(9, 8)
+    for retired, due in ((None, True), (False, True), (True, False)):
+        one.facts = None if retired is None else SimpleNamespace(retired=retired)
+        assert (overdue_after_s(one) is not None) is due
+    assert overdue_after_s(system(9, 8, origin="import")) is None
+    assert overdue_after_s(system(9, 8, origin="demo")) is None
+
+
+def test_only_expected_results_count_as_received() -> None:
+    """Three were expected; two of them came, and two that nobody expected."""
+    wanted = [ExpectedResult(name, "default", "gcc", "write", "bandwidth") for name in NAMES]
+    others = [ExpectedResult(name, "default", "gcc", "read", "bandwidth") for name in NAMES[:2]]
+    history: Any = SimpleNamespace(expected=lambda _uuid: wanted)
+    session: Any = SimpleNamespace(uuid="one", status="ok")
+    found = session_coverage(history, session, [], {*wanted[:2], *others})
+    assert (found.expected, found.received, found.complete) == (3, 2, False)
+    assert [(one.run, one.reason) for one in found.absent] == [("hdf5", "no write bandwidth")]
+
+
+@pytest.mark.parametrize(("hours", "held"), [(-0.1, False), (0, True), (0.5, True), (1, True), (1.1, False)])
+def test_the_evidence_of_a_finding_is_in_the_session_of_its_runs(hours: float, held: bool) -> None:
+    """From the first second of a session to the last."""
+    one = system(3, 2, 1)
+    moment = int(2 * DAY_S + hours * 3600)
+    one.findings = (SimpleNamespace(last_before=-1, first_after=moment),)
+    assert evidence_sessions(one) == ({1} if held else set())
+    one.findings = (SimpleNamespace(last_before=moment, first_after=-1),)
+    assert evidence_sessions(one) == ({1} if held else set())

@@ -1,0 +1,148 @@
+"""Darshan in the site: real logs on both sides of a change, on the page of the finding and of its nights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from iowatch.core import Output, Result, Scalar, files
+from iowatch.darshan import DarshanReader, add_trace_results
+from iowatch.findings import update_findings
+from iowatch.output.dashboard.build import build_site
+from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from tests.datasets import unpacked
+
+DAY_S = 86400
+START = 1_760_000_000
+STEP = 8
+CASE: Mapping[str, Scalar] = {"api": "HDF5", "file": "shared", "collective": True, "ranks": 4, "nodes": 1}
+COMMAND = "mpirun -np 4 benchio --api hdf5 --repetitions 1"
+# 4 ranks write one file with MPI-IO and with HDF5 (captured/README.md): the fourth of 24 ranks' counts.
+BEFORE, AFTER = "benchio_mpiio_ompi_np4", "benchio_hdf5_ompi_np4"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixteen nights; from the ninth on half the bandwidth. The logs of the nights on both sides are real."""
+    folder = unpacked("captured") / "darshan" / "3.5.0"
+    logs = [next((folder / name).glob("*.darshan")) for name in (BEFORE, AFTER)]
+    place = tmp_path_factory.mktemp("traced")
+    with pytest.MonkeyPatch.context() as patch, History.open(str(place / "history.db")) as history:
+        patch.setenv("IOWATCH_VAR", str(place / "var"))
+        patch.setattr("iowatch.darshan.write_pydarshan_report", _report)
+        for night in range(16):
+            begin = START + night * DAY_S
+            session = SessionRecord(f"night-{night:02d}", "traced", "nightly", "run", begin, {})
+            history.begin_session(session, [])
+            history.record_runs(session.uuid, [_run(night, {STEP - 1: logs[0], STEP: logs[1]}.get(night))])
+            history.end_session(session.uuid, "ok", begin + 600)
+        update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
+        build_site(history, place / "site", reports=1)
+    return place / "site"
+
+
+def _report(logs: list[Path], target: Path, reader: DarshanReader, name: str) -> None:
+    """In the place of PyDarshan's, which takes seconds; tests/darshan has the real one."""
+    target.write_text(f"report of {logs[0].name} called {name}", encoding="utf-8")
+
+
+def _run(night: int, log: Path | None) -> RunRecord:
+    value = (1000.0 if night < STEP else 500.0) + night % 3
+    output = Output("benchio", "1.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), CASE),))
+    kept: tuple[Artefact, ...] = ()
+    facts: dict[str, object] = {"command": COMMAND, "nodes": ["n1"]}
+    if log is not None:
+        with DarshanReader() as reader:
+            output = add_trace_results(output, [log], reader)
+        digest, size = files.store_artefact(log)
+        # The program was started twice; the other start is as good as any for these tests.
+        names = ("trace.darshan", "trace.second.darshan")
+        kept = tuple(Artefact("darshan", name, digest, size) for name in names)
+    return RunRecord(
+        name="benchio:hdf5",
+        partition="default",
+        stack=StackRecord("openmpi-hdf5"),
+        fingerprint=f"run-{night}",
+        started_at=START + night * DAY_S + 60,
+        output=output,
+        facts=facts,
+        artefacts=kept,
+    )
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def titles(picture: Path) -> list[str]:
+    """What a picture of timelines calls the runs: never by a log's name, which is a digest."""
+    words = [node.text or "" for node in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
+    assert not [word for word in words if re.search("[0-9a-f]{16}", word)]
+    return [word for word in words if "benchio" in word]
+
+
+def counter(page: str, name: str) -> list[str]:
+    """The cells beside a counter."""
+    found = re.search(rf"<code>{name}</code></t[dh]>(.*?)</tr>", page)
+    assert found is not None, name
+    return re.findall(r'<td class="number">(.*?)</td>', found[1])
+
+
+@pytest.fixture(scope="module")
+def finding(site: Path) -> str:
+    """The page of the only finding."""
+    (page,) = (site / "finding").glob("*.html")
+    return text(page)
+
+
+def test_a_finding_shows_how_the_io_was_done_before_and_after(site: Path, finding: str) -> None:
+    """Counts as darshan-parser prints them for both logs (tests/darshan/parser_totals.json)."""
+    assert counter(finding, "MPIIO_COLL_WRITES") == ["4", "4"]
+    assert counter(finding, "MPIIO_INDEP_WRITES") == ["0", "7"]
+    (drawn,) = re.findall(r'src="../(darshan/[^"]+\.svg)"', finding)
+    assert titles(site / drawn) == [f"before: benchio:hdf5, run {STEP}", f"after: benchio:hdf5, run {STEP + 1}"]
+    assert "independent" in finding.partition("I/O differences (Darshan)")[2].partition("Review")[0]
+
+
+def test_a_finding_says_how_to_measure_again_and_what_to_write_into_a_ticket(finding: str) -> None:
+    assert "iowatch run --system traced --stack openmpi-hdf5 --suite nightly" in finding
+    assert COMMAND in finding
+    ticket = finding.partition('<pre id="ticket"')[2]
+    assert "traced" in ticket
+    assert "×0.5" in ticket
+
+
+def test_a_night_has_the_trace_of_its_runs(site: Path) -> None:
+    page = text(site / "session" / f"night-{STEP:02d}.html")
+    assert "write: 4 collective, 7 independent (Lawrence et al. 2017: 24 and 6)" in page
+    assert counter(page, "MPIIO_INDEP_WRITES") == ["7"]
+    (report,) = re.findall(r'href="../(darshan/[^"]+\.html)"', page)
+    shown = text(site / report)
+    assert shown.startswith(f"report of {Path(report).stem.partition('-')[0]}")
+    assert shown.endswith(f" called benchio:hdf5, run {STEP + 1}")
+    (drawn,) = re.findall(r'class="timeline"[^>]*src="../(darshan/[^"]+)"', page)
+    assert titles(site / drawn) == [f"benchio:hdf5, run {STEP + 1}"]
+    assert 'href="../output/' in page
+
+
+def test_a_run_that_starts_its_program_twice_shows_both_logs(site: Path) -> None:
+    page = text(site / "session" / f"night-{STEP:02d}.html")
+    assert re.findall(r"<summary>Darshan, ([\w.]+): ", page) == ["trace.darshan", "trace.second.darshan"]
+    assert page.count('class="timeline"') == 1
+
+
+def test_a_run_of_an_untraced_night_has_no_darshan(site: Path) -> None:
+    assert "MPIIO_COLL_WRITES" not in text(site / "session" / "night-01.html")
+
+
+def test_both_bandwidths_of_a_run_stand_on_its_page(site: Path) -> None:
+    """The benchmark's 500 MiB/s are made up: it is told that the figures do not fit."""
+    page = text(site / "session" / f"night-{STEP:02d}.html")
+    assert re.search(
+        r"Bandwidth, reading and writing together: [\d.]+ MiB/s by Darshan&#39;s estimate, [\d.]+ by the", page
+    )

@@ -1,0 +1,161 @@
+"""Times in the zone of the site: in words, in pictures, in the plot; the zone of the reader does not matter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pytest
+
+from iowatch.core import InputError, MachineError, UsageError
+from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.drawing import date_ticks
+from iowatch.site import system
+from iowatch.site.system import find_time_zone, read_system, utc_offsets
+from iowatch.store import History
+from tests.output.dashboard.browser import Browser
+
+DAY_S = 86400
+TOKYO = "Asia/Tokyo"
+Declare = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def tokyo(franklin_history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of Franklin with the clock of Tokyo."""
+    site = tmp_path_factory.mktemp("tokyo") / "site"
+    with History.open(str(franklin_history)) as history:
+        build_site(history, site, TOKYO)
+    return site
+
+
+@pytest.mark.parametrize("name", ["Europe/Londn", "Mars/Base", "../etc/passwd", "", "Europe"])
+def test_unknown_zones_are_refused_in_a_line(name: str) -> None:
+    with pytest.raises(UsageError) as told:
+        find_time_zone(name)
+    assert len(str(told.value.hint)) < 100
+
+
+def _absent(name: str) -> ZoneInfo:
+    raise ZoneInfoNotFoundError(name)
+
+
+def test_a_machine_without_zones_says_so_and_still_has_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "ZoneInfo", _absent)
+    monkeypatch.setattr(system, "available_timezones", set)
+    with pytest.raises(MachineError, match="no time zone data on this machine") as told:
+        find_time_zone("Europe/London")
+    assert "tzdata" in str(told.value.hint)
+    assert find_time_zone("UTC") is UTC
+
+
+def test_offsets_change_at_the_second() -> None:
+    """The European Union changes its clocks at 01:00 UTC on the last Sundays of March and October."""
+    moments = [datetime(2025, 3, 30, 1, tzinfo=UTC), datetime(2025, 10, 26, 1, tzinfo=UTC)]
+    first, last = (int(datetime(y, 1, 1, tzinfo=UTC).timestamp()) // DAY_S for y in (2025, 2026))
+    spring, autumn = (int(m.timestamp()) for m in moments)
+    assert utc_offsets(ZoneInfo("Europe/Berlin"), first, last) == ((0, 3600), (spring, 7200), (autumn, 3600))
+    assert utc_offsets(UTC, first, last) == ((0, 0),)
+
+
+def _system(place: Path, timezone: str) -> Path:
+    path = place / "here" / "system.yaml"
+    path.parent.mkdir()
+    path.write_text(f"name: here\ntitle: A machine\ntimezone: {timezone}\n")
+    return path
+
+
+def test_a_misspelt_zone_of_a_system_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"system.yaml:3:11: field 'timezone'.*Did you mean 'Europe/Berlin'"):
+        read_system(_system(tmp_path, "Europe/Brelin"))
+
+
+def test_a_system_is_read_where_no_zone_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shows no times does not need the machine's `tzdata`: a night must not end for want of it."""
+    monkeypatch.setattr(system, "ZoneInfo", _absent)
+    monkeypatch.setattr(system, "available_timezones", set)
+    assert read_system(_system(tmp_path, "Europe/Berlin")).timezone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize("days", [5, 40, 400])
+def test_dates_of_pictures_are_midnights_of_the_zone(days: int) -> None:
+    """Over a change of the clock, too: on 29 March 2009 London's day had 23 hours."""
+    london = ZoneInfo("Europe/London")
+    first = datetime(2009, 3, 26, 5, tzinfo=UTC).timestamp()
+    ticks = date_ticks(first, first + days * DAY_S, zone=london)
+    assert len(ticks) >= 4
+    for moment, label in ticks:
+        local = datetime.fromtimestamp(moment, london)
+        assert (local.hour, local.minute) == (0, 0)
+        assert label in (f"{local:%-d %b}", f"{local:%b %Y}")
+
+
+def test_times_are_local_and_nights_keep_their_dates(tokyo: Path) -> None:
+    text = (tokyo / "index.html").read_text(encoding="utf-8")
+    hover = "2009-05-01 07:00 Asia/Tokyo, 2009-04-30T22:00:00Z (UTC)"
+    assert f'title="{hover}">2009-05-01 07:00</time> Asia/Tokyo' in text
+    assert "Times in Asia/Tokyo" in text
+    # The finding's name, its line, its title and its date say the same day.
+    finding = (tokyo / "finding/franklin-20090317-up.html").read_text(encoding="utf-8")
+    assert re.search(r"<h1><time [^>]*>17 Mar 2009</time>", finding)
+    assert "18 Mar 2009" not in re.sub(r"<[^>]*>", "", finding)
+
+
+def test_the_zone_is_a_setting_of_the_system(franklin_history: Path, tmp_path: Path, declared: Declare) -> None:
+    declared(franklin="America/Los_Angeles")
+    with History.open(str(franklin_history)) as history:
+        build_site(history, tmp_path / "site")
+        assert "Times in America/Los_Angeles" in (tmp_path / "site/index.html").read_text()
+        build_site(history, tmp_path / "site", "UTC")
+        assert "Times in UTC." in (tmp_path / "site/index.html").read_text()
+
+
+@pytest.fixture
+def declared(monkeypatch: pytest.MonkeyPatch) -> Declare:
+    """Gives systems of `systems/` a time zone."""
+    from iowatch.site import system
+
+    def declare(**chosen: str) -> None:
+        load = system.load_system
+        monkeypatch.setattr(
+            system, "load_system", lambda name: load(name).model_copy(update={"timezone": chosen.get(name)})
+        )
+
+    return declare
+
+
+# The run of 17 March 2009, 22:00 UTC, which in Tokyo (UTC+9) is the next morning.
+SHOWN = """
+const plot = document.getElementById('plot');
+const at = plot.data[1].text.findIndex((t) => /03-17 22:00 UTC|03-18 07:00 .*22:00 UTC/.test(t));
+return [new Date(plot.calcdata[1][at].x).toISOString(), plot.data[1].text[at].split('<br>')[0],
+  plot.layout.xaxis.title.text];
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("reader", ["UTC", "America/Los_Angeles", TOKYO])
+def test_the_plot_has_the_clock_of_the_site_not_of_the_reader(
+    browser: Browser, franklin_site: Path, tokyo: Path, reader: str
+) -> None:
+    """Plotly shows Date objects and numbers in the browser's zone: a reader in Tokyo saw 07:00 under UTC."""
+    browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": reader})
+    try:
+        for site, expected in (
+            (franklin_site, ["2009-03-17T22:00:00.000Z", "2009-03-17 22:00 UTC", "UTC"]),
+            (tokyo, ["2009-03-18T07:00:00.000Z", "2009-03-18 07:00 Asia/Tokyo (22:00 UTC)", TOKYO]),
+        ):
+            browser.open(site / "series/1.html", "#from=2009-03-15&to=2009-03-20")
+            browser.wait("return document.documentElement.dataset.drawn === 'yes'")
+            assert browser.run(SHOWN) == expected
+            axis = "document.getElementById('plot').layout.xaxis.range"
+            shown = browser.run(f"return {axis}.map((v) => v.replace(' 00:00:00', ''))")
+            assert shown == ["2009-03-15", "2009-03-21"]
+            zoom = "{'xaxis.range[0]': '2009-03-16', 'xaxis.range[1]': '2009-03-18'}"
+            browser.run(f"Plotly.relayout('plot', {zoom})")
+            browser.wait("return location.hash === '#from=2009-03-16&to=2009-03-18'")
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})

@@ -1,0 +1,41 @@
+"""Settings, a server in the place of the real ones, and nights."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError
+from iowatch.store import History, SessionRecord
+from tests.findings.conftest import root, watch
+
+__all__ = ["root", "watch"]
+
+ISSUES = {"name": "issues", "kind": "issue", "directory": "notices"}
+
+
+def settings(**changed: Any) -> NotifySettings:
+    return NotifySettings.model_validate({"digest": "never", "silence_hours": 1e6, "channels": [ISSUES], **changed})
+
+
+class Post:
+    """Takes what is sent; refuses as long as told to."""
+
+    def __init__(self) -> None:
+        self.sent: list[Notice] = []
+        self.refuses = False
+
+    def __call__(self, _channel: Any, notice: Notice) -> None:
+        if self.refuses:
+            raise UndeliveredError("the server answered 503", True)
+        self.sent.append(notice)
+
+    @property
+    def titles(self) -> list[str]:
+        return [f"{notice.kind}: {notice.lines[0]}" for notice in self.sent]
+
+
+def far(history: History, system: str = "planted") -> None:
+    """A session of a night, so that nothing here is silence."""
+    started = int(datetime(2025, 1, 1, tzinfo=UTC).timestamp())
+    history.begin_session(SessionRecord("living", system, "smoke", "run", started))

@@ -1,0 +1,345 @@
+"""Channels against servers on this machine: HTTP and SMTP as the real ones speak them, failing as they fail."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from markdown_it import MarkdownIt
+
+from iowatch.core import InputError
+from iowatch.output.notice_channels import (
+    IssueChannel,
+    MailChannel,
+    Notice,
+    Secret,
+    UndeliveredError,
+    WebhookChannel,
+    deliver_notice,
+    issue_text,
+)
+
+NOTICE = Notice(
+    kind="finding",
+    key="finding x 5 new",
+    system="local",
+    title="local: <!channel> & 3 series\r\nBcc: evil@example.org down ×0.5",
+    lines=("x: new; open", "@all <script>alert(1)</script>"),
+    details=("```", "</pre> details"),
+    link="https://io.example.org/finding/x.html",
+    facts={"id": "x"},
+    made_at=5,
+)
+PATH = "/services/T0/SECRETPATH"
+AnyServer = TypeVar("AnyServer", bound=socketserver.BaseServer)
+
+
+@pytest.fixture(autouse=True)
+def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+class Web(HTTPServer):
+    """Answers with the given codes, the last one for ever; keeps what came."""
+
+    def __init__(self, codes: list[int]) -> None:
+        self.codes, self.seen = codes, []  # type: ignore[var-annotated]
+        super().__init__(("127.0.0.1", 0), _Answer)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}{PATH}"
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Web
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.seen.append((self.path, dict(self.headers), json.loads(body)))
+        codes = self.server.codes
+        code = codes.pop(0) if len(codes) > 1 else codes[0]
+        self.send_response(code)
+        if code == 302:
+            self.send_header("Location", self.server.url)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST  # noqa: N815  # the name that http.server looks for
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def serving(server: AnyServer) -> Iterator[AnyServer]:
+    """Serve in a thread until the end of the block."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def web(*codes: int) -> AbstractContextManager[Web]:
+    return serving(Web(list(codes)))
+
+
+def hook(monkeypatch: pytest.MonkeyPatch, url: str, kind: str = "webhook", token: str | None = None) -> WebhookChannel:
+    monkeypatch.setenv("TEST_URL", url)
+    document: dict[str, Any] = {"name": "chat", "kind": kind, "url": {"environment": "TEST_URL"}}
+    if token is not None:
+        monkeypatch.setenv("TEST_TOKEN", token)
+        document["token"] = {"environment": "TEST_TOKEN"}
+    return WebhookChannel.model_validate(document)
+
+
+def test_a_webhook_gets_the_whole_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    with web(200) as server:
+        deliver_notice(hook(monkeypatch, server.url, token="TOKEN"), NOTICE)
+    ((path, headers, document),) = server.seen
+    assert path == PATH
+    assert headers["Authorization"] == "Bearer TOKEN"
+    assert headers["Content-Type"] == "application/json"
+    assert (document["version"], document["kind"], document["facts"]) == (1, "finding", {"id": "x"})
+
+
+@pytest.mark.parametrize("kind", ["slack", "mattermost"])
+def test_chats_get_text_that_calls_nobody(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    with web(200) as server:
+        deliver_notice(hook(monkeypatch, server.url, kind), NOTICE)
+    ((_, _, document),) = server.seen
+    assert set(document) == {"text"}
+    assert "<!channel>" not in document["text"]
+    assert "<script>" not in document["text"]
+    assert "https://io.example.org/finding/x.html" in document["text"]
+
+
+@pytest.mark.parametrize(("codes", "tries"), [((503, 200), 2), ((429, 500, 200), 3), ((204,), 1)])
+def test_passing_faults_are_tried_again_with_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], tries: int
+) -> None:
+    pauses: list[float] = []
+    with web(*codes) as server:
+        deliver_notice(hook(monkeypatch, server.url), NOTICE, sleep=pauses.append)
+    assert len(server.seen) == tries
+    assert pauses == [2.0, 8.0][: tries - 1]
+
+
+@pytest.mark.parametrize(("code", "tries"), [(500, 3), (404, 1), (302, 1), (403, 1)])
+def test_attempts_are_few_and_no_redirect_is_followed(monkeypatch: pytest.MonkeyPatch, code: int, tries: int) -> None:
+    with web(code) as server, pytest.raises(UndeliveredError, match=str(code)) as told:
+        deliver_notice(hook(monkeypatch, server.url, token="TOKEN"), NOTICE, sleep=lambda _: None)
+    assert len(server.seen) == tries
+    assert "SECRETPATH" not in str(told.value)
+    assert told.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org/SECRETPATH",
+        "file:///etc/SECRETPATH",
+        "SECRETPATH",
+        "https://[SECRETPATH",
+        "http://127.0.0.1:1/SECRETPATH",
+        "http://127.0.0.1:x/SECRETPATH",
+        "http://127.0.0.1/a b/SECRETPATH\x7f",
+    ],
+)
+def test_no_message_holds_the_address(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    with pytest.raises(UndeliveredError) as told:
+        deliver_notice(hook(monkeypatch, url), NOTICE, pauses_s=(), timeout_s=1)
+    assert "SECRETPATH" not in str(told.value)
+
+
+def test_a_token_with_a_line_end_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with web(200) as server, pytest.raises(UndeliveredError) as told:
+        deliver_notice(hook(monkeypatch, server.url, token="TOKEN\r\nX: y"), NOTICE)
+    assert server.seen == []
+    assert "TOKEN" not in str(told.value)
+
+
+def test_a_server_that_never_answers_costs_the_time_limit_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}/"
+        with pytest.raises(UndeliveredError, match="reached") as told:
+            deliver_notice(hook(monkeypatch, url), NOTICE, pauses_s=(), timeout_s=0.2)
+    assert told.value.passing
+
+
+# Mail
+
+
+class Postbox(socketserver.ThreadingTCPServer):
+    """As much of RFC 5321 as a delivery needs; `answers` replaces the reply to a verb."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers, self.mails = answers, []  # type: ignore[var-annotated]
+        super().__init__(("127.0.0.1", 0), _Session)
+
+
+class _Session(socketserver.StreamRequestHandler):
+    server: Postbox
+
+    def _say(self, line: str) -> None:
+        self.wfile.write(f"{line}\r\n".encode())
+
+    def handle(self) -> None:
+        self._say(self.server.answers.get("CONNECT", "220 here"))
+        while line := self.rfile.readline():
+            verb = line.split()[0].decode().upper().split(":")[0]
+            answer = self.server.answers.get(verb)
+            if answer:
+                self._say(answer)
+            elif verb == "DATA":
+                self._say("354 go on")
+                lines = []
+                while (text := self.rfile.readline()) not in (b".\r\n", b""):
+                    lines.append(text.removeprefix(b"."))
+                self.server.mails.append(b"".join(lines))
+                self._say("250 taken")
+            else:
+                self._say("250 ok")
+
+
+def postbox(**answers: str) -> AbstractContextManager[Postbox]:
+    return serving(Postbox(answers))
+
+
+def mail(server: Postbox, **changed: Any) -> MailChannel:
+    document = {
+        "name": "admins",
+        "kind": "mail",
+        "host": "127.0.0.1",
+        "port": server.server_address[1],
+        "security": "none",
+        "sender": "iowatch@example.org",
+        "to": ["a@example.org", "b@example.org"],
+        **changed,
+    }
+    return MailChannel.model_validate(document)
+
+
+def test_a_mail_has_text_and_html_and_no_header_of_a_stranger() -> None:
+    with postbox() as server:
+        for _ in range(2):
+            deliver_notice(mail(server), NOTICE)
+    first, second = (message_from_bytes(raw, policy=policy.default) for raw in server.mails)
+    assert isinstance(first, EmailMessage)
+    assert first["Bcc"] is None
+    assert first["To"] == "a@example.org, b@example.org"
+    assert first["Message-ID"] == second["Message-ID"]
+    assert first["Date"] is not None
+    text, html = first.get_body(("plain",)), first.get_body(("html",))
+    assert text is not None
+    assert html is not None
+    assert "×0.5" in text.get_content()
+    assert "<script>" not in html.get_content()
+    assert html.get_content().count("</pre>") == 1
+    # The way to the dashboard stands before the details, in both.
+    for content, details in ((text.get_content(), "</pre>"), (html.get_content(), "<pre")):
+        assert 0 < content.index(str(NOTICE.link)) < content.index(details)
+
+
+@pytest.mark.parametrize(
+    ("answers", "tries", "code"),
+    [({"MAIL": "451 later"}, 3, "451"), ({"MAIL": "550 never"}, 1, "550"), ({"RCPT": "550 who"}, 1, "550")],
+)
+def test_mail_servers_that_refuse(answers: dict[str, str], tries: int, code: str) -> None:
+    pauses: list[float] = []
+    with postbox(**answers) as server, pytest.raises(UndeliveredError, match=code):
+        deliver_notice(mail(server), NOTICE, sleep=pauses.append)
+    assert len(pauses) == tries - 1
+    assert server.mails == []
+
+
+def test_a_password_never_goes_over_an_open_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server offers no STARTTLS: nothing is sent, least of all the password."""
+    monkeypatch.setenv("TEST_PASSWORD", "hunter2")
+    secret = {"environment": "TEST_PASSWORD"}
+    seen: list[bytes] = []
+    with postbox(AUTH="235 welcome") as server:
+        channel = mail(server, security="starttls", user="me", password=secret)
+        with pytest.raises(UndeliveredError) as told:
+            deliver_notice(channel, NOTICE, pauses_s=())
+        seen += server.mails
+    assert seen == []
+    assert "hunter2" not in str(told.value)
+
+
+def test_no_mail_server_at_all() -> None:
+    with postbox() as server:
+        channel = mail(server)
+    with pytest.raises(UndeliveredError, match="reached"):
+        deliver_notice(channel, NOTICE, pauses_s=(), timeout_s=1)
+
+
+# Files and secrets
+
+
+def test_an_issue_is_a_file_in_var(var: Path) -> None:
+    deliver_notice(IssueChannel(name="i", kind="issue", directory="issues"), NOTICE)
+    (path,) = (var / "issues").iterdir()
+    text = path.read_text()
+    assert path.name == "finding-x-5-new.md"
+    assert text.splitlines()[0].startswith("# local: ")
+    assert "@all" not in text
+
+
+@pytest.mark.parametrize("details", [("```", "x"), ("````text", "`"), ("- a", "    b")])
+def test_details_of_an_issue_are_text_only(details: tuple[str, ...]) -> None:
+    """As CommonMark reads it: what a machine printed is one block, never a link, an element or a list."""
+    hostile = ('<img src="x">', "[a](https://evil.example)", "@all", *details, "<b>end</b>")
+    tokens = MarkdownIt().parse(issue_text(replace(NOTICE, details=hostile)))
+    (block,) = [token for token in tokens if token.type in ("fence", "code_block")]
+    assert block.level == 0
+    assert block.content == "\n".join(hostile) + "\n"
+    links = [child for token in tokens for child in token.children or () if child.type == "link_open"]
+    assert [link.attrs["href"] for link in links] == [NOTICE.link]
+    assert not [token for token in tokens if token.type.startswith("html")]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o700 | 0o001])
+def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "secret"
+    path.write_text("hunter2\n")
+    path.chmod(mode)
+    with pytest.raises(InputError, match="owner only") as told:
+        Secret(file=str(path)).read()
+    assert "hunter2" not in str(told.value)
+    path.chmod(0o600)
+    assert Secret(file=str(path)).read() == "hunter2"
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
+def test_an_empty_or_unreadable_secret_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(InputError):
+        Secret(file=str(path)).read()
+
+
+def test_an_absent_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_ABSENT", raising=False)
+    for secret in (Secret(file=str(tmp_path / "no")), Secret(environment="TEST_ABSENT")):
+        with pytest.raises(InputError):
+            secret.read()

@@ -1,0 +1,148 @@
+"""The settings of notify.yaml and the command: faults are told, secrets never."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iowatch.core import InputError
+from iowatch.output import notice_channels
+from iowatch.store import History
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Write systems/local/notify.yaml of a checkout of the test's own."""
+    place = tmp_path / "checkout"
+    (place / "benchmarks").mkdir(parents=True)
+    (place / "systems" / "local").mkdir(parents=True)
+    (place / "systems" / "local" / "system.yaml").symlink_to(ROOT / "systems" / "local" / "system.yaml")
+    monkeypatch.setenv("IOWATCH_ROOT", str(place))
+
+    def to_file(text: str) -> Path:
+        path = place / "systems" / "local" / "notify.yaml"
+        path.write_text(text)
+        return path
+
+    return to_file
+
+
+GOOD = """\
+dashboard: https://io.example.org
+digest: monday
+channels:
+  - name: chat
+    kind: slack
+    url: {environment: IOWATCH_SLACK}
+  - name: admins
+    kind: mail
+    host: mail.example.org
+    sender: iowatch@example.org
+    to: [admins@example.org]
+    user: iowatch
+    password: {file: ~/.config/iowatch/mail}
+  - name: tracker
+    kind: issue
+    tell: [finding]
+    directory: issues
+"""
+
+
+def test_settings_are_read(write: Callable[[str], Path]) -> None:
+    write(GOOD)
+    read = notice_channels.load_notify_settings("local")
+    assert read is not None
+    assert [channel.kind for channel in read.channels] == ["slack", "mail", "issue"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "word"),
+    [
+        ("digest: monday", "digest: someday", 2, "digest"),
+        ("kind: slack", "kind: pigeon", 4, "pigeon"),
+        ("url: {environment: IOWATCH_SLACK}", "url: hunter2", 6, "url"),
+        ("url: {environment: IOWATCH_SLACK}", "url: {environment: A, file: B}", 6, "one of"),
+        ("environment: IOWATCH_SLACK", "secret: hunter2", 6, "unknown field"),
+        ("to: [admins@example.org]", 'to: ["a@b.c\\nBcc: x@y.z"]', 11, "to"),
+        ("    user: iowatch\n", "", 7, "go together"),
+        ("host: mail.example.org", "host: m\n    security: none", 7, "without encryption"),
+        ("name: tracker", "name: chat", 1, "differ"),
+        ("directory: issues", "directory: issues\n    colour: red", 18, "colour"),
+    ],
+)
+def test_faults_are_told_with_file_line_and_field_but_never_with_a_secret(
+    write: Callable[[str], Path], old: str, new: str, line: int, word: str
+) -> None:
+    assert old in GOOD
+    path = write(GOOD.replace(old, new))
+    with pytest.raises(InputError) as told:
+        notice_channels.load_notify_settings("local")
+    assert f"{path}:{line}:" in str(told.value)
+    assert word in str(told.value)
+    assert "hunter2" not in str(told.value)
+
+
+def test_an_empty_file_is_told(write: Callable[[str], Path]) -> None:
+    write("")
+    with pytest.raises(InputError, match=r"notify\.yaml:1"):
+        notice_channels.load_notify_settings("local")
+
+
+def test_without_settings_nobody_is_told(cli: Any, write: Callable[[str], Path], var: Path) -> None:
+    done = cli("notify", "--system", "local")
+    assert done.exit_code == 0
+    assert "no notify.yaml" in done.output
+
+
+def test_the_command_sends_and_says_so(cli: Any, write: Callable[[str], Path], var: Path) -> None:
+    write("digest: never\nchannels:\n  - {name: tracker, kind: issue, directory: issues}\n")
+    History.open().close()
+    rehearsed = cli("notify", "--system", "local", "--dry-run")
+    assert (rehearsed.exit_code, rehearsed.stdout) == (0, "tracker: local: session overdue\n")
+    done = cli("notify", "--system", "local", "--json")
+    assert done.exit_code == 0
+    (channel,) = json.loads(done.stdout)["channels"]
+    assert channel["sent"] == ["silence never"]
+    assert "# local: session overdue" in (var / "issues" / "silence-never.md").read_text()
+    assert "0 sent" in cli("notify", "--system", "local").output
+
+
+def test_a_failed_channel_is_exit_code_1(
+    cli: Any, write: Callable[[str], Path], var: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("IOWATCH_SLACK", raising=False)
+    write("channels:\n  - {name: chat, kind: slack, url: {environment: IOWATCH_SLACK}}\n")
+    History.open().close()
+    done = cli("notify", "--system", "local")
+    assert done.exit_code == 1
+    assert "IOWATCH_SLACK" in done.output
+
+
+@pytest.mark.sqlite_file
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
+def test_a_misspelt_history_is_refused_and_nobody_told(
+    cli: Any, write: Callable[[str], Path], var: Path, more: tuple[str, ...]
+) -> None:
+    """Not a second, empty history, on which nothing ever ran."""
+    write("channels:\n  - {name: tracker, kind: issue, directory: issues}\n")
+    absent = var / "mispelt" / "iowatch.db"
+    done = cli("notify", "--system", "local", "--db", absent, *more)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"there is no history at sqlite:///{absent}" in done.stderr
+    assert not absent.parent.exists()
+    assert not (var / "issues").exists()
+
+
+def test_the_file_in_the_documentation_is_valid(write: Callable[[str], Path]) -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    examples = [block.split("```")[0] for block in text.split("```yaml\n")[1:]]
+    (example,) = [one for one in examples if "channels:" in one]
+    write(example)
+    read = notice_channels.load_notify_settings("local")
+    assert read is not None
+    assert [channel.name for channel in read.channels] == ["chat", "monitoring", "admins", "tracker"]

@@ -1,0 +1,90 @@
+"""`iowatch history show`: where the outputs and Darshan logs of runs lie, for whoever sits at a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.core import Output, files
+from iowatch.core import Result as Measured
+from iowatch.core import files as files_module
+from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+
+Cli = Callable[..., Result]
+BEGIN = 1_767_225_600
+
+
+@pytest.fixture
+def session(var: Path, tmp_path: Path) -> str:
+    """A session of a run that ended well and one that failed, an output and a log each."""
+    with History.open() as history:
+        history.begin_session(SessionRecord("s", "local", "smoke", "run", BEGIN))
+        history.record_runs("s", [_run("good", "ok", tmp_path), _run("[bad]", "failed", tmp_path)])
+        history.end_session("s", "incomplete", BEGIN + 60)
+    return "s"
+
+
+def _run(name: str, status: str, place: Path) -> RunRecord:
+    kept = []
+    for kind in ("stdout", "darshan"):
+        (place / kind).write_text(f"{kind} of {name}")
+        kept.append(Artefact(kind, f"rfm.{kind}", *files.store_artefact(place / kind)))
+    ok = status == "ok"
+    results = (Measured("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX"}),) if ok else ()
+    output = Output("ior", "4", "ok" if ok else "failed", None if ok else "killed", results)
+    return RunRecord(name, "compute", StackRecord("gnu"), name, BEGIN, output, artefacts=tuple(kept))
+
+
+def _shown(text: str) -> dict[str, list[str]]:
+    """Contents of the files that are told below each run."""
+    found: dict[str, list[str]] = {}
+    run = ""
+    for line in text.splitlines():
+        if line.startswith("files of "):
+            run = line.split()[2]
+        elif line.startswith("  ") and run:
+            found.setdefault(run, []).append(Path(line.split()[-1]).read_text())
+    return found
+
+
+def test_the_files_of_a_failed_run_are_named(cli: Cli, session: str) -> None:
+    shown = cli("history", "show", session)
+    assert shown.exit_code == 0, shown.output
+    assert _shown(shown.stdout) == {"[bad]": ["darshan of [bad]", "stdout of [bad]"]}
+    assert "all runs lie: --files" in shown.stdout
+
+
+def test_those_of_all_runs_where_they_are_asked_for(cli: Cli, session: str) -> None:
+    shown = cli("history", "show", session, "--files")
+    assert set(_shown(shown.stdout)) == {"good", "[bad]"}
+    assert "--files" not in shown.stdout
+
+
+def test_programs_read_paths_and_what_is_gone(cli: Cli, session: str) -> None:
+    gone = next(
+        path for path in (files_module.artefact_path("0" * 64).parents[1]).glob("*/*") if "log" not in path.name
+    )
+    gone.unlink()
+    document = json.loads(cli("history", "show", session, "--json").stdout)
+    files = [one for run in document["runs"] for one in run["files"]]
+    assert len(files) == 4
+    assert [one["sha256"] for one in files if one["path"] is None] == [gone.name]
+    assert {Path(one["path"]).name for one in files if one["path"]} == {one["sha256"] for one in files} - {gone.name}
+    assert f"{gone.name} no longer kept" in cli("history", "show", session, "--files").stdout
+
+
+def test_one_run_by_its_number_in_findings(cli: Cli, session: str) -> None:
+    with History.open() as history:
+        number = next(run.id for run in history.runs(session) if run.name == "good")
+    shown = cli("history", "show", "--run", number)
+    assert _shown(shown.stdout) == {"good": ["darshan of good", "stdout of good"]}
+    assert "[bad]" not in shown.stdout
+    assert [run["id"] for run in json.loads(cli("history", "show", "--run", number, "--json").stdout)["runs"]] == [
+        number
+    ]
+    for words in ((), (session, "--run", number), ("--run", 99)):
+        assert cli("history", "show", *words).exit_code == 2

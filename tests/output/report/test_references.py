@@ -1,0 +1,128 @@
+"""A session with references: what is outside its bounds, and what is wrong with references, makes it red."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from iowatch.benchmarks import suites
+from iowatch.core import METRICS, Output, Result
+from iowatch.output.report import junit_document, render_verdict, verdict_line, verdict_markdown
+from iowatch.reference import bandwidth, propose
+from iowatch.reference.bandwidth import Provenance, Reference
+from iowatch.session.reframe import ReframeFailure
+from iowatch.session.run import SessionSummary
+from iowatch.session.verdict import Verdict, assess_session
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+
+BY = Provenance(statistic="max", n=9, date=dt.date(2026, 6, 1), origin=["x"], by="Ada", why="first")
+CASE = {"api": "POSIX", "ranks": 4}
+
+
+@pytest.fixture
+def references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Accepted for writing: 90 to 120 MiB/s; nothing for reading."""
+    path = tmp_path / "local.yaml"
+    entry = Reference("IorCheck", "local:compute", "gnu", "api=POSIX", "write_bandwidth", 100, -0.1, 0.2, "MiB/s", BY)
+    path.write_text(propose.update_reference_text("local", "", [entry]))
+    monkeypatch.setattr(bandwidth, "reference_file_path", lambda _system: path)
+    return path
+
+
+def session(
+    history: History, write: tuple[float, ...], failures: tuple[ReframeFailure, ...] = (), metric: str = "bandwidth"
+) -> Verdict:
+    """One run, whole, with these samples of writing and a fast read."""
+    expected = [ExpectedResult("ior:a", "compute", "gnu", op, metric) for op in ("write", "read")]
+    history.begin_session(SessionRecord("s", "local", "nightly", "run", 1000), expected)
+    results = tuple(
+        Result(op, metric, METRICS[metric].unit, samples, CASE) for op, samples in (("write", write), ("read", (9e4,)))
+    )
+    output = Output("ior", "4", "ok", None, results)
+    history.record_runs("s", [RunRecord("ior:a", "compute", StackRecord("gnu"), "f", 1000, output)])
+    history.end_session("s", "ok", 1100)
+    return assess_session(history, SessionSummary("s", (), failures, (), 12.0, 7.5, 1))
+
+
+@pytest.mark.usefixtures("references")
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        ((50.0, 119.0), None),
+        ((50.0, 90.0), None),
+        ((50.0, 80.0), "write_bandwidth is low: 80, accepted 90 to 120 MiB/s (reference 100 of 2026-06-01)"),
+        ((50.0, 130.0), "write_bandwidth is high: 130, accepted 90 to 120 MiB/s (reference 100 of 2026-06-01)"),
+    ],
+)
+def test_best_sample_is_held_against_the_bounds(history: History, write: tuple[float, ...], told: str | None) -> None:
+    verdict = session(history, write)
+    assert [trouble.reason for trouble in verdict.references] == ([told] if told else [])
+    assert verdict.exit_code == (1 if told else 0)
+
+
+@pytest.mark.parametrize(
+    ("samples", "told"),
+    [
+        ((105.0, 200.0), None),
+        ((80.0, 100.0), "write_time is low: 80, accepted 90 to 120 s (reference 100 of 2026-06-01)"),
+        ((130.0, 200.0), "write_time is high: 130, accepted 90 to 120 s (reference 100 of 2026-06-01)"),
+    ],
+)
+def test_the_best_of_times_is_the_shortest(
+    history: History, references: Path, samples: tuple[float, ...], told: str | None
+) -> None:
+    entry = Reference("IorCheck", "local:compute", "gnu", "api=POSIX", "write_time", 100, -0.1, 0.2, "s", BY)
+    references.write_text(propose.update_reference_text("local", "", [entry]))
+    verdict = session(history, samples, metric="time")
+    assert [problem.reason for problem in verdict.references] == ([told] if told else [])
+    assert verdict.headlines[0].value == min(samples)
+
+
+@pytest.mark.usefixtures("references")
+def test_every_report_says_it(history: History) -> None:
+    verdict = session(history, (80.0,))
+    assert "2 of 2 expected results received, 1 remark on references" in verdict_line(verdict)
+    console = Console(record=True, width=200)
+    render_verdict(verdict, console)
+    assert "  gnu ior:a: write_bandwidth is low: 80, accepted 90 to 120 MiB/s" in console.export_text()
+    assert "write\\_bandwidth is low: 80" in verdict_markdown(verdict)
+    cases = ElementTree.fromstring(junit_document(history, verdict)).iter("testcase")
+    failed = {case.get("classname"): child.get("message", "") for case in cases for child in case}
+    assert failed["references"].startswith("write_bandwidth is low: 80")
+
+
+@pytest.mark.usefixtures("references")
+def test_what_a_check_says_of_its_references_is_told_once_a_stack(history: History) -> None:
+    """ReFrame's words for a case outside its bounds are not repeated: the verdict has its own."""
+    said = "input error: local.yaml:6:9: no case has a parameter 'aip' (in aip=POSIX). Did you mean 'api'?"
+    own = "performance error: failed to meet reference: write_bandwidth=80, expected 100 (l=90, u=120)"
+    failures = (
+        ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", said, "InputError"),
+        ReframeFailure("IorCheck %entry=nightly/b", "gnu", "performance", said, "InputError"),
+        ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", own, "PerformanceError"),
+    )
+    verdict = session(history, (100.0,), failures)
+    ((stack, run, reason),) = [(t.stack, t.run, t.reason) for t in verdict.references]
+    assert (stack, run, reason) == ("gnu", "2 cases", said.removeprefix("input error: "))
+    assert verdict.exit_code == 1
+
+
+@pytest.mark.usefixtures("references")
+def test_a_suite_without_references_is_not_judged(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = suites.load_suite
+
+    def without(suite: str) -> list[suites.SuiteCase]:
+        return [replace(case, benchmark="ior", name="a", reference="none") for case in read(suite)[:1]]
+
+    monkeypatch.setattr(suites, "load_suite", without)
+    assert session(history, (80.0,)).references == ()
+
+
+def test_without_references_nothing_is_said(history: History) -> None:
+    verdict = session(history, (80.0,))
+    assert (verdict.references, verdict.exit_code) == ((), 0)

@@ -1,0 +1,118 @@
+"""Reports of a session: red exactly when the verdict is, well-formed whatever a machine printed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from iowatch.core import Output, Result
+from iowatch.output.report import escape_markdown, junit_document, verdict_markdown
+from iowatch.session.run import SessionSummary
+from iowatch.session.verdict import RunProblem, Verdict, assess_session
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+
+STRANGE = 'rank 3 died: \x1b[31m\x00 <a href="x">|`*_ & "q" \ud800\nline two @all'
+
+
+def expected(name: str, operation: str = "write") -> ExpectedResult:
+    return ExpectedResult(name, "compute", "gnu", operation, "bandwidth")
+
+
+def ran(name: str, status: str = "ok", reason: str | None = None) -> RunRecord:
+    results = (Result("write", "bandwidth", "MiB/s", (1.0, 3.0), {"api": "POSIX"}),) if status == "ok" else ()
+    output = Output("ior", "4", status, reason, results)  # type: ignore[arg-type]
+    return RunRecord(name, "compute", StackRecord("gnu"), f"fp-{name}", 1000, output, wall_s=2.5)
+
+
+@pytest.fixture
+def verdict(history: History) -> Verdict:
+    """One run whole, one failed, one absent, one that lacks a result."""
+    wanted = [expected("whole"), expected("failed"), expected("absent")]
+    wanted += [expected("partial"), expected("partial", "read")]
+    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), wanted)
+    reason = STRANGE.encode(errors="replace").decode().replace("\x00", "")
+    history.record_runs("s1", [ran("whole"), ran("failed", "failed", reason), ran("partial")])
+    history.end_session("s1", "incomplete", 1100)
+    return assess_session(history, SessionSummary("s1", (), (), (), 12.0, 7.5, 3))
+
+
+def kinds(document: str) -> dict[str, str]:
+    """What became of every test case, by name."""
+    cases = ElementTree.fromstring(document).iter("testcase")
+    return {case.get("name", ""): next((child.tag for child in case), "passed") for case in cases}
+
+
+def test_one_case_an_expected_run(history: History, verdict: Verdict) -> None:
+    document = junit_document(history, verdict)
+    assert kinds(document) == {"whole": "passed", "failed": "failure", "absent": "error", "partial": "error"}
+    suite = ElementTree.fromstring(document).find("testsuite")
+    assert suite is not None
+    # Counted by hand from the fixture.
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "2", "0"]
+    assert suite.get("timestamp") == "1970-01-01T00:16:40"
+
+
+def test_a_failure_on_one_partition_hides_no_absence_on_another(history: History) -> None:
+    wanted = [ExpectedResult("same", part, "gnu", "write", "bandwidth") for part in ("compute", "debug", "old")]
+    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), wanted)
+    history.record_runs("s1", [ran("same", "failed", "died"), replace(ran("same"), partition="debug", fingerprint="f")])
+    history.end_session("s1", "incomplete", 1100)
+    verdict = assess_session(history, SessionSummary("s1", (), (), (), 12.0, 7.5, 2))
+    assert [(one.partition, one.run) for one in verdict.failed] == [("compute", "same")]
+    assert [(one.partition, one.reason) for one in verdict.absent] == [("old", "no write bandwidth")]
+    cases = ElementTree.fromstring(junit_document(history, verdict)).iter("testcase")
+    assert {case.get("classname"): [child.tag for child in case] for case in cases} == {
+        "compute.gnu": ["failure"],
+        "debug.gnu": [],
+        "old.gnu": ["error"],
+    }
+
+
+def test_findings_and_what_cannot_run_are_told(history: History, verdict: Verdict) -> None:
+    more = replace(
+        verdict,
+        changes=("local-20250210-down: 2 of 8 series down",),
+        unavailable=(
+            RunProblem("gnu", "3 cases", "the stack does not provide netcdf"),
+            RunProblem("gnu", "3 cases", "the stack does not provide ior"),
+        ),
+    )
+    found = kinds(junit_document(history, more))
+    assert found["local-20250210-down"] == "failure"
+    # GitLab and Jenkins show one of several cases with the same class and name.
+    assert found["the stack does not provide netcdf"] == found["the stack does not provide ior"] == "skipped"
+
+
+def test_a_failed_run_that_nobody_expected_is_red(history: History, verdict: Verdict) -> None:
+    history.record_runs("s1", [ran("surprise", "failed", "out of memory")])
+    assert kinds(junit_document(history, verdict))["surprise"] == "failure"
+
+
+def test_no_character_of_a_machine_breaks_the_document(history: History, verdict: Verdict) -> None:
+    broken = replace(verdict, changes=(f"id: {STRANGE}",), absent=(RunProblem("gnu", "absent", STRANGE, "compute"),))
+    document = junit_document(history, broken)
+    document.encode("utf-8")
+    assert kinds(document)["absent"] == "error"
+
+
+def test_markdown_has_the_answer_first_and_all_troubles(verdict: Verdict) -> None:
+    text = verdict_markdown(verdict)
+    assert text.startswith("## smoke on local: INCOMPLETE")
+    assert "| gnu | whole | write bandwidth | 3 | MiB/s | 2 |" in text.replace("\\", "")
+    assert "### Failed" in text
+    assert "### Absent" in text
+    assert "<a" not in text.replace("\\<", "")
+
+
+def test_markdown_calls_nobody_and_keeps_one_line() -> None:
+    assert "\n" not in escape_markdown(STRANGE)
+    assert "@all" not in escape_markdown(STRANGE)
+
+
+def test_a_comparison_has_no_verdict_to_report(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    done = cli("run", "--ab", "a", "b", "--junit", tmp_path / "x.xml")
+    assert done.exit_code == 2
+    assert "--junit" in done.output

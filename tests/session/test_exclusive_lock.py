@@ -1,0 +1,53 @@
+"""Restoring a history and running a session exclude each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result as Done
+
+from iowatch.core import MachineError
+from iowatch.session import session
+from iowatch.session.session import exclusive_lock
+from iowatch.store import History, maintenance
+
+
+def test_no_run_starts_meanwhile(var: Path) -> None:
+    with (
+        exclusive_lock(),
+        pytest.raises(MachineError, match="another session is running"),
+        session.hold_lock(var / "lock" / "local.lock"),
+    ):
+        pass
+    with session.hold_lock(var / "lock" / "local.lock"):
+        pass
+
+
+@pytest.mark.sqlite_file
+@pytest.mark.parametrize("name", ["local", "of-another-checkout"])
+def test_a_history_is_not_restored_under_a_run(cli: Callable[..., Done], var: Path, tmp_path: Path, name: str) -> None:
+    """Only copies into the history of this checkout exclude runs."""
+    with History.open(str(tmp_path / "source.db")) as history:
+        maintenance.backup_history(history, tmp_path / "b.db")
+    with session.hold_lock(var / "lock" / f"{name}.lock"):
+        refused = cli("history", "copy", tmp_path / "b.db", var / "iowatch.db")
+        assert not (var / "iowatch.db").exists()
+        assert cli("history", "copy", tmp_path / "b.db", tmp_path / "elsewhere.db").exit_code == 0
+    assert refused.exit_code == 3
+    assert "another session is running" in refused.stderr
+    assert cli("history", "copy", tmp_path / "b.db", var / "iowatch.db").exit_code == 0
+
+
+def test_who_holds_the_lock_is_told_though_an_older_run_is_named_there(
+    var: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed run leaves its number; the next one has the lock a moment before it has written its own."""
+    path = var / "lock" / "local.lock"
+    with session.hold_lock(path):
+        path.write_text("999999999")
+        monkeypatch.setattr(session.time, "sleep", lambda _: path.write_text(str(os.getpid())))
+        with pytest.raises(MachineError, match=f"process {os.getpid()},"), session.hold_lock(path):
+            pass

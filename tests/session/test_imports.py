@@ -1,0 +1,169 @@
+"""`iowatch import`: real outputs of ARCHER into the history."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.core import InputError, UsageError
+from iowatch.session.imports import import_files, time_in_name
+from iowatch.store import History, SeriesFilter
+from tests.datasets import unpacked
+
+
+def _benchio(folder: Path, name: str) -> Path:
+    """A captured output of the original benchio of 2018 under another name."""
+    run = unpacked("captured") / "benchio-EPCCed/90023d1-2018/fpp_64_np2"
+    return Path(shutil.copy(run / "stdout", folder / name))
+
+
+def test_archers_baseline_becomes_a_series_for_each_writer_count(history: History, outside_data: Path) -> None:
+    files = sorted((outside_data / "data/archer-benchio/ARCHER_baseline").glob("*.dat"))
+    done = import_files(history, "benchio", files, system="archer")
+    assert (done.files, done.stored, done.troubles) == (len(files), len(files), ())
+    bandwidth = history.series(SeriesFilter(system="archer", metric="bandwidth"))
+    # Writer counts as the file names give them (c24 … c24576).
+    assert {row.case.parameters["ranks"] for row in bandwidth} == {24 * 2**n for n in range(11)}
+    assert sum(row.n for row in bandwidth) == len(files)
+    again = import_files(history, "benchio", files, system="archer")
+    assert (again.stored, again.known) == (0, len(files))
+
+    # benchio_res_c24_20181004085049: `maxrate` as printed in the file.
+    row = next(r for r in bandwidth if r.case.parameters["ranks"] == 24)
+    moment = int(datetime(2018, 10, 4, 8, 50, 49, tzinfo=UTC).timestamp())
+    samples = next(values for time, _run, values in history.samples(row.id) if time == moment)
+    assert max(samples) == pytest.approx(647.26316877928889)
+    assert len(samples) == 10
+
+
+def test_a_bad_file_is_told_and_the_others_are_taken(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+    good = _benchio(tmp_path, "benchio_res_c2_20180910.dat")
+    cut = tmp_path / "benchio_res_c24_20180911.dat"
+    cut.write_text(good.read_text()[:900])
+    nameless = tmp_path / "result.dat"
+    nameless.write_text(good.read_text())
+    result = cli("import", "benchio", good, cut, nameless, tmp_path / "absent_20180911.dat", "--system", "archer")
+    assert result.exit_code == 1
+    assert "2 of 4 runs stored" in result.output
+    assert "no date" in result.output
+    assert "'result.dat'; give it with --time" in result.output
+    assert "absent_20180911.dat: no such file" in result.output
+    assert "incomplete" in result.output
+    with History.open() as history:
+        assert {row.status for row in history.sessions()} == {"ok", "failed"}
+        assert history.series(SeriesFilter(metric="bandwidth"))[0].n == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("benchio_res_c24_20180924115107_write.dat", datetime(2018, 9, 24, 11, 51, 7, tzinfo=UTC)),
+        ("benchio_res_c1_20170611_write.dat", datetime(2017, 6, 11, tzinfo=UTC)),
+        ("ior-2026-03-17.out", datetime(2026, 3, 17, tzinfo=UTC)),
+        ("ior-2026-03-17T02:15:09.out", datetime(2026, 3, 17, 2, 15, 9, tzinfo=UTC)),
+        # Slurm's job 11071122 is no night of the year 1107.
+        ("slurm-11071122-20260317.out", datetime(2026, 3, 17, tzinfo=UTC)),
+    ],
+)
+def test_dates_come_from_names(name: str, expected: datetime) -> None:
+    assert time_in_name(Path(name)) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x.dat", "x_2017062_y.dat", "x_20171332.dat", "x_20170611999999.dat", "x_2017-13-32.dat",
+        "slurm-11071122.out", "slurm-30000101.out",
+    ],
+)  # fmt: skip
+def test_what_is_no_date_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="--time"):
+        time_in_name(Path(name))
+
+
+def test_sizes_of_tokio_are_rounded_to_gib(history: History, tmp_path: Path) -> None:
+    """Headers of a few hundred bytes come and go; below 1 GiB a size is kept as it is."""
+    names = ["_datetime_start", "_datetime_end", "_file_system", "_jobid", "darshan_app"]
+    names += ["darshan_agg_perf_by_slowest_posix", "darshan_tot_bytes_written_posix", "darshan_nprocs"]
+    written = {1: 5 * 2**30 + 300, 2: 5 * 2**30 + 700, 3: 2**29 + 300}
+    rows = [f"{n},{1_490_000_000 + n},,scratch1,{n},hacc_io_write,1000.5,{size},64" for n, size in written.items()]
+    table = tmp_path / "edison-summaries.csv"
+    table.write_text("\n".join([",".join(names), *rows]) + "\n")
+    assert import_files(history, "tokio", [table], system="edison").stored == 3
+    found = {row.case.parameters["total_bytes"]: row.n for row in history.series(SeriesFilter(metric="bandwidth"))}
+    assert found == {5 * 2**30: 2, 2**29 + 300: 1}
+
+
+def test_a_table_that_cannot_be_read_is_told_and_the_others_are_taken(history: History, tmp_path: Path) -> None:
+    names = ["_datetime_start", "_datetime_end", "_file_system", "_jobid", "darshan_app"]
+    bandwidth = "darshan_agg_perf_by_slowest_posix"
+    row = "0,1487030400,1487030460,scratch1,42,/bin/ior,1234.5\n"
+    good, damaged = tmp_path / "good.csv", tmp_path / "damaged.csv"
+    good.write_text(",".join([*names, bandwidth]) + "\n" + row)
+    damaged.write_text(",".join(names) + "\n" + row)
+    done = import_files(history, "tokio", [damaged, good], system="edison")
+    assert (done.files, done.stored) == (1, 1)
+    ((file, reason),) = [(trouble.file, trouble.reason) for trouble in done.troubles]
+    assert file == str(damaged)
+    assert bandwidth in reason
+
+
+def test_an_unknown_tool_names_all_that_can_be_imported(cli: Callable[..., Result], var: Path) -> None:
+    found = cli("import", "toko", "x", "--system", "local")
+    assert (found.exit_code, "Did you mean 'tokio'?" in found.stderr) == (2, True)
+
+
+def test_a_new_name_of_a_system_is_told_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+    files = [_benchio(tmp_path, f"benchio_res_c2_2018091{day}.dat") for day in (1, 2)]
+    told = [cli("import", "benchio", file, "--system", "arhcer").stderr for file in files]
+    assert ["'arhcer' is a new name" in text for text in told] == [True, False]
+    assert "new name" not in cli("import", "benchio", files[0], "--system", "archer").stderr
+
+
+def test_a_file_can_be_imported_again_for_the_right_system(history: History, tmp_path: Path) -> None:
+    """After it was imported for a misspelt one."""
+    path = tmp_path / "ior_20260101.out"
+    path.write_text("")
+    stored = [import_files(history, "ior", [path], system=name).stored for name in ("locl", "local", "local")]
+    assert stored == [1, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "../archer", "archer/main"])
+def test_a_name_that_no_file_can_have_is_refused(name: str, history: History, tmp_path: Path) -> None:
+    """Once stored, it would make findings of all systems fail: their events and reviews are files."""
+    path = tmp_path / "output.txt"
+    path.write_text("")
+    with pytest.raises(UsageError, match="is not the name of a system"):
+        import_files(history, "ior", [path], system=name, moment=datetime(2026, 1, 1, tzinfo=UTC))
+    assert history.systems() == []
+
+
+@pytest.mark.parametrize("moment", ["1970", "2026", "2062-01-01"])
+def test_a_year_is_no_second_since_1970(cli: Callable[..., Result], var: Path, tmp_path: Path, moment: str) -> None:
+    """`--time 2026` would be 33 minutes after midnight of the first day of 1970."""
+    (tmp_path / "ior.out").write_text("")
+    told = cli("import", "ior", tmp_path / "ior.out", "--system", "local", "--time", moment)
+    assert told.exit_code == 2
+    assert "from 1990 to today" in told.stderr
+
+
+def test_a_name_that_is_no_text_is_taken(history: History, tmp_path: Path) -> None:
+    """As of an archive from a machine with another encoding."""
+    good = _benchio(tmp_path, "good.dat")
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/M\xfcnchen_20180911.dat"))
+    path.write_bytes(good.read_bytes())
+    done = import_files(history, "benchio", [path], system="archer")
+    assert (done.stored, done.troubles) == (1, ())
+    (session,) = history.sessions()
+    assert [run.name for run in history.runs(session.uuid)] == ["M\ufffdnchen_20180911.dat"]
+
+
+def test_trouble_names_its_file_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+    told = cli("import", "ior", tmp_path, "--system", "local", "--time", "2026-01-01").stderr
+    assert told.strip() == f"{tmp_path}: Is a directory"

@@ -1,0 +1,82 @@
+"""The plan: what runs where, what is not available and why, within the system's limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch.benchmarks.suites import SuiteCase
+from iowatch.core import UsageError
+from iowatch.session.plan import check_byte_budget, make_session_plan
+from iowatch.session.reframe import ReframePartition, ReframeSite
+from iowatch.site.system import SystemLimits
+
+SITE = ReframeSite(
+    "here",
+    Path("reframe.py"),
+    (ReframePartition("work", "slurm", ("gnu", "mpich"), None),),
+    {"gnu": frozenset({"mpi", "hdf5"}), "mpich": frozenset({"mpi"})},
+)
+
+
+def case(api: str, ranks: int = 4, nodes: int = 1) -> SuiteCase:
+    options = {"api": api, "op": "both", "local": "8x8x8", "ranks": ranks, "nodes": nodes, "repeat": 2}
+    return SuiteCase("smoke", "benchio", f"api={api},ranks={ranks}", options, "optional", 60)
+
+
+def test_a_case_runs_on_every_stack_that_has_its_libraries() -> None:
+    plan = make_session_plan(SITE, [case("posix"), case("hdf5")])
+    assert [(run.stack, run.name) for run in plan.runs] == [
+        ("gnu", "benchio:api=posix,ranks=4"),
+        ("gnu", "benchio:api=hdf5,ranks=4"),
+        ("mpich", "benchio:api=posix,ranks=4"),
+    ]
+    unavailable = [(item.stack, item.reason) for item in plan.unavailable]
+    assert unavailable == [("mpich", "the stack does not provide hdf5")]
+    assert [(item.operation, item.metric) for item in plan.expected()][:2] == [
+        ("write", "bandwidth"),
+        ("read", "bandwidth"),
+    ]
+    # 8^3 doubles on 4 ranks: 16 KiB at a time; written and read twice on two stacks by POSIX, on one by HDF5.
+    assert plan.file_bytes == 16 * 1024
+    assert plan.volume_bytes == 3 * 4 * 16 * 1024
+
+
+def test_a_case_beyond_the_limits_is_not_available() -> None:
+    plan = make_session_plan(
+        SITE, [case("posix"), case("posix", ranks=64, nodes=2)], ["gnu"], SystemLimits(nodes=1, ranks=16)
+    )
+    assert [run.name for run in plan.runs] == ["benchio:api=posix,ranks=4"]
+    assert plan.unavailable[0].reason == "requires 2 nodes (limit 1), 64 ranks (limit 16)"
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (SystemLimits(files=4), "requires 5 files (limit 4)"),  # one a rank, and their directory
+        (SystemLimits(minutes=1), "requires 2 minutes (limit 1)"),
+        (SystemLimits(files=5, minutes=2), ""),
+    ],
+)
+def test_files_and_minutes_of_one_case_are_limited(limits: SystemLimits, told: str) -> None:
+    options = {"api": "posix", "file": "per-process", "op": "write", "ranks": 4}
+    long = SuiteCase("smoke", "benchio", "long", options, "optional", 61)
+    plan = make_session_plan(SITE, [case("posix"), long], ["gnu"], limits)
+    assert [item.reason for item in plan.unavailable] == ([told] if told else [])
+
+
+def test_a_suite_beyond_the_byte_budget_is_refused() -> None:
+    with pytest.raises(UsageError, match="byte budget"):
+        check_byte_budget(SITE, make_session_plan(SITE, [case("posix")], ["gnu"]), SystemLimits(total_bytes=1024))
+
+
+def test_an_unknown_stack_is_told_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'gnu'"):
+        make_session_plan(SITE, [case("posix")], ["gn"])
+
+
+def test_a_suite_that_cannot_run_at_all_is_an_error() -> None:
+    """Zero runs must not be a green night (ReFrame exits 0 after 'Ran 0/0')."""
+    with pytest.raises(UsageError, match="hdf5"):
+        make_session_plan(SITE, [case("hdf5")], ["mpich"])

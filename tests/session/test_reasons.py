@@ -1,0 +1,63 @@
+"""What ReFrame's log and report say of a session that it could not complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch.session import reframe
+from iowatch.session.reframe import ReframeSite
+from iowatch.session.run import SessionSummary
+from iowatch.session.verdict import _failure_reason
+
+# ReFrame 4.10.4 with a Slurm that keeps no accounts, shortened.
+LOG = """[==========] Finished on Sat Nov 21 05:48:56 2026+0000
+ERROR: run session stopped: spawned process error: command 'sacct -j 2' failed with exit code 1:
+--- stdout ---
+--- stdout ---
+--- stderr ---
+Slurm accounting storage is disabled
+
+--- stderr ---
+Log file(s) saved in '/tmp/rfm.log'
+"""
+
+
+def test_why_reframe_gave_up_is_told(tmp_path: Path) -> None:
+    (tmp_path / "reframe.log").write_text(LOG)
+    (tmp_path / "report.json").write_text('{"runs": [{"testcases": []}]}')
+    (failure,) = reframe.read_failures(tmp_path, ReframeSite("x", tmp_path, (), {}))
+    assert failure.reason == (
+        "run session stopped: spawned process error: command 'sacct -j 2' failed with exit code 1: "
+        "Slurm accounting storage is disabled"
+    )
+
+
+OWN = reframe.ReframeFailure("BenchioCheck %entry=tiny/api=posix", "gnu", "run", "node down")
+OTHER = reframe.ReframeFailure("BenchioCheck %entry=tiny/api=hdf5", "gnu", "run", "cancelled")
+BUILD = reframe.ReframeFailure("BuildBenchio ~x:default+gnu", "gnu", "sanity", "no compiler")
+LONGER = reframe.ReframeFailure("BenchioCheck %entry=tiny/api=posix,ranks=4", "gnu", "run", "of another case")
+OF_IOR = reframe.ReframeFailure("IorCheck %entry=tiny/api=posix", "gnu", "run", "of another benchmark")
+WHOLE = reframe.ReframeFailure("ReFrame", "", "run", "gave up")
+
+
+@pytest.mark.parametrize(
+    ("failures", "stopped", "told"),
+    [
+        ((), None, ""),
+        ((OTHER, OWN), None, " (run: node down)"),
+        ((OTHER,), None, ""),  # another case's reason is none of this one's
+        ((LONGER, OF_IOR, OWN), None, " (run: node down)"),
+        ((LONGER, OF_IOR), None, ""),
+        ((OTHER, BUILD), None, " (sanity: no compiler)"),
+        ((WHOLE,), None, " (run: gave up)"),
+        ((WHOLE,), "ended early", " (ended early)"),  # ReFrame was ended because the night was over
+        ((WHOLE, OWN), "ended early", " (run: node down)"),
+    ],
+)
+def test_the_reason_of_an_absent_run(
+    failures: tuple[reframe.ReframeFailure, ...], stopped: str | None, told: str
+) -> None:
+    summary = SessionSummary("u", (), failures, (), 1.0, 1.0, 0, stop_reason=stopped)
+    assert _failure_reason(summary, "gnu", "benchio:api=posix") == told

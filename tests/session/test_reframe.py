@@ -1,0 +1,101 @@
+"""ReFrame's names of stacks, and what is told of a ReFrame that could not work."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iowatch.benchmarks.suites import SuiteCase
+from iowatch.core import InputError, files
+from iowatch.session import reframe
+from iowatch.session.plan import make_session_plan
+from iowatch.session.reframe import ReframeSite, load_site
+
+CONFIGURATION = """
+site_configuration = {
+    "systems": [
+        {"name": "here", "partitions": [{"name": "work", "scheduler": "local", "environs": ["n_4_4_0"]}]}
+    ],
+    "environments": [{"name": "n_4_4_0", "features": ["mpi"], "extras": {"stack": "n-4.4.0"}}],
+}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReframeSite:
+    place = tmp_path / "systems" / "here"
+    place.mkdir(parents=True)
+    (place / "reframe.py").write_text(CONFIGURATION)
+    monkeypatch.setattr(files, "checkout_root", lambda: tmp_path)
+    return load_site("here")
+
+
+def test_stacks_keep_their_names_whatever_reframe_calls_them(site: ReframeSite, tmp_path: Path) -> None:
+    options = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 2, "repeat": 2}
+    plan = make_session_plan(site, [SuiteCase("smoke", "benchio", "api=posix", options, "optional", 60)])
+    assert [run.stack for run in plan.runs] == ["n-4.4.0"]
+    words = reframe.reframe_command(site, "smoke", [run.key for run in plan.runs], tmp_path)
+    assert words[words.index("-p") + 1] == "^n_4_4_0$"
+
+
+def test_a_partition_with_an_environment_that_is_not_described_is_told(site: ReframeSite) -> None:
+    configuration = site.configuration.read_text()
+    site.configuration.write_text(configuration.replace('"environs": ["', '"environs": ["builtin", "'))
+    with pytest.raises(InputError, match=r"reframe\.py: no environment is called 'builtin'"):
+        load_site("here")
+
+
+def test_failures_name_the_stack(site: ReframeSite, tmp_path: Path) -> None:
+    case = {
+        "result": "fail",
+        "name": "t",
+        "environ": "n_4_4_0",
+        "fail_phase": "run",
+        "fail_reason": "no\n time",
+        "fail_info": {"exc_type": "JobError", "exc_value": "no time", "traceback": []},
+    }
+    (tmp_path / "report.json").write_text(json.dumps({"runs": [{"testcases": [case]}]}))
+    assert reframe.read_failures(tmp_path, site) == [
+        reframe.ReframeFailure("t", "n-4.4.0", "run", "no time", "JobError")
+    ]
+
+
+def test_without_a_report_reframe_itself_failed(site: ReframeSite, tmp_path: Path) -> None:
+    (tmp_path / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\nsaved\n")
+    (failure,) = reframe.read_failures(tmp_path, site)
+    assert (failure.test, failure.stack) == ("ReFrame", "")
+    assert "ERROR: failed to load configuration: why" in failure.reason
+
+
+DEAF = """
+import signal, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Path("ready").touch()
+try:
+    time.sleep(120)
+except KeyboardInterrupt:
+    Path("ended").touch()
+"""
+
+
+@pytest.mark.parametrize("of_the_shell", [signal.default_int_handler, signal.SIG_IGN])
+def test_an_ended_run_ends_a_reframe_that_is_deaf_to_sigterm(tmp_path: Path, of_the_shell: Any) -> None:
+    """As ReFrame is after a SIGTERM whose exception was lost; in the background shells ignore interrupts."""
+
+    def interrupted() -> None:
+        if (tmp_path / "ready").exists():
+            raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, of_the_shell)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            reframe.run_reframe([sys.executable, "-c", DEAF], tmp_path, {}, interrupted)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert (tmp_path / "ended").exists()

@@ -1,0 +1,40 @@
+"""A session on disk: where it cannot be, and what is taken in twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch import handoff
+from iowatch.core import Output, Result, UsageError
+from iowatch.session import session
+from iowatch.store import History, SessionRecord
+
+RECORD = SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {})
+
+
+def test_a_place_with_a_blank_is_refused_before_anything_is_made(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ReFrame splits the path of a job's script at blanks: every case would fail with "file not found"."""
+    monkeypatch.setenv("IOWATCH_VAR", str(tmp_path / "my var"))
+    with pytest.raises(UsageError, match="blank"):
+        session.start_session(history, RECORD, [])
+    assert not (tmp_path / "my var").exists()
+    assert history.sessions() == []
+
+
+def test_a_case_that_was_committed_and_not_removed_is_the_same_case(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = session.start_session(history, RECORD, [])
+    output = Output("ior", "4", "ok", None, (Result("write", "bandwidth", "MiB/s", (1.5,), {"ranks": 4}),))
+    case = handoff.SpooledCase("ior:x", "ior", "default", "gnu", {}, 1_700_000_000, 1.0, output.to_json())
+    handoff.spool_case(place, case, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(handoff, "remove_spooled_case", lambda _: None)  # a kill falls here
+        session.ingest_spool(history, place)
+    session.ingest_spool(history, place)
+    assert handoff.finished_case_directories(place) == []
+    assert [run.name for run in history.runs("one")] == ["ior:x"]

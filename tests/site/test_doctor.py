@@ -1,0 +1,119 @@
+"""What is here, what is missing, and the command that adds it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from iowatch.cli.commands.doctor import command
+from iowatch.site import doctor, machine, system
+from iowatch.site.stack import Stack, StackPart
+
+
+def stack(*names: str) -> Stack:
+    parts = tuple(StackPart(name, "1.2.3", files=("/usr/bin/mdtest",) if name == "ior" else ()) for name in names)
+    from iowatch.site.stack_probe import features_of_parts
+
+    return Stack("system-x", "local", "system", "installed", parts, features_of_parts(parts))
+
+
+@pytest.fixture
+def machine_with(monkeypatch: pytest.MonkeyPatch, var: Path):
+    """A Debian machine with these parts, no Spack, and root's rights."""
+
+    def make(*names: str, debian: bool = True, uid: int = 0, programs: bool = True) -> None:
+        monkeypatch.setattr(doctor, "discover_stacks", lambda system: [stack(*names)] if names else [])
+        monkeypatch.setattr(doctor.stack_install, "spack_version", lambda: None)
+        monkeypatch.setattr(machine, "detect_distribution", lambda: ("Some Linux 1", debian))
+        monkeypatch.setattr(doctor.os, "getuid", lambda: uid)
+        monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}" if programs else None)
+
+    return make
+
+
+SPACK = "iowatch stack install reference --system local --bootstrap"
+
+
+def test_bare_debian_gets_one_line(machine_with) -> None:
+    machine_with(programs=False)
+    report = doctor.examine_machine()
+    assert not report.usable
+    assert report.commands == (
+        "apt-get install -y gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libnetcdf-mpi-dev "
+        "libpnetcdf-dev pnetcdf-bin cmake pkg-config",
+        SPACK,
+    )
+
+
+def test_somebody_who_is_not_root_gets_sudo(machine_with) -> None:
+    machine_with("gcc", "openmpi", uid=1000)
+    assert doctor.examine_machine().commands[0].startswith("sudo apt-get install -y libhdf5-openmpi-dev ")
+
+
+def test_other_distributions_get_spack(machine_with) -> None:
+    machine_with("gcc", "openmpi", debian=False)
+    report = doctor.examine_machine()
+    assert report.usable
+    assert report.commands == (SPACK,)
+    assert {finding.command for finding in report.missing} == {SPACK}
+
+
+def test_everything_there(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_with("gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench", "darshan-runtime")
+    monkeypatch.setattr(doctor.stack_install, "spack_version", lambda: "1.1.0 (/x/spack)")
+    report = doctor.examine_machine()
+    assert (report.missing, report.commands) == ((), ())
+
+
+def test_ior_alone_does_not_bring_mdtest(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_with("gcc", "openmpi")
+    alone = Stack("x", "local", "system", "installed", (StackPart("ior", "4.0.0", files=("/opt/ior",)),), ("ior",))
+    monkeypatch.setattr(doctor, "discover_stacks", lambda system: [alone])
+    missing = {finding.title for finding in doctor.examine_machine().missing}
+    assert "mdtest" in missing
+    assert "IOR" not in missing
+
+
+@pytest.mark.parametrize(("parts", "code"), [(("gcc", "openmpi"), 0), (("gcc",), 1), ((), 1)])
+def test_exit_code_and_json(machine_with, parts: tuple[str, ...], code: int) -> None:
+    machine_with(*parts)
+    done = CliRunner().invoke(command, ["--json"], standalone_mode=False)
+    assert done.return_value == code
+    document = json.loads(done.stdout)
+    assert document["usable"] is (code == 0)
+    assert ("MPI" in document["missing"]) is (code == 1)
+    assert {"mount", "technology", "free_bytes"} <= set(document["file_systems"][0])
+
+
+def test_the_page_starts_with_the_answer(machine_with) -> None:
+    machine_with("gcc", "openmpi")
+    done = CliRunner().invoke(command, [], standalone_mode=False)
+    first, second = done.stdout.splitlines()[:2]
+    assert first.startswith("Suites can run; missing: parallel HDF5, ")
+    assert (
+        second == "  add it with: apt-get install -y libhdf5-openmpi-dev libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin"
+    )
+
+
+def test_retired_system_is_advised_nothing_that_would_be_refused(machine_with) -> None:
+    machine_with()
+    report = doctor.examine_machine("archer")
+    assert report.retired is not None
+    assert "published" in report.retired
+    assert (report.commands, report.findings, report.usable) == ((), (), False)
+    done = CliRunner().invoke(command, ["--system", "archer"], standalone_mode=False)
+    assert done.return_value == 1
+    assert done.stdout.startswith("No suite runs for this system, and nothing can be installed for it: ")
+    assert "add it with" not in done.stdout
+
+
+def test_system_without_system_stacks_is_not_advised_packages_that_it_would_not_use(
+    machine_with, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine_with(programs=False)
+    described = system.load_system("local").model_copy(update={"system_stacks": False})
+    monkeypatch.setattr(doctor, "load_system", lambda _system: described)
+    assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config", SPACK)

@@ -1,0 +1,203 @@
+"""`iowatch system init`: what it writes is accepted by iowatch and by ReFrame, for every scheduler."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import InputError, UsageError
+from iowatch.site import machine, reframe_config
+from iowatch.site.init import write_system
+from iowatch.site.machine import QueueInfo
+from iowatch.site.schedulers import SCHEDULER_OPTIONS, with_mpi_types
+from iowatch.site.system import read_system
+
+from .test_reframe import STACK, configuration
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout that has only the template, on a machine with one stack."""
+    root = tmp_path / "checkout"
+    (root / "benchmarks").mkdir(parents=True)
+    shutil.copytree(ROOT / "systems" / "_template", root / "systems" / "_template")
+    monkeypatch.setenv("IOWATCH_ROOT", str(root))
+    monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [STACK])
+    return root
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Puts a program of a batch system on PATH; the tools of this machine's own are hidden."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for name in ("cat", "sh"):
+        (directory / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(directory))
+
+    def make(name: str, body: str) -> None:
+        path = directory / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    return make
+
+
+SINFO = """case "$1" in
+--version) echo "slurm 22.05.8" ;;
+*) printf 'standard|100|64|1-00:00:00\\nhigh mem|4|64+|infinite\\nstandard|20|64|1-00:00:00\\n' ;;
+esac"""
+QSTAT = """printf 'Queue Max Tot\\n----- --- ---\\nworkq 0 0\\nlong 0 0\\n'"""
+
+
+def test_a_machine_without_a_known_file_system(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container, say; its description is valid all the same."""
+    monkeypatch.setattr("iowatch.site.storage.list_mounts", list)
+    written = write_system("here", scheduler="local")
+    assert read_system(Path(written.files[0])).file_systems == ()
+
+
+def test_a_misspelt_scheduler_in_a_configuration_names_the_known() -> None:
+    """`SCHEDULER = "Slurm"` in reframe.py, or ReFrame's own word for one."""
+    with pytest.raises(InputError, match="no scheduler is called 'Slurm'") as told:
+        SCHEDULER_OPTIONS["Slurm"]
+    assert "Did you mean 'slurm'?" in str(told.value)
+    assert "pbspro" not in SCHEDULER_OPTIONS
+
+
+def test_slurm_partitions(fake: Callable[[str, str], None]) -> None:
+    fake("sinfo", SINFO)
+    assert machine.detect_scheduler().name == "slurm"
+    assert machine.detect_partitions("slurm") == [
+        QueueInfo("standard", 120, 64, 1440),
+        QueueInfo("high mem", 4, 64, None),
+    ]
+
+
+def test_pbs_queues(fake: Callable[[str, str], None]) -> None:
+    fake("pbsnodes", "echo pbs_version = 23.06.06")
+    fake("qstat", QSTAT)
+    assert machine.detect_scheduler().title == "pbs_version = 23.06.06"
+    assert machine.detect_partitions("pbs") == [QueueInfo("workq"), QueueInfo("long")]
+
+
+def test_no_scheduler(fake: Callable[[str, str], None]) -> None:
+    assert machine.detect_scheduler() == machine.LOCAL_SCHEDULER
+    assert machine.detect_partitions("local") == []
+
+
+@pytest.mark.parametrize("scheduler", ["local", "slurm", "pbs", "lsf", "flux"])
+def test_what_it_writes_is_accepted(checkout: Path, fake: Callable[[str, str], None], scheduler: str) -> None:
+    if scheduler == "slurm":
+        fake("sinfo", SINFO)
+    written = write_system("new-one", scheduler=scheduler)
+    folder = checkout / "systems" / "new-one"
+    assert written.files == (str(folder / "system.yaml"), str(folder / "reframe.py"))
+    assert "interconnect" in written.gaps
+    system = read_system(folder / "system.yaml")
+    assert system.nodes
+    assert system.retired is None
+    site = configuration(folder / "reframe.py")
+    names = [partition["name"] for partition in site.get("systems/0/partitions")]
+    assert names == (["standard", "high-mem"] if scheduler == "slurm" else ["default"])
+    if scheduler == "slurm":
+        assert site.get("systems/0/partitions/1/access") == ["--partition=high mem", "--exclusive"]
+        assert site.get("systems/0/partitions/0/processor")["num_cpus"] == 64
+
+
+def test_gaps_are_in_the_file(checkout: Path, fake: Callable[[str, str], None]) -> None:
+    written = write_system("new-one", scheduler="pbs")
+    text = (checkout / "systems" / "new-one" / "system.yaml").read_text()
+    assert all(f"# Not found: {gap}." in text for gap in written.gaps)
+    assert any("pbs: it did not answer" in gap for gap in written.gaps)
+
+
+def test_it_does_not_write_over_a_description(checkout: Path) -> None:
+    write_system("new-one")
+    (checkout / "systems" / "new-one" / "system.yaml").write_text("name: new-one\ntitle: mine\n")
+    with pytest.raises(UsageError, match="already exists"):
+        write_system("new-one")
+    assert read_system(checkout / "systems" / "new-one" / "system.yaml").title == "mine"
+    write_system("new-one", force=True)
+    assert read_system(checkout / "systems" / "new-one" / "system.yaml").title != "mine"
+
+
+@pytest.mark.parametrize("name", ["Upper", "with blank", "../out", "", "_template"])
+def test_names_that_cannot_be(checkout: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a system"):
+        write_system(name)
+
+
+def test_unknown_scheduler(checkout: Path) -> None:
+    with pytest.raises(UsageError, match="no scheduler 'slrm'"):
+        write_system("new-one", scheduler="slrm")
+
+
+def test_the_template_itself_is_valid(var: Path, tmp_path: Path) -> None:
+    """Copying the folder is the other way to a new system."""
+    folder = tmp_path / "template"
+    shutil.copytree(ROOT / "systems" / "_template", folder)
+    assert read_system(folder / "system.yaml").limits.minutes == 60
+
+
+@pytest.mark.parametrize(("kind", "name"), [("none", "squeue"), ("slurmdbd", "slurm")])
+def test_slurm_without_accounts_is_asked_for_its_queue(fake: Callable[[str, str], None], kind: str, name: str) -> None:
+    """ReFrame's `slurm` ends the whole session at its first `sacct` where there are no accounts."""
+    fake("sinfo", SINFO)
+    fake("scontrol", f'echo "AccountingStorageType   = accounting_storage/{kind}"')
+    found = machine.detect_scheduler()
+    assert (found.name, found.launcher) == (name, "srun")
+    assert [partition.name for partition in machine.detect_partitions(name)] == ["standard", "high mem"]
+
+
+# Slurm 22.05 of Debian 12.
+MPI_LIST = r"""printf 'MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n'
+printf 'specific pmix plugin versions available: pmix_v4\n'"""
+
+
+@pytest.mark.parametrize(
+    ("default", "types"),
+    [
+        ("none", {"openmpi": "pmix", "mpich": "pmi2"}),
+        ("(null)", {"openmpi": "pmix", "mpich": "pmi2"}),
+        ("pmix", {}),
+        ("cray_shasta", {}),
+        (None, None),
+    ],
+)
+def test_srun_is_told_what_to_speak_where_slurm_has_no_default(
+    fake: Callable[[str, str], None], default: str | None, types: dict[str, str] | None
+) -> None:
+    """With `none` Open MPI's ranks end, and each of MPICH's is `0 of 1`; seen with Debian's packages."""
+    fake("srun", MPI_LIST)
+    if default:
+        fake("scontrol", f'echo "MpiDefault              = {default}"')
+    assert machine.slurm_mpi_types() == types
+
+
+def test_environments_get_what_their_mpi_needs() -> None:
+    environments = [{"name": mpi, "features": ["mpi", mpi]} for mpi in ("openmpi", "mpich", "intel")]
+    told = {e["name"]: e.get("env_vars") for e in with_mpi_types(environments, {"openmpi": "pmix", "mpich": "pmi2"})}
+    assert told == {"openmpi": [["SLURM_MPI_TYPE", "pmix"]], "mpich": [["SLURM_MPI_TYPE", "pmi2"]], "intel": None}
+    assert with_mpi_types(environments, {}) == environments
+
+
+def test_environment_modules_have_the_name_that_reframe_does_not_call_deprecated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LMOD_CMD", raising=False)
+    monkeypatch.setenv("MODULESHOME", "/usr/share/modules")
+    assert machine.detect_module_system() == "envmod"
+
+
+@pytest.mark.parametrize("place", ["/fs/a b: c #d", "/fs/é"])
+def test_a_scratch_of_any_name_is_read_back(checkout: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setenv("SCRATCH", place)
+    write_system("new-one")
+    found = read_system(checkout / "systems" / "new-one" / "system.yaml")
+    assert found.scratch_directory() == Path(place) / "iowatch"

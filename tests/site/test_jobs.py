@@ -1,0 +1,86 @@
+"""What schedulers say of a job, from programs that answer as the real ones do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch.site.schedulers import job_state
+
+# Slurm 22.05, shortened: cancelled while it waited for a drained node; beyond its time limit.
+WAITED = (
+    "JobId=5 JobName=x JobState=CANCELLED Reason=ReqNodeNotAvail,_UnavailableNodes:n1 Dependency=(null) "
+    "RunTime=00:00:00 TimeLimit=00:01:00 NodeList= NumNodes=1"
+)
+SLOW = (
+    "JobId=5 JobName=x JobState=TIMEOUT Reason=TimeLimit RunTime=00:01:09 TimeLimit=00:01:00 "
+    "ReqNodeList=(null) ExcNodeList=(null) NodeList=n[1-2] BatchHost=n1"
+)
+# PBS Professional Reference Guide 2022.1, "qstat": a wrapped comment; -29 is a job beyond its walltime.
+PBS = """Job Id: 5.server
+    Job_Name = x
+    resources_used.walltime = 00:01:09
+    job_state = F
+    Resource_List.walltime = 00:01:00
+    comment = Job run at Mon Jan 01 at 02:00 on (n1:ncpus=1) and exceeded resource w
+\talltime
+    Exit_status = -29
+"""
+
+
+def answering(place: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
+    """Only these programs are on PATH; each answers with its text, or fails where it has none."""
+    for name, text in programs.items():
+        (place / f"{name}.txt").write_text(text)
+        (place / name).write_text(f"#!/bin/sh\n[ -s {place}/{name}.txt ] && /bin/cat {place}/{name}.txt\n")
+        (place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(place))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            WAITED,
+            "job 5: state CANCELLED, reason ReqNodeNotAvail, UnavailableNodes:n1, ran 00:00:00, time limit 00:01:00",
+        ),
+        (SLOW, "job 5: state TIMEOUT, reason TimeLimit, ran 00:01:09, time limit 00:01:00, nodes n[1-2]"),
+    ],
+)
+def test_slurm_without_accounts(text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(tmp_path, monkeypatch, scontrol=text)
+    assert job_state("squeue", "5") == told
+
+
+def test_slurm_that_has_forgotten_the_job_is_asked_for_its_accounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(tmp_path, monkeypatch, scontrol="", sacct="CANCELLED by 0|None|00:00:00|00:01:00|None assigned\n")
+    assert job_state("slurm", "5") == "job 5: state CANCELLED by 0, ran 00:00:00, time limit 00:01:00"
+
+
+def test_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(tmp_path, monkeypatch, qstat=PBS)
+    assert job_state("pbs", "5.server") == (
+        "job 5.server: state F, reason Job run at Mon Jan 01 at 02:00 on (n1:ncpus=1) and exceeded resource "
+        "walltime, exit status -29, ran 00:01:09, time limit 00:01:00"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "job"), [("slurm", "5"), ("slurm", None), ("local", "5"), ("flux", "5"), ("new", "5")]
+)
+def test_nobody_to_ask_is_no_answer(
+    scheduler: str, job: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert job_state(scheduler, job) == ""
+
+
+def test_bytes_that_are_no_text_here_do_not_hide_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "qstat"
+    program.write_text("#!/bin/sh\nprintf ' job_state = F\\n comment = arr\\352t\\351 par le site\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert job_state("pbs", "5") == "job 5: state F, reason arr\ufffdt\ufffd par le site"

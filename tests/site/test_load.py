@@ -1,0 +1,172 @@
+"""`system.yaml`: closed schema, faults with file, line and field, and the facts of the machines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import InputError, UsageError
+from iowatch.site.system import FileSystem, load_system, read_system, system_names
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINES_OF_THE_SEEDS = {
+    "archer",
+    "cirrus",
+    "cosma5",
+    "cosma6",
+    "rdf-dac",
+    "jasmin",
+    "franklin",
+    "marenostrum4",
+    "hamburg",
+    "athena",
+    "thomas",
+    "peta4-skylake",
+}
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine" / "system.yaml"
+    path.parent.mkdir()
+    path.write_text(text)
+    return path
+
+
+def test_all_faults_are_told_with_line_and_field(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "name: mine\ntitle: x\nsurprise: 3\nlimits:\n  nodes: -3\n  free_bytes: 3x\nfile_systems:\n"
+        "- name: a\n  technology: ext4\n  source: s\n  peaks:\n  - {value: 3, unit: GB, source: s}\n",
+    )
+    with pytest.raises(InputError) as caught:
+        read_system(path)
+    faults = set(caught.value.message.splitlines())
+    assert any(line.startswith(f"{path}:3:1: field 'surprise': unknown field") for line in faults)
+    assert f"{path}:5:10: field 'limits.nodes': Input should be greater than 0 (found -3)" in faults
+    assert any(line.startswith(f"{path}:6:15: field 'limits.free_bytes': ") for line in faults)
+    assert any(line.startswith(f"{path}:12:22: field 'file_systems.0.peaks.0.unit': ") for line in faults)
+    assert len(faults) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: [", "not YAML"),
+        ("", "expected fields"),
+        ("name: other\ntitle: x\n", "expected 'mine'"),
+        ("name: mine\ntitle: ''\n", "field 'title'"),
+        (
+            "name: mine\ntitle: x\nsources: {a: Paper}\nnodes: [{name: n, source: 'b: page 1'}]\n",
+            "is not listed in 'sources' \\(a\\)",
+        ),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_system(write(tmp_path, text))
+
+
+def test_absent_system_has_a_near_miss() -> None:
+    with pytest.raises(UsageError, match="no system 'archr'") as caught:
+        load_system("archr")
+    assert "Did you mean 'archer'?" in (caught.value.hint or "")
+
+
+def test_scratch_is_expanded(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert load_system("local").scratch_directory() == var / "scratch"
+    system = read_system(write(tmp_path, "name: mine\ntitle: x\nscratch: ${WHERE_ELSE}/io\n"))
+    monkeypatch.delenv("WHERE_ELSE", raising=False)
+    with pytest.raises(UsageError, match="names a variable that is not set"):
+        system.scratch_directory()
+    monkeypatch.setenv("WHERE_ELSE", "/lustre/me")
+    assert system.scratch_directory() == Path("/lustre/me/io")
+
+
+@pytest.mark.parametrize("place", ["lustre/me", "~/io"])
+def test_a_scratch_that_depends_on_the_directory_is_refused(tmp_path: Path, place: str) -> None:
+    """It would measure the file system of whoever's directory it is started in."""
+    system = read_system(write(tmp_path, f"name: mine\ntitle: x\nscratch: {place}\n"))
+    with pytest.raises(UsageError, match=f"'{place}' is no absolute path"):
+        system.scratch_directory()
+
+
+def test_every_machine_of_the_seeds_is_described_and_retired() -> None:
+    assert set(system_names()) >= MACHINES_OF_THE_SEEDS
+    for name in MACHINES_OF_THE_SEEDS:
+        system = load_system(name)
+        assert system.retired
+        assert system.sources
+        assert system.nodes
+        assert system.file_systems
+
+
+# Printed values: 000, section 4 (GB/s or GiB/s as there); 003, section 2; 004, Benchmarks; 001, section 4.1.
+# 1 GB/s = 10^9 / 2^20 MiB/s.
+PEAKS = {
+    ("archer", "fs2"): 30e9,
+    ("archer", "fs3"): 30e9,
+    ("archer", "fs4"): 35e9,
+    ("cirrus", "lustre"): 10 * 2**30,
+    ("cosma5", "gpfs"): 20e9,
+    ("rdf-dac", "gpfs2"): 7e9,
+    ("jasmin", "panasas"): 1.25e9,
+    ("franklin", "scratch"): 11e9,
+    ("marenostrum4", "projects"): 12.5e9,
+    ("hamburg", "lustre"): 1170e6,
+}
+
+
+def find_file_system(system: str, name: str) -> FileSystem:
+    return next(known for known in load_system(system).file_systems if known.name == name)
+
+
+@pytest.mark.parametrize(("where", "bytes_per_s"), PEAKS.items())
+def test_theoretical_peaks(where: tuple[str, str], bytes_per_s: float) -> None:
+    system, file_system = where
+    peaks = find_file_system(system, file_system).peaks
+    assert {round(peak.mib_per_s, 6) for peak in peaks} == {round(bytes_per_s / 2**20, 6)}
+
+
+# OSTs and default stripe count: 000, section 4; 002, Table 4; 003, section 2.
+LUSTRE = {
+    ("archer", "fs2"): (48, 4),
+    ("archer", "fs3"): (48, 4),
+    ("archer", "fs4"): (56, 4),
+    ("cirrus", "lustre"): (14, 1),
+    ("cosma6", "data"): (120, 1),
+    ("franklin", "scratch"): (80, None),
+    ("thomas", "lustre"): (10, None),
+    ("peta4-skylake", "lustre"): (24, None),
+}
+
+
+@pytest.mark.parametrize(("where", "expected"), LUSTRE.items())
+def test_lustre(where: tuple[str, str], expected: tuple[int, int | None]) -> None:
+    file_system = find_file_system(*where)
+    assert file_system.technology == "Lustre"
+    assert (file_system.targets, file_system.striping and file_system.striping.count) == expected
+
+
+def test_documents_of_the_sources_exist(outside_data: Path) -> None:
+    """Each source names its file among the seed documents."""
+    for name in MACHINES_OF_THE_SEEDS:
+        for short, title in load_system(name).sources.items():
+            file = title.rsplit("(", 1)[1].rstrip(")")
+            assert file.startswith(short)
+            assert (outside_data / "seeds" / file).is_file()
+
+
+def test_numbers_of_the_sources_are_in_the_documents(outside_data: Path) -> None:
+    """A spot check by text: what is written as printed can be found in the document that it cites."""
+    texts = {
+        path.name[:3]: re.sub(r"\s|\\text|[{}]", "", path.read_text())
+        for path in (outside_data / "seeds").glob("*.txt")
+    }
+    for name in MACHINES_OF_THE_SEEDS:
+        for file_system in load_system(name).file_systems:
+            for peak in file_system.peaks:
+                text = texts[peak.source.partition(":")[0]]
+                spellings = {f"{peak.value:g}{peak.unit}", f"{peak.value:g}{peak.unit.replace('B/s', 'Bytes/s')}"}
+                assert any(spelling in text for spelling in spellings), (name, peak)

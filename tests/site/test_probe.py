@@ -1,0 +1,137 @@
+"""Parts of stacks that Spack did not build; the answers are those of the tools' own releases."""
+
+from __future__ import annotations
+
+import pytest
+
+from iowatch.site import stack_probe
+from iowatch.site.stack_probe import MpiInstallation
+
+from .conftest import Tool
+
+# Printed by mpirun of Debian 12's openmpi-bin 4.1.4-3+b1, mpich 4.0.2-3+b1, and by Open MPI 5's prterun.
+VERSIONS = {
+    "mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/": ("openmpi", "4.1.4"),
+    "HYDRA build details:\n    Version:                                 4.0.2": ("mpich", "4.0.2"),
+    "mpirun (Open MPI) 5.0.8": ("openmpi", "5.0.8"),
+    "something else 1.2.3": None,
+}
+
+
+@pytest.mark.parametrize(("answer", "expected"), VERSIONS.items())
+def test_which_mpi_is_it(tool: Tool, answer: str, expected: tuple[str, str] | None) -> None:
+    path = tool("mpirun", f"cat <<'END'\n{answer}\nEND")
+    assert stack_probe.identify_mpi(str(path)) == expected
+
+
+def test_a_tool_that_fails_is_absent(tool: Tool) -> None:
+    path = tool("mpirun", "echo 'mpirun (Open MPI) 5.0.8'; exit 1")
+    assert stack_probe.identify_mpi(str(path)) is None
+
+
+SETTINGS = """HDF5 Version: 1.10.8
+Installation point: /usr
+Parallel HDF5: {parallel}
+Threadsafety: no"""
+
+
+@pytest.mark.parametrize(("parallel", "found"), [("yes", True), ("no", False)])
+def test_only_parallel_hdf5_counts(tool: Tool, parallel: str, found: bool) -> None:
+    tool("h5pcc.mpich", f"cat <<'END'\n{SETTINGS.format(parallel=parallel)}\nEND")
+    part = stack_probe.probe_hdf5(MpiInstallation("mpich", ".mpich"))
+    assert (part is not None) is found
+    if part:
+        assert (part.version, part.prefix) == ("1.10.8", "/usr")
+        assert dict(part.variants) == {"mpi": "true", "threadsafe": "false"}
+
+
+def test_netcdf_of_another_mpi_is_not_ours(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    libdir = tmp_path_factory.mktemp("lib")
+    (libdir / "libnetcdf.so").write_text("")
+    tool("nc-config", f"cat <<'END'\n --has-parallel4 -> yes\n --libdir -> {libdir}\n --version -> netCDF 4.9.3\nEND")
+    tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
+    assert stack_probe.probe_netcdf(MpiInstallation("mpich")) is None
+    stack_probe.query_tool.cache_clear()
+    part = stack_probe.probe_netcdf(MpiInstallation("openmpi"))
+    assert part is not None
+    assert part.version == "4.9.3"
+
+
+OLD = "--has-pnetcdf-> no\n  --prefix    -> {prefix}\n  --version   -> netCDF {version}"
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "found"),
+    [
+        ("4.3.3.1", "Parallel Support:\tyes", True),
+        ("4.4.0", "NC-4 Parallel Support:\tyes", True),
+        ("4.4.0", "NC-4 Parallel Support:\tno", False),
+        ("4.4.0", None, False),
+    ],
+)
+def test_netcdf_whose_config_tells_neither_parallel_nor_libdir(
+    tool: Tool, tmp_path_factory: pytest.TempPathFactory, version: str, settings: str | None, found: bool
+) -> None:
+    """What nc-config and libnetcdf.settings of netCDF 4.3.3.1 and 4.4.0 print."""
+    prefix = tmp_path_factory.mktemp("netcdf")
+    (prefix / "lib").mkdir()
+    (prefix / "lib" / "libnetcdf.so").write_text("")
+    if settings:
+        (prefix / "lib" / "libnetcdf.settings").write_text(f"# Features\n{settings}\nMMap Support:\tno\n")
+    tool("nc-config", f"cat <<'END'\n  {OLD.format(prefix=prefix, version=version)}\nEND")
+    tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
+    part = stack_probe.probe_netcdf(MpiInstallation("openmpi"))
+    assert (part and part.version) == (version if found else None)
+
+
+def test_nothing_installed_means_no_stack(tool: Tool) -> None:
+    from iowatch.site.stack_probe import system_stacks
+
+    tool("unrelated", "true")
+    assert system_stacks("local") == []
+
+
+# What `ldd` prints of programs: Open MPI 3 to 5 and 2, Debian's MPICH, MPICH as it comes (its ABI since 3.1,
+# which MVAPICH, Intel MPI and others share), Cray's MPICH for three compilers, no MPI.
+@pytest.mark.parametrize(
+    ("listing", "mpis"),
+    [
+        ("libmpi.so.40 => /usr/lib/x86_64-linux-gnu/libmpi.so.40 (0x7f)", {"openmpi"}),
+        ("libmpi.so.20 => not found", {"openmpi"}),
+        ("libmpich.so.12 => /usr/lib/x86_64-linux-gnu/libmpich.so.12 (0x7f)", {"mpich"}),
+        ("libmpi.so.12 => /opt/mpich/4.2/lib/libmpi.so.12 (0x7f)", {"mpich", "intel-oneapi-mpi"}),
+        ("libmpi_gnu_91.so.12 => /opt/cray/pe/lib64/libmpi_gnu_91.so.12 (0x7f)", {"cray-mpich"}),
+        ("libmpi_cray.so.12 => /opt/cray/pe/lib64/libmpi_cray.so.12 (0x7f)", {"cray-mpich"}),
+        ("libmpi_intel.so.12 => not found", {"cray-mpich"}),
+        ("libc.so.6 => /lib/libc.so.6 (0x7f)", set()),
+    ],
+)
+def test_which_mpis_can_run_a_program(tool: Tool, listing: str, mpis: set[str]) -> None:
+    tool("ldd", f"echo '{listing}'")
+    assert stack_probe.find_linked_mpis("/some/ior") == mpis
+
+
+def test_ior_of_a_plain_mpich_counts(tool: Tool) -> None:
+    """Without Debian's name of the library."""
+    tool("ldd", "echo 'libmpi.so.12 => /opt/mpich/lib/libmpi.so.12'")
+    tool("ior", "echo 'IOR-4.0.0: MPI Coordinated Test of Parallel I/O'")
+    part = stack_probe.probe_package("ior", MpiInstallation("mpich"))
+    assert part is not None
+    assert part.version == "4.0.0"
+
+
+def test_cray_has_wrappers_instead_of_mpicc_and_no_mpirun(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its environment PrgEnv-gnu is: `cc` brings MPI along, and `srun` starts programs."""
+    from iowatch.site.stack_probe import loaded_stack
+
+    wrapper = tool("cc", "echo 'gcc-12 (SUSE Linux) 12.3.0'")
+    tool("h5pcc", f"cat <<'END'\n{SETTINGS.format(parallel='yes')}\nEND")
+    assert loaded_stack("alps") is None
+    for name, value in {"PE_ENV": "GNU", "CRAY_MPICH_VERSION": "8.1.29", "MPICH_DIR": "/opt/cray/x"}.items():
+        monkeypatch.setenv(name, value)
+    stack = loaded_stack("alps")
+    assert stack is not None
+    versions = {part.name: part.version for part in stack.parts}
+    assert versions == {"cray-mpich": "8.1.29", "gcc": "12.3.0", "hdf5": "1.10.8"}
+    assert stack.features == ("hdf5", "mpich")
+    assert stack.tools == {"mpicc": str(wrapper)}

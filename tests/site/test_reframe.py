@@ -1,0 +1,108 @@
+"""Every `systems/*/reframe.py` is a configuration that ReFrame accepts, with warnings as errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from reframe.core.config import load_config
+
+from iowatch.core import InputError, MachineError
+from iowatch.site import reframe_config
+from iowatch.site.schedulers import SCHEDULER_OPTIONS, access_options
+from iowatch.site.stack import Stack
+from iowatch.site.system import load_system, system_names
+
+ROOT = Path(__file__).resolve().parents[2]
+STACK = Stack("one", "any", "system", "installed", (), ("hdf5", "openmpi"), {"A": "1"})
+
+
+@pytest.fixture
+def one_stack(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines without MPI can run this too."""
+    monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [STACK])
+
+
+def configuration(path: Path) -> object:
+    site = load_config(str(path))
+    site.validate()
+    site.select_subconfig(path.parent.name)
+    return site
+
+
+@pytest.mark.parametrize("name", system_names())
+@pytest.mark.usefixtures("one_stack")
+def test_loads(name: str) -> None:
+    site = configuration(ROOT / "systems" / name / "reframe.py")
+    assert site.get("systems/0/name") == name
+    assert site.get("systems/0/partitions/0/environs")
+    assert site.get("systems/0/partitions/0/max_jobs") in (1, None) or load_system(name).retired
+    assert Path(site.get("systems/0/partitions/0/extras")["scratch"]).is_absolute()
+
+
+@pytest.mark.parametrize("name", [name for name in system_names() if load_system(name).retired])
+def test_retired_machines_are_never_recognised_by_host_name(name: str, var: Path) -> None:
+    site = configuration(ROOT / "systems" / name / "reframe.py")
+    assert not any(re.match(pattern, "vm") for pattern in site.get("systems/0/hostnames"))
+
+
+@pytest.mark.usefixtures("one_stack")
+def test_environment_sources_the_stack(var: Path) -> None:
+    (environment,) = reframe_config.reframe_environments("local")
+    script = var / "stacks" / "any" / "one" / "activate.sh"
+    assert environment["prepare_cmds"] == [f". {script}"]
+    assert environment["features"] == ["mpi", "hdf5", "openmpi"]
+    assert environment["extras"]["stack_json"] == str(script.parent / "stack.json")
+    assert script.is_file()
+
+
+def test_every_committed_stack_has_a_name_that_reframe_takes() -> None:
+    """ReFrame's schema: `^[a-zA-Z_](?:[a-zA-Z0-9_-])*$`; `netcdf-4.4.0` has dots."""
+    stacks = {path.parent.name for path in ROOT.glob("systems/*/stacks/*/spack.yaml")}
+    assert "netcdf-4.4.0" in stacks
+    names_ = {reframe_config.reframe_environment_name(stack) for stack in stacks}
+    assert len(names_) == len(stacks)
+    assert all(re.fullmatch(r"[a-zA-Z_](?:[a-zA-Z0-9_-])*", name) for name in names_)
+    assert reframe_config.reframe_environment_name("4.4") == "_4_4"
+
+
+def test_two_stacks_of_one_name_in_reframe_are_refused(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks = [Stack(name, "local", "system", "installed", ()) for name in ("a.1", "a_1")]
+    monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: stacks)
+    with pytest.raises(InputError, match=r"'a\.1' and 'a_1'"):
+        reframe_config.reframe_environments("local")
+
+
+def test_no_stack_is_an_error_and_not_an_empty_run(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ReFrame without an environment would say "Ran 0/0" and exit with 0."""
+    monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [])
+    with pytest.raises(MachineError, match="no usable stack"):
+        reframe_config.reframe_environments("local")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        ("slurm", ["--account=x", "--partition=long", "--exclusive"]),
+        ("pbs", ["--account=x", "-q long", "-l place=excl"]),
+        ("lsf", ["--account=x", "-q long", "-x"]),
+        ("flux", ["--account=x"]),
+        ("local", ["--account=x"]),
+    ],
+)
+def test_access(scheduler: str, expected: list[str]) -> None:
+    assert access_options(scheduler, "long", ["--account=x"]) == expected
+
+
+def test_flux_launcher_spreads_ranks_over_nodes() -> None:
+    from reframe.core.backends import getlauncher
+
+    import iowatch.site.reframe_config  # noqa: F401 - registers the launcher
+
+    class Job:
+        num_tasks = 6
+        num_tasks_per_node = 4
+
+    launcher = getlauncher(SCHEDULER_OPTIONS["flux"].launcher)()
+    assert launcher.command(Job()) == ["flux", "run", "-n", "6", "-N", "2", "--exclusive"]

@@ -1,0 +1,101 @@
+"""What only the real Spack can tell. Set SPACK_ROOT to a Spack 1.1; downloads must be possible for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iowatch.core.yamlfile import read_mapping
+from iowatch.site import stack, stack_install
+
+from .test_stack_committed import EXAMPLES, LOCKS, MANIFESTS, ROOT, label
+
+if not os.environ.get("SPACK_ROOT"):
+    pytest.skip("needs SPACK_ROOT, a Spack 1.1 (the whole of tests/site/test_spack.py)", allow_module_level=True)
+
+# A minute or two a stack: one of each kind, or all of them.
+SOME = [m for m in MANIFESTS if os.environ.get("IOWATCH_TEST_CONCRETIZE") or label(m) in ("debian", "netcdf-4.3.3.1")]
+RECIPE = ROOT / "benchmarks" / "spack_repo" / "iowatch" / "packages" / "benchio" / "package.py"
+
+
+def spack(*arguments: str) -> str:
+    program = stack_install.spack_command()
+    assert program is not None
+    done = subprocess.run([program, "--color", "never", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def environment(tmp_path: Path, manifest: Path) -> Path:
+    """The environment of a spack.yaml in a place of its own, so that Spack writes nothing into the checkout."""
+    text = manifest.read_text()
+    for include in read_mapping(manifest)["spack"]["include"]:
+        text = text.replace(f"- {include}\n", f"- {(manifest.parent / include).resolve()}\n")
+    (tmp_path / "spack.yaml").write_text(text)
+    return tmp_path
+
+
+def test_it_is_the_pinned_release() -> None:
+    assert spack("--version").split()[0] == stack_install.pinned_spack_version()
+
+
+def test_recipe_is_clean(tmp_path: Path) -> None:
+    target = environment(tmp_path, ROOT / "systems" / "local" / "stacks" / "debian" / "spack.yaml")
+    answer = spack("-e", str(target), "audit", "packages", "benchio")
+    assert "passed" in answer
+    assert "failed" not in answer
+
+
+@pytest.mark.parametrize("manifest", [*MANIFESTS, *EXAMPLES], ids=label)
+def test_schema_of_spack_itself(tmp_path: Path, manifest: Path) -> None:
+    """Spack validates an environment and all that it includes when it opens it."""
+    target = environment(tmp_path, manifest)
+    assert "x86_64_v2" in spack("-e", str(target), "config", "get", "packages")
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=label)
+def test_lock_is_readable_and_complete(tmp_path: Path, path: Path) -> None:
+    """Spack reads the lock as concretized; nothing is left to resolve."""
+    target = environment(tmp_path, path.parent / "spack.yaml")
+    (target / "spack.lock").write_bytes(path.read_bytes())
+    answer = spack("-e", str(target), "spec", "--long")
+    for part in stack.read_lock(path)["roots"]:
+        assert part["hash"][:7] in answer
+
+
+@pytest.mark.parametrize("manifest", SOME, ids=label)
+def test_concretizes_to_the_committed_lock(tmp_path: Path, manifest: Path) -> None:
+    target = environment(tmp_path, manifest)
+    spack("-e", str(target), "concretize", "--force")
+    assert stack.read_lock_parts(target / "spack.lock") == stack.read_lock_parts(manifest.parent / "spack.lock")
+
+
+@pytest.mark.parametrize("manifest", EXAMPLES, ids=label)
+def test_example_concretizes_on_what_the_site_brings(tmp_path: Path, manifest: Path) -> None:
+    target = environment(tmp_path, manifest)
+    spack("-e", str(target), "concretize", "--force")
+    taken = {external.name: external.version for external in stack_install.externals_of_lock(target / "spack.lock")}
+    assert taken["lustre"] == "2.15.4"
+    parts = {part.name: part for part in stack.read_lock_parts(target / "spack.lock")}
+    assert parts["ior"].variants["lustre"] == parts["darshan-runtime"].variants["lustre"] == "true"
+    if label(manifest) == "cray":
+        assert taken["cray-mpich"] == "8.1.30"
+        return
+    assert "slurm" in taken
+    assert parts["openmpi"].variants["romio-filesystem"] == "lustre"
+    assert parts["openmpi"].variants["schedulers"] == "slurm"
+
+
+def test_recipe_builds_and_its_install_test_runs(var: Path) -> None:
+    from iowatch.site.stack_install import install_stack
+
+    stack, directory = install_stack("debian", "local", jobs=1)
+    assert stack.status == "installed"
+    answer = spack("-e", str(directory / "env"), "test", "run", "benchio")
+    assert "1 passed of 1" in answer
+    activate = f". {directory / 'activate.sh'} && benchio --version"
+    done = subprocess.run(["bash", "-c", activate], capture_output=True, text=True)
+    assert "pnetcdf: PnetCDF" in done.stdout

@@ -1,0 +1,53 @@
+"""What differs between two stacks."""
+
+from __future__ import annotations
+
+from iowatch.site.stack import PartDifference, Stack, StackPart, diff_stacks
+
+
+def stack(name: str, *parts: StackPart) -> Stack:
+    return Stack(name, "local", "spack", "locked", parts)
+
+
+def test_equal_stacks_do_not_differ() -> None:
+    part = StackPart("hdf5", "1.14.6", {"mpi": "true"}, "a")
+    result = diff_stacks(stack("one", part), stack("two", part))
+    assert (result.differences, result.rebuilt, result.same) == ((), (), 1)
+
+
+def test_versions_come_first_then_the_rest() -> None:
+    left = stack(
+        "l",
+        StackPart("a", "1", {"x": "true"}, "1", compiler="gcc@12"),
+        StackPart("b", "1", {}, "2"),
+        StackPart("c", "1"),
+    )
+    right = stack(
+        "r",
+        StackPart("a", "1", {"x": "false"}, "3", compiler="gcc@13"),
+        StackPart("b", "2", {}, "4"),
+        StackPart("d", "7"),
+    )
+    assert diff_stacks(left, right).differences == (
+        PartDifference("b", "version", "1", "2"),
+        PartDifference("c", "version", "1", None),
+        PartDifference("d", "version", None, "7"),
+        PartDifference("a", "compiler", "gcc@12", "gcc@13"),
+        PartDifference("a", "variant x", "true", "false"),
+    )
+
+
+def test_rebuilt_is_not_changed() -> None:
+    """Same version and variants, another hash: something below it differs."""
+    left = stack("l", StackPart("ior", "4.0.0", {}, "1"), StackPart("openmpi", "4.1.4", {}, "2"))
+    right = stack("r", StackPart("ior", "4.0.0", {}, "3"), StackPart("openmpi", "5.0.10", {}, "4"))
+    result = diff_stacks(left, right)
+    assert result.rebuilt == ("ior",)
+    assert [row.part for row in result.differences] == ["openmpi"]
+
+
+def test_what_one_side_does_not_know_is_no_difference() -> None:
+    """A stack of the operating system tells few variants and no target."""
+    left = stack("l", StackPart("hdf5", "1.10.8", {"mpi": "true"}))
+    right = stack("r", StackPart("hdf5", "1.10.8", {"mpi": "true", "hl": "true"}, "h", target="x86_64_v2"))
+    assert diff_stacks(left, right).differences == ()

@@ -1,0 +1,160 @@
+"""A lock or a list of externals that is not true on this machine: told before Spack builds something else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import InputError
+from iowatch.core.yamlfile import read_mapping
+from iowatch.site import stack_install
+from iowatch.site.stack_install import ABSENT, External, prepare_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+Machine = Callable[..., None]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, var: Path) -> Machine:
+    """A machine that has everything as the committed files say, but for the versions given."""
+
+    def make(**versions: str) -> None:
+        monkeypatch.setattr(External, "here", lambda self: versions.get(self.name.replace("-", "_"), self.version))
+
+    return make
+
+
+@pytest.mark.parametrize("stack", ["reference", "debian", "hdf5-1.14", "netcdf-4.4.0"])
+def test_another_gcc_is_told_before_anything_is_built(machine: Machine, stack: str) -> None:
+    """Ubuntu 24.04 has GCC 13 in the same place; Spack would build with it and record 12.2.0."""
+    machine(gcc="13.3.0", glibc="2.39")
+    with pytest.raises(InputError, match=r"it requires gcc 12\.2\.0 \(/usr/bin/gcc\), here 13\.3\.0\n") as told:
+        prepare_environment(stack, "local", False, print)
+    assert "--concretize" in (told.value.hint or "")
+
+
+def test_another_mpi_and_an_absent_library_are_told_together(machine: Machine) -> None:
+    machine(openmpi="4.1.6", hdf5=ABSENT)
+    with pytest.raises(InputError) as told:
+        prepare_environment("debian", "local", False, print)
+    assert "openmpi 4.1.4 (/usr), here 4.1.6" in told.value.message
+    assert "hdf5 1.10.8 (/usr), here absent" in told.value.message
+
+
+def test_other_build_tools_are_said_and_absent_ones_refused(machine: Machine) -> None:
+    machine(cmake="3.28.3", glibc="2.39")
+    said: list[str] = []
+    environment = prepare_environment("debian", "local", False, said.append)
+    assert (environment / "spack.lock").is_file()
+    (line,) = said
+    assert "cmake 3.25.1 (/usr), here 3.28.3" in line
+    assert "glibc 2.36 (/usr), here 2.39" in line
+    machine(cmake=ABSENT)
+    with pytest.raises(InputError, match=r"cmake 3\.25\.1"):
+        prepare_environment("debian", "local", False, print)
+
+
+def test_resolved_anew_it_takes_what_is_here(machine: Machine) -> None:
+    machine(gcc="13.3.0", openmpi="4.1.6", autoconf=ABSENT)
+    said: list[str] = []
+    environment = prepare_environment("hdf5-1.14", "local", True, said.append)
+    assert not (environment / "spack.lock").exists()
+    includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
+    assert includes == [str(environment / "externals.yaml"), str(ROOT / "benchmarks/spack_repo/common.yaml")]
+    packages = read_mapping(environment / "externals.yaml")["packages"]
+    assert packages["gcc"]["externals"][0]["spec"] == "gcc@13.3.0 languages:='c,c++,fortran'"
+    assert packages["openmpi"]["externals"][0]["spec"] == "openmpi@4.1.6"
+    assert packages["autoconf"] == {}
+    assert packages["perl"]["buildable"] is False
+    assert said == [
+        "externals.yaml: gcc is 13.3.0 here, not 12.2.0",
+        "externals.yaml: openmpi is 4.1.6 here, not 4.1.4",
+        "externals.yaml: no autoconf 2.71 (/usr) on this machine: Spack will build it",
+    ]
+
+
+def test_a_stack_of_the_distribution_s_own_versions_is_not_resolved_where_they_are_others(machine: Machine) -> None:
+    """`debian` on Ubuntu 24.04: HDF5 1.10.10, which must not be built, cannot be the 1.10.8 of spack.yaml."""
+    machine(gcc="13.3.0", openmpi="4.1.6", hdf5="1.10.10")
+    with pytest.raises(InputError, match=r"requires openmpi@4\.1\.4, here 4\.1\.6|requires hdf5@1\.10\.8") as told:
+        prepare_environment("debian", "local", True, print)
+    assert "hdf5@1.10.8, here 1.10.10" in told.value.message
+    assert "Copy the stack's folder" in (told.value.hint or "")
+
+
+def test_where_everything_is_true_the_committed_files_are_used(machine: Machine) -> None:
+    machine()
+    environment = prepare_environment("hdf5-1.14", "local", True, print)
+    includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
+    assert includes[0] == str(ROOT / "systems/local/externals.yaml")
+
+
+def test_another_processor_is_not_held_to_x86_64(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine()
+    monkeypatch.setattr("iowatch.site.stack_install.platform.machine", lambda: "aarch64")
+    environment = prepare_environment("hdf5-1.14", "local", True, print)
+    settings = read_mapping(environment / "spack.yaml")["spack"]
+    assert settings["packages"] == {"all": {"require": "target=aarch64"}}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with one system: a copy of the template."""
+    root = tmp_path / "checkout"
+    (root / "systems").mkdir(parents=True)
+    (root / "benchmarks").symlink_to(ROOT / "benchmarks")
+    shutil.copy(ROOT / "spack.yaml", root / "spack.yaml")
+    shutil.copytree(ROOT / "systems" / "_template", root / "systems" / "cluster")
+    monkeypatch.setenv("IOWATCH_ROOT", str(root))
+    return root
+
+
+def test_what_must_not_be_built_is_not_left_out(machine: Machine, cluster: Path) -> None:
+    machine(lustre=ABSENT)
+    with pytest.raises(
+        InputError, match=r"externals\.yaml: no lustre 2\.15\.4 \(/usr\) on this machine, and it is not"
+    ):
+        prepare_environment("slurm-lustre", "cluster", True, print)
+
+
+def test_reference_stack_takes_the_systems_own_externals_where_it_is_resolved(machine: Machine, cluster: Path) -> None:
+    machine()
+    environment = prepare_environment("reference", "cluster", True, print)
+    includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
+    assert includes[0] == str(cluster / "systems" / "cluster" / "externals.yaml")
+
+
+def _program(path: Path, text: str) -> str:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{text}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_what_is_here_is_asked_of_the_programs(tmp_path: Path) -> None:
+    """The texts are those of GCC 12.2, Lustre 2.15, Slurm 22.05, CMake 3.25 and Open MPI 4.1."""
+    texts = {"lfs": "lfs 2.15.4", "sinfo": "slurm 22.05.8", "cmake": "cmake version 3.25.1",
+             "mpirun": "mpirun (Open MPI) 4.1.4"}  # fmt: skip
+    for name, text in texts.items():
+        _program(tmp_path / "bin" / name, text)
+    gcc = _program(tmp_path / "bin" / "gcc", "12.2.0")
+    place = str(tmp_path)
+    assert External("gcc", "12.2.0", place, gcc).is_true
+    assert not External("gcc", "12.3", place, gcc).is_true
+    assert External("cmake", "3.25", place).is_true
+    assert External("lustre", "2.15.4", place).here() == "2.15.4"
+    assert External("slurm", "22-05-8-1", place).is_true
+    assert External("openmpi", "4.1.4", place).is_true
+    assert External("mpich", "4.0.2", place).here() == ABSENT
+    assert External("perl", "5.36.0", place).here() == ABSENT
+    assert External("cray-mpich", "8.1.30", place).here() is None
+
+
+def test_externals_of_every_committed_lock_are_read() -> None:
+    for path in [ROOT / "spack.lock", *ROOT.glob("systems/*/stacks/*/spack.lock")]:
+        found = {external.name: external for external in stack_install.externals_of_lock(path)}
+        assert found["gcc"].compiler == "/usr/bin/gcc"
+        assert found["glibc"].prefix == "/usr"

@@ -1,0 +1,129 @@
+"""`iowatch stack install` with a stand-in for Spack: progress, failures, and what jobs get."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import MachineError
+from iowatch.site import stack
+from iowatch.site.stack_install import External, install_stack, pinned_spack_version, spack_version
+from iowatch.site.stacks import load_stack
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "systems" / "local" / "stacks" / "debian" / "spack.lock"
+
+
+@pytest.fixture
+def spack(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A program that answers `find` and `install` as Spack 1.1 does, and keeps what it was asked."""
+    monkeypatch.setattr(External, "here", lambda self: self.version)  # the machine that the locks were made on
+    root = tmp_path / "spack"
+    (root / "bin").mkdir(parents=True)
+    (root / "lib" / "spack" / "spack").mkdir(parents=True)
+    (root / "lib" / "spack" / "spack" / "__init__.py").write_text(f'__version__ = "{pinned_spack_version()}"\n')
+    monkeypatch.setenv("SPACK_ROOT", str(root))
+    prefix = tmp_path / "opt" / "benchio-1.0.0-xyz"
+    key = next(part.hash for part in stack.read_lock_parts(LOCK) if part.name == "benchio")
+
+    def make(install_text: str, code: int = 0, already: bool = True) -> Path:
+        found = f"echo {key} {prefix}" if already else f"[ -d {prefix} ] && echo {key} {prefix}; true"
+        (root / "bin" / "spack").write_text(
+            f'#!/bin/sh\necho "$@" >> {root}/asked\ncase "$*" in\n'
+            f"*' find '*) {found} ;;\n"
+            f"*) mkdir -p {prefix}/bin; cat <<'END'\n{install_text}\nEND\nexit {code} ;;\nesac\n"
+        )
+        (root / "bin" / "spack").chmod(0o755)
+        return root
+
+    return make
+
+
+# Lines of Spack 1.1.0 installing the stack `debian`.
+GOOD = """[+] /usr (external parallel-netcdf-1.12.3-ee4zeulgilvepe3fweo7ajek4hfceyrp)
+==> Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [11/11]
+==> benchio: Executing phase: 'cmake'
+[+] /somewhere/linux-x86_64_v2/benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4"""
+
+
+def test_progress_names_the_parts(spack: Callable[..., Path]) -> None:
+    spack(GOOD, already=False)
+    said: list[str] = []
+    install_stack("debian", "local", say=said.append)
+    assert said == [
+        "debian: 1 of 11 parts: parallel-netcdf-1.12.3",
+        "debian: Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [11/11]",
+        "debian: 2 of 11 parts: benchio-1.0.0",
+    ]
+
+
+def test_jobs_need_no_spack(spack: Callable[..., Path], var: Path) -> None:
+    root = spack(GOOD)
+    stack, directory = install_stack("debian", "local")
+    assert stack.status == "installed"
+    assert load_stack("debian").status == "installed"
+    text = (directory / "activate.sh").read_text()
+    assert str(root) not in text
+    done = subprocess.run(["bash", "-c", f". {directory / 'activate.sh'} && echo $IOWATCH_STACK"], capture_output=True)
+    assert done.stdout == b"debian\n"
+
+
+def test_own_sources_are_built_again(spack: Callable[..., Path]) -> None:
+    """The recipe's hash does not change with the sources of the checkout."""
+    root = spack(GOOD)
+    install_stack("debian", "local")
+    asked = (root / "asked").read_text().splitlines()
+    assert any(line.endswith("--overwrite --yes-to-all benchio") for line in asked)
+    assert all("--only-concrete" in line for line in asked if " install " in line)
+
+
+def test_a_failure_shows_the_last_lines(spack: Callable[..., Path]) -> None:
+    spack("==> Error: FetchError: All fetchers failed for spack-stage-hdf5", code=1)
+    with pytest.raises(MachineError, match="exit code 1:\n    ==> Error: FetchError: All fetchers failed"):
+        install_stack("debian", "local")
+    assert load_stack("debian").status == "locked"
+
+
+def test_long_lines_of_a_failure_are_cut(spack: Callable[..., Path]) -> None:
+    """Spack prints the bytes of an archive with another checksum."""
+    spack("==> Error: sha256 checksum failed: " + "x" * 5000, code=1)
+    with pytest.raises(MachineError) as told:
+        install_stack("debian", "local")
+    assert len(told.value.message) < 400
+
+
+def test_a_stack_without_lock_says_how_it_is_resolved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path
+) -> None:
+    (tmp_path / "systems" / "local" / "stacks" / "own").mkdir(parents=True)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "systems" / "local" / "stacks" / "own" / "spack.yaml").write_text("spack: {specs: []}\n")
+    monkeypatch.setenv("IOWATCH_ROOT", str(tmp_path))
+    assert load_stack("own").note == "not resolved; iowatch stack install own --system local --concretize"
+
+
+def test_another_release_is_told(spack: Callable[..., Path]) -> None:
+    root = spack(GOOD)
+    (root / "lib" / "spack" / "spack" / "__init__.py").write_text('__version__ = "1.2.0"\n')
+    said: list[str] = []
+    install_stack("debian", "local", say=said.append)
+    assert said[0] == f"this is Spack 1.2.0; the locks were made with {pinned_spack_version()}"
+
+
+def test_a_wrong_spack_root_is_not_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> None:
+    monkeypatch.setenv("SPACK_ROOT", str(tmp_path))
+    with pytest.raises(MachineError, match="has no bin/spack"):
+        spack_version()
+
+
+@pytest.mark.usefixtures("var")
+def test_without_spack_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SPACK_ROOT", raising=False)
+    monkeypatch.setattr(External, "here", lambda self: self.version)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="no Spack found") as caught:
+        install_stack("debian", "local")
+    assert "--bootstrap" in (caught.value.hint or "")

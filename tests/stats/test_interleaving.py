@@ -1,0 +1,156 @@
+"""Fair runs: order, warm-up, when they stop; and that stopping does not spoil the interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from iowatch.core import Case, UsageError
+from iowatch.stats import ComparisonSettings, Pair, SideSamples, compare_pairs
+from iowatch.stats.interleaving import AbSchedule, AbTurn, StopRule
+
+Measure = Callable[[AbTurn], float]
+
+
+def run(schedule: AbSchedule, measure: Measure, seconds: float = 1.0) -> list[AbTurn]:
+    turns = []
+    for turn in schedule.turns():
+        turns.append(turn)
+        schedule.record(turn, {"case": [measure(turn)]}, seconds)
+    return turns
+
+
+def test_each_pair_has_both_sides_and_blocks_have_both_orders() -> None:
+    turns = run(AbSchedule(StopRule(pairs=10), seed=1), lambda _: 1.0)
+    counted = turns[2:]
+    assert Counter(turn.pair for turn in counted) == dict.fromkeys(range(1, 11), 2)
+    for start in range(0, len(counted), 4):
+        first, second, third, fourth = (turn.side for turn in counted[start : start + 4])
+        assert {first, second} == {"left", "right"}
+        assert (third, fourth) == (second, first)
+
+
+def test_the_order_is_random_and_repeatable() -> None:
+    orders = [[t.side for t in run(AbSchedule(StopRule(pairs=8), seed=s), lambda _: 1.0)] for s in (1, 1, 2, 3, 4)]
+    assert orders[0] == orders[1]
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_warm_ups_come_first_and_do_not_count() -> None:
+    schedule = AbSchedule(StopRule(pairs=8), seed=3, warm_ups=2)
+    turns = run(schedule, lambda turn: 1e9 if turn.warm_up else 5.0)
+    assert [turn.warm_up for turn in turns] == [True] * 4 + [False] * 16
+    assert schedule.half_widths() == {"case": 0.0}
+    assert schedule.stopped == "pairs"
+
+
+def test_a_steady_drift_of_the_machine_cancels() -> None:
+    samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
+    clock = iter(range(1000))
+    schedule = AbSchedule(StopRule(pairs=20), seed=4)
+    for turn in schedule.turns():
+        value = 1000 * np.exp(-0.01 * next(clock))
+        schedule.record(turn, {"case": [value]}, 1.0)
+        if not turn.warm_up:
+            samples[turn.side][str(turn.pair)] = (value,)
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+    (one,), _ = compare_pairs([pair])
+    assert one.ratio == pytest.approx(1.0, abs=0.006)
+    assert one.verdict == "no difference"
+
+
+def test_the_budget_ends_a_run_before_it_is_over() -> None:
+    schedule = AbSchedule(StopRule(half_width=0.0001, budget_s=50), seed=5)
+    rng = np.random.default_rng(5)
+    turns = run(schedule, lambda _: float(rng.uniform(1, 2)), seconds=4.0)
+    assert schedule.stopped == "budget"
+    assert len(turns) * 4 <= 50
+
+
+def test_noise_needs_more_pairs_than_quiet() -> None:
+    lengths = []
+    for sigma in (0.01, 0.2):
+        rng = np.random.default_rng(6)
+        schedule = AbSchedule(StopRule(half_width=0.05), seed=6)
+        lengths.append(len(run(schedule, lambda _, s=sigma, r=rng: float(np.exp(s * r.standard_normal())))))
+        assert schedule.stopped == "interval"
+    assert lengths[0] == 2 + 2 * 10  # 8 pairs for the rank test, and one more block that agrees
+    assert lengths[1] > 3 * lengths[0]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_interval_is_as_wide_as_its_farther_end(sign: float) -> None:
+    """The interval is that of `compare_pairs` for the pairs, without the warm-up; skewed noise makes it asymmetric."""
+    samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
+    schedule, rng = AbSchedule(StopRule(pairs=12), seed=9), np.random.default_rng(9)
+    for turn in schedule.turns():
+        value = float(np.exp(sign * 0.3 * rng.exponential()))
+        schedule.record(turn, {"case": [1e6 if turn.warm_up and turn.side == "left" else value]}, 1.0)
+        if not turn.warm_up:
+            samples[turn.side][str(turn.pair)] = (value,)
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+    (one,), _ = compare_pairs([pair])
+    assert one.ratio is not None
+    assert one.ci is not None
+    ends = sorted(abs(end / one.ratio - 1) for end in one.ci)
+    assert ends[1] > 1.05 * ends[0]
+    assert schedule.half_widths() == {"case": pytest.approx(ends[1])}
+
+
+def test_a_case_without_samples_on_one_side_never_counts_as_narrow() -> None:
+    schedule = AbSchedule(StopRule(half_width=0.05, most=30), seed=7)
+    last = 0
+    for turn in schedule.turns():
+        last = turn.pair
+        samples = {"good": [1.0]} | ({"lost": [1.0]} if turn.side == "left" else {})
+        schedule.record(turn, samples, 1.0)
+    assert (schedule.stopped, last) == ("most", 30)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"pairs": 0}, {"half_width": 0.0}, {"half_width": 5.0}])
+def test_an_end_that_is_none_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        StopRule(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_same_stack_against_itself_is_no_difference() -> None:
+    """A/A runs that stop by themselves: >= 95 of 100 say "no difference", and the interval covers 1."""
+    verdicts, covered = [], []
+    for seed in range(100):
+        rng = np.random.default_rng([8, seed])
+        schedule = AbSchedule(StopRule(half_width=0.1, most=200), seed=seed, settings=ComparisonSettings(resamples=300))
+        samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
+        for turn in schedule.turns():
+            value = float(np.exp(0.1 * rng.standard_t(3)))
+            schedule.record(turn, {"case": [value]}, 1.0)
+            if not turn.warm_up:
+                samples[turn.side][str(turn.pair)] = (value,)
+        pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+        (one,), _ = compare_pairs([pair])
+        verdicts.append(one.verdict)
+        covered.append(one.ci is not None and one.ci[0] <= 1 <= one.ci[1])
+    assert verdicts.count("no difference") >= 95
+    assert sum(covered) >= 89  # 93 aimed at, less two standard errors of 2.2
+
+
+def test_the_time_left_is_that_of_the_pairs_to_come_or_of_the_budget() -> None:
+    """Turns of 3 s, two a pair: after 4 of 10 pairs and a warm-up of both sides 30 s are used."""
+    schedules = [
+        AbSchedule(until, seed=1)
+        for until in (StopRule(pairs=10), StopRule(budget_s=50), StopRule(pairs=10, budget_s=50))
+    ]
+    for schedule in schedules:
+        turns = schedule.turns()
+        for _ in range(10):
+            schedule.record(next(turns), {"case": [1.0]}, 3.0)
+    assert [schedule.left_s(4) for schedule in schedules] == [36, 20, 20]
+    assert AbSchedule(StopRule(half_width=0.1), seed=1).left_s(4) is None
+
+
+@pytest.mark.parametrize(("budget_s", "turns"), [(29.9, 8), (30.0, 10)])
+def test_a_pair_is_begun_only_where_both_of_its_turns_fit_the_budget(budget_s: float, turns: int) -> None:
+    """Turns of 3 s: warm-ups 6 s, then 6 s a pair."""
+    assert len(run(AbSchedule(StopRule(budget_s=budget_s), seed=2), lambda _: 1.0, seconds=3.0)) == turns

@@ -1,0 +1,392 @@
+"""Maintenance of the history in SQLite and PostgreSQL: copies are the same history, damage is reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result as Done
+from sqlalchemy import event, update
+
+from iowatch.core import InputError, MachineError, Output, Result, UsageError, files
+from iowatch.store import (
+    Artefact,
+    ExpectedResult,
+    FindingRow,
+    History,
+    RunRecord,
+    SessionRecord,
+    StackRecord,
+    maintenance,
+)
+from iowatch.store.maintenance import CopyResult, copy_history
+from iowatch.store.schema import ArtefactTable
+
+KINDS = ["sqlite", "postgresql"]
+
+
+def run(number: int, status: str = "ok", samples: tuple[float, ...] = (1.0, 3.0, 2.0)) -> RunRecord:
+    case = {"api": ("POSIX", "MPIIO")[number % 2], "ranks": 4}
+    results = (
+        Result("write", "bandwidth", "MiB/s", samples, case),
+        Result("read", "bandwidth", "MiB/s", samples, case),
+    )
+    output = Output("ior", "4", status, None if status == "ok" else "cut", results)  # type: ignore[arg-type]
+    stack = StackRecord("gnu", {"mpi": f"4.1.{number % 3}"})
+    log = Artefact("darshan", "log", f"{number:064x}", 10)
+    return RunRecord(f"r{number}", "compute", stack, f"fp{number}", 1000 + number // 4, output, artefacts=(log,))
+
+
+def fill(history: History, nights: int = 3, system: str = "local") -> None:
+    """Nights of four runs, one of them failed; the last night goes on."""
+    for night in range(nights):
+        uuid = f"{system}-{night}"
+        expected = [ExpectedResult(f"r{n}", "compute", "gnu", "write", "bandwidth") for n in range(4)]
+        history.begin_session(SessionRecord(uuid, system, "smoke", "run", 1000 + night), expected)
+        numbers = range(4 * night, 4 * night + 4)
+        history.record_runs(uuid, [run(n, "failed" if n % 4 == 3 else "ok") for n in numbers])
+        if night < nights - 1:
+            history.end_session(uuid, "failed", 2000 + night)
+
+
+def content(history: History) -> dict[str, Any]:
+    """Everything in a history without the numbers of rows, which differ between stores."""
+    sessions = history.sessions()
+    found: dict[str, Any] = {}
+    for row in sessions:
+        runs = [
+            (
+                one.name, one.stack, dict(one.stack_document), one.status, one.reason, one.started_at,
+                dict(one.facts),
+                [(s.case.canonical, s.metric, samples) for s, samples in history.run_results(one.id)],
+                history.artefacts(one.id),
+            )
+            for one in history.runs(row.uuid)
+        ]  # fmt: skip
+        key = (row.uuid, row.system, row.suite, row.origin, row.status, row.started_at, row.ended_at)
+        found[row.uuid] = key, history.expected(row.uuid), runs
+    return found
+
+
+@pytest.mark.parametrize(("left", "right"), [("sqlite", "sqlite"), ("sqlite", "postgresql"), ("postgresql", "sqlite")])
+def test_a_copy_is_the_same_history_and_twice_is_once(
+    new_database: Callable[[str], str], left: str, right: str
+) -> None:
+    with History.open(new_database(left)) as source, History.open(new_database(right)) as target:
+        fill(source)
+        # The target's own numbers are in the way of the source's.
+        target.begin_session(SessionRecord("other", "other", "smoke", "run", 5))
+        target.record_runs("other", [run(77)])
+        assert copy_history(source, target) == CopyResult(sessions=3, runs=12, results=18, findings=0)
+        assert copy_history(source, target) == CopyResult(sessions=3, runs=0, results=0, findings=0)
+        there = content(target)
+        del there["other"]
+        assert there == content(source)
+        assert maintenance.check_history(target).faults == ()
+
+
+def test_a_copy_goes_on_where_the_source_went_on(new_database: Callable[[str], str]) -> None:
+    with History.open(new_database("sqlite")) as source, History.open(new_database("sqlite")) as target:
+        fill(source)
+        copy_history(source, target)
+        source.record_runs("local-2", [run(50)])
+        source.end_session("local-2", "ok", 3000)
+        assert copy_history(source, target).runs == 1
+        assert content(target) == content(source)
+
+
+def test_a_copy_that_was_cut_off_is_repeated(new_database: Callable[[str], str]) -> None:
+    """The copy ends in the middle of its second session, when its runs are written and its results are not."""
+    with History.open(new_database("sqlite")) as source, History.open(new_database("sqlite")) as target:
+        fill(source)
+        statements = []
+
+        def interrupt(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            statements.append(statement)
+            if sum("INSERT INTO artefact" in one for one in statements) == 2:
+                raise KeyboardInterrupt
+
+        event.listen(target.engine, "before_cursor_execute", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            copy_history(source, target)
+        event.remove(target.engine, "before_cursor_execute", interrupt)
+        assert [len(target.runs(row.uuid)) for row in target.sessions()] == [4]
+        assert copy_history(source, target).runs == 8
+        assert content(target) == content(source)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_stores_merge_the_same_in_any_order(new_database: Callable[[str], str], seed: int) -> None:
+    draw = random.Random(seed)
+    runs = [(draw.randrange(2), number, draw.uniform(0.001, 1e9)) for number in draw.sample(range(9), 6)]
+    with History.open(new_database("sqlite")) as one, History.open(new_database("sqlite")) as two:
+        for history in (one, two):
+            history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000))
+        for side, number, value in runs:
+            (one, two)[side].record_runs("s", [run(number, samples=(value, value / 2))])
+        copy_history(one, two)
+        copy_history(two, one)
+        assert {r.name for r in one.runs("s")} == {f"r{number}" for _, number, _ in runs}
+
+        def by_name(history: History) -> dict[str, Any]:
+            return {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("s")}
+
+        assert by_name(one) == by_name(two)
+
+
+def finding(history: History, updated_at: int = 10) -> FindingRow:
+    """As much of a finding as a copy looks at."""
+    (first, *_, last) = history.runs("local-1")
+    series = history.series()[0].id
+    members = [{"series_id": series, "run_before": first.id, "run_after": last.id, "name": "x"}]
+    return FindingRow("local-1", "local", 5, updated_at, "open", {"members": members, "line": "half"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_findings_point_to_the_same_runs_and_series(new_database: Callable[[str], str], kind: str) -> None:
+    with History.open(new_database("sqlite")) as source, History.open(new_database(kind)) as target:
+        fill(source)
+        source.save_findings([finding(source)])
+        fill(target, system="another")  # takes the fingerprints and the numbers
+        with pytest.raises(UsageError):
+            copy_history(source, source)
+        assert copy_history(source, target).findings == 1
+        assert copy_history(source, target).findings == 0
+        (there,) = target.findings("local")
+        (here,) = source.findings("local")
+        for end in ("run_before", "run_after"):
+            names = [
+                history.run(row.document["members"][0][end]).name for history, row in ((source, here), (target, there))
+            ]
+            assert names[0] == names[1]
+        source.save_findings([finding(source, updated_at=20)])
+        assert copy_history(source, target).findings == 1
+        assert target.findings("local")[0].updated_at == 20
+        # An older finding does not replace a newer one.
+        source.save_findings([finding(source, updated_at=15)])
+        assert copy_history(source, target).findings == 0
+        assert target.findings("local")[0].updated_at == 20
+
+
+def test_one_system_can_be_copied_alone(new_database: Callable[[str], str]) -> None:
+    with History.open(new_database("sqlite")) as source, History.open(new_database("sqlite")) as target:
+        fill(source)
+        source.save_findings([finding(source)])
+        source.begin_session(SessionRecord("x", "other", "smoke", "run", 1))
+        copy_history(source, target, "other")
+        assert target.systems() == ["other"]
+        assert target.findings("local") == []
+        with pytest.raises(UsageError, match="no system"):
+            copy_history(source, target, "nowhere")
+
+
+# Check
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sound_history_has_no_fault(new_database: Callable[[str], str], kind: str) -> None:
+    with History.open(new_database(kind)) as history:
+        fill(history)
+        found = maintenance.check_history(history)
+    assert (found.sessions, found.runs, found.results, found.faults) == (3, 12, 18, ())
+    assert found.size_bytes > 0
+    # A session of 1970 that goes on; logs that the test never kept.
+    assert "local-2 never ended" in found.notes[0]
+    assert "12 files" in found.notes[1]
+
+
+def test_a_session_has_two_days_to_end_and_lost_files_are_added_up(new_database: Callable[[str], str]) -> None:
+    """Of two sessions that go on one began 47 hours ago and the other 49; 12 files of 10 B are not kept."""
+    now = int(time.time())
+    with History.open(new_database("sqlite")) as history:
+        fill(history)
+        history.end_session("local-2", "ok", 3000)
+        for hours in (47, 49):
+            history.begin_session(SessionRecord(f"{hours}-hours", "local", "smoke", "run", now - hours * 3600))
+        notes = maintenance.check_history(history).notes
+    assert "12 files of runs (120 B)" in notes[-1]
+    assert [note for note in notes if "never ended" in note] == [
+        "session 49-hours never ended; the next run on its system closes it"
+    ]
+
+
+DAMAGE = {
+    "UPDATE result SET n = 7 WHERE run_id = 1 AND series_id = 1": "1 results without all their samples",
+    "UPDATE result SET max = 0 WHERE run_id = 1 AND series_id = 2": "whose summaries are out of order",
+    "UPDATE result SET max = 99 WHERE run_id = 2 AND series_id = 3": "result of run 2 in series 3: its summary",
+    "UPDATE result SET median = 2.5 WHERE run_id = 3 AND series_id = 1": "run 3 in series 1: its summary",
+    "UPDATE result SET time = 1 WHERE run_id = 2 AND series_id = 4": "1 results at another time than their run",
+    "INSERT INTO system (id, name) VALUES (99, 'x')": "",
+    "UPDATE series SET system_id = 99 WHERE id = (SELECT series_id FROM result LIMIT 1)": "of another system",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_of_rows_is_told(new_database: Callable[[str], str], kind: str) -> None:
+    with History.open(new_database(kind)) as history:
+        fill(history)
+        with history.writing() as connection:
+            for statement in DAMAGE:
+                connection.exec_driver_sql(statement)
+        faults = "\n".join(maintenance.check_history(history).faults)
+    for told in DAMAGE.values():
+        assert told in faults
+
+
+def test_damage_of_the_file_is_told(new_database: Callable[[str], str], cli: Callable[..., Done]) -> None:
+    place = new_database("sqlite")
+    with History.open(place) as history:
+        fill(history, nights=40)
+    data = bytearray(Path(place).read_bytes())
+    page = 4096
+    for start in range(20 * page, len(data) - page, 3 * page):
+        data[start : start + 200] = b"\xa5" * 200
+    Path(place).write_bytes(data)
+    done = cli("history", "check", "--db", place)
+    assert done.exit_code in (1, 3)
+    assert "fault" in done.output or "malformed" in done.output
+    copied = cli("history", "copy", place, new_database("sqlite"))
+    assert copied.exit_code in (2, 3)
+    assert "damaged" in copied.output or "malformed" in copied.output
+
+
+def test_a_damaged_file_is_not_copied(new_database: Callable[[str], str]) -> None:
+    """Half a page of an index: SQLite opens it and reads sessions."""
+    place = new_database("sqlite")
+    with History.open(place) as history:
+        fill(history)
+        with history.reading() as connection:
+            query = "SELECT rootpage FROM sqlite_master WHERE name = 'ix_result_series_time'"
+            page = connection.exec_driver_sql(query).scalar_one()
+    data = bytearray(Path(place).read_bytes())
+    data[page * 4096 - 2048 : page * 4096] = bytes(2048)
+    Path(place).write_bytes(data)
+    with History.existing(place) as source, History.open(new_database("sqlite")) as target:
+        with pytest.raises(InputError, match="is damaged"):
+            copy_history(source, target)
+        assert target.sessions() == []
+        assert maintenance.check_history(source).faults
+
+
+# Backup
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_backup_restored_is_the_same_history(new_database: Callable[[str], str], kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "backup" / "one.db"
+    file.parent.mkdir()
+    place = new_database(kind)
+    with History.open(place) as history:
+        fill(history)
+        before = content(history)
+        assert maintenance.backup_history(history, file) == file.stat().st_size
+        with pytest.raises(UsageError, match="exists"):
+            maintenance.backup_history(history, file)
+    assert list(file.parent.iterdir()) == [file]
+    with History.existing(str(file)) as saved, History.open(new_database("sqlite")) as fresh:
+        copy_history(saved, fresh)
+        assert content(fresh) == before
+
+
+def test_a_backup_is_restored_into_postgresql(new_database: Callable[[str], str], tmp_path: Path) -> None:
+    with History.open(new_database("sqlite")) as history:
+        fill(history)
+        before = content(history)
+        maintenance.backup_history(history, tmp_path / "b.db")
+    with History.existing(str(tmp_path / "b.db")) as saved, History.open(new_database("postgresql")) as fresh:
+        copy_history(saved, fresh)
+        assert content(fresh) == before
+
+
+def test_restoring_loses_nothing_that_is_newer(new_database: Callable[[str], str], tmp_path: Path) -> None:
+    """A backup copied over a history that went on: what is there stays."""
+    with History.open(new_database("sqlite")) as history:
+        fill(history)
+        maintenance.backup_history(history, tmp_path / "b.db")
+        history.record_runs("local-2", [run(60)])
+        later = content(history)
+        with History.existing(str(tmp_path / "b.db")) as saved:
+            assert copy_history(saved, history).runs == 0
+        assert content(history) == later
+
+
+def test_a_backup_while_somebody_writes_is_whole(new_database: Callable[[str], str], tmp_path: Path) -> None:
+    with History.open(new_database("sqlite")) as history:
+        fill(history)
+        with history.writing() as connection:
+            connection.exec_driver_sql("UPDATE session SET expected_set_id = NULL")
+            maintenance.backup_history(history, tmp_path / "b.db")
+    with History.open(str(tmp_path / "b.db")) as copied:
+        assert len(copied.expected("local-0")) == 4
+
+
+@pytest.mark.parametrize("text", [b"", b"SQLite format 3\0 and no more", b"hello" * 1000])
+def test_what_is_no_backup_is_refused(cli: Callable[..., Done], tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "b.db"
+    file.write_bytes(text)
+    target = tmp_path / "target.db"
+    for source in (file, tmp_path / "none.db"):
+        done = cli("history", "copy", source, target)
+        assert done.exit_code in (2, 3)
+        assert source.name in done.stderr
+        assert not target.exists()
+
+
+def test_an_unwritable_backup_is_told_and_leaves_nothing(new_database: Callable[[str], str], tmp_path: Path) -> None:
+    with History.open(new_database("sqlite")) as history, pytest.raises(MachineError, match="cannot write"):
+        maintenance.backup_history(history, tmp_path / "absent" / "b.db")
+
+
+# Pruning
+
+
+def test_the_evidence_of_findings_stays(var: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
+    digests = []
+    for number in range(3):
+        file = tmp_path / "log"
+        file.write_text(f"log {number}")
+        digest, _ = files.store_artefact(file)
+        digests.append(digest)
+        os.utime(files.artefact_path(digest), (time.time() - 100 * 86400,) * 2)
+    with History.open() as history:
+        fill(history)
+        numbers = [one.id for one in history.runs("local-1")]
+        with history.writing() as connection:
+            for run_id, digest in zip((numbers[0], numbers[1]), digests, strict=False):
+                of_run = ArtefactTable.run_id == run_id
+                connection.execute(update(ArtefactTable).where(of_run).values(sha256=digest))
+        history.save_findings([finding(history)])  # its first run is numbers[0]
+    assert cli("history", "prune").exit_code == 2
+    rehearsed = json.loads(cli("history", "prune", "--days", 30, "--dry-run", "--json").stdout)
+    assert set(rehearsed["removed"]) == {digests[1], digests[2]}
+    assert cli("history", "prune", "--days", 30).exit_code == 0
+    assert [files.artefact_path(digest).exists() for digest in digests] == [True, False, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_what_is_gone_is_forgotten(new_database: Callable[[str], str], kind: str) -> None:
+    with History.open(new_database(kind)) as history:
+        fill(history)
+        before = {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("local-1")}
+        assert maintenance.delete_artefact_rows(history, [f"{4:064x}", f"{5:064x}", f"{99:064x}"]) == 2
+        left = [len(history.artefacts(one.id)) for one in history.runs("local-1")]
+        assert left == [0, 0, 1, 1]
+        assert before == {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("local-1")}
+
+
+def test_the_commands_say_what_they_did(cli: Callable[..., Done], var: Path, tmp_path: Path) -> None:
+    with History.open() as history:
+        fill(history)
+    file, other = tmp_path / "b.db", tmp_path / "other.db"
+    assert "no fault" in cli("history", "check").stdout
+    assert cli("history", "backup", file).exit_code == 0
+    assert json.loads(cli("history", "copy", file, other, "--json").stdout)["runs"] == 12
+    assert "12 runs" not in cli("history", "copy", file, other).output
+    missing = cli("history", "copy", tmp_path / "none.db", other)
+    assert (missing.exit_code, (tmp_path / "none.db").exists()) == (2, False)

@@ -1,0 +1,120 @@
+"""Samples and facts of runs are read back exactly; names of nodes are folded for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iowatch.core import Output, Result
+from iowatch.store import History, ResultFilter, RunRecord, SessionRecord, StackRecord, bulk, fold_node_names
+from iowatch.store.schema import decode_many_samples, decode_samples, encode_samples
+
+KINDS = ["sqlite", "postgresql"]
+samples = st.lists(st.floats(allow_nan=False), min_size=1, max_size=40)
+
+
+def exactly(values: object) -> bytes:
+    """Bit by bit: 0.0 and -0.0 are equal, but not the same."""
+    return np.asarray(values, dtype="<f8").tobytes()
+
+
+@given(samples)
+def test_samples_are_decoded_exactly(values: list[float]) -> None:
+    assert exactly(decode_samples(encode_samples(values))) == exactly(values)
+
+
+@given(st.lists(samples, max_size=8))
+def test_many_results_are_decoded_one_after_the_other(results: list[list[float]]) -> None:
+    assert exactly(decode_many_samples([encode_samples(values) for values in results])) == exactly([*chain(*results)])
+
+
+def run(fingerprint: str, values: tuple[float, ...], facts: dict[str, Any], started_at: int = 1000) -> RunRecord:
+    output = Output("benchio", None, "ok", None, (Result("write", "bandwidth", "MiB/s", values, {}),))
+    return RunRecord("benchio:a", "compute", StackRecord("gnu", {}), fingerprint, started_at, output, facts=facts)
+
+
+@pytest.fixture(params=KINDS)
+def history_of_kind(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[History]:
+    with History.open(new_database(request.param)) as history:
+        history.begin_session(SessionRecord("s", "local", "nightly", "run", 1000))
+        yield history
+
+
+def test_every_way_of_reading_gives_the_samples_bit_by_bit(history_of_kind: History) -> None:
+    """Values of all magnitudes, as tools print them and with all digits of a float64; results of several lengths."""
+    history = history_of_kind
+    results = [(0.1 + 0.2, 1 / 3), (487.8,), (5e-324, 1.7976931348623157e308, 2355.21), (-0.0, 1e-9)]
+    for number, values in enumerate(results):
+        history.record_runs("s", [run(f"f{number}", values, {}, 1000 + number)])
+    (series,) = history.series()
+    assert [exactly(v) for _, _, v in history.samples(series.id)] == [exactly(v) for v in results]
+    assert [exactly(row.samples) for row in history.results(ResultFilter())] == [exactly(v) for v in results]
+    with history.reading() as connection:
+        (found,) = bulk.read_series_samples(connection, [series.id, series.id + 1])
+    assert exactly(found.samples) == exactly([*chain(*results)])
+    assert found.count.tolist() == [len(values) for values in results]
+    assert exactly(found.max) == exactly([max(values) for values in results])
+    chosen = found.only(np.array([False, True, False, True]))
+    assert exactly(chosen.samples) == exactly([*results[1], *results[3]])
+    assert chosen.time.tolist() == [1001, 1003]
+
+
+# PostgreSQL's JSON knows neither NUL nor half a surrogate.
+text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+value = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(["mpi", "filesystem", "command"]) | text, value, max_size=8))
+def test_facts_are_read_as_they_were_written(history_of_kind: History, facts: dict[str, Any]) -> None:
+    """Equality of the texts tells 1 from 1.0 and true."""
+    history = history_of_kind
+    history.record_runs("s", [run(f"f{len(history.runs('s'))}", (1.0,), facts)])
+    newest = history.runs("s")[-1]
+    assert (newest.name, newest.partition, newest.tool, newest.version) == ("benchio:a", "compute", "benchio", None)
+    assert json.dumps(newest.facts, sort_keys=True) == json.dumps(facts, sort_keys=True)
+    assert history.run(newest.id) == newest
+
+
+def test_pairs_sides_and_nodes_are_found_in_facts(history_of_kind: History) -> None:
+    history = history_of_kind
+    for number, nodes in enumerate((["n1", "n2"], [], None)):
+        facts = {"pair": number, "side": "left", **({} if nodes is None else {"nodes": nodes})}
+        history.record_runs("s", [run(f"f{number}", (1.0,), facts)])
+    assert [(row.pair, row.side) for row in history.results(ResultFilter())] == [(n, "left") for n in range(3)]
+    ids = [row.id for row in history.runs("s")]
+    with history.reading() as connection:
+        assert bulk.run_nodes(connection, ids) == {ids[0]: ("n1", "n2")}
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["n1", "n2", "n3", "n7"], "n[1-3,7]"),
+        (["nid00012", "nid00013", "login", "nid00012"], "login,nid[00012-00013]"),
+        (["n3", "n2", "n1"], "n[1-3]"),
+        (["node"], "node"),
+        (["x1.cluster", "x2.cluster"], "x[1-2].cluster"),
+        ([f"nid{n:06d}" for n in range(512)], "nid[000000-000511]"),
+        # Names that the notation would read as something else are only joined.
+        (["n[1-3]", "a"], "n[1-3],a"),
+        (["n1!n2"], "n1!n2"),
+        (["a&b", ""], "a&b,"),
+        (["n1,n2"], "n1,n2"),
+        (["n[1-"], "n[1-"),
+        ([], ""),
+    ],
+)
+def test_nodes_are_written_as_slurm_does(names: list[str], text: str) -> None:
+    assert fold_node_names(names) == text

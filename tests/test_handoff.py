@@ -1,0 +1,59 @@
+"""The spool: a case is there whole or not at all, and cannot leave its directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iowatch import handoff
+from iowatch.core import InputError, Output, Result
+
+
+def case(name: str = "benchio:api=posix") -> handoff.SpooledCase:
+    output = Output("benchio", "1", "ok", None, (Result("write", "bandwidth", "MiB/s", (1.5, 2.5), {"ranks": 4}),))
+    return handoff.SpooledCase(name, "benchio", "default", "gnu", {"name": "gnu"}, 1000, 1.5, output.to_json())
+
+
+def test_a_case_comes_back_as_it_was(tmp_path: Path) -> None:
+    stdout = tmp_path / "rfm.out"
+    stdout.write_text("hello")
+    place = handoff.spool_case(tmp_path / "s", case(), {"stdout": [stdout], "stderr": [tmp_path / "absent"]})
+    assert handoff.finished_case_directories(tmp_path / "s") == [place]
+    back = handoff.read_spooled_case(place)
+    assert back.files == {"stdout": ["rfm.out"]}
+    assert (place / "rfm.out").read_text() == "hello"
+    assert handoff.spooled_output(back).results[0].samples == (1.5, 2.5)
+
+
+def test_a_case_without_its_last_file_is_not_finished(tmp_path: Path) -> None:
+    place = handoff.spool_case(tmp_path, case(), {})
+    (place / "case.json").rename(place / ".case.json.123")  # as a kill during writing leaves it
+    assert handoff.finished_case_directories(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", "\u202e", "x" * 5000, "<script>"])
+def test_any_name_stays_inside(tmp_path: Path, name: str) -> None:
+    place = handoff.spool_case(tmp_path / "s", case(name), {})
+    assert place.parent == tmp_path / "s" / "cases"
+    assert handoff.read_spooled_case(place).name == name
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": 99}', '{"format": 1, "x": 2}'])
+def test_a_damaged_case_is_told(tmp_path: Path, content: str) -> None:
+    place = handoff.spool_case(tmp_path, case(), {})
+    (place / "case.json").write_text(content)
+    with pytest.raises(InputError, match=r"case\.json"):
+        handoff.read_spooled_case(place)
+
+
+def test_a_removal_that_is_killed_half_way_leaves_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = tmp_path / "rfm.out"
+    stdout.write_text("hello")
+    places = [handoff.spool_case(tmp_path, case(name), {"stdout": [stdout]}) for name in ("one", "two")]
+    handoff.remove_spooled_case(places[0])
+    assert handoff.finished_case_directories(tmp_path) == [places[1]]
+    assert not places[0].exists()
+    monkeypatch.setattr(handoff.shutil, "rmtree", lambda *_, **__: None)  # the kill falls here
+    handoff.remove_spooled_case(places[1])
+    assert handoff.finished_case_directories(tmp_path) == []

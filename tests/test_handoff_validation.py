@@ -1,0 +1,76 @@
+"""Outputs that show less than what a suite asked for, or something else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from iowatch import handoff
+from iowatch.benchmarks import suites
+from iowatch.benchmarks.suites import SuiteCase
+from iowatch.core import Output, Result, Scalar
+
+
+def case_of(benchmark: str, suite: str = "smoke") -> SuiteCase:
+    return next(case for case in suites.load_suite(suite) if case.benchmark == benchmark)
+
+
+def whole(case: SuiteCase, **others: Scalar) -> Output:
+    """What a proper run gives: every repetition of every expected result, with the parameters asked for."""
+    shown = {**case.tool.shows(case.options), **others}
+    samples = tuple(float(n + 1) for n in range(case.tool.samples(case.options)))
+    results = tuple(Result(operation, metric, "x", samples, shown) for operation, metric in case.expects)
+    return Output(case.benchmark, "1", "ok", None, results)
+
+
+TOOLS = ("benchio", "ior", "mdtest", "h5bench")
+
+
+@pytest.mark.parametrize("benchmark", TOOLS)
+def test_a_proper_run_is_left_as_it_is(benchmark: str) -> None:
+    case = case_of(benchmark)
+    output = whole(case)
+    assert handoff.validate_output(case, output) is output
+    assert handoff.missing_results(case, output) == []
+
+
+@pytest.mark.parametrize("benchmark", TOOLS)
+def test_fewer_repetitions_are_a_failure(benchmark: str) -> None:
+    case = case_of(benchmark)
+    output = whole(case)
+    first, *others = output.results
+    short = replace(output, results=(replace(first, samples=first.samples[1:]), *others))
+    asked = case.tool.samples(case.options)
+    told = f"{first.operation} {first.metric}: {asked - 1} of {asked} repetitions"
+    assert (handoff.validate_output(case, short).status, handoff.validate_output(case, short).reason) == (
+        "failed",
+        told,
+    )
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "name"),
+    [("benchio", "total_bytes"), ("ior", "total_bytes"), ("mdtest", "files"), ("h5bench", "total_bytes")],
+)
+def test_fewer_bytes_or_files_are_a_failure(benchmark: str, name: str) -> None:
+    case = case_of(benchmark)
+    asked = case.tool.shows(case.options)[name]
+    judged = handoff.validate_output(case, whole(case, **{name: 512}))
+    assert (judged.status, judged.reason) == ("failed", f"{name} is 512 in the output, the suite asks for {asked}")
+
+
+def test_data_that_were_not_verified_are_told() -> None:
+    case = next(c for c in suites.load_suite("smoke") if c.options.get("verify") and c.benchmark == "ior")
+    output = whole(case)
+    unverified = tuple(replace(r, case={k: v for k, v in r.case.items() if k != "verify"}) for r in output.results)
+    judged = handoff.validate_output(case, replace(output, results=unverified))
+    assert judged.reason == "the output says no verify, the suite asks for True"
+
+
+def test_the_reason_of_a_run_that_failed_is_kept() -> None:
+    case = case_of("ior")
+    failed = replace(whole(case), status="failed", reason="disk full", results=())
+    assert handoff.validate_output(case, failed, "striping") is failed
+    assert handoff.missing_results(case, failed) == ["write bandwidth"]
+    assert handoff.validate_output(case, whole(case), "the striping could not be set: x").status == "failed"

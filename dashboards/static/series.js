@@ -12,7 +12,7 @@
   const start = new Uint32Array(time.length + 1);
   count.forEach((n, i) => { start[i + 1] = start[i] + n; });
   const DASHES = { level: "solid", drift: "longdash", suspected: "dot" };
-  const away = [...time.keys()].filter((i) => data.away.some(([a, b]) => a <= time[i] && time[i] <= b));
+  const transient = [...time.keys()].filter((i) => data.transients.some(([a, b]) => a <= time[i] && time[i] <= b));
   const MOST_DOTS = 600, MOST_BARS = 400;
   // As dates stand everywhere else on the site: 5 Apr 2026.
   const DATES = [[null, 86400000, "%H:%M\n%-d %b %Y"], [86400000, "M1", "%-d %b\n%Y"], ["M1", "M12", "%b %Y"], ["M12", null, "%Y"]].map(([a, b, value]) => ({ dtickrange: [a, b], value }));
@@ -32,7 +32,7 @@
     while (a < b) { const m = (a + b) >> 1; if (time[m] < value) a = m + 1; else b = m; }
     return a;
   }
-  function told(i) {
+  function describe(i) {
     // Names of the nodes of the newest nights.
     const hosts = data.hosts[i - time.length + data.hosts.length]?.replace(/[<>&]/g, " ");
     const many = data.nodes == null ? "" : `${data.nodes} node${data.nodes === 1 ? "" : "s"}`;
@@ -42,7 +42,7 @@
     return `${stamp(time[i]).slice(0, 16)} ${data.zone}${also}<br>session ${name}<br>stack ${stack}${nodes}<br>run ${run[i]}`;
   }
 
-  // What is drawn of the nights from `from` to `to` (seconds).
+  // What is drawn of the sessions from `from` to `to` (seconds).
   function view(from, to) {
     const a = Math.max(0, lower(from) - 1), b = Math.min(time.length, lower(to) + 1), every = Math.max(1, Math.ceil((b - a) / MOST_BARS));
     const dots = start[b] - start[a] <= MOST_DOTS;
@@ -56,10 +56,10 @@
       for (let s = start[i]; s < start[last]; s++) { if (samples[s] < low) low = samples[s]; if (samples[s] > high) high = samples[s]; }
       // No line over missing nights.
       if (i > a && time[i] - time[i - 1] > data.pause) { line.x.push(stamp(time[i - 1] + 1)); line.y.push(null); line.text.push(""); line.night.push(undefined); }
-      line.x.push(stamp(time[best])); line.y.push(headline[best]); line.text.push(told(best)); line.night.push(best);
+      line.x.push(stamp(time[best])); line.y.push(headline[best]); line.text.push(describe(best)); line.night.push(best);
       if (!dots) spread.x.push(stamp(time[i]), stamp(time[i]), null), spread.y.push(low, high, null);
     }
-    if (dots) for (let i = a; i < b; i++) for (let s = start[i]; s < start[i + 1]; s++) { spread.x.push(stamp(time[i])); spread.y.push(samples[s]); spread.text.push(told(i)); spread.night.push(i); }
+    if (dots) for (let i = a; i < b; i++) for (let s = start[i]; s < start[i + 1]; s++) { spread.x.push(stamp(time[i])); spread.y.push(samples[s]); spread.text.push(describe(i)); spread.night.push(i); }
     return { line, spread, dots, every };
   }
 
@@ -75,7 +75,7 @@
         return { x: held.flatMap(([a, b]) => [stamp(a), stamp(b), null]), y: held.flatMap(([, , low, high]) => [low, high, null]), name: kind,
           type: "scatter", mode: "lines", line: { width: 3, color: colour("--level"), dash: DASHES[kind] }, hoverinfo: "skip" };
       }),
-      { x: away.map((i) => stamp(time[i])), y: away.map((i) => headline[i]), customdata: away, name: "away and back", type: "scatter", mode: "markers",
+      { x: transient.map((i) => stamp(time[i])), y: transient.map((i) => headline[i]), customdata: transient, name: "transient", type: "scatter", mode: "markers",
         marker: { symbol: "circle-open", size: 11, line: { width: 2 }, color: colour("--level") }, hoverinfo: "skip" },
     ];
   }
@@ -111,8 +111,8 @@
     };
   }
   let seen;
-  function tell() {
-    hint.textContent = seen.dots ? "Every dot is one sample; a click leads to the night's run. Drag to zoom, double-click for all." : `${seen.every > 1 ? `A bar spans all samples of ${seen.every} nights` : "A bar spans all samples of a night"}; zoom in (drag) for single samples.`;
+  function showHint() {
+    hint.textContent = seen.dots ? "Every dot is one sample; a click opens the run. Drag to zoom, double-click for all." : `${seen.every > 1 ? `A bar spans all samples of ${seen.every} sessions` : "A bar spans all samples of a session"}; zoom in (drag) for single samples.`;
   }
   let busy = false;
   async function draw(range, options) {
@@ -120,12 +120,11 @@
     seen = view(...range);
     await window.Plotly.react(place, traces(seen), layout(range), options);
     busy = false;
-    tell();
+    showHint();
   }
   // On a phone the buttons would lie over the marks; two fingers zoom there.
   const options = { responsive: true, displaylogo: false, displayModeBar: place.clientWidth < 600 ? false : "hover", modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]] };
   place.classList.add("drawn");
-  document.getElementById("drawn").hidden = true;
   draw(wanted(), options).then(() => {
     place.on("plotly_relayout", (change) => {
       if (busy) return;

@@ -43,7 +43,7 @@
   const table = document.querySelector("table.filterable"), tools = document.querySelector(".tools");
   if (!table || !tools) return;
   tools.hidden = false;
-  const inputs = [...tools.querySelectorAll("[data-filter]")], told = tools.querySelector("output");
+  const inputs = [...tools.querySelectorAll("[data-filter]")], count = tools.querySelector("output");
   const rows = [...table.tBodies[0].rows], words = rows.map((row) => row.textContent.toLowerCase());
   function filter() {
     let shown = 0;
@@ -58,7 +58,7 @@
       });
       shown += !row.hidden;
     });
-    told.textContent = `${shown} of ${rows.length}`;
+    count.textContent = `${shown} of ${rows.length}`;
     table.dispatchEvent(new Event("filtered"));
   }
   for (const input of inputs) {

@@ -2,51 +2,46 @@
 
 from pathlib import Path
 
-import iowatch.systems.flux  # noqa: F401 - registers the launcher flux-run
-from iowatch import paths
-from iowatch.stacks.reframe import environments
-from iowatch.systems import load
-from iowatch.systems.options import BLOCKED, OPTIONS, access, with_mpi_types
+import iowatch.site.reframe_config  # noqa: F401 - registers the launcher flux-run
+from iowatch.core import files
+from iowatch.site import load_system
+from iowatch.site.reframe_config import reframe_environments
+from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 
 # settings: begin
 # slurm, squeue (Slurm without accounts), pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or local for no scheduler.
 SCHEDULER = "local"
-# What starts MPI programs inside a job. None: srun with Slurm, flux run with Flux, mpirun with the others.
+# Launcher of MPI programs inside a job. None: srun with Slurm, flux run with Flux, mpirun with the others.
 LAUNCHER = None
-# What srun must speak to each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none, for example
+# srun's --mpi type for each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none, for example
 # {"openmpi": "pmix", "mpich": "pmi2"}.
 MPI_TYPES = {}
 # Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.
 HOSTNAMES = [".*"]
 # lmod, envmod, or nomod where there are no environment modules.
 MODULES_SYSTEM = "nomod"
-# More options of every job, for example ["--account=my-project"].
+# Additional options of every job, for example ["--account=my-project"].
 ACCESS = []
-# Queues to use: name for ReFrame, name for the scheduler (None: its default), cores of a node, longest job.
-PARTITIONS = [
-    {"name": "default", "queue": None, "cores": 1, "time_limit": "60m"},
-]
+# Queues to use: name for ReFrame, name for the scheduler (None: its default), cores per node, longest job.
+PARTITIONS = [{"name": "default", "queue": None, "cores": 1, "time_limit": "60m"}]
 # settings: end
 
-_system = load(Path(__file__).resolve().parent.name)
-_environments = with_mpi_types(environments(_system.name), MPI_TYPES)
+_system = load_system(Path(__file__).resolve().parent.name)
+_environments = with_mpi_types(reframe_environments(_system.name), MPI_TYPES)
 
 
 def _partition(settings):
     return {
         "name": settings["name"],
-        "scheduler": OPTIONS[SCHEDULER].scheduler,
-        "launcher": LAUNCHER or OPTIONS[SCHEDULER].launcher,
-        "access": access(SCHEDULER, settings["queue"], ACCESS),
+        "scheduler": SCHEDULER_OPTIONS[SCHEDULER].scheduler,
+        "launcher": LAUNCHER or SCHEDULER_OPTIONS[SCHEDULER].launcher,
+        "access": access_options(SCHEDULER, settings["queue"], ACCESS),
         "environs": [environment["name"] for environment in _environments],
-        "sched_options": {"slurm_job_cancel_reasons": BLOCKED},
-        "max_jobs": 1,  # bandwidth is measured alone
+        "sched_options": {"slurm_job_cancel_reasons": BLOCKED_REASONS},
+        "max_jobs": 1,  # one job at a time, so that benchmarks do not disturb each other
         "time_limit": settings["time_limit"],
         "processor": {"num_cpus": settings["cores"]},
-        "extras": {
-            "scratch": str(_system.scratch_directory()),
-            "queue_minutes": _system.limits.queue_minutes,
-        },
+        "extras": {"scratch": str(_system.scratch_directory()), "queue_minutes": _system.limits.queue_minutes},
     }
 
 
@@ -57,7 +52,7 @@ site_configuration = {
             "descr": _system.title,
             "hostnames": HOSTNAMES,
             "modules_system": MODULES_SYSTEM,
-            "prefix": str(paths.var() / "reframe"),
+            "prefix": str(files.var_directory() / "reframe"),
             "max_local_jobs": 1,
             "partitions": [_partition(settings) for settings in PARTITIONS],
         }

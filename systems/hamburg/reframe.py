@@ -1,8 +1,8 @@
 """ReFrame configuration for dry runs: the machine is known from publications only (system.yaml)."""
 
-from iowatch.systems.published import configuration
+from iowatch.site.reframe_config import published_configuration
 
 # The source names no scheduler. IOR ran with POSIX, MPI-IO, HDF5 and NetCDF-4 on Open MPI (001, Table 4.1).
-site_configuration = configuration(
+site_configuration = published_configuration(
     "hamburg", scheduler="local", launcher="mpirun", features=["openmpi", "hdf5", "netcdf4", "ior"]
 )

@@ -1,6 +1,6 @@
 """ReFrame configuration for dry runs: the machine is known from publications only (system.yaml)."""
 
-from iowatch.systems.published import configuration
+from iowatch.site.reframe_config import published_configuration
 
 # The source names neither scheduler nor launcher. benchio ran with MPI-IO only (000, Table 20).
-site_configuration = configuration("jasmin", scheduler="local", launcher="mpirun", features=[])
+site_configuration = published_configuration("jasmin", scheduler="local", launcher="mpirun", features=[])

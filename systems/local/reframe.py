@@ -7,12 +7,12 @@ stack that `iowatch stack install --system local` installed. Their `activate.sh`
 
 import os
 
-from iowatch import paths
-from iowatch.stacks.reframe import environments
-from iowatch.systems import load
+from iowatch.core import files
+from iowatch.site import load_system
+from iowatch.site.reframe_config import reframe_environments
 
-_system = load("local")
-_environments = environments(_system.name)
+_system = load_system("local")
+_environments = reframe_environments(_system.name)
 
 site_configuration = {
     "systems": [
@@ -21,7 +21,7 @@ site_configuration = {
             "descr": _system.title,
             "hostnames": [".*"],
             "modules_system": "nomod",
-            "prefix": str(paths.var() / "reframe"),
+            "prefix": str(files.var_directory() / "reframe"),
             "max_local_jobs": 1,  # bandwidth is measured alone
             "partitions": [
                 {

@@ -1,12 +1,12 @@
 """ReFrame configuration of a one-node Slurm on this machine (`systems/slurm-local/cluster start`)."""
 
-from iowatch import paths
-from iowatch.stacks.reframe import environments
-from iowatch.systems import load
-from iowatch.systems.options import BLOCKED
+from iowatch.core import files
+from iowatch.site import load_system
+from iowatch.site.reframe_config import reframe_environments
+from iowatch.site.schedulers import BLOCKED_REASONS
 
-_system = load("slurm-local")
-_environments = environments(_system.name)
+_system = load_system("slurm-local")
+_environments = reframe_environments(_system.name)
 
 site_configuration = {
     "systems": [
@@ -16,7 +16,7 @@ site_configuration = {
             # The same machine as `local`: chosen by name only.
             "hostnames": ["^$"],
             "modules_system": "nomod",
-            "prefix": str(paths.var() / "reframe"),
+            "prefix": str(files.var_directory() / "reframe"),
             "partitions": [
                 {
                     "name": "default",
@@ -28,7 +28,7 @@ site_configuration = {
                     "access": ["--partition=node"],
                     # With one node the last is plain, too; on a larger machine such a job may only wait.
                     "sched_options": {
-                        "slurm_job_cancel_reasons": [*BLOCKED, "Nodes required for job are DOWN"],
+                        "slurm_job_cancel_reasons": [*BLOCKED_REASONS, "Nodes required for job are DOWN"]
                     },
                     "max_jobs": 1,  # bandwidth is measured alone
                     # The cluster claims more cores than there are: ranks that wait must let others go on.

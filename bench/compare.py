@@ -3,7 +3,7 @@ stopping early, speed.
 
     python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|edison|power|fair|speed]
 
-The same properties as tests/compare/test_statistics.py at larger size; figures are in docs/comparison.md.
+The same properties as tests/stats/test_comparison.py at larger size; figures are in docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "compare"))
-from edison import windows
-from simulation import EDISON, NOISE, Floats, Noise, make_pairs, wandering
+# In the place of bench/, so that the tests' data can be imported.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from iowatch.compare import Comparison, Measured, Overall, Pair, compare, pairs
-from iowatch.compare.fair import Schedule, Until
-from iowatch.compare.ranks import independent_p, paired_p
-from iowatch.compare.records import INDEPENDENT
-from iowatch.model import Case
+from tests.comparison.edison import windows  # noqa: E402
+from tests.stats.simulation import EDISON, NOISE, Floats, Noise, make_pairs, wandering  # noqa: E402
+
+from iowatch.core import Case  # noqa: E402
+from iowatch.stats import OverallComparison, Pair, PairComparison, SideSamples, compare_pairs, estimates  # noqa: E402
+from iowatch.stats.estimates import NO_INFLATION, independent_p_values, paired_p_values  # noqa: E402
+from iowatch.stats.interleaving import AbSchedule, StopRule  # noqa: E402
 
 # nights left, nights right, repetitions, same nights on both sides
 LAYOUTS = (
@@ -44,14 +45,11 @@ def coverage(pairs: int) -> None:
     for name, noise in NOISE.items():
         for left, right, repetitions, shared in LAYOUTS:
             rng = np.random.default_rng([left, right, repetitions, shared])
-            found, overall = compare(make_pairs(rng, noise, pairs, (left, right), repetitions, 1.0, shared))
+            found, overall = compare_pairs(make_pairs(rng, noise, pairs, (left, right), repetitions, 1.0, shared))
             covered = [np.mean([c[0] <= 1 <= c[1] for c in cis if c]) for cis in _intervals(found)]
             alone = np.mean(
                 [
-                    one.p is not None
-                    and one.p <= 0.01
-                    and one.ci is not None
-                    and not one.ci[0] <= 1 <= one.ci[1]
+                    one.p is not None and one.p <= 0.01 and one.ci is not None and not one.ci[0] <= 1 <= one.ci[1]
                     for one in found
                 ]
             )
@@ -77,9 +75,7 @@ def wandering_nights(number: int) -> None:
         for nights in (5, 10, 28, 60):
             for together in (1, 12):
                 rng = np.random.default_rng([nights, together])
-                sets = [
-                    make_pairs(rng, noise, together, (nights, nights), 3) for _ in range(number // together)
-                ]
+                sets = [make_pairs(rng, noise, together, (nights, nights), 3) for _ in range(number // together)]
                 rows = "".join(f"{_nulls(results):>24}" for results in _both_ways(sets))
                 print(f"{name:<12}{nights:>6}{together:>6}{rows}", flush=True)
 
@@ -91,18 +87,18 @@ def edison(_number: int) -> None:
         print(f"{days:>3} days a side: before {before}, after {after}", flush=True)
 
 
-_Results = list[tuple[list[Comparison], Overall]]
+_Results = list[tuple[list[PairComparison], OverallComparison]]
 
 
 def _both_ways(sets: list[list[Pair]]) -> tuple[_Results, _Results]:
     """Each set compared with nights taken for independent, and as `compare` does it."""
-    whole = pairs.dependences
-    pairs.dependences = lambda sides: [INDEPENDENT] * len(sides)
+    whole = estimates.estimate_inflations
+    estimates.estimate_inflations = lambda sides: [NO_INFLATION] * len(sides)
     try:
-        before = [compare(each) for each in sets]
+        before = [compare_pairs(each) for each in sets]
     finally:
-        pairs.dependences = whole
-    return before, [compare(each) for each in sets]
+        estimates.estimate_inflations = whole
+    return before, [compare_pairs(each) for each in sets]
 
 
 def _nulls(results: _Results) -> str:
@@ -142,9 +138,9 @@ def _power_row(share: float, df: float | None, repetitions: int, first: int, pai
     rng = np.random.default_rng([int(10 * share), int(df or 0), repetitions, first])
     noise, asked, found = _twenty_percent(share, df), [], []
     for pair in make_pairs(rng, noise, pairs, (first, first), repetitions, 1.1):
-        asked.append(min(compare([pair])[0][0].runs_needed or 0, 3000))
+        asked.append(min(compare_pairs([pair])[0][0].runs_needed or 0, 3000))
         again = make_pairs(rng, noise, 4, (asked[-1], asked[-1]), repetitions, 1.1)
-        found += [compare([each])[0][0].verdict == "faster" for each in again]
+        found += [compare_pairs([each])[0][0].verdict == "faster" for each in again]
     tails = "normal" if df is None else f"t{df:.0f}"
     print(
         f"{share:>4.0%} {tails:>7} {repetitions:>3} {first:>4}: "
@@ -163,22 +159,21 @@ def fair(pairs: int) -> None:
             same = np.mean([one.verdict == "no difference" for one in results])
             used = np.median([one.left.runs or 0 for one in results])
             print(
-                f"{name:<12} ±{half_width:.0%}: coverage {covered:.1%}, no difference {same:.1%}, "
-                f"pairs {used:.0f}",
+                f"{name:<12} ±{half_width:.0%}: coverage {covered:.1%}, no difference {same:.1%}, pairs {used:.0f}",
                 flush=True,
             )
 
 
-def _fair_run(rng: np.random.Generator, noise: Callable[..., Floats], half_width: float, seed: int) -> object:
-    schedule = Schedule(Until(half_width=half_width, most=300), seed=seed)
+def _fair_run(rng: np.random.Generator, noise: Callable[..., Floats], half_width: float, seed: int) -> PairComparison:
+    schedule = AbSchedule(StopRule(half_width=half_width, most=300), seed=seed)
     samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
     for turn in schedule.turns():
         values = np.exp(noise(rng, 1, 1, 3)).ravel().tolist()
         schedule.record(turn, {"case": values}, 1.0)
         if not turn.warm_up:
             samples[turn.side][str(turn.pair)] = tuple(values)
-    pair = Pair(Case("ior", {}), "bandwidth", Measured(samples["left"]), Measured(samples["right"]))
-    return compare([pair])[0][0]
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+    return compare_pairs([pair])[0][0]
 
 
 def speed(_pairs: int) -> None:
@@ -189,11 +184,9 @@ def speed(_pairs: int) -> None:
         (30, 30, 1, False),
         (30, 30, 1, True),
     ):
-        made = make_pairs(
-            np.random.default_rng(1), NOISE["normal"], 1000, (left, right), repetitions, 1.0, shared
-        )
+        made = make_pairs(np.random.default_rng(1), NOISE["normal"], 1000, (left, right), repetitions, 1.0, shared)
         began, worked = time.perf_counter(), time.process_time()
-        compare(made)
+        compare_pairs(made)
         print(
             f"1000 pairs, {left} nights x {repetitions}{' shared' if shared else ''}: "
             f"{time.perf_counter() - began:.2f} s, {time.process_time() - worked:.2f} s of processor",
@@ -208,9 +201,9 @@ def tails(pairs: int) -> None:
         for left, right, repetitions in ((3, 3, 5), (5, 5, 3), (6, 20, 3), (10, 10, 3)):
             rng = np.random.default_rng([left, right])
             sides = [np.median(noise(rng, pairs, nights, repetitions), axis=2) for nights in (left, right)]
-            rows = {"independent": independent_p(*sides)}
+            rows = {"independent": independent_p_values(*sides)}
             if left == right:
-                rows["paired"] = paired_p(sides[1] - sides[0])
+                rows["paired"] = paired_p_values(sides[1] - sides[0])
             for kind, p in rows.items():
                 shares = "".join(f"{np.mean(p <= level) / level:>7.2f}" for level in levels)
                 print(f"{name:<12}{left:>4}+{right:<3}{kind:<12}{shares}", flush=True)

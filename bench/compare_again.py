@@ -14,11 +14,10 @@ from collections import Counter
 
 import numpy as np
 
-from iowatch.compare import Measured, Pair, compare
-from iowatch.compare.fair import Schedule, SideName, Until
-from iowatch.model import Case
-from iowatch.store import History
-from iowatch.store.results import ResultFilter
+from iowatch.core import Case
+from iowatch.stats import Pair, SideSamples, compare_pairs
+from iowatch.stats.interleaving import AbSchedule, SideName, StopRule
+from iowatch.store import History, ResultFilter
 
 Samples = dict[int, dict[SideName, tuple[float, ...]]]
 
@@ -38,7 +37,7 @@ def cases_of(history: History, session: str) -> dict[str, Samples]:
 
 def fair_run(pairs: Samples, start: int, half_width: float) -> str:
     """The verdict of the fair run that begins at the pair in position `start`, or "too short"."""
-    schedule = Schedule(Until(half_width=half_width), seed=start)
+    schedule = AbSchedule(StopRule(half_width=half_width), seed=start)
     numbers = list(pairs)[start:]
     kept: dict[SideName, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
     for turn in schedule.turns():
@@ -49,8 +48,8 @@ def fair_run(pairs: Samples, start: int, half_width: float) -> str:
         samples = pairs[numbers[turn.pair - 1]][turn.side]
         schedule.record(turn, {"case": samples}, 1.0)
         kept[turn.side][str(turn.pair)] = samples
-    pair = Pair(Case("benchio", {}), "bandwidth", Measured(kept["left"]), Measured(kept["right"]))
-    return compare([pair])[0][0].verdict
+    pair = Pair(Case("benchio", {}), "bandwidth", SideSamples(kept["left"]), SideSamples(kept["right"]))
+    return compare_pairs([pair])[0][0].verdict
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)
 
 from tests.darshan.conftest import LogSpec, build  # noqa: E402
+from tests.datasets import OUTSIDE, unpacked  # noqa: E402
 
-SHARED = ROOT.parent / "shared" / "data"
 MIB = 2**20
 
 
@@ -44,9 +45,7 @@ def _posix(n: int, dice: random.Random) -> list[tuple[str, int, dict[str, float]
     ]
 
 
-def _dxt(
-    n: int, dice: random.Random
-) -> list[tuple[str, int, list[tuple[float, float]], list[tuple[float, float]]]]:
+def _dxt(n: int, dice: random.Random) -> list[tuple[str, int, list[tuple[float, float]], list[tuple[float, float]]]]:
     """`n` accesses of each of 64 ranks."""
     starts = [[dice.random() * 10 for _ in range(n)] for _ in range(64)]
     return [("/lus/shared", rank, [(t, t + 1e-3) for t in times], []) for rank, times in enumerate(starts)]
@@ -90,24 +89,32 @@ def _command(name: str, log: Path) -> None:
     seconds, cpu_s = time.monotonic() - started, _children_cpu_s() - used
     watcher.join()
     size = f"{log.stat().st_size / MIB:.2f} MiB"
-    print(
-        f"{name}: {size}, exit {code}, {seconds:.2f} s ({cpu_s:.2f} s of processor), {peak[0] / 1024:.0f} MiB"
-    )
+    print(f"{name}: {size}, exit {code}, {seconds:.2f} s ({cpu_s:.2f} s of processor), {peak[0] / 1024:.0f} MiB")
 
 
 def _many(n: int) -> None:
-    from iowatch.darshan import read_traces
+    from iowatch.core import InputError
+    from iowatch.darshan import DarshanReader, read_trace
 
-    logs = sorted(path for path in SHARED.rglob("*.darshan") if path.stat().st_size)
-    if not logs:
-        print("no ../shared/data: nothing to read many of")
-        return
+    def read_all(paths: list[Path]) -> list[str]:
+        found = []
+        with DarshanReader() as reader:
+            for path in paths:
+                try:
+                    found.append(read_trace(path, reader).status)
+                except InputError:
+                    found.append("unreadable")
+        return found
+
+    found = (*unpacked("captured").rglob("*.darshan"), *(OUTSIDE / "data" / "darshan-logs").glob("*.darshan"))
+    logs = sorted(path for path in found if path.stat().st_size)
     paths = [logs[i % len(logs)] for i in range(n)]
     started = time.monotonic()
-    found = [trace.status for _, trace in read_traces(paths, workers=2)]
+    with ThreadPoolExecutor(2) as pool:
+        states = [status for part in pool.map(read_all, (paths[::2], paths[1::2])) for status in part]
     seconds = time.monotonic() - started
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    kinds = ", ".join(f"{found.count(kind)} {kind}" for kind in sorted(set(found)))
+    kinds = ", ".join(f"{states.count(kind)} {kind}" for kind in sorted(set(states)))
     print(f"{n} real logs on 2 workers: {seconds:.1f} s ({kinds}); the caller's peak {own:.0f} MiB")
 
 

@@ -1,4 +1,4 @@
-"""Figures of the dashboard: build, rebuild without news, one new night, size of the first page, zoom.
+"""Figures of the dashboard: first build, rebuild after one more night, size of the first page, zoom.
 
     python bench/dashboard.py                              12 systems x 200 series x 365 nights, 5 samples each
     python bench/dashboard.py --systems 2 --nights 30      smaller
@@ -27,13 +27,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # In the place of bench/, where this very file would pass for another module.
 sys.path[0] = str(ROOT)
 
-from iowatch.findings import update  # noqa: E402
-from iowatch.model import Case  # noqa: E402
+from iowatch.core import Case  # noqa: E402
+from iowatch.findings import update_findings  # noqa: E402
 from iowatch.store import History, StackRecord  # noqa: E402
-from iowatch.store.ingest import case_id, expect, kind_id, stack_id, system_id  # noqa: E402
-from iowatch.store.kinds import Kind  # noqa: E402
-from iowatch.store.packing import pack  # noqa: E402
-from iowatch.store.schema import ResultTable, RunTable, SeriesTable, SessionTable  # noqa: E402
+from iowatch.store.schema import ResultTable, RunTable, SeriesTable, SessionTable, encode_samples  # noqa: E402
+from iowatch.store.write import add_expected_results, get_or_create_case, get_or_create_stack, get_or_create_system  # noqa: E402
 
 DAY_S = 86400
 START = 1_735_689_600 + 2 * 3600
@@ -78,11 +76,9 @@ class Synthesis:
         self.random = np.random.default_rng(7)
         self.systems = [f"machine{number:02d}" for number in range(systems)]
         with history.writing() as connection:
-            self.stack = stack_id(connection, STACK)
-            kinds = (Kind(f"ior:{run}", "compute", "ior", "4.0.0", {}, {}) for run in range(series // 2))
-            self.kinds = [kind_id(connection, kind) for kind in kinds]
-            self.keys = [case_id(connection, case) for case in self.cases]
-            self.system_ids = [system_id(connection, name) for name in self.systems]
+            self.stack = get_or_create_stack(connection, STACK)
+            self.keys = [get_or_create_case(connection, case) for case in self.cases]
+            self.system_ids = [get_or_create_system(connection, name) for name in self.systems]
             for number in self.system_ids:
                 connection.execute(
                     insert(SeriesTable),
@@ -127,15 +123,18 @@ class Synthesis:
                 {
                     "session_id": session,
                     "stack_id": self.stack,
-                    "kind_id": kind,
                     "fingerprint": f"{name}-{night}-{run}",
+                    "name": f"ior:{run}",
+                    "partition": "compute",
+                    "tool": "ior",
+                    "version": "4.0.0",
                     "status": "ok",
                     "reason": None,
                     "started_at": begin + 30 * run,
                     "wall_s": 20.0,
                     "facts": {"nodes": ["n1", "n2"]},
                 }
-                for run, kind in enumerate(self.kinds)
+                for run in range(len(self.cases) // 2)
             ],
         )
         first = connection.execute(
@@ -146,7 +145,7 @@ class Synthesis:
             [f"ior:{position // 2}", "compute", STACK.name, str(case.parameters["operation"]), "bandwidth"]
             for position, case in enumerate(self.cases)
         ]
-        expect(connection, session, expected)
+        add_expected_results(connection, session, expected)
 
     def _results(self, system: int, night: int, begin: int, first_run: int) -> list[dict[str, object]]:
         number = len(self.cases)
@@ -165,7 +164,7 @@ class Synthesis:
                 "median": float(np.median(v)),
                 "min": float(v.min()),
                 "mean": float(v.mean()),
-                "samples": pack(v),
+                "samples": encode_samples(v),
             }
             for position, v in enumerate(values)
         ]
@@ -175,8 +174,8 @@ def build(database: Path | str, site: Path) -> dict[str, object]:
     """Build in a process of its own; what it says, with seconds and peak memory."""
     program = (
         "import json,resource,sys\nfrom pathlib import Path\nfrom iowatch.store import History\n"
-        "from iowatch.dashboard.build import build\n"
-        "with History.open(sys.argv[1]) as history: made=build(history,Path(sys.argv[2]))\n"
+        "from iowatch.output.dashboard.build import build_site\n"
+        "with History.open(sys.argv[1]) as history: made=build_site(history,Path(sys.argv[2]))\n"
         "own,kids=(resource.getrusage(w) for w in (resource.RUSAGE_SELF,resource.RUSAGE_CHILDREN))\n"
         "print(json.dumps({'cpu_s':round(own.ru_utime+own.ru_stime+kids.ru_utime+kids.ru_stime,2),"
         "'peak_mib':round((own.ru_maxrss+2*kids.ru_maxrss)/1024),'written':made.written,'kept':made.kept}))"
@@ -196,7 +195,7 @@ return [Math.round(entry.domInteractive), Math.round(entry.loadEventEnd)];
 
 def opening(site: Path) -> None:
     """Milliseconds from asking for the first page on disk to its text and to all of it, ten times over."""
-    from tests.dashboard.browser import Browser
+    from tests.output.dashboard.browser import Browser
 
     with Browser() as browser:
         browser.resize(1280, 900)
@@ -205,13 +204,7 @@ def opening(site: Path) -> None:
             browser.open(site / "index.html")
             browser.wait("return performance.getEntriesByType('navigation')[0].loadEventEnd > 0")
             found.append(tuple(browser.run(LOADED)))
-    print(
-        "first page  ",
-        (site / "index.html").stat().st_size,
-        "bytes; (interactive, loaded) ms:",
-        *found,
-        flush=True,
-    )
+    print("first page  ", (site / "index.html").stat().st_size, "bytes; (interactive, loaded) ms:", *found, flush=True)
 
 
 ZOOM = """
@@ -231,7 +224,7 @@ def zoom(site: Path) -> None:
 
     The time of the page's thread says what a zoom takes however busy the machine is.
     """
-    from tests.dashboard.browser import Browser
+    from tests.output.dashboard.browser import Browser
 
     with Browser() as browser:
 
@@ -267,7 +260,7 @@ def main() -> None:
 
 
 def measure(place: Path, chosen: argparse.Namespace) -> None:
-    """Make the history, build three times, print."""
+    """Make the history, build twice, print."""
     place.mkdir(parents=True, exist_ok=True)
     database, site = place / "history.db", place / "site"
     started = time.perf_counter()
@@ -276,22 +269,20 @@ def measure(place: Path, chosen: argparse.Namespace) -> None:
         for number in range(chosen.nights):
             synthesis.night(number)
         for system in synthesis.systems:
-            update(history, system)
+            update_findings(history, system)
     print(
-        f"history made in {time.perf_counter() - started:.0f} s, {database.stat().st_size / 2**20:.0f} MiB",
-        flush=True,
+        f"history made in {time.perf_counter() - started:.0f} s, {database.stat().st_size / 2**20:.0f} MiB", flush=True
     )
     print("first build ", build(database, site), flush=True)
     if chosen.zoom:
         zoom(site)
         return
-    print("no news     ", build(database, site), flush=True)
     with History.open(str(database)) as history:
         synthesis.history = history
         synthesis.night(chosen.nights)
         for system in synthesis.systems:
-            update(history, system)
-    print("one night   ", build(database, site), flush=True)
+            update_findings(history, system)
+    print("second build", build(database, site), flush=True)
     opening(site)
 
 

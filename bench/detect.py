@@ -1,6 +1,6 @@
 """Score, speed and memory of the detector.
 
-    python bench/detect.py                       the score table of ../shared/data/changes, timing, memory
+    python bench/detect.py                       the score table of tests/data/changes.tar.xz, timing, memory
     python bench/detect.py score-adapter IN OUT  a detector as score.py calls it
 
 The table's other rows are those of the data set's README, measured with the same scorer.
@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.detect import detect_many
+from iowatch.stats import detect_many
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT.parent / "shared" / "data" / "changes"
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from tests.datasets import unpacked
+
+DATA = unpacked("changes")
 
 OFFLINE = {
     "precision": ".3f",
@@ -127,10 +129,7 @@ def main() -> None:
         return
     timing(1000, 365)
     timing(1000, 3650)
-    if DATA.is_dir():
-        print_scores()
-    else:
-        print(f"no scores: {DATA} is absent", file=sys.stderr)
+    print_scores()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python bench/detect_edison.py           prints the dates on which several series changed
     python bench/detect_edison.py --plot    writes docs/images/edison-*.svg as well
 
-Data: ../shared/data/tokio-edison, read as `iowatch import tokio` reads it.
+Data: reference/series/edison, read as `iowatch import tokio` reads it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from html import escape
 from math import log
 from pathlib import Path
 
-from iowatch.detect import Change, Detection, detect_many
-from iowatch.parsers import tokio
+from iowatch.benchmarks.importers import tokio
+from iowatch.stats import Detection, detect_many
+from iowatch.stats.segments import ChangePoint
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT.parent / "shared/data/tokio-edison/edison-summaries_2017-02-14-2018-02-15.csv.gz"
+DATA = ROOT / "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
 IMAGES = ROOT / "docs" / "images"
 FEWEST = 100
 DAY = 86400
 
-PLOTS = {
-    "edison-shared-reads": "IOR shared read",
-    "edison-per-process-writes": "IOR per-process write",
-}
+PLOTS = {"edison-shared-reads": "IOR shared read", "edison-per-process-writes": "IOR per-process write"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Nights:
 def year() -> list[Nights]:
     """All series of at least 100 nights, by name."""
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for run in tokio.read(DATA):
+    for run in tokio.read_tokio_summaries(DATA):
         for result in run.output.results:
             case = result.case
             tool = {"ior": "IOR"}.get(run.output.tool or "", str(run.output.tool))
@@ -110,14 +108,12 @@ def _panel(nights: Nights, top: float, first: float, last: float) -> str:
         f'<path d="M{x(v.time)} {y(v.value)}H{x(v.last_time)}" stroke="#0057b8" stroke-width="2.5"/>'
         for v in nights.found.levels
     )
-    ticks = "".join(
-        f'<text x="{LEFT - 6}" y="{y(v) + 4}" text-anchor="end">{v:,.0f}</text>' for v in (low, high)
-    )
+    ticks = "".join(f'<text x="{LEFT - 6}" y="{y(v) + 4}" text-anchor="end">{v:,.0f}</text>' for v in (low, high))
     changes = "".join(_step(c, x(c.time), top, i % 2) for i, c in enumerate(nights.found.changes))
     return title + frame + marks + levels + ticks + _months(x, top, first, last) + changes
 
 
-def _step(change: Change, x: float, top: float, row: int) -> str:
+def _step(change: ChangePoint, x: float, top: float, row: int) -> str:
     """Labels stand in two rows in turn, so that neighbours do not cover each other."""
     colour = "#b00020" if change.direction == "down" else "#1a7f37"
     line = f'<path d="M{x} {top}V{top + HIGH}" stroke="{colour}" stroke-dasharray="4 3"/>'

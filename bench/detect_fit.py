@@ -3,7 +3,7 @@
     python bench/detect_fit.py
 
 Steps, outliers and spells of known place are put on two kinds of noise: the residuals of the real series in
-../shared/data/changes, put together anew from random blocks, and six families of made-up noise (tests/detect).
+tests/data/changes.tar.xz, put together anew from random blocks, and six families of noise (tests/detect).
 Every step that the detector considers becomes one row: its facts, and whether it is true (within 5 nights).
 Prints the weights that predict this best (least log loss) beside those in use, and the scores of the detector
 on fresh series of each kind.
@@ -26,16 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from iowatch.detect import Settings, detect_many
-from iowatch.detect.rules import date, settle
-from iowatch.detect.segment import penalty, segment_many
-from iowatch.detect.stretch import Series
-from iowatch.detect.trust import Facts, step_facts
+from iowatch.stats import DetectorSettings, detect_many
+from iowatch.stats.segments import SeriesFit, segment_many, step_penalty
+from iowatch.stats.steps import StepFeatures, date_step, refine_segments, step_features
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT.parent / "shared" / "data" / "changes"
-sys.path.insert(0, str(ROOT / "tests" / "detect"))
-from series import FAMILIES  # noqa: E402 - the tests' made-up noise
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from tests.datasets import unpacked
+from tests.stats.series import FAMILIES
+
+DATA = unpacked("changes")
 
 Floats = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Floats]
@@ -52,13 +51,13 @@ class Known:
         spread: robust standard deviation of the noise.
         steps: first night and ln ratio of each.
         spells: first night and end of each; one that was put in is the last.
-        kind: what was put in, in the words of the scorer of ../shared/data/changes.
+        kind: what was put in, in the words of the scorer in changes.tar.xz.
     """
 
     logs: Floats
     spread: float
     steps: list[tuple[int, float]]
-    spells: list[tuple[int, int]]
+    bursts: list[tuple[int, int]]
     kind: str = "none"
     outliers: list[int] = field(default_factory=list)
 
@@ -126,7 +125,7 @@ def draw(rng: np.random.Generator, noise: Noise) -> Known:
         length = int(rng.integers(3, 11))
         start = int(rng.integers(4, n - length - 3))
         known.logs[start : start + length] += np.log(rng.choice([0.3, 0.5, 0.7, 0.8]))
-        known.spells.append((start, start + length))
+        known.bursts.append((start, start + length))
     for start, size in known.steps:
         known.logs[start:] += size
     return known
@@ -136,27 +135,27 @@ def verdict(known: Known, index: int, rises: bool) -> bool | None:
     """Whether a reported step is true; None at the border of a spell."""
     if any(abs(index - start) <= TOLERANCE and (size > 0) == rises for start, size in known.steps):
         return True
-    if any(abs(index - border) <= TOLERANCE for spell in known.spells for border in spell):
+    if any(abs(index - border) <= TOLERANCE for burst in known.bursts for border in burst):
         return None
     return False
 
 
-def rows(series: list[Known], newest: bool) -> list[tuple[Facts, bool]]:
+def rows(series: list[Known], newest: bool) -> list[tuple[StepFeatures, bool]]:
     """Facts and truth of every step that is considered."""
-    settings = replace(Settings(), min_confidence=0.0)
+    settings = replace(DetectorSettings(), min_confidence=0.0)
     found = []
     for known, (path, noise) in zip(series, segment_many([k.logs for k in series], settings), strict=True):
-        work = Series(known.logs, noise, settings, np.zeros(len(known.logs), dtype=bool))
-        stretches, _ = settle(work, work.stretches(path), penalty(len(known.logs), settings))
-        for i, (facts, young) in enumerate(step_facts(work, stretches)):
-            before, after = stretches[i : i + 2]
-            truth = verdict(known, date(work, before, after), after.level > before.level)
+        work = SeriesFit(known.logs, noise, settings, np.zeros(len(known.logs), dtype=bool))
+        segments, _ = refine_segments(work, work.segments(path), step_penalty(len(known.logs), settings))
+        for i, (facts, young) in enumerate(step_features(work, segments)):
+            before, after = segments[i : i + 2]
+            truth = verdict(known, date_step(work, before, after), after.level > before.level)
             if facts and young == newest and truth is not None:
                 found.append((facts, truth))
     return found
 
 
-def fit(data: list[tuple[Facts, bool]]) -> Floats:
+def fit(data: list[tuple[StepFeatures, bool]]) -> Floats:
     """Weights of a logistic regression with a faint pull towards zero."""
     facts = np.array([f for f, _ in data])
     scale = np.where(facts.std(axis=0) > 0, facts.std(axis=0), 1.0)
@@ -200,9 +199,9 @@ def main() -> None:
     settled = rows([draw(rng, noises[i % len(noises)]) for i in range(4000)], newest=False)
     newest = rows([young(rng, real) for _ in range(3000)], newest=True)
     print(
-        "settled_weights", np.round(fit(settled), 2), f"({len(settled)} steps); now", Settings().settled_weights
+        "settled_weights", np.round(fit(settled), 2), f"({len(settled)} steps); now", DetectorSettings().settled_weights
     )
-    print("newest_weights", np.round(fit(newest), 2), f"({len(newest)} steps); now", Settings().newest_weights)
+    print("newest_weights", np.round(fit(newest), 2), f"({len(newest)} steps); now", DetectorSettings().newest_weights)
     for name, noise in {"blocks of real noise": real, **FAMILIES}.items():
         print(f"{name:22}", scores([draw(rng, noise) for _ in range(400)]))
 

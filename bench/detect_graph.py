@@ -4,7 +4,7 @@ Only what follows the search for levels depends on the weights of the confidence
 `newest_weights`, `min_confidence`) and on `drift_penalty`. So a series becomes a graph of states: each knows
 its levels and, once asked, the facts of its steps, the states that it becomes by losing a step, by giving steps
 up for a slope, and by dating its borders. All of that the detector's own functions work out; only the walk
-through the states is written here. tests/detect/test_search.py holds its answers to those of `detect_many`.
+through the states is written here. tests/stats/test_search.py holds its answers to those of `detect_many`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ from typing import TypedDict
 
 import numpy as np
 
-from iowatch.detect import rules
-from iowatch.detect.noise import Floats
-from iowatch.detect.segment import penalty, segment_many
-from iowatch.detect.settings import Settings
-from iowatch.detect.stretch import Series, Stretch
-from iowatch.detect.trust import Facts, step_facts
+from iowatch.stats import DetectorSettings, steps
+from iowatch.stats.segments import Floats, Segment, SeriesFit, segment_many, step_penalty
+from iowatch.stats.steps import StepFeatures, step_features
 
 
 class Change(TypedDict):
-    """A reported step, in the form of the scorer of ../shared/data/changes."""
+    """A reported step, in the form of the scorer in changes.tar.xz."""
 
     index: int
     direction: str
@@ -38,23 +35,23 @@ class Change(TypedDict):
 class State:
     """Levels of a series at one point of its judging. `series.away` belongs to the state and stays as it is."""
 
-    def __init__(self, series: Series, stretches: list[Stretch]) -> None:
+    def __init__(self, series: SeriesFit, segments: list[Segment]) -> None:
         self.series = series
-        self.stretches = stretches
+        self.segments = segments
         self._merged: dict[int, State] = {}
         self._sloped: dict[float, State] = {}
 
     @cached_property
-    def facts(self) -> list[tuple[Facts, bool]]:
+    def facts(self) -> list[tuple[StepFeatures, bool]]:
         """Of each step: what it is judged by, and whether its level is the newest and short."""
-        return step_facts(self.series, self.stretches)
+        return step_features(self.series, self.segments)
 
     def without(self, step: int) -> State:
         """Without one step: as `rules.drop_doubtful_steps` takes it out."""
         if step not in self._merged:
             series = replace(self.series, away=self.series.away.copy())
-            stretches = rules.without_step(series, self.stretches, step)
-            self._merged[step] = State(series, stretches)
+            segments = steps.remove_step(series, self.segments, step)
+            self._merged[step] = State(series, segments)
         return self._merged[step]
 
     def sloped(self, drift_penalty: float) -> State:
@@ -67,14 +64,14 @@ class State:
 
     def _with_slopes(self, drift_penalty: float) -> State:
         settings = replace(self.series.settings, drift_penalty=drift_penalty)
-        price = penalty(len(self.series.logs), settings)
-        stretches, drifts = rules.take_drift(replace(self.series, settings=settings), self.stretches, price)
-        return State(self.series, stretches) if drifts else self
+        price = step_penalty(len(self.series.logs), settings)
+        segments, drifts = steps.extract_drifts(replace(self.series, settings=settings), self.segments, price)
+        return State(self.series, segments) if drifts else self
 
     @cached_property
     def dated(self) -> State:
         """With each border at its date."""
-        return State(self.series, rules.redate(self.series, self.stretches))
+        return State(self.series, steps.redate_segments(self.series, self.segments))
 
     @cached_property
     def changes(self) -> list[Change]:
@@ -85,28 +82,28 @@ class State:
                 direction="up" if after.level > before.level else "down",
                 magnitude=math.exp(after.level - before.level),
             )
-            for before, after in pairwise(self.stretches)
-            if after.end - after.first >= self.series.settings.confirm_nights
+            for before, after in pairwise(self.segments)
+            if after.end - after.first >= self.series.settings.confirm_observations
         ]
 
 
-def roots(logs: Sequence[Floats], settings: Settings) -> list[State]:
+def roots(logs: Sequence[Floats], settings: DetectorSettings) -> list[State]:
     """The state of each series before its doubtful steps are dropped.
 
     Args:
-        logs: ln of the values in time order, each of at least `settings.min_nights` nights.
+        logs: ln of the values in time order, each of at least `settings.min_observations` nights.
         settings: all but the weights, `min_confidence` and `drift_penalty` hold for all later judging.
     """
     found = []
     credulous = replace(settings, min_confidence=0.0)
     for nights, (path, noise) in zip(logs, segment_many(logs, settings), strict=True):
-        series = Series(nights, noise, credulous, np.zeros(len(nights), dtype=bool))
-        stretches, _ = rules.settle(series, series.stretches(path), penalty(len(nights), settings))
-        found.append(State(replace(series, settings=settings), stretches))
+        series = SeriesFit(nights, noise, credulous, np.zeros(len(nights), dtype=bool))
+        segments, _ = steps.refine_segments(series, series.segments(path), step_penalty(len(nights), settings))
+        found.append(State(replace(series, settings=settings), segments))
     return found
 
 
-def judge(root: State, settings: Settings) -> State:
+def judge(root: State, settings: DetectorSettings) -> State:
     """The state that the detector ends in by the weights, least confidence and drift penalty given."""
     state = _credible(root, settings).sloped(settings.drift_penalty)
     while True:
@@ -116,11 +113,11 @@ def judge(root: State, settings: Settings) -> State:
             return dated
 
 
-def _credible(state: State, settings: Settings) -> State:
+def _credible(state: State, settings: DetectorSettings) -> State:
     """The state without doubtful steps, the most doubtful one dropped first."""
     least_odds = math.log(settings.min_confidence / (1 - settings.min_confidence))
     weights = (settings.settled_weights, settings.newest_weights)
-    while len(state.stretches) > 1:
+    while len(state.segments) > 1:
         odds = [sum(map(mul, weights[newest], facts)) if facts else -math.inf for facts, newest in state.facts]
         least = min(odds)
         if least >= least_odds:

@@ -2,11 +2,12 @@
 
     python bench/detect_search.py [--minutes 20] [--seed 1] [--from now|weights.json] [--out weights.json]
 
-CMA-ES (Hansen 2016, arXiv:1604.00772; `pip install cma`, which nothing else needs) minimises the shortfall from
-the aims of docs/detection.md, each with a margin: on the series of ../shared/data/changes, offline and at every
-nightly prefix; on three kinds of simulated series; on short histories; and on the events of the year of Edison
-that must not be lost (all in bench/detect_sets.py). The figures are counts, so they jump: the shown series are
-judged with slightly shifted intercepts as well, lest an answer hang on the third decimal of a weight.
+CMA-ES (Hansen 2016, arXiv:1604.00772; `pip install cma`, which nothing else needs) minimises the shortfall
+from the aims of docs/detection.md, each with a margin: on the series of tests/data/changes.tar.xz, offline
+and at every nightly prefix; on three kinds of simulated series; on short histories; and on the events of the
+year of Edison that must not be lost (all in bench/detect_sets.py). The figures are counts, so they jump: the
+shown series are judged with slightly shifted intercepts as well, lest an answer hang on the third decimal of
+a weight.
 
 Prints the figures of the current mean every ten generations; at the end the weights as settings.py has them,
 and the figures of the weights in use and of those found: on the shown series, the simulated ones of the search,
@@ -26,12 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from detect_edison import DATA as EDISON
 from detect_fit import Floats
 from detect_sets import Edison, Figures, Group, kinds, shown, simulated
 
-from detect import DATA
-from iowatch.detect import Settings
+from iowatch.stats import DetectorSettings
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ SHIFTS = (-0.12, 0.12)
 class Objective:
     """What weights cost: less is better."""
 
-    def __init__(self, start: Settings, seed: int) -> None:
+    def __init__(self, start: DetectorSettings, seed: int) -> None:
         self.shown = shown(start)
         self.kinds = [
             simulated(name, noise, [seed, 1, i], 1200, start) for i, (name, noise) in enumerate(kinds().items())
@@ -91,7 +90,7 @@ class Objective:
         self.edison = Edison(start)
         self.start_f1 = {kind.name: kind.figures(start)["f1"] for kind in self.kinds}
 
-    def __call__(self, settings: Settings) -> float:
+    def __call__(self, settings: DetectorSettings) -> float:
         cost = _shortfall(SHOWN, self.shown.figures(settings)) + LOST_EVENT * len(self.edison.lost(settings))
         for shift in SHIFTS:
             cost += 0.25 * _shortfall(SHOWN, self.shown.figures(_shifted(settings, shift)))
@@ -107,22 +106,20 @@ def _shortfall(aims: tuple[Aim, ...], figures: Figures) -> float:
     return sum(aim.cost(figures) for aim in aims)
 
 
-def _shifted(settings: Settings, shift: float) -> Settings:
+def _shifted(settings: DetectorSettings, shift: float) -> DetectorSettings:
     (settled, *facts), (newest, *others) = settings.settled_weights, settings.newest_weights
-    return replace(
-        settings, settled_weights=(settled + shift, *facts), newest_weights=(newest + shift, *others)
-    )
+    return replace(settings, settled_weights=(settled + shift, *facts), newest_weights=(newest + shift, *others))
 
 
 class Space:
     """The settings around a start as vectors whose elements matter about alike."""
 
-    def __init__(self, start: Settings, groups: list[Group]) -> None:
+    def __init__(self, start: DetectorSettings, groups: list[Group]) -> None:
         self.start = start
         self.origin = np.array([*start.settled_weights, *start.newest_weights, start.drift_penalty])
         self.scale = np.array([*_fact_scales(groups, False), *_fact_scales(groups, True), 5.0])
 
-    def settings(self, x: Floats) -> Settings:
+    def settings(self, x: Floats) -> DetectorSettings:
         """Rounded as they are written down, so that the figures are those of what is printed.
 
         The drift penalty is rounded to a quarter, for slopes are remembered by it.
@@ -147,8 +144,13 @@ def _fact_scales(groups: list[Group], newest: bool) -> Floats:
 
 
 def search(
-    cma: Any, objective: Objective, start: Settings, minutes: float, seed: int, keep: Callable[[Settings], None]
-) -> Settings:
+    cma: Any,
+    objective: Objective,
+    start: DetectorSettings,
+    minutes: float,
+    seed: int,
+    keep: Callable[[DetectorSettings], None],
+) -> DetectorSettings:
     """The best settings that were met within the time; each better ones are kept at once."""
     space = Space(start, objective.kinds)
     options = {"seed": seed, "popsize": 16, "verbose": -9}
@@ -192,12 +194,10 @@ COLUMNS = {
 
 def line(figures: Figures) -> str:
     """The figures with their names; `nights` and `never` are of steps of at least twice the nightly scatter."""
-    return " ".join(
-        f"{title} {figures[name]:{form}}" for name, (title, form) in COLUMNS.items() if name in figures
-    )
+    return " ".join(f"{title} {figures[name]:{form}}" for name, (title, form) in COLUMNS.items() if name in figures)
 
 
-def comparison(objective: Objective, columns: dict[str, Settings], seed: int) -> Iterator[str]:
+def comparison(objective: Objective, columns: dict[str, DetectorSettings], seed: int) -> Iterator[str]:
     """The figures of several settings, on the series of the search and on fresh ones."""
     fresh = [
         simulated(f"fresh {name}", noise, [seed, 2, i], 440, columns["now"])
@@ -213,11 +213,11 @@ def comparison(objective: Objective, columns: dict[str, Settings], seed: int) ->
 WEIGHTS = ("settled_weights", "newest_weights", "drift_penalty")
 
 
-def read_weights(source: str) -> Settings:
+def read_weights(source: str) -> DetectorSettings:
     """The settings in use, or those with the weights of a file that `--out` has written."""
     if source == "now":
-        return Settings()
-    now, weights = Settings(), json.loads(Path(source).read_text())
+        return DetectorSettings()
+    now, weights = DetectorSettings(), json.loads(Path(source).read_text())
     for name in ("settled_weights", "newest_weights"):
         weights[name] = tuple(weights[name])
         if len(weights[name]) != len(getattr(now, name)):
@@ -225,7 +225,7 @@ def read_weights(source: str) -> Settings:
     return replace(now, **weights)
 
 
-def write(weights: Settings, out: Path | None) -> None:
+def write(weights: DetectorSettings, out: Path | None) -> None:
     """As `read_weights` reads them; a search that is ended early leaves the best so far."""
     if out:
         out.write_text(json.dumps({name: getattr(weights, name) for name in WEIGHTS}, indent=1) + "\n")
@@ -242,15 +242,12 @@ def main() -> None:
         import cma
     except ModuleNotFoundError:
         sys.exit("detect_search needs CMA-ES: pip install cma")
-    for needed in (DATA, EDISON):
-        if not needed.exists():
-            sys.exit(f"detect_search needs {needed}")
     start = read_weights(given.start)
     objective = Objective(start, given.seed)
     found = search(cma, objective, start, given.minutes, given.seed, lambda better: write(better, given.out))
     for name in WEIGHTS:
-        print(f"    {name}: {Settings.__annotations__[name]} = {getattr(found, name)}")
-    print(*comparison(objective, {"now": Settings(), "found": found}, given.seed), sep="\n")
+        print(f"    {name}: {DetectorSettings.__annotations__[name]} = {getattr(found, name)}")
+    print(*comparison(objective, {"now": DetectorSettings(), "found": found}, given.seed), sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
+from detect import DATA, load_scorer
 from detect_edison import DAY, year
 from detect_fit import FAMILIES, RATIOS, Floats, Known, Noise, bare, blocks, draw, residuals
 from detect_graph import Change, State, judge, roots
 
-from detect import DATA, load_scorer
-from iowatch.detect import Settings
+from iowatch.stats import DetectorSettings
 
 Figures = dict[str, Any]
 
@@ -72,8 +72,8 @@ def draw_nightly(rng: np.random.Generator, noise: Noise) -> Known:
 
 
 def truth(known: Known) -> dict[str, Any]:
-    """What the scorer of ../shared/data/changes must know of a series."""
-    natural = known.spells[:-1] if known.kind == "temp" else known.spells
+    """What the scorer in changes.tar.xz must know of a series."""
+    natural = known.bursts[:-1] if known.kind == "temp" else known.bursts
     edges = [0, *(start for start, _ in known.steps), len(known.logs)]
     changes = []
     for before, (start, size), end in zip(edges, known.steps, edges[2:], strict=False):
@@ -88,12 +88,12 @@ def truth(known: Known) -> dict[str, Any]:
         "changes": changes,
         "outliers": known.outliers,
         "ignore": _borders(natural),
-        "temp_ignore": _borders(known.spells[len(natural) :]),
+        "temp_ignore": _borders(known.bursts[len(natural) :]),
     }
 
 
-def _borders(spells: list[tuple[int, int]]) -> list[dict[str, Any]]:
-    return [{"index": i, "direction": side} for spell in spells for i in spell for side in ("up", "down")]
+def _borders(bursts: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    return [{"index": i, "direction": side} for burst in bursts for i in burst for side in ("up", "down")]
 
 
 @dataclass
@@ -104,11 +104,11 @@ class Judged:
     roots: dict[str, State]
 
     @classmethod
-    def of(cls, truth: dict[str, Any], logs: dict[str, Floats], settings: Settings) -> Judged:
+    def of(cls, truth: dict[str, Any], logs: dict[str, Floats], settings: DetectorSettings) -> Judged:
         states = zip(logs, roots(list(logs.values()), settings), strict=True)
-        return cls(truth, {name: root for name, root in states if len(root.stretches) > 1})
+        return cls(truth, {name: root for name, root in states if len(root.segments) > 1})
 
-    def changes(self, settings: Settings) -> dict[str, list[Change]]:
+    def changes(self, settings: DetectorSettings) -> dict[str, list[Change]]:
         return {name: judge(root, settings).changes for name, root in self.roots.items()}
 
 
@@ -122,7 +122,7 @@ class Group:
     short: Judged | None = None
     scorer: Any = field(default_factory=load_scorer)
 
-    def figures(self, settings: Settings) -> Figures:
+    def figures(self, settings: DetectorSettings) -> Figures:
         """What the scorer says, infinity for "never"; and the false alarms a series-year of short histories."""
         figures: Figures = self.scorer.score(self.whole.truth, self.whole.changes(settings))
         figures |= self.scorer.online(self.nightly.truth, self.nightly.changes(settings))
@@ -136,8 +136,8 @@ class Group:
         return figures
 
 
-def shown(settings: Settings) -> Group:
-    """The series of ../shared/data/changes."""
+def shown(settings: DetectorSettings) -> Group:
+    """The series in changes.tar.xz."""
 
     def load(name: str) -> Any:
         return json.loads((DATA / f"{name}_shown.json").read_text())
@@ -151,13 +151,13 @@ def shown(settings: Settings) -> Group:
     return Group("shown", judged(load("cases"), load("truth")), judged(prefixes, nightly))
 
 
-def simulated(name: str, noise: Noise, seeds: list[int], many: int, settings: Settings) -> Group:
+def simulated(name: str, noise: Noise, seeds: list[int], many: int, settings: DetectorSettings) -> Group:
     """`many` whole series, an eighth as many judged every morning, and `many` short histories."""
     rng = np.random.default_rng(seeds)
     whole = {str(i): draw(rng, noise) for i in range(many)}
     nightly = {str(i): draw_nightly(rng, noise) for i in range(many // 8)}
     # Of few nights any report is a false alarm, also at a spell.
-    short = {str(i): replace(bare(noise(rng, int(rng.integers(7, 21)))), spells=[]) for i in range(many)}
+    short = {str(i): replace(bare(noise(rng, int(rng.integers(7, 21)))), bursts=[]) for i in range(many)}
     prefixes = {
         f"{i}@{end}": known.logs[:end]
         for i, known in nightly.items()
@@ -174,11 +174,11 @@ def simulated(name: str, noise: Noise, seeds: list[int], many: int, settings: Se
 class Edison:
     """The year of Edison and its events."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DetectorSettings) -> None:
         self.series = year()
         self.roots = roots([np.log(s.values) for s in self.series], settings)
 
-    def lost(self, settings: Settings) -> list[str]:
+    def lost(self, settings: DetectorSettings) -> list[str]:
         """The events that are not among the changes: date, direction and series of each."""
         return [
             f"{date} {side} {series.name}"

@@ -25,16 +25,16 @@ ROOT = Path(__file__).resolve().parents[1]
 # In the place of bench/, where this very file would pass for another module.
 sys.path[0] = str(ROOT)
 
-from tests.explain.planted import trial  # noqa: E402
+from tests.datasets import EDISON  # noqa: E402
+from tests.stats.planted import trial  # noqa: E402
 
-from iowatch.findings import update  # noqa: E402
-from iowatch.model import Output, Result, Scalar  # noqa: E402
+from iowatch.core import Output, Result, Scalar  # noqa: E402
+from iowatch.findings import update_findings  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
 
 DAY_S = 86400
 START = 1_735_689_600 + 2 * 3600
-EDISON = ROOT.parent / "shared/data/tokio-edison/edison-summaries_2017-02-14-2018-02-15.csv.gz"
 
 
 def cases() -> list[tuple[str, dict[str, Scalar]]]:
@@ -122,7 +122,7 @@ def fill(history: History, table: np.ndarray) -> None:
 
 def timed(label: str, history: History, system: str) -> None:
     start = time.perf_counter()
-    found = update(history, system)
+    found = update_findings(history, system)
     took = time.perf_counter() - start
     print(f"{label:<42}{took:7.2f} s   {len(found)} findings")
     for finding in found[:3]:
@@ -140,7 +140,7 @@ def scale() -> None:
 
 
 def edison() -> None:
-    from iowatch.imports import import_files
+    from iowatch.session.imports import import_files
 
     with tempfile.TemporaryDirectory() as place, History.open(f"{place}/all.db") as whole:
         import_files(whole, "tokio", [EDISON], system="edison")
@@ -160,7 +160,7 @@ def replay(whole: History, history: History) -> None:
             runs = [_again(whole, run.id) for run in whole.runs(session.uuid)]
             history.record_runs(session.uuid, runs)
             last = session.started_at
-        found = update(history, "edison", datetime.fromtimestamp(last + DAY_S, UTC))
+        found = update_findings(history, "edison", datetime.fromtimestamp(last + DAY_S, UTC))
         updates += 1
         told.update(f"{f.state}: {news.split(':')[0].split(' since ')[0]}" for f in found for news in f.news)
     print(f"night by night: {updates} updates in {time.perf_counter() - start:.0f} s; people are told")

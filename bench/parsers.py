@@ -155,14 +155,14 @@ class Endless(io.RawIOBase):
 
 def measure(kind: str, mib: int) -> str:
     """One line of figures for one kind."""
-    from iowatch.parsers import parse
+    from iowatch.benchmarks.registry import parse_output
 
     tool, make = KINDS[kind]
-    parse(tool, b"")  # imports
+    parse_output(tool, b"")  # imports
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stream = Endless(make(), mib * MIB)
     began = time.process_time()
-    output = parse(tool, stream)  # type: ignore[arg-type]
+    output = parse_output(tool, stream)  # type: ignore[arg-type]
     seconds = time.process_time() - began - stream.making_s
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rate = mib * MIB / 1e6 / seconds
@@ -174,14 +174,14 @@ def measure(kind: str, mib: int) -> str:
 
 def measure_sound(kind: str, mib: int) -> str:
     """One line of figures for a sound output."""
-    from iowatch.parsers import parse
+    from iowatch.benchmarks.registry import parse_output
 
     tool, make = SOUND[kind]
     data = make()
     turns = max(1, mib * MIB // len(data))
     began = time.process_time()
     for _ in range(turns):
-        output = parse(tool, data)
+        output = parse_output(tool, data)
     rate = turns * len(data) / 1e6 / (time.process_time() - began)
     rows = sum(len(result.samples) for result in output.results if result.metric == "bandwidth")
     size = f"{turns} x {len(data) / 1e6:.1f} MB"

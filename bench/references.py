@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from iowatch.parsers import tokio
-from iowatch.reference import bandwidth, digests, longform, published
-from iowatch.reference.propose import bounds
+from iowatch.benchmarks.importers import tokio
+from iowatch.reference import bandwidth, published
+from iowatch.reference.propose import compute_bounds
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tokio-edison"
+DATA = Path(__file__).resolve().parents[1] / "reference" / "series" / "edison"
 NIGHTS = (7, 14, 30, 60)
 LATER = 14
 
@@ -27,27 +27,24 @@ def loading() -> None:
     """Times of the first and of later loads, in this process."""
     for turn in ("first", "second"):
         start = time.perf_counter()
-        tables = published.load_all()
+        tables = published.load_all_tables()
         cells = sum(len(row) for table in tables for row in table.rows)
         spent = time.perf_counter() - start
         print(f"{turn} load of {len(tables)} tables, {cells} cells (aim: 0.3 s): {spent:.3f} s")
     start = time.perf_counter()
-    changed = len(digests.changes())
-    print(f"held against their digests, {changed} changes: {time.perf_counter() - start:.3f} s")
-    start = time.perf_counter()
-    rows = sum(len(longform.measurements(t)) for t in tables if longform.has_long_form(t))
+    rows = sum(len(published.table_measurements(t)) for t in tables if published.has_long_form(t))
     print(f"long form, {rows} measurements: {time.perf_counter() - start:.3f} s")
-    for path in sorted(bandwidth.path_of("x").parent.glob("*.yaml")):
+    for path in sorted(bandwidth.reference_file_path("x").parent.glob("*.yaml")):
         start = time.perf_counter()
-        entries = len(bandwidth.load(path.stem).entries)
+        entries = len(bandwidth.load_references(path.stem).entries)
         print(f"references of {path.stem}, {entries} entries: {time.perf_counter() - start:.3f} s")
 
 
 def edison(folder: Path) -> list[np.ndarray]:
     """Nightly bandwidths of each case on Edison, in time order."""
     series: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for path in sorted(folder.glob("*.csv.gz")):
-        for run in tokio.read(path):
+    for path in sorted(folder.glob("*.csv.[gx]z")):
+        for run in tokio.read_tokio_summaries(path):
             for result in run.output.results:
                 name = f"{run.output.tool} {result.operation} {sorted(result.case.items())}"
                 series[name].append((run.started_at, max(result.samples)))
@@ -66,7 +63,7 @@ def outside(series: list[np.ndarray], nights: int) -> tuple[float, float, float]
     lows = []
     for values in series:
         for start in range(0, len(values) - nights - LATER, LATER):
-            found = bounds(list(values[start : start + nights]))
+            found = compute_bounds(list(values[start : start + nights]))
             relative = values[start + nights : start + nights + LATER] / found.value - 1
             below += int((relative < found.low).sum())
             above += int((relative > found.high).sum())

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.dashboard import cases
 
-from iowatch.store.records import Artefact
+from iowatch.store import Artefact
 
 DAY_S = 86400
 START = 1_451_606_400 + 2 * 3600
@@ -97,14 +97,10 @@ class Tool:
         return f"{self.name}:op=both,api={p['api']},{axes}"
 
     def kept_files(self, system: str, night: int, run: int) -> tuple[Artefact, ...]:
-        return tuple(
-            Artefact(kind, name, digest(system, night, run, kind), 20_000) for kind, name in self.files
-        )
+        return tuple(Artefact(kind, name, digest(system, night, run, kind), 20_000) for kind, name in self.files)
 
 
 _JOB = (("script", "rfm_job.sh"), ("stderr", "rfm_job.err"), ("stdout", "rfm_job.out"))
 _TRACE = ("darshan", "start-0.darshan")
 IOR = Tool("ior", "4.0.0", 2, 2, facts_of_ior, (*_JOB[1:], _TRACE))
-BENCHIO = Tool(
-    "benchio", "1.0.0", 11, None, facts_of_benchio, (*_JOB, _TRACE, ("record", "start-0.benchio.json"))
-)
+BENCHIO = Tool("benchio", "1.0.0", 11, None, facts_of_benchio, (*_JOB, _TRACE, ("record", "start-0.benchio.json")))

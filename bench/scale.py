@@ -10,7 +10,7 @@
 12 systems x 200 cases (write and read of 100 runs of IOR) x nights x 10 samples; with --benchio 11 cases a run
 (bandwidth, time and its parts of write and read). Names, facts and kept files are as a real night leaves them.
 Files of runs are listed for the newest 400 nights: `history prune --days 400 --forget`.
-Aims (docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two cores, <= 40 bytes a
+Aims (docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two cores, <= 100 bytes a
 sample.
 """
 
@@ -40,21 +40,17 @@ from bench.dashboard import build  # noqa: E402
 from bench.runs import BENCHIO, CASES, DAY_S, IOR, SERIES, START, Tool, digest, session_of  # noqa: E402
 from tests import postgresql  # noqa: E402
 
-from iowatch.findings import update  # noqa: E402
-from iowatch.model import Output, Result  # noqa: E402
-from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord, care  # noqa: E402
-from iowatch.store.ingest import case_id, expect, stack_id, system_id  # noqa: E402
-from iowatch.store.kinds import Kind, split  # noqa: E402
-from iowatch.store.packing import pack, pack_digest  # noqa: E402
-from iowatch.store.schema import SeriesTable  # noqa: E402
+from iowatch.core import Output, Result  # noqa: E402
+from iowatch.findings import update_findings  # noqa: E402
+from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord, maintenance  # noqa: E402
+from iowatch.store.schema import SeriesTable, encode_samples  # noqa: E402
+from iowatch.store.write import add_expected_results, get_or_create_case, get_or_create_stack, get_or_create_system  # noqa: E402
 
 SYSTEMS, SAMPLES, KEPT_NIGHTS = 12, 10, 400
 STACK = StackRecord("openmpi-hdf5", {"parts": [{"name": "openmpi", "version": "4.1.4"}]})
 COLUMNS = {
-    "session": "id uuid system_id suite origin status started_at ended_at attributes",
-    "expected": "session_id set_id",
-    "run_kind": "id digest name partition tool version facts texts",
-    "run": "id session_id stack_id kind_id fingerprint status reason started_at wall_s facts",
+    "session": "id uuid system_id suite origin status started_at ended_at attributes expected_set_id",
+    "run": "id session_id stack_id fingerprint name partition tool version status reason started_at wall_s facts",
     "result": "run_id series_id n time max median min mean samples",
     "artefact": "run_id kind name sha256 size_bytes",
 }
@@ -68,9 +64,9 @@ class Ground:
     def __init__(self, history: History) -> None:
         self.names = [f"machine{number:02d}" for number in range(SYSTEMS)]
         with history.writing() as connection:
-            self.stack = stack_id(connection, STACK)
-            keys = [case_id(connection, case) for case in CASES]
-            self.systems = [system_id(connection, name) for name in self.names]
+            self.stack = get_or_create_stack(connection, STACK)
+            keys = [get_or_create_case(connection, case) for case in CASES]
+            self.systems = [get_or_create_system(connection, name) for name in self.names]
             known = select(SeriesTable.system_id, SeriesTable.case_id, SeriesTable.id)
             if connection.execute(known).first() is None:
                 common = {"partition": "compute", "stack": STACK.name, "metric": "bandwidth"}
@@ -100,7 +96,6 @@ class Filler:
     def __init__(self, history: History, ground: Ground, nights: int, tool: Tool) -> None:
         self.history, self.ground, self.nights, self.tool = history, ground, nights, tool
         self.session = self.run = 0
-        self.kinds: dict[str, int] = {}
 
     def start(self) -> None:
         """One session, to get the expected set that all share."""
@@ -110,7 +105,7 @@ class Filler:
         ]
         self.history.begin_session(SessionRecord("first", self.ground.names[0], "nightly", "run", START))
         with self.history.writing() as connection:
-            expect(connection, 1, items)
+            add_expected_results(connection, 1, items)
         self.history.end_session("first", "ok", START)
         self.session = 1
 
@@ -123,10 +118,7 @@ class Filler:
             for name, found in rows.items():
                 columns = COLUMNS[name].split()
                 if connection.dialect.name == "postgresql":
-                    with (
-                        raw.cursor() as cursor,
-                        cursor.copy(f"COPY {name} ({', '.join(columns)}) FROM STDIN") as copy,
-                    ):
+                    with raw.cursor() as cursor, cursor.copy(f"COPY {name} ({', '.join(columns)}) FROM STDIN") as copy:
                         for row in found:
                             copy.write_row(row)
                 else:
@@ -139,48 +131,31 @@ class Filler:
         session = session_of(name, night)
         rows["session"].append(
             (self.session, session, self.ground.systems[position], "nightly", "run", "ok", begin,
-             begin + 3600, '{"host": "login1", "iowatch": "0.1.0", "scratch": "/lustre/iowatch"}')
+             begin + 3600, '{"host": "login1", "iowatch": "0.1.0", "scratch": "/lustre/iowatch"}', 1)
         )  # fmt: skip
-        rows["expected"].append((self.session, 1))
         found = values(night, position, self.tool)
         for run in range(SERIES // self.tool.results):
             self.run += 1
             time_s = begin + 30 * run
-            identity = pack_digest(digest(name, night, run))
-            kind, own = self._kind(rows, run, session, self.tool.facts(name, session, night, run))
-            rows["run"].append(
-                (self.run, self.session, self.ground.stack, kind, identity, "ok", None, time_s, 20.0, own)
-            )
+            facts = _json(self.tool.facts(name, session, night, run))
+            identity = (self.ground.stack, digest(name, night, run), self.tool.run_name(run), "compute")
+            tool = (self.tool.name, self.tool.version)
+            rows["run"].append((self.run, self.session, *identity, *tool, "ok", None, time_s, 20.0, facts))
             for case in range(self.tool.results * run, self.tool.results * (run + 1)):
                 v = found[case]
                 summary = (float(v.max()), float(np.median(v)), float(v.min()), float(v.mean()))
-                row = (self.run, self.ground.series[position][case], SAMPLES, time_s, *summary, pack(v))
+                row = (self.run, self.ground.series[position][case], SAMPLES, time_s, *summary, encode_samples(v))
                 rows["result"].append(row)
             if night >= self.nights - KEPT_NIGHTS:
                 rows["artefact"] += [
-                    (self.run, a.kind, a.name, pack_digest(a.sha256), a.size_bytes)
-                    for a in self.tool.kept_files(name, night, run)
+                    (self.run, a.kind, a.name, a.sha256, a.size_bytes) for a in self.tool.kept_files(name, night, run)
                 ]
-
-    def _kind(
-        self, rows: dict[str, list[tuple[Any, ...]]], run: int, session: str, facts: dict[str, Any]
-    ) -> tuple[int, str]:
-        """Number of the run's kind, and the facts of its own as JSON."""
-        *shared, own = split(facts, session)
-        kind = Kind(self.tool.run_name(run), "compute", self.tool.name, self.tool.version, *shared)
-        identity = kind.digest
-        if identity not in self.kinds:
-            self.kinds[identity] = len(self.kinds) + 1
-            parts = (_json(part) for part in shared)
-            of_all = (kind.name, kind.partition, kind.tool, kind.version)
-            rows["run_kind"].append((self.kinds[identity], pack_digest(identity), *of_all, *parts))
-        return self.kinds[identity], _json(own)
 
     def finish(self) -> None:
         """PostgreSQL's counters must know the numbers that were given."""
         with self.history.writing() as connection:
             if connection.dialect.name == "postgresql":
-                for name in ("session", "run_kind", "run"):
+                for name in ("session", "run"):
                     sequence = f"pg_get_serial_sequence('{name}', 'id')"
                     connection.execute(text(f"SELECT setval({sequence}, (SELECT max(id) FROM {name}))"))
 
@@ -224,7 +199,7 @@ def sizes(history: History) -> None:
     """Bytes a sample, in all and of the largest tables with their indices."""
     with history.reading() as connection:
         total, samples = (
-            care.size_bytes(connection),
+            maintenance.database_size_bytes(connection),
             connection.execute(text("SELECT sum(n) FROM result")).scalar(),
         )
         listing = {
@@ -235,10 +210,7 @@ def sizes(history: History) -> None:
         }[connection.dialect.name]
         tables = connection.execute(text(listing)).all()
     told = ", ".join(f"{name} {size / samples:.1f}" for name, size in tables)
-    print(
-        f"  {samples:,} samples, {total / 2**30:.2f} GiB: {total / samples:.1f} bytes a sample ({told})",
-        flush=True,
-    )
+    print(f"  {samples:,} samples, {total / 2**30:.2f} GiB: {total / samples:.1f} bytes a sample ({told})", flush=True)
 
 
 def measure(history: History, place: str, ground: Ground, site: Path, night: int) -> None:
@@ -249,18 +221,15 @@ def measure(history: History, place: str, ground: Ground, site: Path, night: int
     def every(work: Callable[[int], object]) -> Callable[[], object]:
         return lambda: [work(position) for position in range(SYSTEMS)]
 
-    timed("first detection of 12 systems", every(lambda p: update(history, ground.names[p])))
+    timed("first detection of 12 systems", every(lambda p: update_findings(history, ground.names[p])))
     first = build(place, site)
     print(f"  {'first build of the site':<46}{first}", flush=True)
     timed("ingest of a night, one system (100 runs)", lambda: ingest(history, ground, 0, with_news[0]))
-    timed("detection, one system", lambda: update(history, ground.names[0]))
-    timed(
-        "ingest of a night, the other 11",
-        lambda: [ingest(history, ground, p, night) for p in range(1, SYSTEMS)],
-    )
-    timed("detection, the other 11", lambda: [update(history, ground.names[p]) for p in range(1, SYSTEMS)])
+    timed("detection, one system", lambda: update_findings(history, ground.names[0]))
+    timed("ingest of a night, the other 11", lambda: [ingest(history, ground, p, night) for p in range(1, SYSTEMS)])
+    timed("detection, the other 11", lambda: [update_findings(history, ground.names[p]) for p in range(1, SYSTEMS)])
     print(f"  {'site update after that night':<46}{build(place, site)}", flush=True)
-    timed("detection without news, one system", lambda: update(history, ground.names[0]))
+    timed("detection without news, one system", lambda: update_findings(history, ground.names[0]))
     timed("sessions of a system", lambda: history.sessions(ground.names[0], 30))
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"  peak memory of this process {own:.0f} MiB", flush=True)
@@ -283,15 +252,9 @@ def main() -> None:
     parser.add_argument("--postgresql", action="store_true", help="A server of its own instead of SQLite.")
     parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
     parser.add_argument("--skip-fill", action="store_true", help="Measure what --keep has.")
-    parser.add_argument(
-        "--at", type=int, nargs="*", default=[], help="Also tell the size after so many nights."
-    )
-    parser.add_argument(
-        "--benchio", action="store_true", help="Runs as benchio leaves them; only sizes are told."
-    )
-    parser.add_argument(
-        "--results", type=int, default=2, help="Results of a run of IOR; with others only sizes."
-    )
+    parser.add_argument("--at", type=int, nargs="*", default=[], help="Also tell the size after so many nights.")
+    parser.add_argument("--benchio", action="store_true", help="Runs as benchio leaves them; only sizes are told.")
+    parser.add_argument("--results", type=int, default=2, help="Results of a run of IOR; with others only sizes.")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         directory = chosen.keep or Path(temporary)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
-from iowatch.parsers.benchio_record import _NOT_HASHED
-from iowatch.units import KIB, MIB
+from iowatch.core import KIB, MIB
 
-_DATA = Path(__file__).resolve().parents[1] / "tests" / "parsers" / "data"
+_ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(_ROOT))
+from tests.benchmarks.sealed import sealed  # noqa: E402
+
+_DATA = _ROOT / "tests" / "benchmarks" / "data"
 _BLOCK, _TRANSFER = 16 * MIB, MIB
 _COLUMNS = (
     "Operation Max(MiB) Min(MiB) Mean(MiB) StdDev Max(OPs) Min(OPs) Mean(OPs) StdDev Mean(s) Stonewall(s) "
@@ -32,11 +35,7 @@ def ior_text(head: bytes, repetitions: int) -> bytes:
     bandwidths: dict[str, list[float]] = {"write": [], "read": []}
     for number in range(repetitions):
         for operation, found in bandwidths.items():
-            transfer, opened, closed = (
-                rng.uniform(0.003, 0.03),
-                rng.uniform(1e-5, 1e-4),
-                rng.uniform(1e-6, 1e-5),
-            )
+            transfer, opened, closed = (rng.uniform(0.003, 0.03), rng.uniform(1e-5, 1e-4), rng.uniform(1e-6, 1e-5))
             total = transfer + opened + closed
             found.append(_BLOCK / MIB / total)
             values = [found[-1], 16 / transfer, transfer / 16, _BLOCK / KIB, _TRANSFER / KIB]
@@ -66,17 +65,13 @@ def benchio_record(repetitions: int) -> bytes:
     """A record of our benchio, from a real one whose repetitions are made many."""
     rng = random.Random(3)  # noqa: S311 - material, not a secret
     record: dict[str, Any] = json.loads((_DATA / "benchio-record.json").read_text())
-    options = record["options"]
-    options["repeat"] = repetitions
-    hashed = {name: value for name, value in options.items() if name not in _NOT_HASHED}
-    text = json.dumps(hashed, separators=(",", ":"), ensure_ascii=False)
-    record["options_hash"] = hashlib.sha256(text.encode()).hexdigest()
+    record["options"]["repeat"] = repetitions
     for operation in record["operations"]:
         first = json.dumps(operation["repetitions"][0])
         operation["repetitions"] = [
             _slowed(json.loads(first), rng.uniform(1, 2), operation["bytes"]) for _ in range(repetitions)
         ]
-    return json.dumps(record, indent=2).encode()
+    return sealed(record).encode()
 
 
 def _slowed(repetition: dict[str, Any], factor: float, size: int) -> dict[str, Any]:

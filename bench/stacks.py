@@ -8,9 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from iowatch.stacks import discover
-from iowatch.stacks.activate import materialise, script
-from iowatch.stacks.model import Part, Stack
+from iowatch.site import Stack, StackPart, activation_script, discover_stacks, write_stack_files
 
 REPEAT = 30
 MANY = sorted(Path("/usr/lib").glob("**/lib*.so*"))[:500]
@@ -29,16 +27,16 @@ def median_ms(command: list[str], repeat: int = REPEAT) -> float:
 
 def many() -> str:
     """The script of a stack with as many files to look for as one that Spack built from the bottom."""
-    parts = tuple(Part(path.name, "1", files=(str(path),)) for path in MANY)
-    return script(Stack("many", "local", "spack", "installed", parts, ()), None)
+    parts = tuple(StackPart(path.name, "1", files=(str(path),)) for path in MANY)
+    return activation_script(Stack("many", "local", "spack", "installed", parts, ()), None)
 
 
 def main() -> None:
     """Print one line a figure."""
     empty = median_ms(["bash", "-c", ":"])
-    for stack in discover("local"):
+    for stack in discover_stacks("local"):
         if stack.status == "installed":
-            path = materialise(stack) / "activate.sh"
+            path = write_stack_files(stack) / "activate.sh"
             print(f"activation of {stack.name}: {median_ms(['bash', '-c', f'. {path}']) - empty:.1f} ms")
     print(f"activation of a stack of {len(MANY)} libraries: {median_ms(['bash', '-c', many()]) - empty:.1f} ms")
     diff = [IOWATCH, "stack", "diff", "netcdf-4.3.3.1", "netcdf-4.4.0"]

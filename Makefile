@@ -1,8 +1,8 @@
-# Targets for people; `make` lists them. A fresh machine needs no others than `make nightly` and `make test`.
+# User targets; `make` lists them. On a fresh machine `make nightly` and `make test` are enough.
 .DEFAULT_GOAL := help
 SUITE ?= smoke
 SYSTEM ?= local
-# Not PYTHON: that is how a person names the Python to make .venv with.
+# Not PYTHON: that variable selects the Python that creates .venv (ci/setup).
 OUR_PYTHON := .venv/bin/python
 
 .PHONY: help
@@ -10,7 +10,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: nightly
-nightly: ## install what is missing, run the smoke suite, judge, build the dashboard
+nightly: ## install what is missing, run the smoke suite, report, build the dashboard
 	ci/nightly --system $(SYSTEM) --suite $(SUITE)
 
 .PHONY: setup
@@ -21,10 +21,10 @@ setup: ## prepare the machine for tests and development
 test: setup ## all tests: Python, C, one end-to-end run
 	ci/ctest
 	$(OUR_PYTHON) -m pytest
-	$(OUR_PYTHON) -m pytest --history postgresql tests/report tests/runner
+	$(OUR_PYTHON) -m pytest --history postgresql tests/output/report tests/session
 
-# What reads or writes a history; tests of the store itself run on both in any case.
-WITH_HISTORY := $(addprefix tests/,compare darshan dashboard demo findings notify reference report runner systems)
+# Tests that read or write a history; tests of the store itself always run on both databases.
+WITH_HISTORY := $(addprefix tests/,comparison darshan demo findings output reference session site)
 .PHONY: test-postgresql
 test-postgresql: setup ## all tests that need a history, on PostgreSQL instead of SQLite
 	$(OUR_PYTHON) -m pytest --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
@@ -39,13 +39,13 @@ lint: setup ## style, types, security of code and dependencies
 	ci/audit
 
 .PHONY: bench
-bench: setup ## figures of speed, memory and detection quality (docs say what to expect)
+bench: setup ## figures of speed, memory and detection quality (docs/ has measured figures)
 	$(OUR_PYTHON) bench/all.py
 
 .PHONY: stack
-stack: setup ## build the reference stack with Spack (fetches the pinned Spack where none is given)
+stack: setup ## build the reference stack with Spack (clones the pinned Spack if there is none)
 	.venv/bin/iowatch stack install reference --bootstrap
 
 .PHONY: clean
-clean: ## remove what builds left (not the history in var/)
+clean: ## remove build directories and .venv (not the history in var/)
 	rm -rf build .venv

@@ -76,7 +76,7 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
     first = run(words, place)
     assert first.returncode == 0, first.stderr
     assert "OK – 6 of 6 expected results received" in first.stdout
-    assert "first night: no history yet" in first.stdout
+    assert "first session: no history yet" in first.stdout
     assert (place / "site" / "index.html").is_file()
     with History.open(str(place / "iowatch.db")) as history:
         (session,) = history.sessions()
@@ -96,7 +96,7 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
     with History.open(str(place / "iowatch.db")) as history:
         days = {run.started_at // 86400 for session in history.sessions() for run in history.runs(session.uuid)}
     # Two sessions of one day are one day of history.
-    assert (second.returncode, verdict["nights"], verdict["received"]) == (0, len(days), 6)
+    assert (second.returncode, verdict["days"], verdict["received"]) == (0, len(days), 6)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         starts = range(self.case.tool.runs(self.case.options))
         merged = merge_outputs([self._parse(start) for start in starts])
         # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
-        fair = {"fair": True} if "pair" in handoff.read_turn_facts() else {}
+        fair = {"interleaved": True} if "pair" in handoff.read_turn_facts() else {}
         added = {**self.case.tool.case(self.case.options), **fair}
         for name in self.striping_that_failed():
             del added[name]

@@ -25,7 +25,7 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError, Output, Result, canonical_json, write_atomically
 
 SPOOL_FORMAT = 1
-RETEST = "again"
+RETEST = "retest"
 _CASE = "case.json"
 _AWAY = "Move its directory away: the next run begins by taking in what lies there."
 
@@ -70,11 +70,11 @@ def read_turn_facts() -> dict[str, Any]:
     `7:left` is the left side of an A/B run's seventh pair; `again` is a retest in the same session.
     """
     pair, separator, side = os.environ.get("IOWATCH_TURN", "").partition(":")
-    return {"pair": int(pair), "side": side} if separator else {"again": True} if pair == RETEST else {}
+    return {"pair": int(pair), "side": side} if separator else {"retest": True} if pair == RETEST else {}
 
 
 def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
-    """A run's name where a case runs more than once in a session: `ior:write#7left`, `ior:write#again`."""
+    """A run's name where a case runs more than once in a session: `ior:write#7left`, `ior:write#retest`."""
     turn = f"#{facts['pair']}{facts['side']}" if "pair" in facts else f"#{RETEST}" if RETEST in facts else ""
     return name + turn
 

@@ -192,8 +192,8 @@ def pairs_on(history: History, nodes: dict[str, list[list[str]]]) -> tuple[dict[
         for pair, used in enumerate(turns, 1):
             facts = {"pair": pair, "side": side, "nodes": used}
             suffix = f"#{pair}{side}"
-            record(history, "fair", {2: (100.0 + pair,)}, stack=side, facts=facts, suffix=suffix)  # type: ignore[arg-type]
-    sides = [parse_side(f"session:fair,side={side}") for side in ("left", "right")]
+            record(history, "interleaved", {2: (100.0 + pair,)}, stack=side, facts=facts, suffix=suffix)  # type: ignore[arg-type]
+    sides = [parse_side(f"session:interleaved,side={side}") for side in ("left", "right")]
     outcome = compare_sides(sides[0], sides[1], lambda: history, ComparisonOptions())
     told = [line for line in provenance_lines(outcome) if line.startswith("Nodes: ")]
     return comparison_document(outcome)["measured"], "\n".join(told)

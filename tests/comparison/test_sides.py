@@ -87,7 +87,7 @@ def test_stacks_measured_in_the_same_nights_are_paired_by_night(history: History
     assert [one.case.parameters["ranks"] for one in outcome.compared] == [1, 2, 4]
     assert all(one.paired and one.words == "faster" for one in outcome.compared)
     assert outcome.overall.ratio == pytest.approx(1.2, rel=0.03)
-    assert outcome.overall.basis == "paired nights"
+    assert outcome.overall.basis == "paired sessions"
 
 
 def test_periods_are_compared_as_independent_nights(history: History) -> None:
@@ -192,8 +192,8 @@ def test_pairs_of_a_fair_run_stay_pairs(history: History) -> None:
     for pair in range(9):  # pair 0 is the warm-up; the same stack on both sides
         for side, value in (("left", 100.0 + pair * 50), ("right", (100.0 + pair * 50) * 1.3)):
             facts = {"pair": pair, "side": side}
-            record(history, "fair", {1: (value,)}, facts=facts, suffix=f"#{pair}{side}")
-    outcome = compared(history, "session:fair,side=left", "session:fair,side=right")
+            record(history, "interleaved", {1: (value,)}, facts=facts, suffix=f"#{pair}{side}")
+    outcome = compared(history, "session:interleaved,side=left", "session:interleaved,side=right")
     (one,) = outcome.compared
     assert (one.paired, one.left.runs, one.words) == (True, 8, "faster")
     assert one.ratio == pytest.approx(1.3)

@@ -28,10 +28,10 @@ SETTINGS = NotifySettings.model_validate(
 )
 
 
-def silences(history: History, hours: int) -> list[str]:
-    """Titles of notices of silence so many hours from now."""
+def overdue_notices(history: History, hours: int) -> list[str]:
+    """Titles of overdue notices so many hours from now."""
     made, _ = compose_notices(history, material.SYSTEM, SETTINGS, {}, utc_now() + timedelta(hours=hours))
-    return [notice.title for notice in made if notice.kind == "silence"]
+    return [notice.title for notice in made if notice.kind == "overdue"]
 
 
 def night(history: History, draw: Random, begin: int) -> str:
@@ -63,8 +63,8 @@ def test_a_clock_that_was_ahead_does_not_hush_the_nights_after(var: Path) -> Non
         draw = Random(2)
         ahead = night(history, draw, now + 365 * 86400)
         night(history, draw, now - 60)
-        assert silences(history, 1) == []
-        assert silences(history, 30) == [f"{material.SYSTEM}: session overdue"]
+        assert overdue_notices(history, 1) == []
+        assert overdue_notices(history, 30) == [f"{material.SYSTEM}: session overdue"]
         assert any(ahead in note and "future" in note for note in maintenance.check_history(history).notes)
         update_findings(history, material.SYSTEM)
         assert build_site(history, var / "site").written

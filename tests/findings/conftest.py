@@ -78,7 +78,7 @@ Watch = Callable[..., list[Finding]]
 def watch(history: History, root: Path) -> Watch:
     """Record a story from one day on (None: all) up to the night before another, and update that morning."""
 
-    def record(told: Scenario, until: date, since: date | None = None, tell: bool = True) -> list[Finding]:
+    def record(told: Scenario, until: date, since: date | None = None, report: bool = True) -> list[Finding]:
         # One transaction for all nights: what a night commits is tested in tests/store.
         with history.writing() as connection:
             for night in generate_sessions(replace(told, last=until - timedelta(days=1)), seed=5):
@@ -86,6 +86,6 @@ def watch(history: History, root: Path) -> Watch:
                     write.insert_session(connection, night.session, ())
                     for run in night.runs:
                         write.insert_run(connection, night.session.uuid, run)
-        return update_findings(history, told.system, morning(until), tell=tell)
+        return update_findings(history, told.system, morning(until), report=report)
 
     return record

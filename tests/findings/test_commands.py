@@ -28,7 +28,7 @@ def test_an_empty_history_is_no_data_and_not_no_change(root: Path, cli: Cli) -> 
     found = cli("findings", "list")
     assert (found.exit_code, found.output.startswith("no data: ")) == (0, True)
     counted = json.loads(cli("findings", "list", "--json").output)
-    assert counted == {"findings": [], "trends": [], "series": {"watched": 0, "too_few_nights": 0}}
+    assert counted == {"findings": [], "trends": [], "series": {"watched": 0, "too_few_observations": 0}}
 
 
 @pytest.mark.parametrize(

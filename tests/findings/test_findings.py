@@ -31,7 +31,7 @@ def test_one_event_is_one_finding_with_its_common_factor(watch: Watch) -> None:
     assert (found.explanation.changed, found.explanation.total) == (2, 8)
     assert found.line.startswith("10 Feb 2025: 2 of 8 series down")
     assert {m.parameters["api"] for m in found.members} == {"MPIIO"}
-    assert found.news == ("new",)
+    assert found.updates == ("new",)
 
 
 def test_steady_noise_gives_no_finding(watch: Watch) -> None:
@@ -49,20 +49,20 @@ def test_members_name_the_runs_on_both_sides(watch: Watch, history: History) -> 
 
 def test_the_id_stays_and_the_news_are_told_once(watch: Watch) -> None:
     told = slower_mpiio()
-    news = []
+    updates = []
     watch(told, STEP, None)
     for days in range(1, 20):
         day = STEP + timedelta(days=days)
-        news += [(f.id, n) for f in watch(told, day, day) for n in f.news]
-    assert len({name for name, _ in news}) == 1
-    assert [n for _, n in news] in (["new", "confirmed"], ["new"])
+        updates += [(f.id, n) for f in watch(told, day, day) for n in f.updates]
+    assert len({name for name, _ in updates}) == 1
+    assert [n for _, n in updates] in (["new", "confirmed"], ["new"])
 
 
 def test_looking_does_not_use_up_the_news(watch: Watch, history: History) -> None:
-    (looked,) = watch(slower_mpiio(), END, None, tell=False)
+    (looked,) = watch(slower_mpiio(), END, None, report=False)
     (told,) = update_findings(history, "planted", morning(END))
     (again,) = update_findings(history, "planted", morning(END))
-    assert (looked.news, told.news, again.news) == (("new",), ("new",), ())
+    assert (looked.updates, told.updates, again.updates) == (("new",), ("new",), ())
 
 
 def test_a_finding_survives_json_and_the_history(watch: Watch, history: History) -> None:
@@ -93,7 +93,7 @@ def test_a_recovery_is_told_once_with_what_it_ends_and_does_not_blink(watch: Wat
     )
     watch(told, back, None)
     recovery, loss = watch(told, END, back)
-    assert (recovery.news, loss.news) == ((), (loss.resolution,))
+    assert (recovery.updates, loss.updates) == ((), (loss.resolution,))
     known, now = [recovery, loss], loss.first_after + 60 * 86_400
     for days in range(10):
         known = resolve_findings([recovery, loss], known, {}, now + days * 86_400)
@@ -220,7 +220,7 @@ def test_a_spell_that_passes_leaves_nothing_open(watch: Watch) -> None:
 
 
 def test_a_resolved_finding_comes_back_only_after_a_week(watch: Watch) -> None:
-    """Detection that cannot make up its mind must not tell people something every other morning."""
+    """Detection that cannot make up its mind must not report people something every other morning."""
     (finding,) = watch(slower_mpiio(), END, None)
     week, now = 7 * 86_400, finding.first_after + 60 * 86_400
     (missing,) = resolve_findings([], [finding], {}, now)
@@ -238,25 +238,25 @@ def test_only_more_series_than_people_know_of_bring_a_finding_back_at_once(watch
     """Two series, four, two, four: the four are told once."""
     told = slower_mpiio()
     (finding,) = watch(story(*told.series, *(level("PNETCDF", op, (STEP, 0.5)) for op in ("write", "read"))), END)
-    two = replace(finding, members=finding.members[:2], resolution="over", state="resolved", told_members=2)
+    two = replace(finding, members=finding.members[:2], resolution="over", state="resolved", reported_members=2)
     now = finding.first_after + 60 * 86_400
     (first,) = resolve_findings([finding], [two], {}, now)
-    (again,) = resolve_findings([finding], [replace(two, told_members=4)], {}, now)
+    (again,) = resolve_findings([finding], [replace(two, reported_members=4)], {}, now)
     assert (first.resolution, again.resolution) == (None, "over")
 
 
 @pytest.mark.parametrize(
-    ("told", "size", "news"),
+    ("told", "size", "updates"),
     [(2, 3, ()), (2, 4, ("2 series joined",)), (10, 12, ()), (10, 14, ()), (10, 15, ("5 series joined",))],
 )
 def test_new_members_are_news_once_a_finding_has_grown_by_half_and_by_two(
-    watch: Watch, told: int, size: int, news: tuple[str, ...]
+    watch: Watch, told: int, size: int, updates: tuple[str, ...]
 ) -> None:
     (finding,) = watch(slower_mpiio(), END)
-    before = replace(finding, members=finding.members[:1] * told, told_members=told, untold=())
-    after = with_updates(replace(finding, members=finding.members[:1] * size), before, tell=True)
-    assert after.news == news
-    assert after.told_members == (size if news else told)
+    before = replace(finding, members=finding.members[:1] * told, reported_members=told, pending=())
+    after = with_updates(replace(finding, members=finding.members[:1] * size), before, report=True)
+    assert after.updates == updates
+    assert after.reported_members == (size if updates else told)
 
 
 @pytest.mark.parametrize(("factor", "state"), [(1.3, "open"), (1.9, "resolved")])

@@ -38,8 +38,8 @@ def test_an_acknowledgement_holds_until_it_expires_and_says_so(watch: Watch, his
     (back,) = update_findings(history, "planted", morning(END + timedelta(days=8)))
     (quiet,) = update_findings(history, "planted", morning(END + timedelta(days=9)))
     assert (held.state, back.state) == ("acknowledged", "open")
-    assert back.news == ("decision expired: acknowledged by A. Reviewer",)
-    assert quiet.news == ()
+    assert back.updates == ("decision expired: acknowledged by A. Reviewer",)
+    assert quiet.updates == ()
 
 
 def test_dismissing_silences_exactly_that_finding(watch: Watch, history: History) -> None:
@@ -63,13 +63,13 @@ def test_of_what_was_dismissed_nothing_is_told(watch: Watch, history: History) -
         *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read")),
         *(level("POSIX", op) for op in ("write", "read")),
     )
-    watch(told, back, None, tell=False)
+    watch(told, back, None, report=False)
     decide("dismissed", back)
     (dismissed,) = update_findings(history, "planted", morning(back))
-    assert (dismissed.state, dismissed.news) == ("dismissed", ())
+    assert (dismissed.state, dismissed.updates) == ("dismissed", ())
     recovery, loss = watch(told, END, back)
-    assert (recovery.state, recovery.news) == ("resolved", ())
-    assert (loss.state, loss.news) == ("dismissed", ())
+    assert (recovery.state, recovery.updates) == ("resolved", ())
+    assert (loss.state, loss.updates) == ("dismissed", ())
 
 
 def test_accepting_a_level_starts_detection_there(watch: Watch, history: History) -> None:

@@ -53,10 +53,10 @@ def measure(
     retest = {RETEST_SINCE: time + 600} if retests else {}
     session = SessionRecord(f"at-{time}{turn or partition}", "site", "tiny", "run", time, retest)
     history.begin_session(session)
-    for suffix, offset, values in (("", 0, levels), ("#again", 600, retests or {})):
+    for suffix, offset, values in (("", 0, levels), ("#retest", 600, retests or {})):
         for operation, value in values.items():
             noise = np.random.default_rng([time + offset, len(operation)]).normal(0, 0.02)
-            case = {"api": "MPIIO", **({"fair": "left"} if turn else {})}
+            case = {"api": "MPIIO", **({"interleaved": "left"} if turn else {})}
             result = Result(operation, "bandwidth", "MiB/s", (value * float(np.exp(noise)),), case)
             name = f"ior:{operation}{suffix}"
             output = Output("ior", "4.0.0", "ok", None, (result,))
@@ -168,7 +168,7 @@ def test_the_list_reports_the_same_extent(history: History, root: Path, cli: Cli
         measure(history, START + 60 * number, {"write": 1000.0})
     assert "none of 1 series" in cli("findings", "list").output
     counted = json.loads(cli("findings", "list", "--json").output)["series"]
-    assert counted == {"watched": 1, "too_few_nights": 1}
+    assert counted == {"watched": 1, "too_few_observations": 1}
 
 
 def largest_step(series: Sequence[ObservedSeries], _: DetectorSettings) -> list[Detection]:
@@ -186,7 +186,7 @@ def largest_step(series: Sequence[ObservedSeries], _: DetectorSettings) -> list[
             before=before,
             after=after,
             confidence=0.5,
-            nights=len(one.logs) - at,
+            observations=len(one.logs) - at,
         )
         found.append(Detection(one.points, "ok", changes=(change,)))
     return found

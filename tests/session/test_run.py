@@ -57,7 +57,7 @@ class FakeReframe:
         turn = environment.get("IOWATCH_TURN", "")
         self.starts.append((turn, [name for _, _, name in chosen]))
         cases = {f"{case.benchmark}:{case.name}": case for case in load_suite("tiny")}
-        facts = {"again": True} if turn else {}
+        facts = {"retest": True} if turn else {}
         if turn:  # a job starts some seconds after ReFrame; times in the history are whole seconds
             time.sleep(1.1)
         for number, (partition, stack, name) in enumerate(chosen):
@@ -139,22 +139,22 @@ def test_a_quiet_night_runs_everything_once(past: History, fake: FakeReframe) ->
 
 def test_one_bad_run_is_cleared_by_the_second(past: History, fake: FakeReframe) -> None:
     """500 then 1000 MiB/s in one night: the second is the night's, and the first is kept."""
-    fake.levels = {"": 500.0, "again": 1000.0}
+    fake.levels = {"": 500.0, "retest": 1000.0}
     said: list[str] = []
     done = tonight(past, NightlyPolicy(), said)
-    assert [(turn, len(names)) for turn, names in fake.starts] == [("", 3), ("again", 3)]
+    assert [(turn, len(names)) for turn, names in fake.starts] == [("", 3), ("retest", 3)]
     assert (past.session(done.uuid).status, done.retest_count) == ("ok", 3)
     assert "3 runs differ from previous sessions; repeating 3" in said
     verdict = assess_session(past, done)
     assert (verdict.expected, verdict.received, verdict.suspected, verdict.exit_code) == (12, 12, (), 0)
     assert suspected(past) == 0
     runs = past.runs(done.uuid)
-    assert sorted(one.name.endswith("#again") for one in runs) == [False] * 3 + [True] * 3
+    assert sorted(one.name.endswith("#retest") for one in runs) == [False] * 3 + [True] * 3
     assert {series.n for series in series.headline_series(past, "local")} == {NIGHTS + 2}
 
 
 def test_a_real_change_stays_suspected_and_is_no_second_night(past: History, fake: FakeReframe) -> None:
-    fake.levels = {"": 500.0, "again": 500.0}
+    fake.levels = {"": 500.0, "retest": 500.0}
     tonight(past, NightlyPolicy())
     assert suspected(past) == 6
     rows = series.headline_series(past, "local")
@@ -173,7 +173,7 @@ def test_a_run_that_is_killed_in_its_repeats_is_one_night(
     def killed(*_: object) -> None:
         raise Killed
 
-    fake.levels = {"": 500.0, "again": 1000.0}
+    fake.levels = {"": 500.0, "retest": 1000.0}
     with monkeypatch.context() as patch:
         patch.setattr(session, "close_session", killed)
         with pytest.raises(Killed):

@@ -62,7 +62,7 @@ def test_a_step_is_found_with_date_size_and_direction(ratio: float) -> None:
     assert change.after == pytest.approx(1000 * ratio, rel=0.04)
     assert change.time == START + DAY * change.index
     assert change.last_before == change.time - DAY
-    assert change.nights == 120 - change.index
+    assert change.observations == 120 - change.index
     assert change.confidence > 0.9
 
 
@@ -78,7 +78,7 @@ def test_levels_cover_the_series_without_overlap() -> None:
     assert [(level.time, level.last_time) for level in levels] == [
         (times(120)[first], times(120)[last]) for first, last in ((0, 69), (70, 119))
     ]
-    assert [level.nights for level in levels] == [70, 50]
+    assert [level.observations for level in levels] == [70, 50]
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 2.0**20])
@@ -123,7 +123,7 @@ def test_many_samples_of_one_bad_night_are_no_change() -> None:
     answer = detect(moments, np.concatenate([values, np.full(9, values[-1])]))
     assert answer.changes == ()
     (newest,) = answer.suspected
-    assert (newest.index, newest.nights) == (59, 1)
+    assert (newest.index, newest.observations) == (59, 1)
 
 
 @pytest.mark.parametrize("hours", [-11, 5.5, 13])
@@ -170,14 +170,14 @@ def test_the_newest_nights_are_only_suspected(newest: int, ratio: float) -> None
     (suspect,) = answer.suspected
     assert suspect.index == 80 - newest
     assert suspect.direction == ("up" if ratio > 1 else "down")
-    assert suspect.nights == newest
+    assert suspect.observations == newest
 
 
 @pytest.mark.parametrize("ratio", [0.3, 3.0])
 def test_a_level_is_confirmed_by_its_fourth_observation(ratio: float) -> None:
     answer = detect(times(80), stepped(80, 76, ratio, seed=12))
     (change,) = answer.changes
-    assert (change.index, change.nights, answer.suspected) == (76, 4, ())
+    assert (change.index, change.observations, answer.suspected) == (76, 4, ())
 
 
 def test_a_suspected_level_is_the_median_of_the_newest_observations() -> None:
@@ -185,7 +185,7 @@ def test_a_suspected_level_is_the_median_of_the_newest_observations() -> None:
     values = stepped(20, 5, 1.0, seed=12)
     values[-3:] *= (0.8, 0.7, 0.75)
     (newest,) = detect(times(20), values).suspected
-    assert (newest.index, newest.nights) == (17, 3)
+    assert (newest.index, newest.observations) == (17, 3)
     assert newest.after == pytest.approx(np.median(values[-3:]))
 
 
@@ -215,7 +215,7 @@ def test_a_spell_that_passes_is_a_transient() -> None:
     assert (burst.index, burst.last_index, burst.direction) == (40, 46, "down")
     assert (burst.time, burst.last_time) == (times(100)[40], times(100)[46])
     # Observations of the transient do not count for the level.
-    assert [(level.index, level.last_index, level.nights) for level in answer.levels] == [(0, 99, 93)]
+    assert [(level.index, level.last_index, level.observations) for level in answer.levels] == [(0, 99, 93)]
     assert burst.ratio == pytest.approx(0.6, rel=0.1)
 
 
@@ -288,9 +288,9 @@ def test_a_slow_trend_is_drift(total: float) -> None:
 
 
 @pytest.mark.parametrize("n", range(7))
-def test_too_few_nights_are_said_to_be_too_few(n: int) -> None:
+def test_too_few_observations_are_said_to_be_too_few(n: int) -> None:
     answer = detect(times(n), stepped(n, n // 2, 3.0, seed=16))
-    assert answer.status == ("too few nights" if n else "no data")
+    assert answer.status == ("too few observations" if n else "no data")
     assert (answer.n, answer.changes, answer.suspected, answer.levels) == (n, (), (), ())
 
 
@@ -319,8 +319,8 @@ def test_detection_can_start_anew() -> None:
     later = detect(times(150), np.exp(logs), since=START + 50 * DAY)
     assert indices(later) == [100]
     # The observation at `since` itself is the first of the accepted level.
-    assert [(level.index, level.nights) for level in later.levels] == [(50, 50), (100, 50)]
-    assert detect(times(150), np.exp(logs), since=START + 146 * DAY).status == "too few nights"
+    assert [(level.index, level.observations) for level in later.levels] == [(50, 50), (100, 50)]
+    assert detect(times(150), np.exp(logs), since=START + 146 * DAY).status == "too few observations"
     assert detect(times(150), np.exp(logs), since=START + 999 * DAY).status == "no data"
 
 

@@ -73,10 +73,10 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     assert "has value more than once" in str(result.exception)
 
 
-def test_too_few_nights_and_no_series_are_said(tmp_path: Path) -> None:
+def test_too_few_observations_and_no_series_are_said(tmp_path: Path) -> None:
     result = run(tmp_path, ["series,time,value", *rows("a", 5, 9.0)])
     assert result.exit_code == 0
-    assert "1 not judged: too few nights" in result.stdout
+    assert "1 not assessed: too few observations" in result.stdout
     assert json.loads(run(tmp_path, ["series,time,value"], "--json").stdout) == {"series": {}}
 
 

@@ -85,9 +85,9 @@ class Finding:
         without_data: how many series of the system have no runs on both sides: nothing is known of them.
         moved_otherwise: how many moved then, too, but the other way or not surely: they are not compared.
         causes: events near the date, best fit first; evidence, not proof.
-        news: updates since the last report: "new", "confirmed", "2 series joined", …
-        untold: pending updates, which are not reported yet.
-        told_members: how many members were reported.
+        updates: changes of the finding since the last report: "new", "confirmed", "2 series joined", …
+        pending: updates that are not reported yet.
+        reported_members: how many members were reported.
         anchor: `first_after` when it was first seen; its date may settle near it, but not wander off.
         missed_since: newest run when detection first did not see it any more.
         seen_since: newest run when detection first saw it again after it was resolved.
@@ -114,9 +114,9 @@ class Finding:
     differences: tuple[EvidenceDifference, ...]
     first_seen_at: int
     updated_at: int
-    news: tuple[str, ...] = ()
-    untold: tuple[str, ...] = ()
-    told_members: int = 0
+    updates: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    reported_members: int = 0
     anchor: int = 0
     missed_since: int | None = None
     seen_since: int | None = None
@@ -152,38 +152,38 @@ NEEDS_ACTION: tuple[FindingState, ...] = ("open",)
 _MIN_REPORTED_GROWTH = 1.5
 
 
-def with_updates(finding: Finding, before: Finding | None, tell: bool) -> Finding:
+def with_updates(finding: Finding, before: Finding | None, report: bool) -> Finding:
     """The finding with its updates.
 
     Args:
         before: the same finding at the last update, or None.
-        tell: whether the caller reports the updates now; else they stay pending.
+        report: whether the caller reports the updates now; else they stay pending.
     """
-    size, reported = len(finding.members), before.told_members if before else 0
+    size, reported = len(finding.members), before.reported_members if before else 0
     least = max(_MIN_REPORTED_GROWTH * reported, reported + 2)
     grown = before is not None and finding.state == "open" and size >= least
     fresh = _list_updates(finding, before) + ([f"{size - reported} series joined"] if grown else [])
-    pending = [*(before.untold if before else ()), *fresh]
+    pending = [*(before.pending if before else ()), *fresh]
     # Dismissed and accepted findings have no updates, even those that were never reported.
-    news = () if finding.state in ("dismissed", "accepted") else tuple(dict.fromkeys(pending))
-    told_members = size if grown or before is None else reported
-    return replace(finding, news=news, untold=() if tell else news, told_members=told_members)
+    updates = () if finding.state in ("dismissed", "accepted") else tuple(dict.fromkeys(pending))
+    reported_members = size if grown or before is None else reported
+    return replace(finding, updates=updates, pending=() if report else updates, reported_members=reported_members)
 
 
 def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
     if before is None:
         # A finding that is over when it is first seen needs no report; a recovery is reported with the finding it ends.
         return [] if finding.resolution else ["new"]
-    news = []
+    updates = []
     # The end of a suspicion is no update.
     if finding.state == "resolved" and before.resolution is None and before.state != "suspected":
-        news.append(finding.resolution or "resolved")
+        updates.append(finding.resolution or "resolved")
     if finding.state == "open" and before.resolution is not None:
-        news.append("came back")
+        updates.append("recurred")
     if before.state == "suspected" and finding.state == "open":
-        news.append("confirmed")
+        updates.append("confirmed")
     ruling = finding.ruling
     expired = ruling is not None and ruling.expired and not (before.ruling and before.ruling.expired)
     if ruling is not None and expired and finding.state != "resolved":
-        news.append(f"decision expired: {ruling.decision} by {ruling.by}")
-    return news
+        updates.append(f"decision expired: {ruling.decision} by {ruling.by}")
+    return updates

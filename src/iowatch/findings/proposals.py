@@ -60,7 +60,7 @@ def collect_accepted_levels(history: History, system: str, today: date | None = 
         InputError: a file of events or reviews is damaged.
     """
     history.require_system(system)
-    findings = state.update_findings(history, system, tell=False)
+    findings = state.update_findings(history, system, report=False)
     rows = [r for r in series.headline_series(history, system) if r.metric in _METRICS]
     starts = state.accepted_level_starts(history, system, today)
     detections = series.detect_series(history, rows, starts)
@@ -160,7 +160,7 @@ def _check_system_references(history: History | None, system: str) -> list[polic
         return _remarks_from_error(error)
     measured, today = _measured_series(history, system), utc_now().date()
     remarks = policy.audit_references(references, policy.check_class_names(), measured, today)
-    # Nothing will be measured there again: age, bounds and use of its entries are no news.
+    # Nothing will be measured there again: age, bounds and use of its entries do not matter.
     return [r for r in remarks if r.severity == "error"] if retired else remarks
 
 

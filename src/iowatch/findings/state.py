@@ -77,7 +77,7 @@ def _update_present(finding: Finding, before: Finding | None, newest: int) -> Fi
     if before is None or before.resolution is None or before.state == "suspected":
         return fresh
     since = before.seen_since or newest
-    known = max(len(before.members), before.told_members)
+    known = max(len(before.members), before.reported_members)
     if newest - since >= _CONFIRMATION_PERIOD_S or len(finding.members) >= 2 * known:
         return fresh
     return replace(fresh, resolution=before.resolution, seen_since=since)
@@ -108,19 +108,19 @@ def _reverses(later: Finding, earlier: Finding) -> bool:
 
 
 def with_state(
-    finding: Finding, before: Finding | None, decisions: Sequence[reviews.Decision], today: date, tell: bool
+    finding: Finding, before: Finding | None, decisions: Sequence[reviews.Decision], today: date, report: bool
 ) -> Finding:
     """The finding with its state, decision, notes and updates.
 
     Args:
         before: the same finding at the last update, or None.
-        tell: whether the caller reports the updates now.
+        report: whether the caller reports the updates now.
     """
     ruling = _applied_decision(finding.id, decisions, today)
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
     noted = tuple(_to_applied_decision(note, today) for note in notes)
     state = _derive_state(finding, before, ruling)
-    return with_updates(replace(finding, state=state, ruling=ruling, notes=noted), before, tell)
+    return with_updates(replace(finding, state=state, ruling=ruling, notes=noted), before, report)
 
 
 def _derive_state(finding: Finding, before: Finding | None, ruling: AppliedDecision | None) -> FindingState:
@@ -162,7 +162,7 @@ def load_findings(history: History, system: str | None = None) -> list[Finding]:
 
 
 def update_findings(
-    history: History, system: str, now: datetime | None = None, *, tell: bool = True, method: str = DEFAULT_METHOD
+    history: History, system: str, now: datetime | None = None, *, report: bool = True, method: str = DEFAULT_METHOD
 ) -> list[Finding]:
     """Detect, group, explain, and settle the states of all findings of a system; written to the history.
 
@@ -170,11 +170,11 @@ def update_findings(
 
     Args:
         now: decides which decisions have expired; the present by default.
-        tell: whether the caller reports the updates; otherwise they stay pending.
+        report: whether the caller reports the updates; otherwise they stay pending.
         method: of detection, a name in `iowatch.stats.METHODS`.
 
     Returns:
-        All findings, newest change first; `news` holds the updates that nobody has received yet.
+        All findings, newest change first; `updates` holds the updates that nobody has received yet.
 
     Raises:
         InputError: a file of events or reviews is damaged.
@@ -190,7 +190,7 @@ def update_findings(
     found = _find_findings(history, system, rows, detections, known, level_starts, seconds)
     before = {finding.id: finding for finding in known}
     settled = [
-        with_state(finding, before.get(finding.id), decisions, moment.date(), tell)
+        with_state(finding, before.get(finding.id), decisions, moment.date(), report)
         for finding in resolve_findings(found, known, level_starts, newest)
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in settled]
@@ -242,7 +242,7 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
     if hidden:
         finding = replace(before, members=hidden + finding.members)
     seen, anchor = before.first_seen_at, before.anchor
-    return replace(finding, first_seen_at=seen, updated_at=now, anchor=anchor, untold=before.untold)
+    return replace(finding, first_seen_at=seen, updated_at=now, anchor=anchor, pending=before.pending)
 
 
 def _group_basis(one: grouping.ChangeGroup, stamp: str, newest: int) -> str:
@@ -282,7 +282,7 @@ def refresh_findings(history: History, system: str | None = None) -> list[Findin
     if system is not None:
         history.require_system(system)
     chosen = history.systems() if system is None else [system]
-    return [finding for name in chosen for finding in update_findings(history, name, tell=False)]
+    return [finding for name in chosen for finding in update_findings(history, name, report=False)]
 
 
 def detect_system(

@@ -77,7 +77,7 @@ def detection_cells(detection: Detection) -> Iterator[tuple[str, ...]]:
     for step in detection.steps:
         numbers = (format_number(x) for x in (step.ratio, step.before, step.after))
         what = f"suspected {step.direction}" if step.suspected else step.direction
-        yield what, iso_day(step.time), str(step.nights), *numbers, f"{step.confidence:.2f}"
+        yield what, iso_day(step.time), str(step.observations), *numbers, f"{step.confidence:.2f}"
     for drift in detection.drifts:
         count = str(drift.last_index - drift.index + 1)
         yield f"drift {drift.direction}", iso_day(drift.time), count, format_number(drift.ratio), "", "", ""

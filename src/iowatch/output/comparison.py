@@ -212,12 +212,12 @@ _OVERALL_TEXT = {
     "faster": "Right is faster over all",
     "slower": "Right is slower over all",
     "no difference": "No difference above {bound} over all",
-    "not enough data": "Not enough data to judge over all",
+    "not enough data": "Not enough data to assess over all",
 }
 _BASIS_TEXT = {
-    "nights": "from night to night",
-    "paired nights": "night by night",
-    "cases": "over these cases; nights are too few or not known",
+    "sessions": "between sessions",
+    "paired sessions": "session by session",
+    "cases": "over these cases; sessions are too few or not known",
     "none": "",
 }
 

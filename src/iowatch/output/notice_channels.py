@@ -36,7 +36,7 @@ from iowatch.core import InputError, MachineError, files, write_atomically, yaml
 from iowatch.output.report import escape_markdown as markdown
 from iowatch.site import system_directory
 
-NoticeKind = Literal["finding", "silence", "digest"]
+NoticeKind = Literal["finding", "overdue", "digest"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class ChannelBase(yamlfile.ClosedModel):
     """What every channel has: a name of its own, and the kinds of notices that it gets."""
 
     name: ChannelName
-    tell: tuple[NoticeKind, ...] = ("finding", "silence", "digest")
+    send: tuple[NoticeKind, ...] = ("finding", "overdue", "digest")
 
 
 class WebhookChannel(ChannelBase):
@@ -175,13 +175,13 @@ class NotifySettings(yamlfile.ClosedModel):
     Attributes:
         dashboard: address of the published site, for links.
         digest: day of the weekly digest (UTC), or `never`.
-        silence_hours: so long after the last session, the next one is overdue.
+        overdue_hours: so long after the last session, the next one is overdue.
         suspected: also report findings that are only suspected.
     """
 
     dashboard: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
     digest: Weekday = "monday"
-    silence_hours: PositiveFloat = 26.0
+    overdue_hours: PositiveFloat = 26.0
     suspected: bool = False
     channels: tuple[Channel, ...]
 

@@ -55,8 +55,8 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
     """Updates of a finding since the last notice, also those that an update without `iowatch notify` made."""
     if finding.state == "suspected" and not suspected:
         return ()
-    if finding.news and not finding.untold:
-        return finding.news
+    if finding.updates and not finding.pending:
+        return finding.updates
     if states is None or states.get(finding.id) == finding.state:
         return ()
     if finding.id not in states:
@@ -65,27 +65,27 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
 
 
 def _finding_notice(
-    finding: Finding, news: tuple[str, ...], updated_at: int, settings: NotifySettings, now: datetime
+    finding: Finding, updates: tuple[str, ...], updated_at: int, settings: NotifySettings, now: datetime
 ) -> Notice:
-    updates = f"{', '.join(news)}; {finding.state}"
+    summary = f"{', '.join(updates)}; {finding.state}"
     facts = {name: getattr(finding, name) for name in ("id", "state", "direction", "date", "size", "line")}
     label = f" ({finding.label})" if finding.label else ""
     decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge)"
     return Notice(
         kind="finding",
-        key=f"finding {finding.id} {updated_at} {updates}",
+        key=f"finding {finding.id} {updated_at} {summary}",
         system=finding.system,
         # What is new stands first: a subject is cut, and "resolved" must not look like an alarm.
-        title=f"{finding.system} [{', '.join(news)}]: {finding.line}",
+        title=f"{finding.system} [{', '.join(updates)}]: {finding.line}",
         lines=(
-            f"{finding.id}: {updates}{label}",
+            f"{finding.id}: {summary}{label}",
             f"iowatch findings show {finding.id}",
             *([decide] if finding.state in NEEDS_ACTION else []),
         ),
         # Its first lines are the title once more.
         details=tuple(format_finding(finding))[_HEAD_LINES:],
         link=settings.page_link(f"finding/{finding.id}.html"),
-        facts={**facts, "news": list(news), "label": finding.label},
+        facts={**facts, "updates": list(updates), "label": finding.label},
         made_at=int(now.timestamp()),
     )
 
@@ -93,7 +93,7 @@ def _finding_notice(
 def _overdue_notice(
     sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
 ) -> Iterator[Notice]:
-    """One notice a silence, however long it lasts; the digest repeats it. A session without runs is silence.
+    """One notice per overdue session, however long it lasts; the digest repeats it. A session without runs does not count.
 
     A session of a day that is still to come was run with a wrong clock: it must not hush the nights until then.
     """
@@ -103,22 +103,22 @@ def _overdue_notice(
     if last is not None:
         heard = last.ended_at or last.started_at
         since = f"No session since {datetime.fromtimestamp(heard, UTC):%Y-%m-%d %H:%M} UTC"
-        if now.timestamp() - heard <= settings.silence_hours * _HOUR_S:
+        if now.timestamp() - heard <= settings.overdue_hours * _HOUR_S:
             return
     empty = [row for row in sessions if not row.runs and (heard is None or row.started_at > heard)]
     started = f"{format_count(len(empty), 'session')} started since then without delivering a run."
     yield Notice(
-        kind="silence",
-        key=f"silence {last.uuid if last else 'never'}",
+        kind="overdue",
+        key=f"overdue {last.uuid if last else 'never'}",
         system=system,
         title=f"{system}: session overdue",
         lines=(
-            f"{since}; expected within {settings.silence_hours:g} hours.",
+            f"{since}; expected within {settings.overdue_hours:g} hours.",
             started if empty else "No session started: check the scheduler's job.",
         ),
         details=(),
         link=settings.page_link("index.html"),
-        facts={"last": heard, "silence_hours": settings.silence_hours, "empty_sessions": len(empty)},
+        facts={"last": heard, "overdue_hours": settings.overdue_hours, "empty_sessions": len(empty)},
         made_at=int(now.timestamp()),
     )
 
@@ -175,7 +175,7 @@ class Outbox:
         for notice in fresh:
             self.sent[notice.key] = notice.made_at
             for channel in settings.channels:
-                if notice.kind in channel.tell:
+                if notice.kind in channel.send:
                     self.waiting.setdefault(channel.name, []).append(notice)
         return fresh
 
@@ -198,7 +198,7 @@ class Outbox:
             MachineError: it cannot be written.
         """
         waiting = {name: [notice.to_json() for notice in queue] for name, queue in self.waiting.items()}
-        document = {"format": _FORMAT, "told": self.sent, "states": self.states, "waiting": waiting}
+        document = {"format": _FORMAT, "sent": self.sent, "states": self.states, "waiting": waiting}
         write_atomically(self.path, json.dumps(document, ensure_ascii=False, indent=1), 0o600)
 
 
@@ -220,7 +220,7 @@ def read_outbox(system: str) -> Outbox:
         if document["format"] != _FORMAT:
             raise InputError(f"{path} has format {document['format']}; this iowatch knows {_FORMAT}")
         waiting = {name: [Notice.from_json(notice) for notice in queue] for name, queue in document["waiting"].items()}
-        return Outbox(path, dict(document["told"]), document["states"], waiting)
+        return Outbox(path, dict(document["sent"]), document["states"], waiting)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         hint = "Move it elsewhere; current notices may then be sent again."
         raise InputError(f"{path} is damaged: {error!r}", hint=hint) from error

@@ -93,11 +93,11 @@ def verdict_line(verdict: Verdict) -> str:
 
 def change_lines(verdict: Verdict) -> str:
     """What changed: the answer in the first line, then one line per finding."""
-    if verdict.nights <= 1:
-        return "Changes: first night: no history yet."
-    if verdict.nights < MIN_OBSERVATIONS:
-        return f"Changes: {verdict.nights} nights so far; judged from {MIN_OBSERVATIONS} nights on."
-    lines = ["Changes:" if verdict.changes else f"Changes: none confirmed in {verdict.nights} nights."]
+    if verdict.days <= 1:
+        return "Changes: first session: no history yet."
+    if verdict.days < MIN_OBSERVATIONS:
+        return f"Changes: {verdict.days} days of observations; assessed from {MIN_OBSERVATIONS} on."
+    lines = ["Changes:" if verdict.changes else f"Changes: none confirmed in {verdict.days} days of observations."]
     lines += [f"  {line}" for line in verdict.changes]
     lines += [f"  suspected, not yet confirmed: {line}" for line in verdict.suspected]
     return "\n".join(lines)
@@ -172,7 +172,7 @@ def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple
     """What will not run, by stack and reason."""
     groups = {
         "Would be absent": [(one.stack, one.reason) for one in prepared.missing_stack_failures],
-        "Left for another night": [(one.run.stack, one.reason) for one in prepared.deferred_runs],
+        "Deferred to the next session": [(one.run.stack, one.reason) for one in prepared.deferred_runs],
         "Not available here": [(one.stack, one.reason) for one in prepared.plan.unavailable],
     }
     return [(title, Counter(pairs)) for title, pairs in groups.items() if pairs]

@@ -45,7 +45,7 @@ def resolve_references(
     policy: MissingReferencePolicy,
     known_checks: Iterable[str] | None = None,
 ) -> ResolvedReferences:
-    """The references of one test, after it ran and before its performance is judged.
+    """The references of one test, after it ran and before its performance is assessed.
 
     Args:
         references: of the system (`bandwidth.load`, which refuses a damaged file).

@@ -251,7 +251,7 @@ def entry_from_level(level: ProposalLevel, today: dt.date, by: str, why: str) ->
     """The reference that a level gives.
 
     Raises:
-        InputError: too few nights.
+        InputError: too few observations.
     """
     found = compute_bounds(level.values)
     return bandwidth.Reference(

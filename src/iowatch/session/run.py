@@ -241,7 +241,7 @@ def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple
     Updates the findings; their updates stay pending for the verdict, which reports them.
     """
     system = history.session(uuid).system
-    state.update_findings(history, system, tell=False)
+    state.update_findings(history, system, report=False)
     series = state.suspected_series_ids(history, system)
     keys = {
         (run.partition, run.stack, run.name)

@@ -62,7 +62,7 @@ class Verdict:
     """The verdict on a session; the names of the attributes are the keys of the JSON document.
 
     Attributes:
-        nights: days with observations in the history, this session included (`iowatch.findings.history_extent`).
+        days: days with observations in the history, this session included (`iowatch.findings.history_extent`).
         changes: one line per open finding; suspected: findings of the newest observations, not yet confirmed.
         unavailable: cases that cannot run here, by stack and reason.
         left_out: runs that did not fit the budget, by stack and reason; they were not expected.
@@ -81,7 +81,7 @@ class Verdict:
     transfers: tuple[TransferCounts, ...]
     failed: tuple[RunProblem, ...]
     absent: tuple[RunProblem, ...]
-    nights: int
+    days: int
     changes: tuple[str, ...]
     suspected: tuple[str, ...]
     unavailable: tuple[RunProblem, ...]
@@ -126,7 +126,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             replace(one, reason=one.reason + _failure_reason(summary, one.stack, one.run))
             for one in missing_runs(expected, received, runs)
         ),
-        nights=history_extent(history, [row.system]).days,
+        days=history_extent(history, [row.system]).days,
         changes=_finding_lines(findings, NEEDS_ACTION),
         suspected=_finding_lines(findings, {"suspected"}),
         unavailable=_count_by_reason((item.stack, item.reason) for item in summary.unavailable),

@@ -183,7 +183,7 @@ def _combine_over_sessions(
     spread = estimates.uncertainty_from_draws(draws, sessions, together)
     low, high = estimates.expanded_percentile_interval(centre, draws, spread, settings.level)
     paired = all(one.paired for one, *_ in drawn)
-    basis: IntervalBasis = "paired nights" if paired else "nights"
+    basis: IntervalBasis = "paired sessions" if paired else "sessions"
     return exp(centre), (exp(low), exp(high)), estimates.t_test_p_value(centre, spread), basis
 
 

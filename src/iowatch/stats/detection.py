@@ -141,7 +141,7 @@ def detect_many(
     enough = [x for x in inputs if len(x.logs) >= settings.min_observations]
     found = dict(zip(enough, chosen.detect(enough, settings), strict=True))
     return [
-        replace(found.get(x) or Detection(x.points, "too few nights" if len(x.logs) else "no data"), method=method)
+        replace(found.get(x) or Detection(x.points, "too few observations" if len(x.logs) else "no data"), method=method)
         for x in inputs
     ]
 

@@ -52,7 +52,7 @@ from iowatch.core import Case
 
 Floats = NDArray[np.float64]
 VerdictKind = Literal["slower", "faster", "no difference", "not enough data"]
-IntervalBasis = Literal["nights", "paired nights", "cases", "none"]
+IntervalBasis = Literal["sessions", "paired sessions", "cases", "none"]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class DetectorSettings:
         drift_share: share of the series that a slope must span; steps explain shorter ones as well.
         transient_observations: a departure of at most this many observations that comes back is a transient.
         return_share: how near it must come back, as a share of the departure.
-        dating_observations: a date is judged by the chance that the step is within so many observations of it.
+        dating_observations: a date is scored by the chance that the step is within so many observations of it.
         dating_slack: dates whose chance is within this share of the best count as equally good.
         dating_away: what an observation of a transient weighs in dating; its observations are correlated.
         freedom: degrees of freedom of the t distribution of inliers.
@@ -58,7 +58,7 @@ class DetectorSettings:
             of so many.
         short_observations: a history of fewer observations is short: a burst may be half of it.
         min_confidence: least confidence of a reported step.
-        floor: smallest spread believed; steps of quantised or constant values are judged against it.
+        floor: smallest spread assumed; steps of quantised or constant values are assessed against it.
         correlation, correlation_observations: lag-1 autocorrelation assumed, and the observations that it weighs.
         max_thinning: most that autocorrelation may thin out the evidence.
         grid_step, grid_levels: spacing (in spreads) and largest number of candidate levels.
@@ -102,7 +102,7 @@ class DetectorSettings:
 
 
 StepDirection = Literal["up", "down"]
-DetectionStatus = Literal["ok", "too few nights", "no data"]
+DetectionStatus = Literal["ok", "too few observations", "no data"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class ChangePoint:
     before: float
     after: float
     confidence: float
-    nights: int
+    observations: int
     suspected: bool = False
 
 
@@ -147,7 +147,7 @@ class Transient(ObservationSpan):
 
     direction: StepDirection
     ratio: float
-    nights: int
+    observations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ class Drift(ObservationSpan):
 
 @dataclass(frozen=True, slots=True)
 class DetectedLevel(ObservationSpan):
-    """Observations at one level; `nights` counts those outside transients, `value` is in the input's unit."""
+    """Observations at one level; the count leaves out those of transients, `value` is in the input's unit."""
 
     value: float
-    nights: int
+    observations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Detection:
 
     Attributes:
         n: points in the series.
-        status: `no data` (nothing to assess), `too few nights` (too few observations), or `ok`; only with `ok`
+        status: `no data` (nothing to assess), `too few observations`, or `ok`; only with `ok`
             does an empty `changes` mean that there was no change.
         noise: relative scatter of inliers (0.05 is 5 %); None without data.
         suspected: the newest observations differ, but are too few to confirm a change; never an alarm.

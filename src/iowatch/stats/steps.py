@@ -46,7 +46,7 @@ def step_confidences(series: SeriesFit, segments: list[Segment]) -> list[float]:
 
 
 def step_features(series: SeriesFit, segments: list[Segment]) -> list[tuple[StepFeatures, bool]]:
-    """What each step is judged by, in the order of the weights, and whether its level is new and short.
+    """The figures that score each step, in the order of the weights, and whether its level is new and short.
 
     The facts of a step that is too small to matter, or has no evidence, are empty.
     """
@@ -386,7 +386,7 @@ def make_detection(
             before=math.exp(before),
             after=math.exp(after),
             confidence=confidence,
-            nights=observations,
+            observations=observations,
             suspected=observations < series.settings.confirm_observations,
         )
 
@@ -405,10 +405,10 @@ def make_detection(
         noise=float(series.noise.spread),
         changes=tuple(step for step in steps if not step.suspected),
         suspected=tuple(suspected),
-        transients=tuple(Transient(**departure(*one), nights=one[1] - one[0]) for one in excursions),
+        transients=tuple(Transient(**departure(*one), observations=one[1] - one[0]) for one in excursions),
         drifts=tuple(Drift(**departure(*one)) for one in drifts),
         levels=tuple(
-            DetectedLevel(**span(s.first, s.end), value=math.exp(s.level), nights=s.observation_count) for s in segments
+            DetectedLevel(**span(s.first, s.end), value=math.exp(s.level), observations=s.observation_count) for s in segments
         ),
     )
 

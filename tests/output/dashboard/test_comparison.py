@@ -88,12 +88,12 @@ def test_all_samples_of_a_side_are_drawn() -> None:
 def test_fair_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
         fair = {"left": "old", "right": "new", "seed": 1}
-        history.begin_session(SessionRecord("fair-1", "local", "tiny", "run", START, {"fair": fair}))
+        history.begin_session(SessionRecord("fair-1", "local", "tiny", "run", START, {"interleaved": fair}))
         for pair in range(1, 10):
             for side, level in (("left", 100.0), ("right", 150.0)):
                 facts = {"pair": pair, "side": side}
                 name, level = f"ior:a#{pair}{side}", level + pair
-                case = {"api": "POSIX", "ranks": 2, "fair": True}
+                case = {"api": "POSIX", "ranks": 2, "interleaved": True}
                 output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,), case),))
                 stack = StackRecord(str(fair[side]))
                 history.record_runs("fair-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)])

@@ -143,7 +143,7 @@ def test_fields_say_what_the_night_was(site: Path) -> None:
         "read 8": ("none", "?"),
     }
     words = re.sub(r"<[^>]+>", "", text)
-    assert "1 below, 2 without result, 3 as accepted, 2 not judged." in words
+    assert "1 below, 2 without result, 3 as accepted, 2 not assessed." in words
 
 
 def test_the_index_leads_to_what_is_below(browser: Browser, site: Path) -> None:
@@ -178,7 +178,7 @@ def test_arrows_go_from_field_to_field(browser: Browser, site: Path) -> None:
     [
         # Somebody looks at something in the morning, or compares two stacks: the night is still the night.
         ("smoke", {}, "ok", "night-9"),
-        ("nightly", {"fair": {"left": "a", "right": "b"}}, "ok", "night-9"),
+        ("nightly", {"interleaved": {"left": "a", "right": "b"}}, "ok", "night-9"),
         # A night that broke off is one however little it measured.
         ("nightly", {}, "ok", "later"),
         ("survey", {}, "incomplete", "later"),

@@ -57,7 +57,7 @@ def step(day: int, ratio: float, *, before: float = 100.0, suspected: bool = Fal
         before=before,
         after=before * ratio,
         confidence=0.9,
-        nights=10,
+        observations=10,
         suspected=suspected,
     )
 
@@ -268,7 +268,7 @@ def system(*sessions: Any) -> SystemEntry:
         (session(2, 10.4, suite="smoke", runs=1, status="incomplete"), 2),
         (session(2, 10.4, runs=1), 2),
         # A turn of an A/B run is no nightly session, and ends as it may.
-        (session(2, 10.9, status="failed", attributes={"fair": {"left": "gnu", "right": "cray"}}), 1),
+        (session(2, 10.9, status="failed", attributes={"interleaved": {"left": "gnu", "right": "cray"}}), 1),
     ],
 )
 def test_a_small_session_of_another_suite_is_not_the_newest_nightly_one(later: Any, night: int) -> None:

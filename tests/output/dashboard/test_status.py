@@ -208,7 +208,7 @@ def test_few_nights_are_not_measured_against_themselves(make: Make) -> None:
     """Five nights of `weekly` and no reference: what is normal is not known, and 100 % would be a lie."""
     text = (make(10) / "overview/weekly.html").read_text(encoding="utf-8")
     assert re.findall(r'<td class="gain (\w+)"[^>]*>([^<]*)', text) == [("none", "–")] * 3
-    assert len(re.findall(r'<rect class="unjudged"', text)) == 15
+    assert len(re.findall(r'<rect class="unassessed"', text)) == 15
 
 
 def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:

@@ -15,7 +15,7 @@ ISSUES = {"name": "issues", "kind": "issue", "directory": "notices"}
 
 
 def settings(**changed: Any) -> NotifySettings:
-    return NotifySettings.model_validate({"digest": "never", "silence_hours": 1e6, "channels": [ISSUES], **changed})
+    return NotifySettings.model_validate({"digest": "never", "overdue_hours": 1e6, "channels": [ISSUES], **changed})
 
 
 class Post:

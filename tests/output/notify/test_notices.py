@@ -42,7 +42,7 @@ def test_a_finding_is_told_when_confirmed_and_only_once(history: History, watch:
     (notice,) = post.sent
     assert notice.kind == "finding"
     assert notice.facts["state"] == "open"
-    assert notice.title == f"planted [{', '.join(notice.facts['news'])}]: {notice.facts['line']}"
+    assert notice.title == f"planted [{', '.join(notice.facts['updates'])}]: {notice.facts['line']}"
     assert any(word in notice.title for word in ("[new", "[confirmed"))
     # Said once: the details begin where the title ends.
     assert notice.facts["line"] not in "\n".join((*notice.lines, *notice.details))
@@ -57,8 +57,8 @@ def test_a_finding_that_nobody_listened_to_is_told_later(history: History, watch
     notices.send_notices(history, "planted", settings(), morning(STEP), post)
     until = STEP + timedelta(days=20)
     watch(story, until, STEP)
-    # Another update, of a run by hand perhaps, takes the news away.
-    assert [f.news for f in update_findings(history, "planted", morning(until))] == [()]
+    # Another update, of a run by hand perhaps, takes the updates away.
+    assert [f.updates for f in update_findings(history, "planted", morning(until))] == [()]
     notices.send_notices(history, "planted", settings(), morning(until), post)
     assert [notice.facts["state"] for notice in post.sent] == ["open"]
 
@@ -76,7 +76,7 @@ def test_the_past_is_not_told_when_notices_begin(history: History, watch: Watch)
 
 def test_silence_is_told_once_and_again_after_it_was_broken(history: History) -> None:
     post, start = Post(), datetime(2025, 6, 2, 2, tzinfo=UTC)
-    watched = settings(silence_hours=26)
+    watched = settings(overdue_hours=26)
 
     def tell(moment: datetime) -> int:
         before = len(post.sent)
@@ -95,7 +95,7 @@ def test_silence_is_told_once_and_again_after_it_was_broken(history: History) ->
     night(history, "n3", start + timedelta(hours=72))
     assert tell(start + timedelta(hours=73)) == 0
     assert tell(start + timedelta(hours=120)) == 1
-    assert {notice.kind for notice in post.sent} == {"silence"}
+    assert {notice.kind for notice in post.sent} == {"overdue"}
 
 
 def test_one_digest_a_week_on_its_day_or_later(history: History) -> None:
@@ -122,5 +122,5 @@ def test_a_rehearsal_sends_and_remembers_nothing(history: History, var: Path) ->
     moment = datetime(2025, 6, 2, tzinfo=UTC)
     for _ in range(2):
         planned = notices.preview_notices(history, "local", settings(), moment)
-        assert [notice.kind for notice in planned["issues"]] == ["silence"]
+        assert [notice.kind for notice in planned["issues"]] == ["overdue"]
     assert not (var / "notify").exists()

@@ -30,7 +30,7 @@ def test_what_a_server_refuses_is_sent_the_next_time(history: History, watch: Wa
     (outcome,) = notices.send_notices(history, "planted", settings(), morning(until), post)
     assert (outcome.sent, outcome.waiting, outcome.reason) == ((), 1, "the server answered 503")
     post.refuses = False
-    # The news are gone from the history by now; the outbox has them.
+    # The updates are gone from the history by now; the outbox has them.
     update_findings(history, "planted", morning(until))
     (outcome,) = notices.send_notices(history, "planted", settings(), morning(until), post)
     assert (len(outcome.sent), outcome.waiting, outcome.reason) == (1, 0, None)
@@ -78,7 +78,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("delivered", [False, True])
 def test_a_kill_while_sending_loses_nothing(history: History, delivered: bool) -> None:
     """Three notices wait; the process ends at the second, before or after the server took it."""
-    post, both = Post(), settings(digest="monday", silence_hours=26)
+    post, both = Post(), settings(digest="monday", overdue_hours=26)
     weeks = [datetime(2025, 6, 2, tzinfo=UTC) + timedelta(days=7 * n) for n in range(2)]
     post.refuses = True
     for week in weeks:
@@ -117,4 +117,4 @@ def test_two_at_once_tell_once(history: History) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [notice.key for notice in post.sent] == ["silence never"]
+    assert [notice.key for notice in post.sent] == ["overdue never"]

@@ -48,7 +48,7 @@ channels:
     password: {file: ~/.config/iowatch/mail}
   - name: tracker
     kind: issue
-    tell: [finding]
+    send: [finding]
     directory: issues
 """
 
@@ -107,8 +107,8 @@ def test_the_command_sends_and_says_so(cli: Any, write: Callable[[str], Path], v
     done = cli("notify", "--system", "local", "--json")
     assert done.exit_code == 0
     (channel,) = json.loads(done.stdout)["channels"]
-    assert channel["sent"] == ["silence never"]
-    assert "# local: session overdue" in (var / "issues" / "silence-never.md").read_text()
+    assert channel["sent"] == ["overdue never"]
+    assert "# local: session overdue" in (var / "issues" / "overdue-never.md").read_text()
     assert "0 sent" in cli("notify", "--system", "local").output
 
 

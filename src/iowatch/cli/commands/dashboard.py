@@ -23,7 +23,7 @@ def command() -> None:
     "--zone", help="Time zone of the pages (IANA name) [default: that of system.yaml (`timezone`), else UTC]."
 )
 @click.option(
-    "--nights", type=click.IntRange(min=1), default=30, show_default=True,
+    "--sessions", type=click.IntRange(min=1), default=30, show_default=True,
     help="Number of newest sessions per system with full pages; older sessions get a list of runs.",
 )  # fmt: skip
 @click.option(
@@ -31,10 +31,10 @@ def command() -> None:
     help="Number of runs per session with a Darshan timeline and full report.",
 )  # fmt: skip
 @history_options
-def build(output: Path | None, zone: str | None, nights: int, reports: int, db: str | None, as_json: bool) -> None:
+def build(output: Path | None, zone: str | None, sessions: int, reports: int, db: str | None, as_json: bool) -> None:
     """Build the site in a new directory and replace the old one atomically."""
     with History.existing(db) as history:
-        built = build_site(history, output or files.var_directory() / "site", zone, nights, reports)
+        built = build_site(history, output or files.var_directory() / "site", zone, sessions, reports)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:

@@ -63,8 +63,8 @@ def _print_report(found: Mapping[str, Detection]) -> None:
     changed = sum(bool(detection.changes) for detection in found.values())
     console.print(f"{changed} of {len(found)} series changed")
     for status, count in Counter(one.status for one in found.values() if one.status != "ok").items():
-        console.print(f"{count} not judged: {status}")
-    table = PlainTable("series", "what", "since", "nights", "ratio", "before", "after", "confidence", box=None)
+        console.print(f"{count} not assessed: {status}")
+    table = PlainTable("series", "what", "since", "observations", "ratio", "before", "after", "confidence", box=None)
     for name, detection in found.items():
         for cells in detection_cells(detection):
             table.add_row(name, *cells)

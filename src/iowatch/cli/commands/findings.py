@@ -69,7 +69,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
             {
                 "findings": [f.to_json() for f in shown],
                 "trends": [asdict(trend) for trend in slow],
-                "series": {"watched": extent.series, "too_few_nights": too_few},
+                "series": {"watched": extent.series, "too_few_observations": too_few},
             }
         )
     else:

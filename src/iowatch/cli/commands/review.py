@@ -55,7 +55,7 @@ def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> N
                 "until": until.date() if until else None,
             }
             reviews.add_decision(found.system, entry)
-            update_findings(history, found.system, tell=False)
+            update_findings(history, found.system, report=False)
             found = find_finding(history, found.id)
         if as_json:
             print_json(found.to_json())

@@ -43,7 +43,7 @@ def build_site(
     history: History,
     place: Path,
     zone: str | None = None,
-    nights: int = DEFAULT_SESSIONS,
+    sessions: int = DEFAULT_SESSIONS,
     reports: int = DEFAULT_REPORTS,
     now: datetime | None = None,
     pages: Sequence[Page] = PAGES,
@@ -53,7 +53,7 @@ def build_site(
     Args:
         zone: IANA name of the time zone in which times are shown; None is that of `timezone` in the systems'
             `system.yaml`, UTC where they name none or several.
-        nights: how many of the newest sessions of each system have a full page of their runs, with outputs and
+        sessions: how many of the newest sessions of each system have a full page of their runs, with outputs and
             Darshan's reports; sessions before and after a finding always have one, all others a short one.
         reports: how many runs of each of the newest sessions have Darshan's timeline and full report, which take
             seconds each and are kept by later builds.
@@ -73,7 +73,7 @@ def build_site(
         templates = make_template_environment(shown_in, pages)
         moment = int((now or core.utc_now()).timestamp())
         zone_info = find_time_zone(shown_in)
-        site = SiteBuild(history, catalogue, templates, writer, zone_info, nights, reports, moment)
+        site = SiteBuild(history, catalogue, templates, writer, zone_info, sessions, reports, moment)
         for source in [*static_files(), plotly_script()]:
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
         for page in pages:

@@ -167,7 +167,7 @@ class SystemEntry:
         Turns of fair comparisons are none, nor is a small session of another suite that somebody ran the same
         day and that ended well: what it did not measure is not missing.
         """
-        found = [one for one in self.sessions if not one.attributes.get("fair")] or list(self.sessions)
+        found = [one for one in self.sessions if not one.attributes.get("interleaved")] or list(self.sessions)
         for one in found[1:]:
             if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
                 break
@@ -315,7 +315,7 @@ def session_coverage(
     )
 
 
-# As long after the end of the last night as `silence_hours` of notices by default (docs/operations.md).
+# As long after the end of the last night as `overdue_hours` of notices by default (docs/operations.md).
 _LEAST_S = 26 * 3600
 # Nights begin later than usual now and then.
 _SLACK = 1.1
@@ -359,7 +359,7 @@ class SiteBuild:
 
     Attributes:
         zone: in which times are shown.
-        nights: how many of the newest sessions of each system have full pages of their runs.
+        sessions: how many of the newest sessions of each system have full pages of their runs.
         reports: how many runs of a session have Darshan's timeline and full report.
         now: time of the build, epoch seconds; expected sessions that did not start by then are overdue.
     """
@@ -369,7 +369,7 @@ class SiteBuild:
     templates: Environment
     writer: SiteWriter
     zone: tzinfo
-    nights: int
+    sessions: int
     reports: int
     now: int
 

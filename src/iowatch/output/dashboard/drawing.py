@@ -165,7 +165,7 @@ _CLASSES = ((2.0, "b3"), (1.25, "b2"), (1.08, "b1"), (0.92, "same"), (0.8, "w1")
 def cell_class(gain: float | None) -> str:
     """The class of a night's gain against the accepted level; NaN: there is none."""
     if gain is not None and math.isnan(gain):
-        return "unjudged"
+        return "unassessed"
     return "none" if gain is None else next(kind for least, kind in _CLASSES if gain >= least)
 
 

@@ -107,7 +107,7 @@ def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
         levels = f"{format_number(step.before)} to {format_number(step.after)} {series.metric.unit}"
         notes.append(DetectionNote(int(step.time), None, kind, f"{levels} ({format_factor(step.ratio)}{confidence})"))
     for one in found.transients:
-        text = f"{format_count(one.nights, 'night')} at {format_factor(one.ratio)}, then returned"
+        text = f"{format_count(one.observations, 'observation')} at {format_factor(one.ratio)}, then returned"
         notes.append(DetectionNote(int(one.time), int(one.last_time), "transient", text))
     for drift in found.drifts:
         text = f"drifts to {format_factor(drift.ratio)}"

@@ -191,7 +191,7 @@ OVERVIEW_SESSIONS = 30
 _READ_S = 60 * drawing.DAY_S
 _COLUMNS = ("operation", "api", "file")
 # What can be said of a series in the newest night, what needs somebody first; long gone: not for `NIGHTS`.
-SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not judged", "long gone")
+SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not assessed", "long gone")
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class SeriesTableRow:
         """One of `OUTCOMES`: what the newest night says of the series."""
         if self.late:
             return "long gone" if self.gone else "without result"
-        return {"w": "below", "s": "as accepted", "b": "above"}.get(self.kind[0], "not judged")
+        return {"w": "below", "s": "as accepted", "b": "above"}.get(self.kind[0], "not assessed")
 
 
 def overview_page_path(machine: data.SystemEntry) -> str:

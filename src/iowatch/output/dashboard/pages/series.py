@@ -41,7 +41,7 @@ def _write_pages(
     for machine, group in groupby(chosen, key=itemgetter(0)):
         by_id = {one.row.id: one for _, one in group}
         sessions = {row.id: row for row in machine.sessions}
-        full = [row.id for row in machine.sessions[: site.nights]]
+        full = [row.id for row in machine.sessions[: site.sessions]]
         with site.history.reading() as connection:
             runs = session_of_run.run[np.isin(session_of_run.session, full)].tolist()
             nodes = {
@@ -153,7 +153,7 @@ class _SeriesPage:
             "samples": _base64_array(samples.samples, "<f4"),
             "run": _base64_array(samples.run_id, "<u4"),
             "session": _base64_array(position, "<u4"),
-            "hosts": [self.nodes.get(run) for run in samples.run_id[-self.site.nights :].tolist()],
+            "hosts": [self.nodes.get(run) for run in samples.run_id[-self.site.sessions :].tolist()],
             "sessions": sessions,
             "levels": [list(astuple(level)) for level in levels.drawn_levels(series, samples)],
             "transients": [[int(one.time), int(one.last_time)] for one in transients],

@@ -28,7 +28,7 @@ def publish_session_pages(site: data.SiteBuild) -> None:
     for machine in site.catalogue.machines:
         evidence = data.evidence_sessions(machine)
         for position, row in enumerate(machine.sessions):
-            if position < site.nights or row.id in evidence:
+            if position < site.sessions or row.id in evidence:
                 reports = site.reports if position < _REPORTED_SESSIONS or row.id in evidence else 0
                 values = _session_values(site, machine, row, reports)
                 site.write_page(data.session_page_path(row), "session.html", **values)
@@ -59,7 +59,7 @@ def _older_session_values(site: data.SiteBuild, machine: data.SystemEntry, row: 
         names = ", ".join(f"{one.kind} {one.sha256[:12]}" for one in kept.get(run.id, ()))
         rows.append((run, list(_headlines(known)), names))
     coverage = data.session_coverage(site.history, row, runs, received)
-    return {"machine": machine, "coverage": coverage, "rows": rows, "kept": bool(kept), "sessions": site.nights}
+    return {"machine": machine, "coverage": coverage, "rows": rows, "kept": bool(kept), "sessions": site.sessions}
 
 
 def _known_results(site: data.SiteBuild, results: Results) -> RunResults:

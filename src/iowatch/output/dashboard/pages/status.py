@@ -116,7 +116,7 @@ def publish_feed(site: data.SiteBuild) -> None:
     documents = [{**f.to_json(), "page": finding.finding_page_path(f)} for f in found]
     for document in documents:
         # Not what changes with every session: readers of the file look for new findings.
-        for name in ("updated_at", "news", "untold"):
+        for name in ("updated_at", "updates", "pending"):
             document.pop(name, None)
     site.writer.write("findings.json", json.dumps({"format": 1, "findings": documents}, indent=1))
     listed = found[:_MAX_FEED_ENTRIES]

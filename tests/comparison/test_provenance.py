@@ -81,15 +81,15 @@ def test_a_stack_that_was_rebuilt_between_its_runs_is_no_one_content(history: Hi
     # Only the runs that are used count.
     newest = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0", last=2)
     assert "hdf5 1.8.16 → 1.10.0" in list(provenance_lines(newest))[1]
-    assert newest.grounds.left is not None
-    assert newest.grounds.left.runs == 2
+    assert newest.provenance.left is not None
+    assert newest.provenance.left.runs == 2
 
 
 def test_two_stacks_of_one_side_are_none_that_was_rebuilt(history: History) -> None:
     for number in range(4):
         night(history, number, OLD, NEW)
     outcome = compared(history, "since:..2023-11-15", "since:2023-11-16..")
-    for side in (outcome.grounds.left, outcome.grounds.right):
+    for side in (outcome.provenance.left, outcome.provenance.right):
         assert side is not None
         assert (side.stacks, len(side.contents)) == (("netcdf-4.3.3.1", "netcdf-4.4.0"), 2)
         assert not side.rebuilt
@@ -109,7 +109,7 @@ def test_libraries_that_nobody_recorded_are_not_called_the_same(history: History
     for number in range(2):
         night(history, number, StackRecord("old"), StackRecord("new", {"anything": 1}))
     outcome = compared(history, "stack:old", "stack:new")
-    assert outcome.grounds.libraries is None
+    assert outcome.provenance.libraries is None
     assert len(list(provenance_lines(outcome))) == 1
 
 

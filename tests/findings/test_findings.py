@@ -185,7 +185,7 @@ def test_a_series_too_young_to_be_judged_is_not_called_unchanged(watch: Watch) -
     watch(told, STEP - timedelta(days=2), None)
     both = story(*told.series, young)
     (found,) = watch(both, STEP + timedelta(days=4), STEP - timedelta(days=2))
-    assert (found.explanation.changed, found.explanation.total, found.moved_otherwise) == (2, 8, 1)
+    assert (found.explanation.changed, found.explanation.total, found.changed_otherwise) == (2, 8, 1)
     assert found.explanation.exceptions == ()
     assert any("not surely" in line for line in format_finding(found))
 

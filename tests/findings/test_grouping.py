@@ -50,8 +50,8 @@ def test_small_suspicions_after_a_change_do_not_move_its_date() -> None:
     """Five doubtful series outweigh the one that changed two nights earlier, and are left out as too small."""
     changes = {0: step(8, -0.9), **{n: step(10, -0.2, suspected=True) for n in range(1, 6)}}
     first, second = group_changes(rows(6), changes)
-    assert ([m.row.id for m in first.moved], first.first_after) == ([0], 8 * DAY)
-    assert (len(second.moved), second.first_after) == (5, 10 * DAY)
+    assert ([m.row.id for m in first.changes], first.first_after) == ([0], 8 * DAY)
+    assert (len(second.changes), second.first_after) == (5, 10 * DAY)
 
 
 def test_a_bad_night_days_after_a_change_is_no_part_of_it() -> None:
@@ -76,13 +76,13 @@ def test_dates_that_scatter_are_one_event() -> None:
     """Detection dates some steps of one event a night or two off; those have nothing in common."""
     both = [*on("scratch1", range(10)), *on("scratch2", range(10, 20))]
     changes = {n: step(8 + (n % 3 == 0) * 2 - (n % 7 == 0), -0.5) for n in range(20)}
-    assert [len(one.moved) for one in group_changes(both, changes)] == [20]
+    assert [len(one.changes) for one in group_changes(both, changes)] == [20]
 
 
 def test_neighbouring_nights_are_one_event() -> None:
     """All writes are dated a night later than all reads: a bad night of the writes looks like that."""
     changes = {n: step(8 + n % 2, -0.5) for n in range(20)}
-    assert [len(one.moved) for one in group_changes(rows(20), changes)] == [20]
+    assert [len(one.changes) for one in group_changes(rows(20), changes)] == [20]
 
 
 @pytest.mark.parametrize("series", [1, 4, 24, 60, 200])
@@ -103,7 +103,7 @@ def test_suspected_changes_are_credible_where_chance_gives_as_many_in_fewer_than
 def test_one_confirmed_change_is_credible_in_any_number_of_series() -> None:
     changes = {0: step(8, -0.5), **{n: step(8, -0.5, suspected=True) for n in (1, 2)}}
     (found,) = group_changes(rows(500), changes)
-    assert len(found.moved) == 3
+    assert len(found.changes) == 3
     assert is_credible(found, 500)
 
 
@@ -158,8 +158,8 @@ def grouped(
 
 def compared(*args: Any, **kwargs: Any) -> tuple[list[SeriesResponse], int]:
     """The series of `grouped` across the date: their responses, and how many moved otherwise."""
-    responses, _, moved_otherwise = compare_around_date(*grouped(*args, **kwargs))
-    return responses, moved_otherwise
+    responses, _, changed_otherwise = compare_around_date(*grouped(*args, **kwargs))
+    return responses, changed_otherwise
 
 
 def levels(*parts: tuple[int, float]) -> list[float]:
@@ -207,5 +207,5 @@ def test_a_member_names_the_runs_at_the_ends_of_its_change_and_no_others(
     absent: int | None, runs: tuple[int | None, int | None]
 ) -> None:
     group, _, _, points = grouped(levels((90, 1000.0)), absent=absent)
-    member = make_member(group.moved[0], points[group.moved[0].row.id], "one")
+    member = make_member(group.changes[0], points[group.changes[0].row.id], "one")
     assert (member.run_before, member.run_after) == runs

@@ -31,7 +31,7 @@ def known(group: ChangeGroup, **facts: Any) -> Finding:
         "anchor": group.first_after,
         "missed_since": None,
         "resolution": None,
-        "members": [SimpleNamespace(series_id=m.row.id) for m in group.moved],
+        "members": [SimpleNamespace(series_id=m.row.id) for m in group.changes],
     }
     return cast("Finding", SimpleNamespace(**(told | facts)))
 

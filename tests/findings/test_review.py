@@ -52,8 +52,8 @@ def test_dismissing_silences_exactly_that_finding(watch: Watch, history: History
     decide("dismissed", END)
     second, first = update_findings(history, "planted", morning(END))
     assert (first.state, second.state) == ("dismissed", "open")
-    assert first.ruling is not None
-    assert first.ruling.reason == "why"
+    assert first.review is not None
+    assert first.review.reason == "why"
 
 
 def test_of_what_was_dismissed_nothing_is_told(watch: Watch, history: History) -> None:

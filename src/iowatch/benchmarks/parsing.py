@@ -104,7 +104,7 @@ class CleanLines:
     def __init__(self, source: OutputSource, inspect: Callable[[bytes], None]) -> None:
         """Args:
         source: text, bytes, or a binary stream that is read once from where it stands.
-        inspect: called with every block of whole, cleaned lines (to look for signs of trouble).
+        inspect: called with every block of whole, cleaned lines (to look for failure signatures).
         """
         self._stream = open_source(source)
         self._inspect = inspect
@@ -346,11 +346,11 @@ class OutputBuilder:
     _results: dict[str, tuple[Result, list[float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.trouble = SignatureScanner(self.signs)
+        self.signatures = SignatureScanner(self.signs)
 
     def lines(self, source: OutputSource) -> CleanLines:
         """The lines of the output; failure signatures are noted on the way."""
-        return CleanLines(source, self.trouble.inspect)
+        return CleanLines(source, self.signatures.inspect)
 
     def add_failure(self, reason: str) -> None:
         """The run reported or indicated an error."""
@@ -406,16 +406,16 @@ class OutputBuilder:
 
     def to_output(self, context: RunContext, lines: CleanLines) -> Output:
         """The output with its status and reasons."""
-        self.trouble.inspect_source(context.stderr)
-        self.trouble.inspect_source(context.log)
+        self.signatures.inspect_source(context.stderr)
+        self.signatures.inspect_source(context.log)
         if lines.empty:
             self._incomplete[:] = ["the output is empty"]  # all else follows from that
         if context.rc:
             stopped, words = explain_exit_status(context.rc)
             (self.add_truncation if stopped else self.add_failure)(words)
-        fatal = self.trouble.reasons(fatal=True)
+        fatal = self.signatures.reasons(fatal=True)
         status: OutputStatus = "failed" if fatal or self._failed else "incomplete" if self._incomplete else "ok"
-        hints = self.trouble.reasons(fatal=False) if status != "ok" else []
+        hints = self.signatures.reasons(fatal=False) if status != "ok" else []
         reasons = [*fatal, *self._failed, *hints, *self._incomplete]
         return Output(
             tool=self.tool,

@@ -354,7 +354,7 @@ class Outcome:
     """A comparison with all that a report says of it.
 
     Attributes:
-        grounds: when each side was measured, and with which libraries.
+        provenance: when each side was measured, and with which libraries.
         notes: what was left out and why.
         traced: how the I/O of the sides differs by their Darshan logs.
     """
@@ -366,7 +366,7 @@ class Outcome:
     overall: OverallComparison
     subgroups: tuple[Subgroup, ...]
     options: ComparisonOptions
-    grounds: ComparisonProvenance
+    provenance: ComparisonProvenance
     notes: tuple[str, ...]
     traced: TraceComparison = field(default_factory=TraceComparison)
 

@@ -123,7 +123,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Output:
-    """What a careful reader gets from one output of one tool.
+    """What a strict parser gets from one output of one tool.
 
     Attributes:
         tool: `benchio`, `ior`, `mdtest`, `h5bench`.

@@ -282,10 +282,10 @@ def build_finding(
         rows, changes, points: of all headline series of the system, by series id.
         happened: events of the system.
     """
-    observations, without_data, moved_otherwise = grouping.compare_around_date(group, rows, changes, points)
+    observations, without_data, changed_otherwise = grouping.compare_around_date(group, rows, changes, points)
     names = tuple(short_case_names([one.parameters for one in observations]))
-    moved = zip(group.moved, names, strict=False)
-    members = tuple(grouping.make_member(one, points[one.row.id], called) for one, called in moved)
+    changed = zip(group.changes, names, strict=False)
+    members = tuple(grouping.make_member(one, points[one.row.id], called) for one, called in changed)
     explanation = explain_changes(observations)
     suspects = [s for event in happened for s in _causes_from_event(event)]
     run = next((m.run_after for m in members if m.run_after is not None), None)
@@ -299,13 +299,13 @@ def build_finding(
         date=text.iso_day(group.first_after),
         last_before=group.last_before,
         first_after=group.first_after,
-        size=math.exp(sum(m.log_gain for m in group.moved) / len(group.moved)),
+        size=math.exp(sum(m.log_gain for m in group.changes) / len(group.changes)),
         line="",
         members=members,
         explanation=explanation,
         compared=names,
         without_data=without_data,
-        moved_otherwise=moved_otherwise,
+        changed_otherwise=changed_otherwise,
         causes=rank_causes(suspects, group.last_before, group.first_after, observations, explanation),
         differences=evidence_differences(history, members, points),
         first_seen_at=0,

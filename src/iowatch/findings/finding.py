@@ -83,7 +83,7 @@ class Finding:
         explanation: its positions (members of magnitudes, control, exceptions) index `compared`.
         compared: names of the series that were compared, changed ones first.
         without_data: how many series of the system have no runs on both sides: nothing is known of them.
-        moved_otherwise: how many moved then, too, but the other way or not surely: they are not compared.
+        changed_otherwise: how many changed then in the other direction or uncertainly: they are not compared.
         causes: events near the date, best fit first; evidence, not proof.
         updates: changes of the finding since the last report: "new", "confirmed", "2 series joined", …
         pending: updates that are not reported yet.
@@ -109,7 +109,7 @@ class Finding:
     explanation: Explanation
     compared: tuple[str, ...]
     without_data: int
-    moved_otherwise: int
+    changed_otherwise: int
     causes: tuple[RankedCause, ...]
     differences: tuple[EvidenceDifference, ...]
     first_seen_at: int
@@ -121,7 +121,7 @@ class Finding:
     missed_since: int | None = None
     seen_since: int | None = None
     resolution: str | None = None
-    ruling: AppliedDecision | None = None
+    review: AppliedDecision | None = None
     notes: tuple[AppliedDecision, ...] = ()
     label: str | None = None
     basis: str = ""
@@ -182,8 +182,8 @@ def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
         updates.append("recurred")
     if before.state == "suspected" and finding.state == "open":
         updates.append("confirmed")
-    ruling = finding.ruling
-    expired = ruling is not None and ruling.expired and not (before.ruling and before.ruling.expired)
-    if ruling is not None and expired and finding.state != "resolved":
-        updates.append(f"decision expired: {ruling.decision} by {ruling.by}")
+    review = finding.review
+    expired = review is not None and review.expired and not (before.review and before.review.expired)
+    if review is not None and expired and finding.state != "resolved":
+        updates.append(f"decision expired: {review.decision} by {review.by}")
     return updates

@@ -61,14 +61,14 @@ class ChangeGroup:
     """Changes of one event; the change happened between `last_before` and `first_after` (epoch seconds)."""
 
     direction: PerformanceDirection
-    moved: tuple[SeriesChange, ...]
+    changes: tuple[SeriesChange, ...]
     last_before: int
     first_after: int
 
     @property
     def series_ids(self) -> frozenset[int]:
         """Identities of the series in it."""
-        return frozenset(m.row.id for m in self.moved)
+        return frozenset(m.row.id for m in self.changes)
 
 
 def series_parameters(row: SeriesRow) -> dict[str, Scalar]:
@@ -81,17 +81,17 @@ def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Chan
 
     The date that agrees with most of the remaining changes gathers those near it; then the next date.
     """
-    moved = [
+    found = [
         SeriesChange(row, c, METRICS[row.metric].log_gain(c.ratio)) for row in rows for c in changes.get(row.id, ())
     ]
     groups: list[ChangeGroup] = []
     directions: tuple[tuple[PerformanceDirection, float], ...] = (("up", 1.0), ("down", -1.0))
     for direction, sign in directions:
-        left = [m for m in moved if m.log_gain * sign > 0]
+        left = [m for m in found if m.log_gain * sign > 0]
         while left:
             made = _separate_first_event(_gather_group(direction, left))
             groups.append(made)
-            taken = set(map(id, made.moved))
+            taken = set(map(id, made.changes))
             left = [m for m in left if id(m) not in taken]
     return sorted(groups, key=lambda g: (g.first_after, g.direction))
 
@@ -109,9 +109,9 @@ def _gather_group(direction: PerformanceDirection, left: Sequence[SeriesChange])
     return _make_group(direction, near, date)
 
 
-def _make_group(direction: PerformanceDirection, moved: Sequence[SeriesChange], date: int) -> ChangeGroup:
-    last_before = max(m.last_before for m in moved if _distance_s(m, date) == 0)
-    return ChangeGroup(direction, tuple(sorted(moved, key=lambda m: m.first_after)), last_before, date)
+def _make_group(direction: PerformanceDirection, changes: Sequence[SeriesChange], date: int) -> ChangeGroup:
+    last_before = max(m.last_before for m in changes if _distance_s(m, date) == 0)
+    return ChangeGroup(direction, tuple(sorted(changes, key=lambda m: m.first_after)), last_before, date)
 
 
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
@@ -120,27 +120,27 @@ def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
 
     Series that are dated to neither date, or to the wrong one, follow the rule.
     """
-    late = [m for m in group.moved if _distance_s(m, group.first_after) > _SEPARATE_EVENTS_S]
+    late = [m for m in group.changes if _distance_s(m, group.first_after) > _SEPARATE_EVENTS_S]
     if not late:
         return group
     other = _strongest_date_s(late)
-    nearer = [_distance_s(m, other) < _distance_s(m, group.first_after) for m in group.moved]
-    derived = [derive_parameters(series_parameters(m.row)) for m in group.moved]
+    nearer = [_distance_s(m, other) < _distance_s(m, group.first_after) for m in group.changes]
+    derived = [derive_parameters(series_parameters(m.row)) for m in group.changes]
     rule = find_rule(derived, np.asarray(nearer))
     if rule is None or not rule.conditions or min(rule.precision, rule.recall) < _MIN_RULE_QUALITY:
         return group
-    mine = [m for m, its in zip(group.moved, derived, strict=True) if not all(c.holds(its) for c in rule.conditions)]
+    mine = [m for m, its in zip(group.changes, derived, strict=True) if not all(c.holds(its) for c in rule.conditions)]
     return _make_group(group.direction, mine, _strongest_date_s(mine))
 
 
-def _strongest_date_s(moved: Sequence[SeriesChange]) -> int:
+def _strongest_date_s(changes: Sequence[SeriesChange]) -> int:
     """The first run at a new level that agrees with most of the change, the first of equals (epoch seconds).
 
     A change agrees with every moment between its last run before and its first run after; a session takes some
     hours. Agreement is the sum of |log gain|.
     """
-    weights = np.asarray([abs(m.log_gain) for m in moved])
-    dates = np.unique([m.first_after for m in moved])
+    weights = np.asarray([abs(m.log_gain) for m in changes])
+    dates = np.unique([m.first_after for m in changes])
 
     def begun(starts: Sequence[int]) -> NDArray[np.float64]:
         """Weight of what starts before each of the dates."""
@@ -148,13 +148,13 @@ def _strongest_date_s(moved: Sequence[SeriesChange]) -> int:
         total = np.concatenate([[0.0], np.cumsum(weights[order])])
         return np.asarray(total[np.searchsorted(np.asarray(starts)[order], dates)])
 
-    agreement = begun([m.last_before for m in moved]) - begun([m.first_after + _SESSION_S for m in moved])
+    agreement = begun([m.last_before for m in changes]) - begun([m.first_after + _SESSION_S for m in changes])
     return int(dates[np.argmax(np.round(agreement, 9))])
 
 
-def _distance_s(moved: SeriesChange, date: int) -> int:
+def _distance_s(change: SeriesChange, date: int) -> int:
     """Seconds from a moment to the gap between runs in which a change happened; 0 inside of it."""
-    return max(0, moved.last_before - date + 1, date - moved.first_after - _SESSION_S)
+    return max(0, change.last_before - date + 1, date - change.first_after - _SESSION_S)
 
 
 def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
@@ -176,15 +176,15 @@ def is_credible(group: ChangeGroup, series: int) -> bool:
     Args:
         series: how many series the system has.
     """
-    confirmed = any(not m.change.suspected for m in group.moved)
-    return confirmed or float(bdtrc(len(group.moved) - 1, series, _SUSPECTED_SHARE)) < _CHANCE
+    confirmed = any(not m.change.suspected for m in group.changes)
+    return confirmed or float(bdtrc(len(group.changes) - 1, series, _SUSPECTED_SHARE)) < _CHANCE
 
 
 # Levels of unchanged series are medians of at most this many observations on each side.
 _MAX_OBSERVATIONS = 30
 _HALF_DAY_S = _DAY_S // 2
-# A series that moved the same way by so much of the event's size is not called unchanged, though no change of
-# it is sure: noise may hide one, or it is too short to be assessed.
+# A series that changed in the same direction by so much of the event's size is not called unchanged, even without a
+# detected change: noise may hide one, or it is too short to be assessed.
 _UNCERTAIN_SHARE = 0.5
 
 
@@ -203,25 +203,26 @@ def compare_around_date(
 
     Returns:
         The changed series as in the group, then the unchanged ones; the number of series that have no runs on both
-        sides; and of those that moved then, too, but the other way or not surely.
+        sides; and of those that changed then in the other direction or uncertainly.
     """
-    responses = [SeriesResponse(series_parameters(m.row), True, m.log_gain) for m in group.moved]
-    without_data = moved_otherwise = 0
-    least, sign = _UNCERTAIN_SHARE * median(abs(m.log_gain) for m in group.moved), 1 if group.direction == "up" else -1
+    responses = [SeriesResponse(series_parameters(m.row), True, m.log_gain) for m in group.changes]
+    without_data = changed_otherwise = 0
+    least = _UNCERTAIN_SHARE * median(abs(m.log_gain) for m in group.changes)
+    sign = 1 if group.direction == "up" else -1
     start, end = group.last_before - _HALF_DAY_S, group.first_after + _HALF_DAY_S
     for row in [row for row in rows if row.id not in group.series_ids]:
         own = changes.get(row.id, ())
         ratio = _median_ratio(row, points[row.id], own, group)
         gain = None if ratio is None else METRICS[row.metric].log_gain(ratio)
         if any(c.time > start and c.last_before < end for c in own):
-            moved_otherwise += 1  # neither changed alike nor unchanged
+            changed_otherwise += 1  # neither changed alike nor unchanged
         elif gain is None:
             without_data += 1
         elif gain * sign >= least:
-            moved_otherwise += 1
+            changed_otherwise += 1
         else:
             responses.append(SeriesResponse(series_parameters(row), False, gain))
-    return responses, without_data, moved_otherwise
+    return responses, without_data, changed_otherwise
 
 
 def _median_ratio(
@@ -239,9 +240,9 @@ def _median_ratio(
     return float(np.median(after) / np.median(before))
 
 
-def make_member(moved: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:
+def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:
     """The changed series as a member of its finding, with the runs on both sides of the change."""
-    row, change = moved.row, moved.change
+    row, change = series_change.row, series_change.change
     runs = dict(zip(points.time[::-1].tolist(), points.run_id[::-1].tolist(), strict=True))
     return FindingMember(
         series_id=row.id,
@@ -252,16 +253,16 @@ def make_member(moved: SeriesChange, points: SeriesPoints, name: str) -> Finding
         parameters={"benchmark": row.case.benchmark, **row.case.parameters},
         metric=row.metric,
         unit=METRICS[row.metric].unit,
-        last_before=moved.last_before,
-        first_after=moved.first_after,
+        last_before=series_change.last_before,
+        first_after=series_change.first_after,
         before=change.before,
         after=change.after,
         ratio=change.ratio,
-        gain=math.exp(moved.log_gain),
+        gain=math.exp(series_change.log_gain),
         confidence=change.confidence,
         suspected=change.suspected,
-        run_before=runs.get(moved.last_before),
-        run_after=runs.get(moved.first_after),
+        run_before=runs.get(series_change.last_before),
+        run_after=runs.get(series_change.first_after),
     )
 
 
@@ -280,8 +281,8 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
     for position, group in enumerate(groups):
         for finding in known:
             apart = _gap_s(group, finding.last_before, finding.first_after)
-            moved = finding.anchor != finding.first_after
-            wandered = _gap_s(group, finding.anchor, finding.anchor) if moved else apart
+            is_redated = finding.anchor != finding.first_after
+            wandered = _gap_s(group, finding.anchor, finding.anchor) if is_redated else apart
             if finding.direction != group.direction or max(apart, wandered) > _SAME_EVENT_S:
                 continue
             shared = len(group.series_ids & {m.series_id for m in finding.members})

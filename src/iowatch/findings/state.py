@@ -34,8 +34,8 @@ def accepted_since_by_series(
     """From when on the level of a series is the accepted one: epoch seconds by series id."""
     found: dict[int, int] = {}
     for finding in known:
-        ruling = _applied_decision(finding.id, decisions, today)
-        if ruling is not None and ruling.decision == "accepted" and not ruling.expired:
+        review = _applied_decision(finding.id, decisions, today)
+        if review is not None and review.decision == "accepted" and not review.expired:
             for member in finding.members:
                 found[member.series_id] = max(found.get(member.series_id, 0), member.first_after)
     return found
@@ -116,15 +116,15 @@ def with_state(
         before: the same finding at the last update, or None.
         report: whether the caller reports the updates now.
     """
-    ruling = _applied_decision(finding.id, decisions, today)
+    review = _applied_decision(finding.id, decisions, today)
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
     noted = tuple(_to_applied_decision(note, today) for note in notes)
-    state = _derive_state(finding, before, ruling)
-    return with_updates(replace(finding, state=state, ruling=ruling, notes=noted), before, report)
+    state = _derive_state(finding, before, review)
+    return with_updates(replace(finding, state=state, review=review, notes=noted), before, report)
 
 
-def _derive_state(finding: Finding, before: Finding | None, ruling: AppliedDecision | None) -> FindingState:
-    decided = None if ruling is None or ruling.expired else ruling.decision
+def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecision | None) -> FindingState:
+    decided = None if review is None or review.expired else review.decision
     if decided == "accepted" or decided == "dismissed":
         return decided
     if finding.resolution is not None:
@@ -225,8 +225,8 @@ def _find_findings(
             continue
         name = before.id if before else grouping.new_finding_id(system, one, taken)
         taken.add(name)
-        since = min(one.last_before, *(m.last_before for m in one.moved)) - _COMPARED_S
-        until = max(one.first_after, *(m.first_after for m in one.moved)) + _COMPARED_S
+        since = min(one.last_before, *(m.last_before for m in one.changes)) - _COMPARED_S
+        until = max(one.first_after, *(m.first_after for m in one.changes)) + _COMPARED_S
         points = load_observations(history, rows, since, until)
         finding = evidence.build_finding(history, system, name, one, rows, changes, points, happened)
         made.append(_continue_finding(replace(finding, basis=basis), before, level_starts, now))
@@ -247,9 +247,9 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
 
 def _group_basis(one: grouping.ChangeGroup, stamp: str, newest: int) -> str:
     """Digest of all that a finding follows from; of a young one also the newest time: later observations refine it."""
-    moved = sorted(f"{m.row.id} {m.first_after} {m.change.suspected}" for m in one.moved)
+    changes = sorted(f"{m.row.id} {m.first_after} {m.change.suspected}" for m in one.changes)
     young = newest - one.first_after <= _SETTLED_S
-    text = "\n".join([*moved, stamp, str(newest if young else 0)])
+    text = "\n".join([*changes, stamp, str(newest if young else 0)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

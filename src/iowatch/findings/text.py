@@ -148,11 +148,11 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     yield "Does not fit", [e.text for e in found.exceptions]
     if finding.without_data:
         yield "No data", [f"{finding.without_data} series have no runs on both sides of the date"]
-    if finding.moved_otherwise:
-        yield "Not compared", [f"{finding.moved_otherwise} series moved too, the other way or not surely"]
+    if finding.changed_otherwise:
+        yield "Not compared", [f"{finding.changed_otherwise} series changed in the other direction or uncertainly"]
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
     yield "Resolved", [finding.resolution] if finding.resolution else []
-    rulings = [*([finding.ruling] if finding.ruling else []), *finding.notes]
+    rulings = [*([finding.review] if finding.review else []), *finding.notes]
     decided = []
     for one in rulings:
         expired, until = " (expired)" if one.expired else "", f" until {one.until}" if one.until else ""
@@ -200,7 +200,7 @@ def _format_causes(causes: Sequence[RankedCause]) -> Iterator[str]:
         yield "Nothing is recorded near the date (`iowatch event add` records what happened)."
         yield ""
         return
-    yield "What happened near the date, best fit first. Evidence, not proof:"
+    yield "Likely causes near the date, best match first. Evidence, not proof:"
     for position, cause in enumerate(causes, start=1):
         yield f"  {position}. {cause.name} [{cause.kind}, {cause.when}]"
         yield from (f"     + {text}" for text in cause.speaks_for)

@@ -70,7 +70,7 @@ _LONGEST_NODES = 60
 def comparison_document(outcome: Outcome) -> dict[str, Any]:
     """The document of `iowatch compare --json` (DESIGN.md, "Formats"; docs/comparison.md describes every
     key)."""
-    matched, overall, grounds = outcome.matched, outcome.overall, outcome.grounds
+    matched, overall, provenance = outcome.matched, outcome.overall, outcome.provenance
     return {
         "left": outcome.left.text,
         "right": outcome.right.text,
@@ -102,10 +102,10 @@ def comparison_document(outcome: Outcome) -> dict[str, Any]:
             "scaling": {name: [asdict(point) for point in points] for name, points in overall.scaling.items()},
         },
         "measured": {
-            "left": grounds.left and _side_document(grounds.left),
-            "right": grounds.right and _side_document(grounds.right),
-            "libraries": grounds.libraries and grounds.libraries.to_json(),
-            "on_other_nodes": grounds.elsewhere and dict(zip(("runs", "of"), grounds.elsewhere, strict=True)),
+            "left": provenance.left and _side_document(provenance.left),
+            "right": provenance.right and _side_document(provenance.right),
+            "libraries": provenance.libraries and provenance.libraries.to_json(),
+            "on_other_nodes": provenance.elsewhere and dict(zip(("runs", "of"), provenance.elsewhere, strict=True)),
         },
         "unpaired": {
             "left": [dict(describe_entry(entry)) for entry in matched.only_left],
@@ -231,12 +231,12 @@ def _format_differing(outcome: Outcome) -> str:
 
 def provenance_lines(outcome: Outcome) -> Iterator[str]:
     """When each side was measured, and what differs between the libraries: what a reader asks first."""
-    grounds = outcome.grounds
-    sides = (("left", grounds.left), ("right", grounds.right))
+    provenance = outcome.provenance
+    sides = (("left", provenance.left), ("right", provenance.right))
     parts = [f"{name} {format_count(side.runs, 'run')} {_format_period(side)}" for name, side in sides if side]
     if parts:
         yield f"Measured: {'; '.join(parts)} (UTC)."
-    if (found := grounds.libraries) is not None:
+    if (found := provenance.libraries) is not None:
         changed = []
         for one in found.differences:
             field = "" if one.field == "version" else f"{one.field} "
@@ -247,7 +247,7 @@ def provenance_lines(outcome: Outcome) -> Iterator[str]:
     for name, side in sides:
         if side and side.rebuilt:
             yield f"Libraries: a stack on the {name} was changed between its runs (`iowatch history show`)."
-    differing, of = grounds.elsewhere or (0, 0)
+    differing, of = provenance.elsewhere or (0, 0)
     left, right = (side.nodes if side else () for _, side in sides)
     if differing:
         yield f"Nodes: {differing} of {of} runs had other nodes than their counterparts."

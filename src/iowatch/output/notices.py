@@ -93,19 +93,19 @@ def _finding_notice(
 def _overdue_notice(
     sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
 ) -> Iterator[Notice]:
-    """One notice per overdue session, however long it lasts; the digest repeats it. A session without runs does not count.
+    """One notice per overdue session; the digest repeats it. A session without runs counts as none.
 
-    A session of a day that is still to come was run with a wrong clock: it must not hush the nights until then.
+    A session dated in the future was run with a wrong clock: it must not suppress notices until then.
     """
     past = [row for row in sessions if row.started_at <= now.timestamp() + _DAY_S]
     last = next((row for row in past if row.runs or row.status == "running"), None)
-    heard, since = None, "No session has run yet"
+    last_activity, since = None, "No session has run yet"
     if last is not None:
-        heard = last.ended_at or last.started_at
-        since = f"No session since {datetime.fromtimestamp(heard, UTC):%Y-%m-%d %H:%M} UTC"
-        if now.timestamp() - heard <= settings.overdue_hours * _HOUR_S:
+        last_activity = last.ended_at or last.started_at
+        since = f"No session since {datetime.fromtimestamp(last_activity, UTC):%Y-%m-%d %H:%M} UTC"
+        if now.timestamp() - last_activity <= settings.overdue_hours * _HOUR_S:
             return
-    empty = [row for row in sessions if not row.runs and (heard is None or row.started_at > heard)]
+    empty = [row for row in sessions if not row.runs and (last_activity is None or row.started_at > last_activity)]
     started = f"{format_count(len(empty), 'session')} started since then without delivering a run."
     yield Notice(
         kind="overdue",
@@ -118,7 +118,7 @@ def _overdue_notice(
         ),
         details=(),
         link=settings.page_link("index.html"),
-        facts={"last": heard, "overdue_hours": settings.overdue_hours, "empty_sessions": len(empty)},
+        facts={"last": last_activity, "overdue_hours": settings.overdue_hours, "empty_sessions": len(empty)},
         made_at=int(now.timestamp()),
     )
 

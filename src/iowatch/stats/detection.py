@@ -140,10 +140,11 @@ def detect_many(
     inputs = [ObservedSeries(i, *one, start) for i, (one, start) in enumerate(zip(series, starts, strict=True))]
     enough = [x for x in inputs if len(x.logs) >= settings.min_observations]
     found = dict(zip(enough, chosen.detect(enough, settings), strict=True))
-    return [
-        replace(found.get(x) or Detection(x.points, "too few observations" if len(x.logs) else "no data"), method=method)
-        for x in inputs
-    ]
+    return [replace(found.get(x) or _unassessed(x), method=method) for x in inputs]
+
+
+def _unassessed(series: ObservedSeries) -> Detection:
+    return Detection(series.points, "too few observations" if len(series.logs) else "no data")
 
 
 def detect(times: ArrayLike, values: ArrayLike, *, since: float | None = None) -> Detection:

@@ -408,7 +408,8 @@ def make_detection(
         transients=tuple(Transient(**departure(*one), observations=one[1] - one[0]) for one in excursions),
         drifts=tuple(Drift(**departure(*one)) for one in drifts),
         levels=tuple(
-            DetectedLevel(**span(s.first, s.end), value=math.exp(s.level), observations=s.observation_count) for s in segments
+            DetectedLevel(**span(s.first, s.end), value=math.exp(s.level), observations=s.observation_count)
+            for s in segments
         ),
     )
 

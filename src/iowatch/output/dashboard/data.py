@@ -331,8 +331,8 @@ def overdue_after_s(machine: SystemEntry) -> int | None:
     own = [session for session in machine.sessions if session.origin == "run"]
     if not own or (machine.facts is not None and machine.facts.retired):
         return None
-    heard = own[0].started_at if own[0].ended_at is None else own[0].ended_at
-    return heard + max(_LEAST_S, round(_SLACK * usual_interval_s(own)))
+    last_activity = own[0].started_at if own[0].ended_at is None else own[0].ended_at
+    return last_activity + max(_LEAST_S, round(_SLACK * usual_interval_s(own)))
 
 
 def is_overdue(machine: SystemEntry, now: int) -> bool:

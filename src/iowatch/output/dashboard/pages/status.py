@@ -133,5 +133,5 @@ FEED = data.Page("feed.xml", "Atom feed", None, publish_feed)
 def _last_update(one: Finding) -> str:
     """Time of the last change of a finding: first seen, returned to its level, or decided."""
     seen = datetime.fromtimestamp(max(one.first_seen_at, one.missed_since or 0), UTC)
-    decided = datetime.fromisoformat(one.ruling.date).replace(tzinfo=UTC) if one.ruling else seen
+    decided = datetime.fromisoformat(one.review.date).replace(tzinfo=UTC) if one.review else seen
     return format_time(max(seen, decided))

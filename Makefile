@@ -4,6 +4,8 @@ SUITE ?= smoke
 SYSTEM ?= local
 # Not PYTHON: that variable selects the Python that creates .venv (ci/setup).
 OUR_PYTHON := .venv/bin/python
+# Two at a time: MPI programs of tests have two to four ranks. The tests of one file stay together.
+PARALLEL := -n 2 --dist loadfile
 
 .PHONY: help
 help: ## list the targets
@@ -20,14 +22,14 @@ setup: ## prepare the machine for tests and development
 .PHONY: test
 test: setup ## all tests: Python, C, one end-to-end run
 	ci/ctest
-	$(OUR_PYTHON) -m pytest
-	$(OUR_PYTHON) -m pytest --history postgresql tests/output/report tests/session
+	$(OUR_PYTHON) -m pytest $(PARALLEL)
+	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql tests/output/report tests/session
 
 # Tests that read or write a history; tests of the store itself always run on both databases.
 WITH_HISTORY := $(addprefix tests/,comparison darshan demo findings output reference session site)
 .PHONY: test-postgresql
 test-postgresql: setup ## all tests that need a history, on PostgreSQL instead of SQLite
-	$(OUR_PYTHON) -m pytest --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
+	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
 
 .PHONY: lint
 lint: setup ## style, types, security of code and dependencies

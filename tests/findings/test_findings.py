@@ -187,7 +187,7 @@ def test_a_series_too_young_to_be_judged_is_not_called_unchanged(watch: Watch) -
     (found,) = watch(both, STEP + timedelta(days=4), STEP - timedelta(days=2))
     assert (found.explanation.changed, found.explanation.total, found.changed_otherwise) == (2, 8, 1)
     assert found.explanation.exceptions == ()
-    assert any("not surely" in line for line in format_finding(found))
+    assert any("or uncertainly" in line for line in format_finding(found))
 
 
 def test_ids_and_prefixes_find_and_wrong_ones_are_told(watch: Watch, history: History) -> None:

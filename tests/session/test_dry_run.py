@@ -88,7 +88,7 @@ def test_past_nights_say_how_long_it_takes_and_what_a_night_has_no_room_for(
     assert [one["longest_s"] for one in runs] == [90.0] + [None] * (len(runs) - 1)
     monkeypatch.setattr("iowatch.session.session.nightly_policy", lambda *_, **__: NightlyPolicy(minutes=2))
     night = rehearse(cli, "--stack", "gnu", "--night")
-    left = night["left_for_another_night"]
+    left = night["deferred"]
     assert isinstance(left, list)
     assert [one["reason"] for one in left] == ["exceeds the budget of 2 minutes"]
     assert len(night["runs"]) + left[0]["runs"] == len(runs)  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""Nights on a real Slurm: a good one, one where everything goes wrong, one that is ended from outside."""
+"""Sessions on a real Slurm: a complete one, failing jobs, an interrupted one; a new system from `system init`.
+
+One file, because a machine has room for one of these clusters: `pytest -n 2 --dist loadfile` keeps a file together.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +151,23 @@ def test_a_fair_run_takes_its_turns_inside_one_allocation(cluster: Cluster, stac
         session = history.session(document["interleaved"]["session"])
     assert session.attributes["allocation"]["nodes"] == cluster.node
     wait_until(lambda: not cluster.ask("squeue", "--noheader"), 10)
+
+
+def test_what_init_writes_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:
+    """Debian's Slurm has no default for MPI: without `MPI_TYPES` no rank of Open MPI starts."""
+    for folder in ("benchmarks", "reframe_tests", "systems/_template"):
+        (tmp_path / folder).parent.mkdir(exist_ok=True)
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    environment = {**cluster.environment, "IOWATCH_ROOT": str(tmp_path), "IOWATCH_DB": str(tmp_path / "new.db")}
+
+    def iowatch(*words: str) -> str:
+        done = subprocess.run([IOWATCH, *words], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    iowatch("system", "init", "new-one")
+    facts = tmp_path / "systems" / "new-one" / "system.yaml"
+    facts.write_text(facts.read_text().replace("free_bytes: 10g", "free_bytes: 100m"))
+    verdict = iowatch("run", "--system", "new-one", "--suite", "tiny")
+    assert "tiny on new-one: OK" in verdict
+    assert "system-" in verdict

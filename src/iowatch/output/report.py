@@ -172,7 +172,7 @@ def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple
     """What will not run, by stack and reason."""
     groups = {
         "Would be absent": [(one.stack, one.reason) for one in prepared.missing_stack_failures],
-        "Deferred to the next session": [(one.run.stack, one.reason) for one in prepared.deferred_runs],
+        "Deferred": [(one.run.stack, one.reason) for one in prepared.deferred_runs],
         "Not available here": [(one.stack, one.reason) for one in prepared.plan.unavailable],
     }
     return [(title, Counter(pairs)) for title, pairs in groups.items() if pairs]

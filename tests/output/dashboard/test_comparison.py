@@ -103,4 +103,4 @@ def test_fair_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     (page,) = re.findall(r'href="(comparison/\w+\.html)">local: old against new, fair run of 2023-11-14<', listed)
     text = (tmp_path / "site" / page).read_text(encoding="utf-8")
     assert '<span class="state good">faster</span>' in text
-    assert "night by night" in text
+    assert "session by session" in text

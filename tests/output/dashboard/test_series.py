@@ -66,7 +66,7 @@ def test_the_picture_shows_what_detection_says(pages: dict[str, str], shape: str
         assert abs(first - night(shapes.AWAY.start)) < shapes.DAY_S
         assert abs(last - night(shapes.AWAY.stop - 1)) < shapes.DAY_S
         assert 'class="key transient"' in page
-        assert "6 nights at ×0.5" in page
+        assert "6 observations at ×0.5" in page
     else:
         assert data["transients"] == []
         assert 'class="key transient"' not in page

@@ -1,7 +1,7 @@
 """Measures the comparison: coverage, false verdicts, nights that hang together, power at the runs asked for,
 stopping early, speed.
 
-    python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|edison|power|fair|speed]
+    python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|edison|power|ab_run|speed]
 
 The same properties as tests/stats/test_comparison.py at larger size; figures are in docs/comparison.md.
 """
@@ -149,7 +149,7 @@ def _power_row(share: float, df: float | None, repetitions: int, first: int, pai
     )
 
 
-def fair(pairs: int) -> None:
+def ab_run(pairs: int) -> None:
     """A/A runs that stop when the interval is narrow: coverage, verdicts, pairs used."""
     for name, noise in NOISE.items():
         for half_width in (0.05, 0.1):
@@ -211,7 +211,7 @@ def tails(pairs: int) -> None:
 
 PARTS = {
     "tails": tails, "coverage": coverage, "wandering": wandering_nights, "edison": edison, "power": power,
-    "fair": fair, "speed": speed,
+    "ab_run": ab_run, "speed": speed,
 }  # fmt: skip
 
 
@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="simulated pairs a row")
     parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
-    sizes = {"tails": 100_000, "coverage": 4000, "wandering": 1200, "power": 60, "fair": 300}
+    sizes = {"tails": 100_000, "coverage": 4000, "wandering": 1200, "power": 60, "ab_run": 300}
     for name, part in PARTS.items():
         if arguments.only in (None, name):
             print(f"\n{name}: {part.__doc__}")

@@ -1,9 +1,9 @@
-"""How often a stack compared with itself comes out "no difference", from one long fair run on a real machine.
+"""How often a stack compared with itself comes out "no difference", from one long A/B run on a real machine.
 
     iowatch run --suite smoke --ab STACK STACK --pairs 60        # one long session; it is cut up below
     python bench/compare_again.py SESSION [--db FILE] [--until 0.1] [--runs 100]
 
-A case's pairs are cut into fair runs: each begins at a pair drawn at random, takes the pairs in the order in
+A case's pairs are cut into A/B runs: each begins at a pair drawn at random, takes the pairs in the order in
 which they were measured, and ends by the rule of `--until-ci`, or where the session ends: it is too short then.
 """
 
@@ -36,7 +36,7 @@ def cases_of(history: History, session: str) -> dict[str, Samples]:
 
 
 def fair_run(pairs: Samples, start: int, half_width: float) -> str:
-    """The verdict of the fair run that begins at the pair in position `start`, or "too short"."""
+    """The verdict of the A/B run that begins at the pair in position `start`, or "too short"."""
     schedule = AbSchedule(StopRule(half_width=half_width), seed=start)
     numbers = list(pairs)[start:]
     kept: dict[SideName, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}

@@ -72,8 +72,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         starts = range(self.case.tool.runs(self.case.options))
         merged = merge_outputs([self._parse(start) for start in starts])
         # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
-        fair = {"interleaved": True} if "pair" in handoff.read_turn_facts() else {}
-        added = {**self.case.tool.case(self.case.options), **fair}
+        ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
+        added = {**self.case.tool.case(self.case.options), **ab_run}
         for name in self.striping_that_failed():
             del added[name]
         results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)

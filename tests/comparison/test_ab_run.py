@@ -84,8 +84,8 @@ def test_pairs_are_stored_and_warm_ups_are_not(reframe_: FakeReframe, cli: Cli, 
     document = json.loads(result.stdout)
     assert len(reframe_.turns) == 18
     assert set(reframe_.turns[:2]) == {"0:left", "0:right"}
-    assert len(history.runs(document["interleaved"]["session"])) == 16
-    assert (document["interleaved"]["stopped"], document["interleaved"]["pairs"]) == ("pairs", 8)
+    assert len(history.runs(document["ab_run"]["session"])) == 16
+    assert (document["ab_run"]["stopped"], document["ab_run"]["pairs"]) == ("pairs", 8)
     (pair,) = document["pairs"]
     assert (pair["verdict"], pair["paired"], pair["left"]["runs"]) == ("faster", True, 8)
     assert pair["ci"][0] < 1.3 < pair["ci"][1]
@@ -104,17 +104,17 @@ def test_the_comparison_is_also_written_for_a_ticket(reframe_: FakeReframe, cli:
 def test_the_same_stack_against_itself(reframe_: FakeReframe, cli: Cli) -> None:
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "old", "--until-ci", "5%", "--json")
     document = json.loads(result.stdout)
-    assert document["interleaved"]["stopped"] == "interval"
+    assert document["ab_run"]["stopped"] == "interval"
     assert document["pairs"][0]["verdict"].startswith("no difference above")
 
 
 def test_lost_turns_are_absent_and_the_exit_code_says_so(reframe_: FakeReframe, cli: Cli, history: History) -> None:
     reframe_.lost = {"3:left"}
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 9, "--json")
-    fair_ = json.loads(result.stdout)["interleaved"]
-    session = history.session(fair_["session"])
+    ab_run = json.loads(result.stdout)["ab_run"]
+    session = history.session(ab_run["session"])
     assert result.exit_code == 1
-    assert any(name.endswith("#3left") for name in fair_["missing"])
+    assert any(name.endswith("#3left") for name in ab_run["missing"])
     assert session.status == "incomplete"
 
 

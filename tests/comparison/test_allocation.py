@@ -187,13 +187,13 @@ def test_a_systems_configuration_inside_its_allocation(tmp_path: Path) -> None:
 
 
 def pairs_on(history: History, nodes: dict[str, list[list[str]]]) -> tuple[dict[str, object], str]:
-    """A fair run whose turns ran on `nodes` of each side."""
+    """An A/B run whose turns ran on `nodes` of each side."""
     for side, turns in nodes.items():
         for pair, used in enumerate(turns, 1):
             facts = {"pair": pair, "side": side, "nodes": used}
             suffix = f"#{pair}{side}"
-            record(history, "interleaved", {2: (100.0 + pair,)}, stack=side, facts=facts, suffix=suffix)  # type: ignore[arg-type]
-    sides = [parse_side(f"session:interleaved,side={side}") for side in ("left", "right")]
+            record(history, "ab_run", {2: (100.0 + pair,)}, stack=side, facts=facts, suffix=suffix)  # type: ignore[arg-type]
+    sides = [parse_side(f"session:ab_run,side={side}") for side in ("left", "right")]
     outcome = compare_sides(sides[0], sides[1], lambda: history, ComparisonOptions())
     told = [line for line in provenance_lines(outcome) if line.startswith("Nodes: ")]
     return comparison_document(outcome)["measured"], "\n".join(told)

@@ -25,7 +25,7 @@ HOSTILE = 'a"b\\c\nd,<script>'
 @pytest.fixture
 def filled(history: History) -> History:
     nightly(history, 3, {"old": 1.0, HOSTILE: 1.1})
-    record(history, "interleaved", {1: (0.1 + 0.2,)}, facts={"pair": 7, "side": "left"}, suffix="#7")
+    record(history, "ab_run", {1: (0.1 + 0.2,)}, facts={"pair": 7, "side": "left"}, suffix="#7")
     record(history, "broken", {1: (5.0,)}, status="incomplete")
     return history
 

@@ -192,8 +192,8 @@ def test_pairs_of_a_fair_run_stay_pairs(history: History) -> None:
     for pair in range(9):  # pair 0 is the warm-up; the same stack on both sides
         for side, value in (("left", 100.0 + pair * 50), ("right", (100.0 + pair * 50) * 1.3)):
             facts = {"pair": pair, "side": side}
-            record(history, "interleaved", {1: (value,)}, facts=facts, suffix=f"#{pair}{side}")
-    outcome = compared(history, "session:interleaved,side=left", "session:interleaved,side=right")
+            record(history, "ab_run", {1: (value,)}, facts=facts, suffix=f"#{pair}{side}")
+    outcome = compared(history, "session:ab_run,side=left", "session:ab_run,side=right")
     (one,) = outcome.compared
     assert (one.paired, one.left.runs, one.words) == (True, 8, "faster")
     assert one.ratio == pytest.approx(1.3)

@@ -56,7 +56,7 @@ def measure(
     for suffix, offset, values in (("", 0, levels), ("#retest", 600, retests or {})):
         for operation, value in values.items():
             noise = np.random.default_rng([time + offset, len(operation)]).normal(0, 0.02)
-            case = {"api": "MPIIO", **({"interleaved": "left"} if turn else {})}
+            case = {"api": "MPIIO", **({"ab_run": "left"} if turn else {})}
             result = Result(operation, "bandwidth", "MiB/s", (value * float(np.exp(noise)),), case)
             name = f"ior:{operation}{suffix}"
             output = Output("ior", "4.0.0", "ok", None, (result,))

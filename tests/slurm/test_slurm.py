@@ -142,13 +142,13 @@ def test_a_fair_run_takes_its_turns_inside_one_allocation(cluster: Cluster, stac
     assert "requesting one allocation from Slurm: salloc" in done.stderr
     assert "--partition=node --nodes=1" in done.stderr
     document = json.loads(done.stdout)
-    assert document["interleaved"]["pairs"] == 3
+    assert document["ab_run"]["pairs"] == 3
     assert document["measured"]["left"]["nodes"] == document["measured"]["right"]["nodes"] == [cluster.node]
     assert document["measured"]["on_other_nodes"]["runs"] == 0
     assert document["measured"]["on_other_nodes"]["of"] >= 3
     assert len(cluster.ended()) == others  # no job of ReFrame's
     with History.open(str(cluster.var / "iowatch.db")) as history:
-        session = history.session(document["interleaved"]["session"])
+        session = history.session(document["ab_run"]["session"])
     assert session.attributes["allocation"]["nodes"] == cluster.node
     wait_until(lambda: not cluster.ask("squeue", "--noheader"), 10)
 

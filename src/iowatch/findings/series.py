@@ -49,7 +49,7 @@ def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
     chosen: dict[tuple[str, str, str], SeriesRow] = {}
     for row in rows:
         key = (row.partition, row.stack, row.case.key)
-        if row.metric in HEADLINE_METRICS and row.n and not row.case.parameters.get("interleaved"):
+        if row.metric in HEADLINE_METRICS and row.n and not row.case.parameters.get("ab_run"):
             known = chosen.get(key)
             if known is None or HEADLINE_METRICS.index(row.metric) < HEADLINE_METRICS.index(known.metric):
                 chosen[key] = row

@@ -316,10 +316,10 @@ def _is_number(value: Any) -> bool:
 
 # docs/architecture.md, "Case parameters", has what they mean; a test holds both together.
 KNOWN_PARAMETERS = (
-    "alignment_bytes", "api", "arrays", "block_bytes", "branches", "cache", "chunk", "collective",
+    "ab_run", "alignment_bytes", "api", "arrays", "block_bytes", "branches", "cache", "chunk", "collective",
     "collective_metadata", "columns", "compressed", "depth", "dimensions", "directories", "distribution",
     "file", "file_system", "files", "files_per_directory", "fill", "global_size", "hints",
-    "instances", "interleaved", "layout", "local_size", "memory", "mode", "nodes", "particles", "pattern", "ranks",
+    "instances", "layout", "local_size", "memory", "mode", "nodes", "particles", "pattern", "ranks",
     "read_bytes", "reorder", "row_bytes", "rows", "scaling", "segments", "steps", "stonewall_s",
     "stripe_bytes", "stripe_count", "striping", "sync", "total_bytes", "transfer_bytes", "unlimited",
     "verify", "write_bytes",

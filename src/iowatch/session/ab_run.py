@@ -281,7 +281,7 @@ class _AbRunner(session.SessionRunner):
         self, history: History, context: AbContext, plans: dict[SideName, SessionPlan], schedule: AbSchedule
     ) -> None:
         left, right = context.stacks
-        attributes: dict[str, object] = {"interleaved": {"left": left, "right": right, "seed": schedule.seed}}
+        attributes: dict[str, object] = {"ab_run": {"left": left, "right": right, "seed": schedule.seed}}
         allocation = context.placement.allocation
         if allocation is not None:
             attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}

@@ -49,7 +49,7 @@ class AbTurn:
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When a fair run ends: at the first of these.
+    """When an interleaved A/B run ends: at the first of these.
 
     Attributes:
         pairs: number of pairs, or None.
@@ -74,7 +74,7 @@ class StopRule:
 
 @dataclass
 class AbSchedule:
-    """The turns of one fair run.
+    """The turns of one interleaved A/B run.
 
     Use:
         for turn in schedule.turns(): run it; schedule.record(turn, samples, seconds)

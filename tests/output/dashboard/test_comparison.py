@@ -87,20 +87,20 @@ def test_all_samples_of_a_side_are_drawn() -> None:
 
 def test_fair_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
-        fair = {"left": "old", "right": "new", "seed": 1}
-        history.begin_session(SessionRecord("fair-1", "local", "tiny", "run", START, {"interleaved": fair}))
+        ab_run = {"left": "old", "right": "new", "seed": 1}
+        history.begin_session(SessionRecord("ab-1", "local", "tiny", "run", START, {"ab_run": ab_run}))
         for pair in range(1, 10):
             for side, level in (("left", 100.0), ("right", 150.0)):
                 facts = {"pair": pair, "side": side}
                 name, level = f"ior:a#{pair}{side}", level + pair
-                case = {"api": "POSIX", "ranks": 2, "interleaved": True}
+                case = {"api": "POSIX", "ranks": 2, "ab_run": True}
                 output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,), case),))
-                stack = StackRecord(str(fair[side]))
-                history.record_runs("fair-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)])
-        history.end_session("fair-1", "ok", START + 600)
+                stack = StackRecord(str(ab_run[side]))
+                history.record_runs("ab-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)])
+        history.end_session("ab-1", "ok", START + 600)
         build_site(history, tmp_path / "site")
     listed = (tmp_path / "site" / "comparisons.html").read_text(encoding="utf-8")
-    (page,) = re.findall(r'href="(comparison/\w+\.html)">local: old against new, fair run of 2023-11-14<', listed)
+    (page,) = re.findall(r'href="(comparison/\w+\.html)">local: old against new, A/B run of 2023-11-14<', listed)
     text = (tmp_path / "site" / page).read_text(encoding="utf-8")
     assert '<span class="state good">faster</span>' in text
     assert "session by session" in text

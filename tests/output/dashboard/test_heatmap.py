@@ -178,7 +178,7 @@ def test_arrows_go_from_field_to_field(browser: Browser, site: Path) -> None:
     [
         # Somebody looks at something in the morning, or compares two stacks: the night is still the night.
         ("smoke", {}, "ok", "night-9"),
-        ("nightly", {"interleaved": {"left": "a", "right": "b"}}, "ok", "night-9"),
+        ("nightly", {"ab_run": {"left": "a", "right": "b"}}, "ok", "night-9"),
         # A night that broke off is one however little it measured.
         ("nightly", {}, "ok", "later"),
         ("survey", {}, "incomplete", "later"),

@@ -268,7 +268,7 @@ def system(*sessions: Any) -> SystemEntry:
         (session(2, 10.4, suite="smoke", runs=1, status="incomplete"), 2),
         (session(2, 10.4, runs=1), 2),
         # A turn of an A/B run is no nightly session, and ends as it may.
-        (session(2, 10.9, status="failed", attributes={"interleaved": {"left": "gnu", "right": "cray"}}), 1),
+        (session(2, 10.9, status="failed", attributes={"ab_run": {"left": "gnu", "right": "cray"}}), 1),
     ],
 )
 def test_a_small_session_of_another_suite_is_not_the_newest_nightly_one(later: Any, night: int) -> None:

@@ -230,7 +230,7 @@ def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, t
 def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path: Path) -> None:
     """They end with the comparison: as watched series they would be late for ever (docs/architecture.md)."""
     case: dict[str, Scalar] = {"api": "POSIX", "ranks": 4}
-    for number, added in enumerate(({}, {"interleaved": True})):
+    for number, added in enumerate(({}, {"ab_run": True})):
         uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400
         history.begin_session(SessionRecord(uuid, "local", "smoke", "run", begin))
         result = Result("write", "bandwidth", "MiB/s", (100.0,), {**case, **added})
@@ -239,7 +239,7 @@ def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path
         history.record_runs(uuid, [record])
         history.end_session(uuid, "ok", begin + 60)
     series = collect_catalogue(history).machines[0].series
-    assert {one.row.case.parameters.get("interleaved"): one.headline for one in series} == {None: True, True: False}
+    assert {one.row.case.parameters.get("ab_run"): one.headline for one in series} == {None: True, True: False}
     build_site(history, tmp_path / "site")
     assert len(list((tmp_path / "site" / "series").glob("*.html"))) == 2
 

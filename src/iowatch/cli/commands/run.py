@@ -30,7 +30,7 @@ def run_and_compare(
         outcome = ab_run.compare_ab_run(history, finished)
     if markdown:
         write_atomically(markdown, comparison.comparison_markdown(outcome))
-    document = {**comparison.comparison_document(outcome), "interleaved": finished.to_json()}
+    document = {**comparison.comparison_document(outcome), "ab_run": finished.to_json()}
     common.print_report(as_json, document, lambda console: comparison.print_comparison(outcome, console))
     if not as_json:
         common.print_message(

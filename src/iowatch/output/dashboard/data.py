@@ -164,10 +164,10 @@ class SystemEntry:
     def night(self) -> SessionRow | None:
         """The newest night, which pages of the morning are about.
 
-        Turns of fair comparisons are none, nor is a small session of another suite that somebody ran the same
+        Turns of A/B runs are none, nor is a small session of another suite that somebody ran the same
         day and that ended well: what it did not measure is not missing.
         """
-        found = [one for one in self.sessions if not one.attributes.get("interleaved")] or list(self.sessions)
+        found = [one for one in self.sessions if not one.attributes.get("ab_run")] or list(self.sessions)
         for one in found[1:]:
             if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
                 break

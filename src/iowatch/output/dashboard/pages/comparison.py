@@ -92,16 +92,16 @@ def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest
 
 
 def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
-    """The two sides of each of the newest fair runs (`iowatch run --ab`)."""
-    ended = [row for row in machine.sessions if row.attributes.get("interleaved") and row.status != "running"]
+    """The two sides of each of the newest interleaved runs (`iowatch run --ab`)."""
+    ended = [row for row in machine.sessions if row.attributes.get("ab_run") and row.status != "running"]
     for row in ended[:_MAX_AB_COMPARISONS]:
         left, right = (
             SideSpec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})
             for side in ("left", "right")
         )
         day = datetime.fromtimestamp(row.started_at, UTC)
-        stacks = " against ".join(str(row.attributes["interleaved"].get(side)) for side in ("left", "right"))
-        yield ComparisonRequest(f"{machine.name}: {stacks}, fair run of {day:%Y-%m-%d}", left, right)
+        stacks = " against ".join(str(row.attributes["ab_run"].get(side)) for side in ("left", "right"))
+        yield ComparisonRequest(f"{machine.name}: {stacks}, A/B run of {day:%Y-%m-%d}", left, right)
 
 
 def _requests_from_list() -> Iterator[ComparisonRequest]:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.end_to_end
 IOWATCH = str(ROOT / ".venv" / "bin" / "iowatch")
 
 
-def test_what_init_writes_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:
+def test_new_slurm_system_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:
     """Debian's Slurm has no default for MPI: without `MPI_TYPES` no rank of Open MPI starts."""
     for folder in ("benchmarks", "reframe_tests", "systems/_template"):
         (tmp_path / folder).parent.mkdir(exist_ok=True)

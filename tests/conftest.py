@@ -1,4 +1,4 @@
-"""Fixtures for all tests: other people's data, an empty history, the command line."""
+"""Fixtures for all tests: external data, an empty history, the command line."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests import datasets, postgresql
 
 ROOT = datasets.ROOT
 
-# The same examples in every run, and no limit of time: a busy machine is no reason to fail.
+# The same examples in every run, and no time limit, so that a busy machine causes no failure.
 settings.register_profile("iowatch", deadline=None, derandomize=True)
 settings.load_profile("iowatch")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def away_from_the_site() -> None:
-    """A site's account has such settings in its profile; programs that tests start must not write there."""
+def remove_site_settings() -> None:
+    """Remove a site's settings: programs that tests start must not write to its directories."""
     for name in ("IOWATCH_DB", "IOWATCH_SCRATCH", "IOWATCH_ROOT", "IOWATCH_DARSHAN_PRIVACY"):
         os.environ.pop(name, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--history postgresql`: what tests would keep in an SQLite file goes to a PostgreSQL database instead."""
+    """`--history postgresql`: tests use a PostgreSQL database instead of an SQLite file."""
     parser.addoption("--history", choices=["sqlite", "postgresql"], default="sqlite")
 
 
@@ -43,12 +43,12 @@ def _need_outside_data(items: list[pytest.Item]) -> None:
     for item in items:
         if "outside_data" in getattr(item, "fixturenames", ()):
             item.add_marker("outside_data")
-        if item.get_closest_marker("outside_data") and not datasets.outside_is_here():
+        if item.get_closest_marker("outside_data") and not datasets.outside_data_exist():
             item.add_marker(pytest.mark.skip(reason=datasets.ABSENT))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what cannot run here: without data, without a reader of logs, or about SQLite with PostgreSQL."""
+    """Skip tests that cannot run: without data, without a log reader, or tests of SQLite with PostgreSQL."""
     _need_outside_data(items)
     try:
         import darshan  # noqa: F401
@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def history_on_postgresql(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With `--history postgresql`, each path of a history stands for a database of its own."""
+    """With `--history postgresql`, each history path is mapped to a separate database."""
     if request.config.getoption("--history") == "sqlite":
         yield
         return
@@ -87,13 +87,13 @@ def history_on_postgresql(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def outside_data() -> Path:
-    """Other people's data (tests/datasets.py); a test that uses this is marked `outside_data`."""
+    """External data (tests/datasets.py); a test that uses this is marked `outside_data`."""
     return datasets.OUTSIDE
 
 
 @pytest.fixture
 def var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `var/` of the test's own; nothing touches the checkout's."""
+    """A separate `var/` per test; the one of the checkout is not changed."""
     place = tmp_path / "var"
     monkeypatch.setenv("IOWATCH_VAR", str(place))
     monkeypatch.delenv("IOWATCH_DB", raising=False)
@@ -102,7 +102,7 @@ def var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def history(var: Path) -> Iterator[History]:
-    """An empty history in the test's own `var/`."""
+    """An empty history in the `var/` of the test."""
     with History.open() as opened:
         yield opened
 
@@ -125,7 +125,7 @@ def postgresql_url(postgresql_socket: Path) -> str:
 
 @pytest.fixture
 def cli() -> Callable[..., Result]:
-    """Run `iowatch WORDS…` in this process, through the program's own door; gives exit code and output."""
+    """Run `iowatch WORDS…` in this process, through its entry point; returns exit code and output."""
     import click
 
     from iowatch.cli.main import _run_command

@@ -1,4 +1,4 @@
-"""Where tests find data: archives in the repository (tests/data), and other people's data outside of it.
+"""Data of tests: archives in the repository (tests/data), and external data.
 
 `IOWATCH_TEST_DATA` names a folder with what cannot be committed: `seeds/` (texts of papers),
 `data/archer-benchio` (GPL) and `data/darshan-logs`. Its default is `../shared`, relative to the repository.
@@ -27,7 +27,7 @@ ABSENT = "needs data that cannot be in the repository (IOWATCH_TEST_DATA, defaul
 
 @cache
 def unpacked(name: str) -> Path:
-    """The contents of `tests/data/NAME.tar.xz`, in a temporary folder that lasts as long as this process."""
+    """The contents of `tests/data/NAME.tar.xz`, in a temporary folder that is removed at the end of this process."""
     place = Path(tempfile.mkdtemp(prefix=f"iowatch-tests-{name}-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     with tarfile.open(DATA / f"{name}.tar.xz") as archive:
@@ -37,13 +37,13 @@ def unpacked(name: str) -> Path:
     return place / name
 
 
-def outside_is_here() -> bool:
-    """Whether other people's data are on this machine."""
+def outside_data_exist() -> bool:
+    """Whether the external data are on this machine."""
     return (OUTSIDE / "seeds").is_dir() and (OUTSIDE / "data").is_dir()
 
 
 def cases_if(available: bool, cases: Iterable[Any], *marks: pytest.MarkDecorator) -> list[Any]:
-    """Parameters of a test; where it will be skipped, a single one that stands for all cases."""
+    """Parameters of a test; if the test is skipped, a single one that represents all cases."""
     rows = [case if isinstance(case, tuple) else (case,) for case in cases]
     if available:
         return [pytest.param(*row, marks=marks) for row in rows]
@@ -51,5 +51,5 @@ def cases_if(available: bool, cases: Iterable[Any], *marks: pytest.MarkDecorator
 
 
 def outside_cases(cases: Iterable[Any]) -> list[Any]:
-    """Parameters of a test of other people's data."""
-    return cases_if(outside_is_here(), cases, pytest.mark.outside_data)
+    """Parameters of a test of external data."""
+    return cases_if(outside_data_exist(), cases, pytest.mark.outside_data)

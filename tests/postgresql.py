@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, from Debian's packages: on a socket, without network."""
+"""A separate PostgreSQL server for tests, from Debian's packages: on a socket, without network."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def usable() -> str | None:
 
 @contextmanager
 def server(directory: Path | None = None, settings: Sequence[str] = ()) -> Iterator[Path]:
-    """Start a server; gives the directory of its socket.
+    """Start a server; yields the directory of its socket.
 
     Args:
-        directory: keeps the data there beyond the end; the default is a temporary one.
+        directory: keeps the data there afterwards; the default is a temporary one.
         settings: options of the server, such as `-c`, `shared_buffers=512MB`.
     """
     place = programs()
@@ -64,7 +64,7 @@ def server(directory: Path | None = None, settings: Sequence[str] = ()) -> Itera
         if not data.exists():
             encoding = ("-E", "UTF8", "--locale=C.UTF-8")
             call("initdb", "-D", str(data), "-A", "trust", "-U", "iowatch", "--no-sync", *encoding)
-        # A server that is thrown away need not survive a power failure.
+        # A temporary server need not survive a power failure.
         safety = () if directory else ("-c", "fsync=off")
         options = ["-c", "listen_addresses=''", "-c", f"unix_socket_directories={base}", *safety, *settings]
         call("pg_ctl", "-D", str(data), "-o", " ".join(options), "-l", str(base / "log"), "-w", "start")
@@ -77,7 +77,7 @@ def server(directory: Path | None = None, settings: Sequence[str] = ()) -> Itera
 
 
 def create_database(socket: Path, name: str) -> str:
-    """The URL of a database on the server, made if it is not there."""
+    """The URL of a database on the server; creates the database if it does not exist."""
     import psycopg
 
     with psycopg.connect(host=str(socket), user="iowatch", dbname="postgres", autocommit=True) as connection:
@@ -88,7 +88,7 @@ def create_database(socket: Path, name: str) -> str:
 
 
 def stand_in_for_files(socket: Path, patch: pytest.MonkeyPatch) -> None:
-    """Whatever this process opens as an SQLite file becomes a database on the server, named by its path."""
+    """Map each SQLite file that this process opens to a database on the server, named by its path."""
     from iowatch.store import engine
 
     real = engine.database_url

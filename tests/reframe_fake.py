@@ -1,4 +1,4 @@
-"""A ReFrame configuration for tests of the checks: a stack that claims every benchmark, and no MPI at all."""
+"""A ReFrame configuration for tests of the checks: a stack with every benchmark as a feature, and no MPI."""
 
 import os
 

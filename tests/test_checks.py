@@ -1,4 +1,4 @@
-"""The checks under plain ReFrame: what fails, hangs or prints nonsense is a failed test with a reason."""
+"""The checks under plain ReFrame: failures, hangs and invalid output are failed tests with a reason."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ REFRAME = ROOT / ".venv" / "bin" / "reframe"
 pytestmark = pytest.mark.skipif(not REFRAME.exists(), reason="needs ReFrame in .venv (ci/setup --dev)")
 
 
-# What IOR 4.0.0 left in its summary file when it ran the smoke suite's first write on four ranks.
-SOUND = ROOT / "tests" / "data" / "ior-4.0.0-smoke.json"
+# The summary file of IOR 4.0.0 of the smoke suite's first write on four ranks.
+VALID = ROOT / "tests" / "data" / "ior-4.0.0-smoke.json"
 
 
 def check(
     tool: str, case: str, program: str, tmp_path: Path, *options: str, suite: str = "smoke", **variables: str
 ) -> tuple[int, dict[str, Any], list[Path]]:
-    """Run one case with `program` in the benchmark's place: ReFrame's exit code, test case, spooled cases."""
+    """Run one case with `program` instead of the benchmark: ReFrame's exit code, test case, spooled cases."""
     fake = tmp_path / "fake"
     fake.write_text(f"#!/bin/bash\n{program}\n")
     fake.chmod(0o755)
@@ -60,35 +60,35 @@ READ = ("ior", "op=read,api=posix,file=per-process")
 WRITE = "op=write,api=posix,file=per-process$"
 
 
-def test_a_proper_output_passes_with_every_repetition(tmp_path: Path) -> None:
-    code, testcase, spooled = check("ior", WRITE, f"cp {SOUND} ior.json", tmp_path)
+def test_valid_output_passes_with_every_repetition(tmp_path: Path) -> None:
+    code, testcase, spooled = check("ior", WRITE, f"cp {VALID} ior.json", tmp_path)
     assert (code, testcase["result"]) == (0, "pass")
     output = json.loads(spooled[0].read_text())["output"]
     write = next(r for r in output["results"] if (r["operation"], r["metric"]) == ("write", "bandwidth"))
-    printed = [row["bwMiB"] for row in json.loads(SOUND.read_text())["tests"][0]["Results"]]
+    printed = [row["bwMiB"] for row in json.loads(VALID.read_text())["tests"][0]["Results"]]
     assert write["samples"] == printed
     assert len(printed) == 5
-    # What the job met on its node: findings compare it over the nights.
+    # The environment of the job, which findings compare between sessions.
     assert json.loads(spooled[0].read_text())["facts"]["machine"]["kernel"] == platform.release()
 
 
-def test_what_another_case_printed_is_no_result(tmp_path: Path) -> None:
-    """A sound output of MPI-IO to one shared file, where POSIX to a file a process was asked for."""
+def test_output_of_another_case_fails(tmp_path: Path) -> None:
+    """A valid output of MPI-IO to one shared file, although POSIX with a file per process was requested."""
     case = unpacked("captured") / "ior/4.0.0/mpiio_shared_coll_np4"
     _, testcase, spooled = check("ior", WRITE, f"cat {case / 'stdout'}", tmp_path)
     assert "api is MPIIO in the output, the suite asks for POSIX" in testcase["fail_reason"]
     assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
 
 
-def test_what_a_program_prints_beside_its_result_file_counts(tmp_path: Path) -> None:
-    """IOR tells wrong data on its standard output, and returns the number of errors modulo 256."""
-    program = f"cp {SOUND} ior.json; echo 'WARNING: Incorrect data on write (256 errors found).'"
+def test_errors_on_stdout_fail_a_valid_result_file(tmp_path: Path) -> None:
+    """IOR reports wrong data on stdout, and returns the number of errors modulo 256."""
+    program = f"cp {VALID} ior.json; echo 'WARNING: Incorrect data on write (256 errors found).'"
     _, testcase, _ = check("ior", WRITE, program, tmp_path)
     assert "data check errors" in testcase["fail_reason"]
 
 
-def lfs(tmp_path: Path, script: str) -> str:
-    """A PATH with an `lfs` of this script in front."""
+def path_with_lfs(tmp_path: Path, script: str) -> str:
+    """A PATH that starts with a directory with this `lfs` script."""
     place = tmp_path / "bin"
     place.mkdir()
     (place / "lfs").write_text(f"#!/bin/sh\n{script}\n")
@@ -96,21 +96,21 @@ def lfs(tmp_path: Path, script: str) -> str:
     return f"{place}{os.pathsep}{os.environ['PATH']}"
 
 
-def test_a_case_beyond_the_quota_is_not_started(tmp_path: Path) -> None:
-    path = lfs(tmp_path, "[ $1 = quota ] && echo '/mnt/lustre 1024 0 2048 - 10 0 25 -'")
+def test_case_beyond_the_quota_is_not_started(tmp_path: Path) -> None:
+    path = path_with_lfs(tmp_path, "[ $1 = quota ] && echo '/mnt/lustre 1024 0 2048 - 10 0 25 -'")
     code, testcase, _ = check("ior", WRITE, "touch $0.started", tmp_path, PATH=path)
     assert (code, testcase["result"], testcase["fail_phase"]) == (1, "fail", "run")
     assert "in your quota" in testcase["fail_reason"]
     assert not (tmp_path / "fake.started").exists()
 
 
-def test_plain_reframe_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_plain_reframe_removes_scratch_of_killed_runs(tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     here = f"iowatch-reframe-{platform.node()}"
     for name in (f"{here}-{dead.pid}", f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"):
         (tmp_path / "scratch" / name / "case").mkdir(parents=True)
-    check("ior", WRITE, f"cp {SOUND} ior.json", tmp_path)
+    check("ior", WRITE, f"cp {VALID} ior.json", tmp_path)
     left = {path.name for path in (tmp_path / "scratch").iterdir()}
     assert left == {f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"}
 
@@ -119,31 +119,31 @@ STRIPED = "block=16m,op=write,api=mpiio,file=shared,transfer=1m,ranks=4,collecti
 
 
 @pytest.mark.parametrize("script", ["exit 0", "exit 1"])
-def test_striping_that_is_not_in_force_is_no_part_of_the_case(script: str, tmp_path: Path) -> None:
-    """Chosen by name: otherwise such a case is left out where there is no Lustre."""
+def test_ineffective_striping_is_not_part_of_the_case(script: str, tmp_path: Path) -> None:
+    """Selected by name: otherwise such a case is skipped without Lustre."""
     selection = tmp_path / "selection.json"
     selection.write_text(json.dumps([["default", "gnu", f"ior:{STRIPED}"]]))
-    text = SOUND.read_text().replace('"api": "POSIX"', '"api": "MPIIO"').replace("-a POSIX", "-a MPIIO")
+    text = VALID.read_text().replace('"api": "POSIX"', '"api": "MPIIO"').replace("-a POSIX", "-a MPIIO")
     text = text.replace("file-per-process", "single-shared-file").replace(" -F ", " ")
     (tmp_path / "shared.json").write_text(text.replace('"API": "POSIX"', '"API": "MPIIO"'))
     program = f"cp {tmp_path / 'shared.json'} ior.json"
-    variables = {"PATH": lfs(tmp_path, script), "IOWATCH_SELECTION": str(selection)}
+    variables = {"PATH": path_with_lfs(tmp_path, script), "IOWATCH_SELECTION": str(selection)}
     code, _, spooled = check("ior", f"{STRIPED}$", program, tmp_path, suite="survey", **variables)
     assert code == 0
     spooled_case = json.loads(spooled[0].read_text())
     striped = {name for name in spooled_case["output"]["results"][0]["case"] if name.startswith("stripe")}
     assert striped == ({"stripe_count", "stripe_bytes"} if script == "exit 0" else set())
-    told = spooled_case["facts"].get("striping", "")
-    assert told.startswith("not applicable on ") == (script == "exit 1")
+    reason = spooled_case["facts"].get("striping", "")
+    assert reason.startswith("not applicable on ") == (script == "exit 1")
 
 
-def test_a_case_that_striping_alone_tells_from_others_is_skipped(tmp_path: Path) -> None:
+def test_case_that_differs_only_in_striping_is_skipped_without_lustre(tmp_path: Path) -> None:
     code, testcase, _ = check("ior", f"{STRIPED}$", "exit 1", tmp_path, suite="survey")
     assert (code, testcase["result"]) == (0, "skip")
 
 
 @pytest.mark.parametrize(
-    ("tool", "case", "program", "told"),
+    ("tool", "case", "program", "reason"),
     [
         (
             "ior",
@@ -157,17 +157,17 @@ def test_a_case_that_striping_alone_tells_from_others_is_skipped(tmp_path: Path)
         ("ior", "op=read,api=posix", "exit 3", "was not started or did not end"),
     ],
 )
-def test_what_is_no_result_fails_with_a_reason(tool: str, case: str, program: str, told: str, tmp_path: Path) -> None:
+def test_invalid_output_fails_with_a_reason(tool: str, case: str, program: str, reason: str, tmp_path: Path) -> None:
     code, testcase, spooled = check(tool, case, program, tmp_path)
     assert (code, testcase["result"], testcase["fail_phase"]) == (1, "fail", "sanity")
-    assert re.search(told, testcase["fail_reason"]), testcase["fail_reason"]
+    assert re.search(reason, testcase["fail_reason"]), testcase["fail_reason"]
     kept = json.loads(spooled[0].read_text())["output"]
     assert kept["status"] in ("failed", "incomplete")
     assert not list((tmp_path / "scratch").glob("*/*")), "scratch was not removed"
 
 
-def test_places_with_blanks_reach_every_start_whole(tmp_path: Path) -> None:
-    """Program and scratch directory have a blank; a read prepares its file, then starts once a sample."""
+def test_paths_with_blanks_are_passed_to_every_start(tmp_path: Path) -> None:
+    """Program and scratch directory have a blank; a read writes its file, then starts once per sample."""
     place = tmp_path / "a place"
     place.mkdir()
     program = 'printf "%s\\n" "$@" >> "${0%/*}/words"'
@@ -192,7 +192,7 @@ def own_root(tmp_path: Path, options: str, limits: str = "{}") -> dict[str, str]
     return {"IOWATCH_ROOT": str(root)}
 
 
-def test_a_case_beyond_the_byte_budget_is_not_started(tmp_path: Path) -> None:
+def test_case_beyond_the_byte_budget_is_not_started(tmp_path: Path) -> None:
     place = own_root(tmp_path, "op: write, ranks: 4, block: 16m, repeat: 3", "{total_bytes: 128m}")
     code, testcase, _ = check("ior", "single", "touch $0.started", tmp_path, suite="mine", **place)
     assert (code, testcase["result"]) == (1, "fail")
@@ -200,20 +200,20 @@ def test_a_case_beyond_the_byte_budget_is_not_started(tmp_path: Path) -> None:
     assert not (tmp_path / "fake.started").exists()
 
 
-def test_a_case_beyond_the_limits_of_the_system_is_skipped(tmp_path: Path) -> None:
+def test_case_beyond_the_limits_of_the_system_is_skipped(tmp_path: Path) -> None:
     place = own_root(tmp_path, "op: write, ranks: 4", "{ranks: 2}")
     code, testcase, _ = check("ior", "single", "exit 1", tmp_path, suite="mine", **place)
     assert (code, testcase["result"]) == (0, "skip")
 
 
-def test_on_several_nodes_every_task_drops_the_file_from_its_cache(tmp_path: Path) -> None:
+def test_every_task_on_several_nodes_drops_the_page_cache(tmp_path: Path) -> None:
     place = own_root(tmp_path, "op: read, ranks: 4, nodes: 2, repeat: 3")
     check("ior", "single", "true", tmp_path, suite="mine", **place)
     script = next((tmp_path / "rfm").rglob("rfm_job.sh")).read_text()
     assert len(re.findall(r"^ ?sh -c 'for f in .*oflag=nocache.*done' >> prepare.out", script, re.MULTILINE)) == 3
 
 
-def test_a_benchmark_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_hanging_benchmark_is_ended(tmp_path: Path) -> None:
     code, testcase, _ = check("ior", WRITE, "exec sleep 60", tmp_path, "-S", "time_limit=2s")
     assert (code, testcase["result"]) == (1, "fail")
     assert "timed out" in testcase["fail_reason"]

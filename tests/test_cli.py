@@ -1,4 +1,4 @@
-"""The command line as a contract: help with an example, exit codes, one message and no traceback."""
+"""The command line: help with an example, exit codes, one message and no traceback."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_every_command_has_help_with_an_example(cli: Callable[..., Result], word
     assert f"iowatch {words[0]}" in result.output
 
 
-def test_the_help_imports_no_library_that_is_slow() -> None:
-    """NumPy, SQLAlchemy and ReFrame take seconds where many users share a login node."""
+def test_help_imports_no_slow_library() -> None:
+    """Importing NumPy, SQLAlchemy and ReFrame takes seconds on a shared login node."""
     program = (
         "import sys; from iowatch.cli.main import iowatch; iowatch.main(['--help'], standalone_mode=False);"
         "print(sorted({'numpy', 'scipy', 'sqlalchemy', 'reframe', 'darshan', 'pydantic'} & sys.modules.keys()))"
@@ -59,7 +59,7 @@ def test_the_help_imports_no_library_that_is_slow() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_help_lists_every_command_with_its_own_line(cli: Callable[..., Result]) -> None:
+def test_help_lists_every_command_with_its_short_help(cli: Callable[..., Result]) -> None:
     """The lines are read from the source files of the commands; these are the imported commands."""
     shown = " ".join(cli("--help").output.split())
     for name in iowatch.list_commands(click.Context(iowatch)):
@@ -88,40 +88,40 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "told"), WRONG, ids=[" ".join(w)[:60] for w, _, _ in WRONG])
-def test_wrong_use_is_one_message_and_its_exit_code(
-    cli: Callable[..., Result], var: Path, words: tuple[str, ...], code: int, told: str
+@pytest.mark.parametrize(("words", "code", "message"), WRONG, ids=[" ".join(w)[:60] for w, _, _ in WRONG])
+def test_invalid_use_is_one_message_with_its_exit_code(
+    cli: Callable[..., Result], var: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
     result = cli(*words)
     assert result.exit_code == code
-    assert told in result.output
+    assert message in result.output
     assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
-def test_every_locale_gets_its_answer(encoding: str) -> None:
-    """Not all have the dashes and multiplication signs of our words; JSON loses nothing."""
+def test_output_works_in_every_locale(encoding: str) -> None:
+    """Not all encodings have the dashes and multiplication signs of the output; JSON is complete."""
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     words = [sys.executable, "-c", "from iowatch.cli.main import main; main()", "system", "show", "hamburg"]
-    told = [
+    results = [
         subprocess.run([*words, *more], capture_output=True, env=environment, check=False) for more in ([], ["--json"])
     ]
-    assert [done.returncode for done in told] == [0, 0], told[0].stderr
-    assert "Scientific Computing" in told[0].stdout.decode(encoding)
-    assert json.loads(told[1].stdout.decode(encoding)) == load_system("hamburg").to_json()
+    assert [done.returncode for done in results] == [0, 0], results[0].stderr
+    assert "Scientific Computing" in results[0].stdout.decode(encoding)
+    assert json.loads(results[1].stdout.decode(encoding)) == load_system("hamburg").to_json()
 
 
-def test_examples_can_be_copied_and_lists_hold_whole_sentences(cli: Callable[..., Result]) -> None:
-    """Click wraps the text below the options at 80 columns and cuts what it lists of subcommands."""
+def test_examples_are_not_wrapped_and_lists_not_truncated(cli: Callable[..., Result]) -> None:
+    """Click wraps the text below the options at 80 columns and truncates the help of subcommands in lists."""
     shown = cli("compare", "--help").output
     assert "iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write\n" in shown
     pages = [cli(*words, "--help").output for words in [(), *commands()]]
-    cut = [line for page in pages for line in page.splitlines() if line.startswith("  ") and line.endswith("...")]
-    assert not cut
+    truncated = [line for page in pages for line in page.splitlines() if line.startswith("  ") and line.endswith("...")]
+    assert not truncated
 
 
-def test_examples_name_systems_that_are_there() -> None:
-    """An example that is copied from the help shall not end with "no system"."""
+def test_examples_name_existing_systems() -> None:
+    """An example copied from the help must not end with "no system"."""
     for words in commands():
         command = command_of(words)
         text = f"{command.epilog or ''} {command.help or ''}"
@@ -130,7 +130,7 @@ def test_examples_name_systems_that_are_there() -> None:
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_json_is_promised_in_the_same_words_everywhere(words: tuple[str, ...]) -> None:
-    """One definition (iowatch.cli.common) means one promise: one document, nothing else."""
+def test_json_option_has_the_same_help_in_every_command(words: tuple[str, ...]) -> None:
+    """One definition (iowatch.cli.common), one meaning: one document, nothing else."""
     found = [option for option in command_of(words).params if "--json" in option.opts]
     assert {option.help for option in found if isinstance(option, click.Option)} <= {JSON_HELP}

@@ -1,4 +1,4 @@
-"""The whole chain on this machine: build, run under ReFrame, keep, judge, show; what faults leave behind."""
+"""The complete chain on this machine: build, run under ReFrame, store, assess, show; and recovery from faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUN = [str(IOWATCH), "run", "--suite", "tiny"]
 
 @pytest.fixture(scope="module")
 def stack() -> str:
-    """The stack with the most features on this machine: one is enough here."""
+    """The name of one installed stack."""
     from iowatch.site.stacks import discover_stacks
 
     return next(found.name for found in discover_stacks("local") if found.status == "installed")
@@ -42,12 +42,12 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(base: Path) -> Path:
-    """A `var/` without history; what was built for the stacks stays, to save time."""
+    """A `var/` without history; builds for the stacks are kept to save time."""
     for _ in range(200):
         try:
             _empty(base)
             break
-        except OSError:  # ReFrame of a run that a test killed still ends and writes
+        except OSError:  # ReFrame of a killed run may still write
             time.sleep(0.1)
     else:
         _empty(base)
@@ -71,7 +71,7 @@ def run(words: list[str], place: Path, **environment: str) -> subprocess.Complet
     )
 
 
-def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None:
+def test_nightly_session_ends_with_a_verdict_and_a_site(place: Path, stack: str) -> None:
     words = [str(ROOT / "ci" / "nightly"), "--suite", "tiny", "--stack", stack]
     first = run(words, place)
     assert first.returncode == 0, first.stderr
@@ -82,13 +82,13 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
         (session,) = history.sessions()
         runs = history.runs(session.uuid)
         assert (session.status, len(runs)) == ("ok", 3)
-        # Every repetition reached the history, and what stack it ran on.
+        # Every repetition and its stack are in the history.
         series = [s for s in history.series() if s.metric == "bandwidth"]
         assert {len(samples) for s in series for _t, _r, samples in history.samples(s.id)} == {2}
         assert runs[0].stack_document["name"] == stack
         assert {a.kind for a in history.artefacts(runs[0].id)} >= {"stdout", "stderr", "record"}
     assert not list((place / "scratch").glob("iowatch-*")), "scratch is not swept"
-    # Another system's stack of the same name, in a home that two clusters share, has a program of its own.
+    # A stack of the same name on another system, in a home that two clusters share, has a separate program.
     assert (place / "build" / "benchio" / "local" / stack / "benchio").is_file()
 
     second = run([*RUN, "--stack", stack, "--json"], place)
@@ -101,7 +101,7 @@ def test_a_night_ends_with_a_verdict_and_a_page(place: Path, stack: str) -> None
 
 @pytest.fixture
 def started(place: Path, stack: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A night that has many seconds to go after its first run, also on a machine too busy to be asked often."""
+    """A started session that runs for many seconds after its first run, also on a busy machine."""
     environment = {**os.environ, "IOWATCH_VAR": str(place)}
     process = subprocess.Popen(
         [str(IOWATCH), "run", "--suite", "smoke", "--stack", stack],
@@ -130,7 +130,7 @@ def wait_until(condition, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def test_a_killed_night_loses_no_finished_case_and_the_next_one_works(
+def test_killed_session_loses_no_finished_case_and_the_next_one_works(
     place: Path, stack: str, started: subprocess.Popen[bytes]
 ) -> None:
     wait_until(lambda: runs_in(place) >= 1, 120)
@@ -147,8 +147,8 @@ def test_a_killed_night_loses_no_finished_case_and_the_next_one_works(
     assert states["incomplete"] >= kept
 
 
-def test_an_interrupted_night_is_closed_as_what_it_is(place: Path, started: subprocess.Popen[bytes]) -> None:
-    """Incomplete, unless all came before it ended."""
+def test_interrupted_session_is_closed_with_its_status(place: Path, started: subprocess.Popen[bytes]) -> None:
+    """Incomplete, unless all results were received before its end."""
     wait_until(lambda: runs_in(place) >= 1, 120)
     started.send_signal(signal.SIGTERM)
     assert started.wait(60) == 3
@@ -159,7 +159,7 @@ def test_an_interrupted_night_is_closed_as_what_it_is(place: Path, started: subp
     assert not list((place / "scratch").glob("iowatch-*"))
 
 
-def test_two_nights_at_once_are_refused(place: Path, stack: str, started: subprocess.Popen[bytes]) -> None:
+def test_concurrent_session_is_refused(place: Path, stack: str, started: subprocess.Popen[bytes]) -> None:
     lock = place / "lock" / "local.lock"
     wait_until(lambda: lock.exists() and lock.read_text() == str(started.pid), 60)
     second = run([*RUN, "--stack", stack], place)
@@ -181,7 +181,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", mount], check=True)
 
 
-def test_a_scratch_without_room_is_refused_before_anything_runs(place: Path, stack: str, small_disk: Path) -> None:
+def test_scratch_without_space_is_refused_before_any_run(place: Path, stack: str, small_disk: Path) -> None:
     result = run([str(IOWATCH), "run", "--suite", "smoke", "--stack", stack, "--scratch", str(small_disk)], place)
     assert result.returncode == 3
     assert "free" in result.stderr
@@ -189,20 +189,20 @@ def test_a_scratch_without_room_is_refused_before_anything_runs(place: Path, sta
     assert runs_in(place) == 0
 
 
-def test_a_scratch_that_cannot_be_written_is_told(place: Path, stack: str) -> None:
+def test_unwritable_scratch_is_reported(place: Path, stack: str) -> None:
     result = run([*RUN, "--stack", stack, "--scratch", "/proc/nowhere"], place)
     assert result.returncode == 3
     assert "/proc/nowhere" in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_an_unknown_stack_names_the_known(place: Path, stack: str) -> None:
+def test_unknown_stack_is_refused_with_a_suggestion(place: Path, stack: str) -> None:
     result = run([*RUN, "--stack", stack + "x"], place)
     assert result.returncode == 2
     assert f"Did you mean '{stack}'" in result.stderr
 
 
-def test_a_machine_without_mpi_is_told(place: Path, tmp_path: Path) -> None:
+def test_machine_without_mpi_is_reported(place: Path, tmp_path: Path) -> None:
     """PATH without any MPI: one message, exit code 3, and no traceback."""
     empty = tmp_path / "bin"
     empty.mkdir()

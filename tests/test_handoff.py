@@ -1,4 +1,4 @@
-"""The spool: a case is there whole or not at all, and cannot leave its directory."""
+"""The spool: a case is complete or absent, and cannot leave its directory."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ def case(name: str = "benchio:api=posix") -> handoff.SpooledCase:
     return handoff.SpooledCase(name, "benchio", "default", "gnu", {"name": "gnu"}, 1000, 1.5, output.to_json())
 
 
-def test_a_case_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_spooled_case_is_read_back(tmp_path: Path) -> None:
     stdout = tmp_path / "rfm.out"
     stdout.write_text("hello")
     place = handoff.spool_case(tmp_path / "s", case(), {"stdout": [stdout], "stderr": [tmp_path / "absent"]})
     assert handoff.finished_case_directories(tmp_path / "s") == [place]
-    back = handoff.read_spooled_case(place)
-    assert back.files == {"stdout": ["rfm.out"]}
+    read_case = handoff.read_spooled_case(place)
+    assert read_case.files == {"stdout": ["rfm.out"]}
     assert (place / "rfm.out").read_text() == "hello"
-    assert handoff.spooled_output(back).results[0].samples == (1.5, 2.5)
+    assert handoff.spooled_output(read_case).results[0].samples == (1.5, 2.5)
 
 
-def test_a_case_without_its_last_file_is_not_finished(tmp_path: Path) -> None:
+def test_case_without_its_last_file_is_not_finished(tmp_path: Path) -> None:
     place = handoff.spool_case(tmp_path, case(), {})
-    (place / "case.json").rename(place / ".case.json.123")  # as a kill during writing leaves it
+    (place / "case.json").rename(place / ".case.json.123")  # the state after a kill during writing
     assert handoff.finished_case_directories(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", "\u202e", "x" * 5000, "<script>"])
-def test_any_name_stays_inside(tmp_path: Path, name: str) -> None:
+def test_any_case_name_stays_in_the_spool(tmp_path: Path, name: str) -> None:
     place = handoff.spool_case(tmp_path / "s", case(name), {})
     assert place.parent == tmp_path / "s" / "cases"
     assert handoff.read_spooled_case(place).name == name
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": 99}', '{"format": 1, "x": 2}'])
-def test_a_damaged_case_is_told(tmp_path: Path, content: str) -> None:
+def test_damaged_case_is_reported(tmp_path: Path, content: str) -> None:
     place = handoff.spool_case(tmp_path, case(), {})
     (place / "case.json").write_text(content)
     with pytest.raises(InputError, match=r"case\.json"):
         handoff.read_spooled_case(place)
 
 
-def test_a_removal_that_is_killed_half_way_leaves_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aborted_removal_leaves_no_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stdout = tmp_path / "rfm.out"
     stdout.write_text("hello")
     places = [handoff.spool_case(tmp_path, case(name), {"stdout": [stdout]}) for name in ("one", "two")]
     handoff.remove_spooled_case(places[0])
     assert handoff.finished_case_directories(tmp_path) == [places[1]]
     assert not places[0].exists()
-    monkeypatch.setattr(handoff.shutil, "rmtree", lambda *_, **__: None)  # the kill falls here
+    monkeypatch.setattr(handoff.shutil, "rmtree", lambda *_, **__: None)  # the process is killed here
     handoff.remove_spooled_case(places[1])
     assert handoff.finished_case_directories(tmp_path) == []

@@ -1,4 +1,4 @@
-"""Outputs that show less than what a suite asked for, or something else."""
+"""Outputs that show less than a suite requested, or something else."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def case_of(benchmark: str, suite: str = "smoke") -> SuiteCase:
     return next(case for case in suites.load_suite(suite) if case.benchmark == benchmark)
 
 
-def whole(case: SuiteCase, **others: Scalar) -> Output:
-    """What a proper run gives: every repetition of every expected result, with the parameters asked for."""
+def complete_output(case: SuiteCase, **others: Scalar) -> Output:
+    """The output of a complete run: every repetition of every expected result, with the requested parameters."""
     shown = {**case.tool.shows(case.options), **others}
     samples = tuple(float(n + 1) for n in range(case.tool.samples(case.options)))
     results = tuple(Result(operation, metric, "x", samples, shown) for operation, metric in case.expects)
@@ -28,9 +28,9 @@ TOOLS = ("benchio", "ior", "mdtest", "h5bench")
 
 
 @pytest.mark.parametrize("benchmark", TOOLS)
-def test_a_proper_run_is_left_as_it_is(benchmark: str) -> None:
+def test_complete_output_is_unchanged(benchmark: str) -> None:
     case = case_of(benchmark)
-    output = whole(case)
+    output = complete_output(case)
     assert handoff.validate_output(case, output) is output
     assert handoff.missing_results(case, output) == []
 
@@ -38,14 +38,14 @@ def test_a_proper_run_is_left_as_it_is(benchmark: str) -> None:
 @pytest.mark.parametrize("benchmark", TOOLS)
 def test_fewer_repetitions_are_a_failure(benchmark: str) -> None:
     case = case_of(benchmark)
-    output = whole(case)
+    output = complete_output(case)
     first, *others = output.results
     short = replace(output, results=(replace(first, samples=first.samples[1:]), *others))
-    asked = case.tool.samples(case.options)
-    told = f"{first.operation} {first.metric}: {asked - 1} of {asked} repetitions"
+    requested = case.tool.samples(case.options)
+    reason = f"{first.operation} {first.metric}: {requested - 1} of {requested} repetitions"
     assert (handoff.validate_output(case, short).status, handoff.validate_output(case, short).reason) == (
         "failed",
-        told,
+        reason,
     )
 
 
@@ -55,22 +55,25 @@ def test_fewer_repetitions_are_a_failure(benchmark: str) -> None:
 )
 def test_fewer_bytes_or_files_are_a_failure(benchmark: str, name: str) -> None:
     case = case_of(benchmark)
-    asked = case.tool.shows(case.options)[name]
-    judged = handoff.validate_output(case, whole(case, **{name: 512}))
-    assert (judged.status, judged.reason) == ("failed", f"{name} is 512 in the output, the suite asks for {asked}")
+    requested = case.tool.shows(case.options)[name]
+    validated = handoff.validate_output(case, complete_output(case, **{name: 512}))
+    assert (validated.status, validated.reason) == (
+        "failed",
+        f"{name} is 512 in the output, the suite asks for {requested}",
+    )
 
 
-def test_data_that_were_not_verified_are_told() -> None:
+def test_missing_verification_is_a_failure() -> None:
     case = next(c for c in suites.load_suite("smoke") if c.options.get("verify") and c.benchmark == "ior")
-    output = whole(case)
+    output = complete_output(case)
     unverified = tuple(replace(r, case={k: v for k, v in r.case.items() if k != "verify"}) for r in output.results)
-    judged = handoff.validate_output(case, replace(output, results=unverified))
-    assert judged.reason == "the output says no verify, the suite asks for True"
+    validated = handoff.validate_output(case, replace(output, results=unverified))
+    assert validated.reason == "the output says no verify, the suite asks for True"
 
 
-def test_the_reason_of_a_run_that_failed_is_kept() -> None:
+def test_reason_of_a_failed_run_is_kept() -> None:
     case = case_of("ior")
-    failed = replace(whole(case), status="failed", reason="disk full", results=())
+    failed = replace(complete_output(case), status="failed", reason="disk full", results=())
     assert handoff.validate_output(case, failed, "striping") is failed
     assert handoff.missing_results(case, failed) == ["write bandwidth"]
-    assert handoff.validate_output(case, whole(case), "the striping could not be set: x").status == "failed"
+    assert handoff.validate_output(case, complete_output(case), "the striping could not be set: x").status == "failed"

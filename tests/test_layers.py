@@ -11,8 +11,8 @@ from tests.conftest import ROOT
 
 SOURCE = ROOT / "src" / "iowatch"
 
-# A room imports only from rooms before it, and from itself.
-ROOMS = (
+# A package imports only from packages before it, and from itself.
+PACKAGES = (
     "core",
     "benchmarks",
     "site",
@@ -28,8 +28,8 @@ ROOMS = (
     "output",
     "cli",
 )
-RANK = {name: rank for rank, name in enumerate(ROOMS)}
-# Statistics see arrays and records, never the database or files (docs/architecture.md, "Floor plan").
+RANK = {name: rank for rank, name in enumerate(PACKAGES)}
+# Statistics use arrays and records, never the database or files (docs/architecture.md, "Floor plan").
 FORBIDDEN_TO_STATISTICS = {"store", "handoff", "darshan", "site"}
 # The checks run inside ReFrame: no store, no statistics, no session.
 ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
@@ -41,12 +41,12 @@ MODULES = {
 }
 
 
-def room(module: str) -> str:
+def package_of(module: str) -> str:
     return [*module.split("."), ""][1]
 
 
 def imports(path: Path) -> set[str]:
-    """Modules of ours that a file imports, at any depth: `from iowatch.core import files` is core.files."""
+    """Modules of iowatch that a file imports, at any depth: `from iowatch.core import files` is core.files."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -54,20 +54,20 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in MODULES else node.module for name in inner}
-    return {name for name in found if name.split(".")[0] == "iowatch" and room(name)}
+    return {name for name in found if name.split(".")[0] == "iowatch" and package_of(name)}
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if room(name)])
-def test_a_module_imports_only_from_rooms_below(module: str) -> None:
-    own = room(module)
+@pytest.mark.parametrize("module", [name for name in MODULES if package_of(name)])
+def test_modules_import_only_from_packages_below(module: str) -> None:
+    own = package_of(module)
     assert own in RANK, f"{own} is not a room: add it to docs/architecture.md and here"
-    used = {room(name) for name in imports(MODULES[module])} - {own}
+    used = {package_of(name) for name in imports(MODULES[module])} - {own}
     assert {name for name in used if RANK[name] > RANK[own]} == set()
     if own == "stats":
         assert not used & FORBIDDEN_TO_STATISTICS
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_modules_have_no_circular_imports() -> None:
     graph = {name: imports(path) - {name} for name, path in MODULES.items()}
     remaining = dict(graph)
     while free := [name for name, used in remaining.items() if not used & remaining.keys()]:
@@ -76,7 +76,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert remaining == {}, "these modules import each other, directly or through others"
 
 
-def test_the_source_never_imports_the_checks() -> None:
+def test_source_does_not_import_the_checks() -> None:
     assert [name for name, path in MODULES.items() if "import reframe_tests" in path.read_text()] == []
 
 
@@ -84,5 +84,5 @@ CHECKS = sorted((ROOT / "reframe_tests").rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", CHECKS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_checks_use_only_the_rooms_that_run_inside_reframe(path: Path) -> None:
-    assert {room(name) for name in imports(path)} <= ALLOWED_TO_CHECKS
+def test_checks_use_only_packages_that_run_inside_reframe(path: Path) -> None:
+    assert {package_of(name) for name in imports(path)} <= ALLOWED_TO_CHECKS

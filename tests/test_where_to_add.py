@@ -1,6 +1,6 @@
-"""README, "Where to add": each row of the table, tried.
+"""README, "Where to add": each row of the table is tested.
 
-Three rows are tried in the tests of their rooms: benchmark (tests/benchmarks/test_new_benchmark.py), dashboard page
+Three rows are tested elsewhere: benchmark (tests/benchmarks/test_new_benchmark.py), dashboard page
 (tests/output/dashboard/test_menu.py) and detector (tests/findings/test_series.py).
 """
 
@@ -31,7 +31,7 @@ LATENCY = Metric("latency", "s", "lower", "Latency of the first byte")
 
 @pytest.fixture
 def checkout(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with copied systems, to which a test adds."""
+    """A checkout with copied systems, to which a test adds files."""
     root = tmp_path / "checkout"
     shutil.copytree(ROOT / "systems", root / "systems", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("benchmarks", "reference", "reframe_tests", "dashboards"):
@@ -53,10 +53,10 @@ def record_latency(history: History, days: int, step_on: int) -> None:
         history.end_session(f"day-{day}", "ok", time + 60)
 
 
-def test_a_metric_is_one_row(
+def test_new_metric_needs_one_row(
     history: History, checkout: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its name, unit, direction and label reach the history, the detection and the pages."""
+    """Its name, unit, direction and label are used by the history, the detection and the pages."""
     monkeypatch.setitem(METRICS, LATENCY.name, LATENCY)
     record_latency(history, days=30, step_on=15)
     (listed,) = json.loads(cli("history", "list", "--series", "--json").stdout)
@@ -84,7 +84,7 @@ def command(times: int) -> int:
 '''
 
 
-def test_a_command_is_one_file(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_command_needs_one_file(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "added.py").write_text(COMMAND)
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
     try:
@@ -95,7 +95,7 @@ def test_a_command_is_one_file(tmp_path: Path, cli: Cli, monkeypatch: pytest.Mon
     assert (done.exit_code, done.stdout.split()) == (1, ["added", "added"])
 
 
-def test_a_stack_is_one_folder(checkout: Path, cli: Cli) -> None:
+def test_new_stack_needs_one_folder(checkout: Path, cli: Cli) -> None:
     stacks = checkout / "systems" / "local" / "stacks"
     shutil.copytree(stacks / "debian", stacks / "added")
     listed = json.loads(cli("stack", "list", "--system", "local", "--json").stdout)["stacks"]
@@ -104,7 +104,7 @@ def test_a_stack_is_one_folder(checkout: Path, cli: Cli) -> None:
     assert cli("stack", "show", "added").exit_code == 0
 
 
-def test_a_system_is_a_copy_of_the_template(checkout: Path, cli: Cli) -> None:
+def test_new_system_is_a_copy_of_the_template(checkout: Path, cli: Cli) -> None:
     shutil.copytree(checkout / "systems" / "_template", checkout / "systems" / "added")
     description = checkout / "systems" / "added" / "system.yaml"
     description.write_text(description.read_text().replace("name: template", "name: added", 1))

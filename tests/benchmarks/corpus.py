@@ -1,4 +1,4 @@
-"""Real outputs: those captured elsewhere (with the truth that a careful reader wrote down) and our own few."""
+"""Real outputs: captured ones (with expected values read off by hand, `truth.json`) and a few made for iowatch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Captured:
 
     @property
     def rc(self) -> int:
-        """The exit code that was seen (or assumed, for derived cases)."""
+        """The exit code that was observed (or assumed, for derived cases)."""
         return int((self.directory / "rc").read_text())
 
     @property

@@ -1,4 +1,4 @@
-"""Damage done to real outputs: what transfers, full disks, launchers, editors and people do to text.
+"""Damage to real outputs, as caused by transfers, full disks, launchers, editors and manual editing.
 
 Every function takes the output, another output and a random generator, and returns the damaged output.
 """
@@ -39,11 +39,11 @@ def _span(data: bytes, pattern: re.Pattern[bytes], rng: random.Random) -> tuple[
     return match.span() if match else None
 
 
-def cut(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+def truncate_end(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     return data[: rng.randrange(len(data) + 1)]
 
 
-def cut_head(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+def truncate_start(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     return data[rng.randrange(len(data) + 1) :]
 
 
@@ -74,7 +74,7 @@ def _shape(line: bytes) -> bytes:
 
 
 def swap_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
-    """Two lines change places; of two whole rows of one kind nobody can tell."""
+    """Swap two lines of different form; a swap of two rows of the same form cannot be detected."""
     lines = _lines(data)
     if len(lines) > 1:
         a, b = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -84,7 +84,7 @@ def swap_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
 
 
 def interleave(data: bytes, other: bytes, rng: random.Random) -> bytes:
-    """Lines of another run, between the lines and in the order of both."""
+    """Mix in the lines of another run; each keeps its order."""
     mine, theirs = _lines(data), _lines(other)[:400]
     merged: list[bytes] = []
     while mine or theirs:
@@ -95,8 +95,8 @@ def interleave(data: bytes, other: bytes, rng: random.Random) -> bytes:
     return b"".join(merged)
 
 
-def break_into(data: bytes, other: bytes, rng: random.Random) -> bytes:
-    """A line of another process breaks into a line."""
+def insert_line_in_line(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    """Insert a line of another process within a line."""
     at = rng.randrange(len(data) + 1)
     lines = _lines(other) or [b"x\n"]
     return data[:at] + rng.choice((rng.choice(lines), rng.choice(_WARNINGS))) + data[at:]
@@ -112,8 +112,8 @@ def double_digit(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     return data if span is None else data[: span[1]] + data[span[0] :]
 
 
-def unreal(data: bytes, _other: bytes, rng: random.Random) -> bytes:
-    """A number becomes one that cannot be."""
+def impossible_number(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    """Replace a number by an impossible one."""
     span = _span(data, _NUMBER, rng)
     if span is None:
         return data
@@ -121,7 +121,7 @@ def unreal(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     return data[: span[0]] + word + data[span[1] :]
 
 
-def huge(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+def huge_number(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     span = _span(data, _NUMBER, rng)
     if span is None:
         return data
@@ -133,7 +133,7 @@ def decimal_comma(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     return comma.sub(b",", data, count=rng.choice((0, 0, 1, 5)))
 
 
-def warn_between(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+def insert_warnings(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     lines = _lines(data)
     for _ in range(rng.choice((1, 3, 50))):
         lines.insert(rng.randrange(len(lines) + 1), rng.choice(_WARNINGS))
@@ -147,21 +147,39 @@ def noise(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     return data[:at] + junk + data[at + rng.choice((0, len(junk))) :]
 
 
-def join(data: bytes, other: bytes, rng: random.Random) -> bytes:
+def concatenate(data: bytes, other: bytes, rng: random.Random) -> bytes:
     return rng.choice((data + other, other + data, data + data))
 
 
-def several(data: bytes, other: bytes, rng: random.Random) -> bytes:
-    """More than one damage to one output."""
+def several_mutations(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    """Apply several mutations to one output."""
     for _ in range(rng.randint(2, 4)):
-        data = rng.choice(ALONE)(data, other, rng)
+        data = rng.choice(SINGLE_MUTATIONS)(data, other, rng)
     return data
 
 
-ALONE: tuple[Mutation, ...] = (
-    *(cut, cut_head, lose_lines, lose_block, double_lines, swap_lines, break_into, lose_digit, unreal),
-    *(huge, decimal_comma, warn_between, noise),
+SINGLE_MUTATIONS: tuple[Mutation, ...] = (
+    *(
+        truncate_end,
+        truncate_start,
+        lose_lines,
+        lose_block,
+        double_lines,
+        swap_lines,
+        insert_line_in_line,
+        lose_digit,
+        impossible_number,
+    ),
+    *(huge_number, decimal_comma, insert_warnings, noise),
 )
-# A digit that was added can often not be seen: nothing else says the same number.
-UNSEEN: tuple[Mutation, ...] = (double_digit,)
-MUTATIONS: tuple[Mutation, ...] = (*ALONE, cut, lose_digit, interleave, join, several, *UNSEEN)
+# An added digit can often not be detected: the number is printed only once.
+UNDETECTABLE: tuple[Mutation, ...] = (double_digit,)
+MUTATIONS: tuple[Mutation, ...] = (
+    *SINGLE_MUTATIONS,
+    truncate_end,
+    lose_digit,
+    interleave,
+    concatenate,
+    several_mutations,
+    *UNDETECTABLE,
+)

@@ -1,4 +1,4 @@
-"""Every captured output against the truth that came with it (`README.md` in captured.tar.xz)."""
+"""Every captured output is compared with its `truth.json` (`README.md` in captured.tar.xz)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from iowatch.core import Output
 from tests.benchmarks.corpus import Captured, captured
 from tests.datasets import unpacked
 
-# The operating system wrote into its cache and never said that the disk was full: no trace at all in stdout,
+# The operating system wrote into its cache and never reported that the disk was full: no trace in stdout,
 # stderr or exit code (captured/README.md, "benchio (original)").
-NO_TRACE = {"benchio-davidhenty/0c682b6/fail_diskfull_ext4_serial", "benchio-davidhenty/0c682b6/fail_diskfull_proc"}
-# Its truth lists no rates, because the truth's own reader did not know this spacing ("numbers unchanged").
+UNDETECTABLE_FAILURES = {
+    "benchio-davidhenty/0c682b6/fail_diskfull_ext4_serial",
+    "benchio-davidhenty/0c682b6/fail_diskfull_proc",
+}
+# Its truth lists no rates, because the script that wrote it did not support this spacing ("numbers unchanged").
 WITHOUT_RATES = "derived_cray_ftn_style"
 
 
@@ -52,7 +55,7 @@ def _parse(run: Captured) -> Output:
     )
 
 
-def test_every_status_is_the_truth() -> None:
+def test_status_matches_truth_file() -> None:
     runs = _runs()
     assert len(runs) >= 240
     wrong = {}
@@ -61,10 +64,10 @@ def test_every_status_is_the_truth() -> None:
         if (output.status == "ok") != (run.truth["expect"] == "ok"):
             wrong[run.name] = (output.status, output.reason)
         assert (output.reason is None) == (output.status == "ok"), run.name
-    assert set(wrong) == NO_TRACE, wrong
+    assert set(wrong) == UNDETECTABLE_FAILURES, wrong
 
 
-def test_every_number_of_a_sound_output_is_the_truth() -> None:
+def test_samples_of_valid_outputs_match_truth_file() -> None:
     checked = 0
     for run in _runs():
         unreadable = run.truth.get("json_valid") is False or run.name.endswith(WITHOUT_RATES)
@@ -77,7 +80,7 @@ def test_every_number_of_a_sound_output_is_the_truth() -> None:
     assert checked > 900
 
 
-def test_failed_outputs_give_no_number_that_was_not_printed() -> None:
+def test_failed_outputs_yield_only_printed_numbers() -> None:
     for run in _runs():
         if run.truth["expect"] == "ok" or run.truth.get("json_valid") is False or run.tool == "mdtest":
             continue
@@ -87,7 +90,7 @@ def test_failed_outputs_give_no_number_that_was_not_printed() -> None:
 
 
 @pytest.mark.parametrize("metric", ["rate", "time"])
-def test_ior_also_gives_the_other_numbers(metric: str) -> None:
+def test_ior_rates_and_times_match_truth_file(metric: str) -> None:
     key = {"rate": "iops", "time": "total_s"}[metric]
     compared = 0
     for run in _runs():
@@ -100,7 +103,7 @@ def test_ior_also_gives_the_other_numbers(metric: str) -> None:
     assert compared > 300
 
 
-def test_ior_cases_are_the_truth() -> None:
+def test_ior_cases_match_truth_file() -> None:
     names = ("transfer_bytes", "block_bytes", "segments", "ranks", "collective")
     for run in _runs():
         if run.tool != "ior" or run.truth["expect"] != "ok" or run.truth.get("format") != "text":
@@ -112,7 +115,7 @@ def test_ior_cases_are_the_truth() -> None:
             assert (result.case["file"] == "per-process") == run.truth["file_per_process"], run.name
 
 
-def test_text_and_json_of_the_same_ior_run_are_the_same_case() -> None:
+def test_ior_text_and_json_of_one_run_give_the_same_case() -> None:
     root = unpacked("captured") / "ior" / "4.0.0"
     text = parse_output_file("ior", root / "posix_shared_indep_np2" / "stdout")
     document = parse_output_file("ior", root / "posix_json" / "stdout")
@@ -121,7 +124,7 @@ def test_text_and_json_of_the_same_ior_run_are_the_same_case() -> None:
     ]
 
 
-def test_h5bench_outputs_are_the_truth() -> None:
+def test_h5bench_outputs_match_truth_file() -> None:
     rates = ("raw_rate_mib_s", "observed_rate_mib_s")
     per_rank = tuple(f"{op}_rate_{end}_mib_s_per_rank" for op in ("write", "read") for end in ("min", "max"))
     checked = 0
@@ -142,12 +145,12 @@ def test_h5bench_outputs_are_the_truth() -> None:
     assert checked >= 55
 
 
-# What the programs' CSV does not say: the configuration (a missing dimension), the HDF5 errors on stderr, and a
-# value that was damaged in stdout only.
+# Failures that the programs' CSV does not show: the configuration (a missing dimension), the HDF5 errors on stderr, and
+# a value that was damaged in stdout only.
 NOT_IN_THE_CSV = ("fail_missing_dim", "fail_timesteps_larger_read", "derived_nan")
 
 
-def test_h5bench_csv_says_the_same() -> None:
+def test_h5bench_csv_matches_truth_file() -> None:
     for run in captured():
         for part in run.truth["benchmarks"] if run.tool == "h5bench" else []:
             path = run.directory / part["dir"] / "output.csv"
@@ -160,11 +163,11 @@ def test_h5bench_csv_says_the_same() -> None:
                 assert found == [part["raw_rate_mib_s"], part["observed_rate_mib_s"]], run.name
 
 
-# The driver wrote SUCCESS for these: what it ran was damaged later, or ran with sizes that nobody asked for.
-DRIVER_SAID_SUCCESS = {"derived_empty", "derived_nan", "fail_missing_dim"}
+# The driver wrote SUCCESS for these: the output was damaged later, or the sizes were not the requested ones.
+DRIVER_REPORTED_SUCCESS = {"derived_empty", "derived_nan", "fail_missing_dim"}
 
 
-def test_h5bench_driver_log() -> None:
+def test_h5bench_driver_log_status_matches_truth_file() -> None:
     wrong = set()
     for run in captured():
         if run.tool == "h5bench":
@@ -172,11 +175,11 @@ def test_h5bench_driver_log() -> None:
             output = parse_output_file("h5bench", log, stderr=run.directory / "stderr", rc=run.rc)
             if (output.status == "ok") != (run.truth["expect"] == "ok"):
                 wrong.add(run.directory.name)
-    assert wrong == DRIVER_SAID_SUCCESS
+    assert wrong == DRIVER_REPORTED_SUCCESS
 
 
-def test_archer_outputs_of_other_compilers(outside_data: Path) -> None:
+def test_archer_outputs_of_other_compilers_are_parsed(outside_data: Path) -> None:
     paths = sorted((outside_data / "data" / "archer-benchio").rglob("*.dat"))
     statuses = Counter(parse_output_file("benchio", path).status for path in paths)
-    # 67 ran to the end; four were cut off by the job's time limit, one was refused by the launcher
+    # 67 complete; four truncated by the job's time limit, one refused by the launcher
     assert statuses == {"ok": 67, "incomplete": 5}

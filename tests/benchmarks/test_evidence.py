@@ -1,4 +1,4 @@
-"""What stderr, the exit code and the ranks asked for add to an output; and the command."""
+"""How stderr, the exit code and the requested ranks change the status of an output; and the command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.datasets import unpacked
 SOUND = DATA / "ior-3.2.1-posix.txt"
 
 
-def test_a_sound_output_with_sound_evidence_is_ok() -> None:
+def test_valid_output_with_exit_code_0_is_ok() -> None:
     assert parse_output_file("ior", SOUND, rc=0, ranks=2).status == "ok"
 
 
@@ -27,13 +27,13 @@ def test_a_sound_output_with_sound_evidence_is_ok() -> None:
     ("rc", "status", "words"),
     [(1, "failed", "exit code 1"), (137, "incomplete", "SIGKILL"), (-15, "incomplete", "SIGTERM")],
 )
-def test_the_exit_code_counts(rc: int, status: str, words: str) -> None:
+def test_exit_code_determines_status(rc: int, status: str, words: str) -> None:
     output = parse_output_file("ior", SOUND, rc=rc)
     assert output.status == status
     assert words in str(output.reason)
 
 
-def test_stderr_counts() -> None:
+def test_failure_signature_in_stderr_fails_the_output() -> None:
     text = SOUND.read_text()
     assert parse_output("ior", text, stderr="module: command not found\n").status == "ok"
     output = parse_output("ior", text, stderr=b"x\nmca_fbtl_posix_pwritev: error in writev:No space left on device\n")
@@ -42,7 +42,7 @@ def test_stderr_counts() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DATA.iterdir()), ids=lambda path: path.name)
-def test_other_ranks_than_asked_for_are_a_failure(path: Path) -> None:
+def test_unexpected_number_of_ranks_is_a_failure(path: Path) -> None:
     tool = path.name.partition("-")[0]
     assert parse_output_file(tool, path, ranks=2).status == "ok"
     output = parse_output_file(tool, path, ranks=4)
@@ -50,8 +50,8 @@ def test_other_ranks_than_asked_for_are_a_failure(path: Path) -> None:
     assert "4 ranks were requested" in str(output.reason)
 
 
-def test_ranks_that_did_not_find_each_other_are_told_as_that() -> None:
-    """Seen with MPICH of Ubuntu 24.04: `mpiexec -n 4` starts four programs of one rank."""
+def test_independent_processes_are_reported_as_rank_mismatch() -> None:
+    """Observed with MPICH of Ubuntu 24.04: `mpiexec -n 4` starts four programs of one rank."""
     assert RunContext(ranks=4).rank_mismatch_reason(1, "IOR") == (
         "4 ranks were requested, IOR ran with 1: independent processes, as with the launcher of another MPI"
     )
@@ -60,25 +60,25 @@ def test_ranks_that_did_not_find_each_other_are_told_as_that() -> None:
     assert RunContext().rank_mismatch_reason(1, "IOR") is None
 
 
-def test_two_runs_in_one_output_are_a_failure_without_numbers() -> None:
+def test_two_runs_in_one_output_fail_without_results() -> None:
     output = parse_output("ior", SOUND.read_text() * 2)
     assert (output.status, output.results) == ("failed", ())
 
 
-def test_results_beside_the_output_are_read(tmp_path: Path) -> None:
+def test_result_file_next_to_the_output_is_read(tmp_path: Path) -> None:
     (tmp_path / "stdout").write_text("Writing output to /scratch/other/out.txt\n")
     assert parse_output_file("ior", tmp_path / "stdout").status == "incomplete"
     (tmp_path / "out.txt").write_text(SOUND.read_text())
     assert parse_output_file("ior", tmp_path / "stdout").status == "ok"
 
 
-def test_every_tool_has_a_parser_and_no_other() -> None:
+def test_every_tool_has_a_parser_and_unknown_tools_are_refused() -> None:
     assert all(parse_output(tool, "").status != "ok" for tool in tool_names())
     with pytest.raises(UsageError, match="no parser for 'iro'"):
         parse_output("iro", "")
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Is a directory"):
         parse_output_file("ior", tmp_path)
 
@@ -91,7 +91,7 @@ def test_command_prints_one_document() -> None:
     assert document["results"][0].keys() == {"operation", "metric", "unit", "samples", "case"}
 
 
-def test_command_tells_people_the_reason(tmp_path: Path) -> None:
+def test_command_prints_the_reason(tmp_path: Path) -> None:
     cut = tmp_path / "cut"
     cut.write_text(SOUND.read_text()[:-60])
     result = CliRunner().invoke(command, ["ior", str(cut)])
@@ -100,21 +100,21 @@ def test_command_tells_people_the_reason(tmp_path: Path) -> None:
     assert "api=POSIX" in result.stdout
 
 
-def test_command_refuses_a_file_that_is_not_there() -> None:
+def test_command_refuses_a_missing_file() -> None:
     result = CliRunner().invoke(command, ["ior", "/nowhere/at/all"])
     assert result.exit_code == 2
 
 
 @pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench"])
-def test_an_empty_output_is_told_as_empty(tool: str) -> None:
-    """What it lacks follows from that; an exit code is told beside it."""
+def test_empty_output_is_reported_as_empty(tool: str) -> None:
+    """The missing parts follow from that and are not listed; an exit code is reported in addition."""
     assert parse_output(tool, "\n").reason == "the output is empty"
     reason = parse_output(tool, "", rc=-9).reason
     assert reason is not None
     assert reason.startswith("the output is empty; ")
 
 
-def test_runs_that_compared_their_data_are_cases_of_their_own() -> None:
+def test_runs_with_verification_are_separate_cases() -> None:
     """IOR's reads compare while they are timed (-R), so that such a read is slower."""
     root = unpacked("captured") / "ior" / "4.0.0"
     for name, verified in (("posix_check_WR", True), ("posix_shared_indep_np2", None)):
@@ -123,7 +123,7 @@ def test_runs_that_compared_their_data_are_cases_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("checked", "status"), [(0, "failed"), (1 << 20, "ok")])
-def test_benchio_that_was_to_verify_must_have_verified(checked: int, status: str) -> None:
+def test_benchio_fails_when_requested_verification_is_missing(checked: int, status: str) -> None:
     record = json.loads((DATA / "benchio-record.json").read_text())
     record["options"]["verify"] = True
     record["verification"] = {"asked": True, "bytes_checked": checked, "bytes_different": 0}
@@ -132,7 +132,7 @@ def test_benchio_that_was_to_verify_must_have_verified(checked: int, status: str
     assert {result.case.get("verify") for result in output.results} == {True}
 
 
-def test_what_was_printed_beside_a_file_of_results_counts(tmp_path: Path) -> None:
+def test_failure_signature_in_the_log_fails_a_result_file(tmp_path: Path) -> None:
     log = tmp_path / "out"
     record = DATA / "benchio-record.json"
     log.write_text("benchio 1.0.0: posix\n")

@@ -1,4 +1,4 @@
-"""Signs of trouble: phrases and exit codes."""
+"""Failure signatures: phrases and exit codes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from iowatch.benchmarks.registry import failure_signatures
         (-99, False, "killed by signal 99"),
     ],
 )
-def test_exit_codes(status: int, stopped: bool, words: str) -> None:
+def test_exit_codes_are_explained(status: int, stopped: bool, words: str) -> None:
     assert explain_exit_status(status) == (stopped, words)
 
 
-# One line of each kind, as the captured outputs and the tools' sources have them.
+# One line per kind, from the captured outputs and the sources of the tools.
 LINES = {
     "no space left on device": "mca_fbtl_posix_pwritev: error in (p)write(v):No space left on device",
     "disk quota exceeded": "write failed: Disk quota exceeded",
@@ -50,14 +50,14 @@ LINES = {
 
 
 @pytest.mark.parametrize("meaning", LINES)
-def test_phrases_are_found_among_other_lines(meaning: str) -> None:
+def test_failure_signatures_are_found_between_other_lines(meaning: str) -> None:
     found = SignatureScanner()
     found.inspect(f"all is well\n{LINES[meaning]}\nreal 0.1\n".encode())
     assert next(iter(found.found)) == meaning
     assert found.reasons(fatal=True) == [f"{meaning}: '{LINES[meaning]}'"]
 
 
-def test_warnings_that_mean_nothing_are_nothing() -> None:
+def test_harmless_warnings_are_no_failure() -> None:
     found = SignatureScanner(failure_signatures(IOR))
     found.inspect(
         b"[vm:1234] [[INVALID],0] btl warning: hfi_userinit: assign_context command failed\n"
@@ -67,20 +67,20 @@ def test_warnings_that_mean_nothing_are_nothing() -> None:
     assert found.reasons(fatal=True) == []
 
 
-def test_what_only_explains_does_not_condemn() -> None:
+def test_explanatory_phrases_are_not_fatal() -> None:
     found = SignatureScanner()
     found.inspect(b"bash: module: command not found\nmkdir: /x: Permission denied\n")
     assert found.reasons(fatal=True) == []
     assert len(found.reasons(fatal=False)) == 2
 
 
-def test_lines_that_differ_in_digits_are_looked_at_once() -> None:
+def test_lines_that_differ_only_in_digits_are_searched_once() -> None:
     found = SignatureScanner()
     found.inspect(b"".join(b"%d: failed to progress, error %d\n" % (n, n) for n in range(1000)))
     assert len(found._seen) <= 2
 
 
-def test_another_benchmark_in_the_output_is_a_failure() -> None:
+def test_output_of_another_benchmark_is_a_failure() -> None:
     found = SignatureScanner(failure_signatures(IOR))
     found.inspect(b"mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n")
     assert len(found.reasons(fatal=True)) == 1
@@ -99,7 +99,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("meaning", OWN)
-def test_phrases_of_the_tools_pass_the_first_sieve(meaning: str) -> None:
+def test_signatures_of_each_benchmark_pass_the_prefilter(meaning: str) -> None:
     """Lines are searched without their digits first."""
     benchmark, line = OWN[meaning]
     found = SignatureScanner(benchmark.signatures)

@@ -9,7 +9,7 @@ from iowatch.benchmarks import registry
 OUTPUT = (Path(__file__).parent / "data" / "h5bench-1.6-partial-read.txt").read_text()
 
 
-def test_a_partial_read_is_a_result_of_what_was_read() -> None:
+def test_partial_read_counts_the_bytes_read() -> None:
     output = registry.parse_output("h5bench", OUTPUT, rc=0, ranks=2)
     assert (output.status, output.reason) == ("ok", None)
     case = output.results[0].case
@@ -17,7 +17,7 @@ def test_a_partial_read_is_a_result_of_what_was_read() -> None:
     assert (case["particles"], case["local_size"], case["total_bytes"]) == (32768, "65536", 4 * 2**20)
 
 
-def test_a_partial_read_whose_size_does_not_fit_gives_nothing() -> None:
+def test_partial_read_with_inconsistent_size_is_incomplete() -> None:
     for damaged in (OUTPUT.replace("rank: 32768", "rank: 3276"), OUTPUT.replace("size: 4.000", "size: 4.00")):
         output = registry.parse_output("h5bench", damaged, rc=0, ranks=2)
         assert output.status == "incomplete"

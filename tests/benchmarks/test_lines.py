@@ -1,4 +1,4 @@
-"""Cleaning of lines: what launchers and terminals add is taken off, and memory stays bounded."""
+"""Cleaning of lines: additions of launchers and terminals are removed, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def _lines(source: str | bytes) -> list[str]:
         (b"\tapi = POSIX\n", "\tapi = POSIX"),
     ],
 )
-def test_additions_are_taken_off(raw: bytes, cleaned: str) -> None:
+def test_launcher_prefixes_and_escapes_are_removed(raw: bytes, cleaned: str) -> None:
     assert _lines(raw) == [cleaned]
 
 
-def test_bytes_that_are_not_utf8_are_kept_and_can_be_shown() -> None:
+def test_bytes_that_are_not_utf8_are_kept_and_displayable() -> None:
     (line,) = _lines(b"path /scratch/\xff\xfe\n")
     assert line.encode("latin-1").endswith(b"\xff\xfe")
     assert decode_for_display(line) == "path /scratch/��"
     assert decode_for_display(_lines("é".encode())[0]) == "é"
 
 
-def test_lines_across_blocks_are_whole() -> None:
+def test_lines_across_block_boundaries_are_complete() -> None:
     text = "".join(f"line {n} {'x' * (n % 97)}\n" for n in range(20_000))
     assert len(text) > 3 * BLOCK_BYTES
     assert _lines(text) == [line.rstrip() for line in text.rstrip("\n").split("\n")]
 
 
-def test_a_line_without_end_is_cut() -> None:
+def test_endless_line_is_truncated() -> None:
     class Endless(io.RawIOBase):
         left = 3 * MAX_LINE_BYTES
 
@@ -59,7 +59,7 @@ def test_a_line_without_end_is_cut() -> None:
 
 
 @pytest.mark.parametrize(("text", "ended", "empty"), [("", True, True), (" \n\n", True, True), ("a", False, False)])
-def test_ends(text: str, ended: bool, empty: bool) -> None:
+def test_last_line_without_newline_is_detected(text: str, ended: bool, empty: bool) -> None:
     lines = CleanLines(text, lambda block: None)
     assert len(list(lines)) == (not empty)
     assert (lines.ended, lines.empty) == (ended, empty)

@@ -1,4 +1,4 @@
-"""Memory stays flat, whatever fills an output: runs one after the other, names or tests without end."""
+"""Parser memory does not grow with the output: repeated runs, or an endless number of names or tests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.benchmarks.corpus import DATA
 MIB = 1 << 20
 
 
-def again(name: str) -> Callable[[], Iterator[bytes]]:
-    """One output, again and again."""
+def repeated(name: str) -> Callable[[], Iterator[bytes]]:
+    """One output, repeated without end."""
     return lambda: itertools.repeat((DATA / name).read_bytes())
 
 
 def numbered(head: str, line: str) -> Callable[[], Iterator[bytes]]:
-    """A beginning, then lines that count: `{n}` in digits, `{word}` in letters."""
+    """A header, then numbered lines: `{n}` in digits, `{word}` in letters."""
 
     def lines() -> Iterator[bytes]:
         yield head.encode()
@@ -38,11 +38,11 @@ H5BENCH = "=== Benchmark Configuration ===\n"
 DRIVER = "2026-11-21 10:00:00,000 h5bench - INFO - "
 START = f"{DRIVER}Starting h5bench Suite\n"
 OUTPUTS: list[tuple[str, str, Callable[[], Iterator[bytes]]]] = [
-    ("ior", "runs", again("ior-3.2.1-posix.txt")),
-    ("ior", "documents", again("ior-3.2.1-json.txt")),
-    ("mdtest", "runs", again("mdtest-1.9.3.txt")),
-    ("benchio", "tables", again("benchio-table.txt")),
-    ("h5bench", "programs", again("h5bench-1.6-aligned.txt")),
+    ("ior", "runs", repeated("ior-3.2.1-posix.txt")),
+    ("ior", "documents", repeated("ior-3.2.1-json.txt")),
+    ("mdtest", "runs", repeated("mdtest-1.9.3.txt")),
+    ("benchio", "tables", repeated("benchio-table.txt")),
+    ("h5bench", "programs", repeated("h5bench-1.6-aligned.txt")),
     ("ior", "tests", numbered(IOR, "TestID              : {n}\n")),
     ("ior", "options", numbered(f"{IOR}Options:\n", "abc {word} : 1\n")),
     ("h5bench", "configuration", numbered(H5BENCH, "Dim_{word}: {n}\n")),
@@ -55,7 +55,7 @@ WHOLE = {"runs", "documents", "tables", "programs"}
 
 
 def peak_bytes(tool: str, pieces: Iterator[bytes], size: int) -> int:
-    """Most memory of Python while `size` bytes are parsed, the output itself not counted."""
+    """Peak Python memory while `size` bytes are parsed, without the output itself."""
     data = bytearray()
     while len(data) < size:
         data += next(pieces)
@@ -71,8 +71,10 @@ def peak_bytes(tool: str, pieces: Iterator[bytes], size: int) -> int:
 
 
 @pytest.mark.parametrize(("tool", "what", "pieces"), OUTPUTS, ids=lambda value: value if type(value) is str else "")
-def test_more_output_takes_no_more_memory(tool: str, what: str, pieces: Callable[[], Iterator[bytes]]) -> None:
-    """Whole runs are long; of short lines as many as fill what is kept at most are few bytes."""
+def test_parser_memory_does_not_grow_with_output_size(
+    tool: str, what: str, pieces: Callable[[], Iterator[bytes]]
+) -> None:
+    """Complete runs need larger outputs; for short lines, few bytes reach the maximum that the parser keeps."""
     sizes = (5 * MIB // 2, 5 * MIB) if what in WHOLE else (MIB // 2, 3 * MIB // 2)
     small, large = (peak_bytes(tool, pieces(), size) for size in sizes)
     assert large < small + 2 * MIB, f"{what}: {small / MIB:.1f} MiB, then {large / MIB:.1f} MiB"

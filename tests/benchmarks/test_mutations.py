@@ -1,4 +1,4 @@
-"""Damaged outputs: no exception, no number that the undamaged output did not give, never `ok` with others.
+"""Damaged outputs: no exception, no number that the intact output lacks, never `ok` with other numbers.
 
 `IOWATCH_MUTATIONS=120000 pytest tests/benchmarks/test_mutations.py` runs more; `IOWATCH_SEED` changes them.
 """
@@ -17,15 +17,23 @@ import pytest
 from iowatch.benchmarks.registry import PARSER_ERROR, parse_output
 from iowatch.core import Output, canonical_json
 from tests.benchmarks.corpus import outputs
-from tests.benchmarks.mutations import MUTATIONS, UNSEEN, interleave, join, lose_block, noise, several
+from tests.benchmarks.mutations import (
+    MUTATIONS,
+    UNDETECTABLE,
+    concatenate,
+    interleave,
+    lose_block,
+    noise,
+    several_mutations,
+)
 
 COUNT = int(os.environ.get("IOWATCH_MUTATIONS", "12000"))
 SEED = int(os.environ.get("IOWATCH_SEED", "1"))
 CHUNKS = 8
 LARGEST = 100_000
 
-# What only the command line of IOR says, and the damages that can take a whole option out of it.
-ASKED_ONLY = {"fill", "collective_metadata", "alignment_bytes", "mode", "sync", "cache"}
+# Parameters that only IOR's command line contains, and the mutations that can remove a whole option from it.
+COMMAND_LINE_ONLY = {"fill", "collective_metadata", "alignment_bytes", "mode", "sync", "cache"}
 TAKE_OPTIONS = (lose_block, noise)
 
 Given = dict[str, Counter[float]]
@@ -40,7 +48,7 @@ def _given(output: Output) -> Given:
 
 
 def _without_cases(given: Given) -> Given:
-    """Of several damages at once, two may take away both places that name a parameter: numbers only."""
+    """Only the numbers: several mutations at once may remove both places that name a parameter."""
     found: Given = {}
     for key, samples in given.items():
         name = str({**json.loads(key), "case": None})
@@ -49,18 +57,18 @@ def _without_cases(given: Given) -> Given:
 
 
 def _without_options(given: Given) -> Given:
-    """A whole option that is gone from IOR's command line leaves no trace where nothing else names it."""
+    """A removed option of IOR's command line cannot be detected if no other line names it."""
     found: Given = {}
     for key, samples in given.items():
         document = json.loads(key)
-        document["case"] = {k: v for k, v in document["case"].items() if k not in ASKED_ONLY}
+        document["case"] = {k: v for k, v in document["case"].items() if k not in COMMAND_LINE_ONLY}
         name = canonical_json(document)
         found[name] = found.get(name, Counter()) + samples
     return found
 
 
 def _within(found: Counter[float], allowed: Counter[float]) -> bool:
-    """Whether all samples were given before, to the digits that a float holds."""
+    """Whether all samples are among the allowed ones, to float precision."""
     return not found - allowed or all(
         any(math.isclose(value, other, rel_tol=1e-13) for other in allowed) for value in found - allowed
     )
@@ -68,7 +76,7 @@ def _within(found: Counter[float], allowed: Counter[float]) -> bool:
 
 @pytest.fixture(scope="module")
 def corpus() -> list[tuple[str, Path, bytes, Given]]:
-    """Outputs that are sound, with what they give."""
+    """Valid outputs with their results."""
     found = []
     for tool, path in outputs():
         data = path.read_bytes()
@@ -79,21 +87,21 @@ def corpus() -> list[tuple[str, Path, bytes, Given]]:
 
 
 def _open_ended(path: Path) -> bool:
-    """What can lose whole parts without a trace.
+    """Outputs that can lose whole parts undetectably.
 
-    IOR's CSV says neither how many rows there should be nor that it ended; a script's output does not say how
-    many tests there were (where the last one and its two lines of the summary are gone).
+    IOR's CSV contains neither the expected number of rows nor an end mark; the output of a script does not contain
+    the number of tests (when the last test and its two summary lines are missing).
     """
     return path.suffix == ".csv" or path.parent.name.endswith("_csv") or path.parent.name.startswith("script")
 
 
-def _said_once(path: Path, key: str) -> bool:
-    """Nothing else says how long a phase took; a digit less may still be how a float is printed."""
+def _printed_once(path: Path, key: str) -> bool:
+    """The duration of a phase is printed once; with one digit less it can still be a valid float."""
     return path.suffix == ".json" and any(f"{phase}_time" in key for phase in ("open", "transfer", "sync", "close"))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_damage_never_makes_numbers(chunk: int, corpus: list[tuple[str, Path, bytes, Given]]) -> None:
+def test_damaged_outputs_yield_no_wrong_numbers(chunk: int, corpus: list[tuple[str, Path, bytes, Given]]) -> None:
     rng = random.Random(SEED * 1000 + chunk)
     for turn in range(COUNT // CHUNKS):
         tool, path, data, given = rng.choice(corpus)
@@ -104,16 +112,16 @@ def test_damage_never_makes_numbers(chunk: int, corpus: list[tuple[str, Path, by
         output = parse_output(tool, damaged)
         where = f"seed {SEED}, chunk {chunk}, turn {turn}: {mutation.__name__} of {path}: {output.status}"
         assert not str(output.reason).startswith(PARSER_ERROR), f"{where}\n{output.reason}"
-        if mutation in UNSEEN:
+        if mutation in UNDETECTABLE:
             continue
-        two_runs = mutation in (interleave, join)
+        two_runs = mutation in (interleave, concatenate)
         found = _given(output)
-        if mutation is several:
+        if mutation is several_mutations:
             found, given = _without_cases(found), _without_cases(given)
         if tool == "ior" and mutation in TAKE_OPTIONS:
             found, given = _without_options(found), _without_options(given)
         for key, samples in found.items():
-            if _said_once(path, key):
+            if _printed_once(path, key):
                 continue
             allowed = given.get(key, Counter()) + (others.get(key, Counter()) if two_runs else Counter())
             allowed = allowed + allowed if two_runs else allowed
@@ -123,12 +131,12 @@ def test_damage_never_makes_numbers(chunk: int, corpus: list[tuple[str, Path, by
             assert all(found[key].total() == given[key].total() for key in given), where
 
 
-def test_the_corpus_is_there(corpus: list[tuple[str, Path, bytes, Given]]) -> None:
+def test_corpus_contains_every_tool(corpus: list[tuple[str, Path, bytes, Given]]) -> None:
     assert {tool for tool, *_ in corpus} >= {"benchio", "ior", "mdtest"}
 
 
-def test_a_cut_anywhere_is_never_ok(corpus: list[tuple[str, Path, bytes, Given]]) -> None:
-    """Every output at every twentieth byte, unless everything that counts came before the cut."""
+def test_truncated_outputs_are_not_ok(corpus: list[tuple[str, Path, bytes, Given]]) -> None:
+    """Truncate every output at every twentieth byte; `ok` only if all results are before that byte."""
     for tool, path, data, given in corpus[::6]:
         if _open_ended(path) or len(data) > 20_000:
             continue

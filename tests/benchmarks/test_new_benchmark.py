@@ -1,4 +1,4 @@
-"""README, "To add": one entry, one check and one suite make a benchmark known everywhere, tried in a copy."""
+"""README, "To add": one entry, one check and one suite add a benchmark to all commands; tested in a copy."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def stack(iowatch: Iowatch) -> str:
     return str(next(found["name"] for found in stacks if found["status"] == "installed"))
 
 
-def test_stacks_and_doctor_find_it(iowatch: Iowatch, stack: str) -> None:
+def test_new_benchmark_is_found_by_stacks_and_doctor(iowatch: Iowatch, stack: str) -> None:
     shown = _document(iowatch("stack", "show", stack, "--json"))
     assert "madeup" in shown["features"]
     assert next(part["version"] for part in shown["parts"] if part["name"] == "madeup") == "1.2"
@@ -157,7 +157,7 @@ def test_stacks_and_doctor_find_it(iowatch: Iowatch, stack: str) -> None:
     assert next(row["found"] for row in findings if row["title"] == "MadeUp")[0].startswith("1.2 (")
 
 
-def test_outputs_are_parsed(iowatch: Iowatch, tmp_path: Path) -> None:
+def test_new_benchmark_outputs_are_parsed(iowatch: Iowatch, tmp_path: Path) -> None:
     for command in ("parse", "import"):
         assert "madeup" in iowatch(command, "--help").stdout
     (tmp_path / "out.txt").write_text("madeup begins\nwrite 7.5 MiB/s on 4 ranks\n")
@@ -171,7 +171,7 @@ def test_outputs_are_parsed(iowatch: Iowatch, tmp_path: Path) -> None:
     assert "madeup also wrote into this output" in mixed["reason"]
 
 
-def test_a_session_runs_and_shows_it(iowatch: Iowatch, stack: str, tmp_path: Path) -> None:
+def test_new_benchmark_runs_in_a_session(iowatch: Iowatch, stack: str, tmp_path: Path) -> None:
     verdict = _document(iowatch("run", "--suite", "added", "--stack", stack, "--json"))
     assert (verdict["expected"], verdict["received"]) == (1, 1)
     (headline,) = verdict["headlines"]
@@ -181,7 +181,7 @@ def test_a_session_runs_and_shows_it(iowatch: Iowatch, stack: str, tmp_path: Pat
     assert any("madeup" in page.read_text() for page in (tmp_path / "site").rglob("*.html"))
 
 
-def test_a_change_becomes_a_finding(iowatch: Iowatch, tmp_path: Path) -> None:
+def test_new_benchmark_change_becomes_a_finding(iowatch: Iowatch, tmp_path: Path) -> None:
     first = datetime(2026, 1, 1, tzinfo=UTC)
     files = []
     for session in range(40):

@@ -1,4 +1,4 @@
-"""Suites: from a matrix in YAML to named cases; wrong files are told with file and field."""
+"""Suites: from a matrix in YAML to named cases; invalid files are reported with file and field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = sorted((ROOT / "benchmarks").glob("*/suites/*.yaml"))
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
-def test_every_suite_of_the_repository_is_well_formed(path: Path) -> None:
+def test_suites_of_the_repository_are_valid(path: Path) -> None:
     cases = suites.read_suite_file(path)
     assert cases
     for case in cases:
@@ -39,7 +39,7 @@ matrix:
 """
 
 
-def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> None:
+def test_matrix_expands_to_all_combinations_with_distinct_names(tmp_path: Path) -> None:
     cases = suites.read_suite_file(write(tmp_path, GOOD))
     assert [case.name for case in cases] == [
         "api=posix,local=8x8x8",
@@ -53,7 +53,7 @@ def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (GOOD.replace("api:", "apj:"), "no option 'apj'"),
         (GOOD.replace("format: 1", "format: 2"), "format"),
@@ -64,13 +64,13 @@ def test_a_matrix_gives_all_combinations_with_distinct_names(tmp_path: Path) -> 
         ("", "expected fields"),
     ],
 )
-def test_a_wrong_suite_is_told(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_invalid_suite_is_reported(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         suites.read_suite_file(write(tmp_path, text))
 
 
 @pytest.mark.parametrize(
-    ("tool", "entry", "told"),
+    ("tool", "entry", "message"),
     [
         ("ior", "{api: mpio}", "unknown value 'mpio'"),
         ("ior", "{op: append}", "unknown value 'append'"),
@@ -83,17 +83,15 @@ def test_a_wrong_suite_is_told(tmp_path: Path, text: str, told: str) -> None:
         ("benchio", "{nodes: 0}", "nodes must be at least 1"),
     ],
 )
-def test_a_value_that_no_command_line_can_be_made_of_is_told_with_its_file(
-    tmp_path: Path, tool: str, entry: str, told: str
-) -> None:
+def test_unusable_value_is_reported_with_its_file(tmp_path: Path, tool: str, entry: str, message: str) -> None:
     path = tmp_path / tool / "suites" / "mine.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(f"format: 1\nsummary: x\nmatrix:\n  - {entry}\n")
-    with pytest.raises(InputError, match=re.escape(told)) as raised:
+    with pytest.raises(InputError, match=re.escape(message)) as raised:
         suites.read_suite_file(path)
     assert raised.value.message.startswith(f"{path}: {tool} cannot be run with ")
 
 
-def test_an_unknown_suite_names_the_known() -> None:
+def test_unknown_suite_error_suggests_a_known_suite() -> None:
     with pytest.raises(UsageError, match=r"Did you mean 'smoke'\?"):
         suites.load_suite("smok")

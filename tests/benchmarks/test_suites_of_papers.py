@@ -33,7 +33,7 @@ _KEYS = ("api", "operation", "writers", "nodes", "total_mib", "stripe_count", "s
 
 
 def _published(source: str, table: str) -> list[Row]:
-    """The rows of a table, without what was measured; aggregates are no runs."""
+    """The parameters of the rows of a table; aggregates are left out because they are no runs."""
     rows = []
     for record in published.table_measurements(published.load_published_table(source, table)):
         row = {key: record.get(key) for key in (*_KEYS, "collective", *_DEFAULTS)}
@@ -48,7 +48,7 @@ def _mib(case: SuiteCase, name: str) -> float | None:
 
 
 def _rows(case: SuiteCase) -> list[Row]:
-    """A case in the words of the tables, one for each operation."""
+    """A case in the vocabulary of the tables, one row per operation."""
     options = case.options
     chunk = str(options["chunk"]).partition("x")[0] if "chunk" in options else None
     pattern = options.get("pattern") or ("interleaved" if "segments" in options else "disjoint")
@@ -76,7 +76,7 @@ def _rows(case: SuiteCase) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", REPEATED)
-def test_every_case_is_a_row_of_the_paper(name: str) -> None:
+def test_every_case_is_a_row_of_a_published_table(name: str) -> None:
     source, tables = REPEATED[name]
     rows = {table: _published(source, table) for table in tables}
     used: set[str] = set()
@@ -95,9 +95,9 @@ def _cases(name: str) -> list[SuiteCase]:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"), [(("benchio/hamburg", "ior/hamburg"), "190 of 300"), (("benchio/archer",), "48 of 193")]
+    ("names", "statement"), [(("benchio/hamburg", "ior/hamburg"), "190 of 300"), (("benchio/archer",), "48 of 193")]
 )
-def test_the_documentation_says_how_many_rows_are_repeated(names: tuple[str, ...], told: str) -> None:
+def test_documentation_states_the_number_of_repeated_rows(names: tuple[str, ...], statement: str) -> None:
     have = [row for name in names for case in _cases(name) for row in _rows(case)]
     source, tables = REPEATED[names[0]]
     rows = []
@@ -105,5 +105,5 @@ def test_the_documentation_says_how_many_rows_are_repeated(names: tuple[str, ...
         of_table = _published(source, table)
         rows += [row for i, row in enumerate(of_table) if row not in of_table[:i]]
     counts = (sum(row in have for row in rows), len(rows))
-    assert [int(word) for word in re.findall(r"\d+", told)] == list(counts)
-    assert told in (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [int(word) for word in re.findall(r"\d+", statement)] == list(counts)
+    assert statement in (ROOT / "docs" / "benchmarks.md").read_text()

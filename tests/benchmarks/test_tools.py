@@ -1,4 +1,4 @@
-"""Command lines and volumes of the benchmarks, against their manuals and the papers that the suites repeat."""
+"""Command lines and volumes of the benchmarks, compared with their manuals and the papers that the suites repeat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_ior_runs_with_fsync_reordering_and_a_json_summary() -> None:
     assert " ".join(words) == f"{expected} -O summaryFile=ior.json,summaryFormat=JSON"
 
 
-def test_a_read_of_ior_is_prepared_and_dropped_from_the_page_cache() -> None:
+def test_ior_read_file_is_written_before_and_dropped_from_the_page_cache() -> None:
     options: dict[str, Any] = {"op": "read", "api": "posix", "file": "per-process", "repeat": 3}
     assert IOR.prepare(options, "/s")[0][-2:] == ["-w", "-k"]
     assert "nocache" in IOR.before(options, "/s")
@@ -33,19 +33,19 @@ def test_a_read_of_ior_is_prepared_and_dropped_from_the_page_cache() -> None:
 
 
 @pytest.mark.parametrize(("op", "phases"), [("write", "-w -W"), ("read", "-r -k -R"), ("both", "-w -r -W -R")])
-def test_ior_verifies_what_it_moves(op: str, phases: str) -> None:
-    """IOR user guide: -W checks after writes, -R while reading, -G the pattern, the same for a later start."""
+def test_ior_verify_options_and_volume(op: str, phases: str) -> None:
+    """IOR user guide: -W verifies after writes, -R while reading, -G sets the pattern, the same for a later start."""
     options: dict[str, Any] = {"op": op, "verify": True, "block": "1m", "repeat": 2}
     assert f" -G 1 -o /s/ior {phases} -i" in " ".join(IOR.arguments(options, "/s")).replace(" -e -C", "")
     assert all("-G" in words for words in IOR.prepare(options, "/s"))
     assert IOR.shows(options)["verify"] is True
     assert "verify" not in IOR.shows({"op": op})
-    # what is read back is part of the volume: -W reads all again
+    # the data read for verification are part of the volume: -W reads everything a second time
     plain = IOR.volume_bytes({**options, "verify": False})
     assert IOR.volume_bytes(options) == plain + (0 if op == "read" else 2 * 2**20)
 
 
-def test_franklin_is_64_processes_with_2_gb_each() -> None:
+def test_franklin_suite_has_64_processes_with_2_gb_each() -> None:
     """Source 003, section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
     cases = suites.load_suite("franklin")
     assert {case.ranks for case in cases} == {64}
@@ -53,7 +53,7 @@ def test_franklin_is_64_processes_with_2_gb_each() -> None:
     assert {case.tool.file_bytes(case.options) // 64 for case in cases} == {2000 * 2**20, 2_000_000_000}
 
 
-def test_metadata_has_the_files_of_seed_002() -> None:
+def test_metadata_suite_has_the_number_of_files_of_source_002() -> None:
     """Source 002, mdtest: 1,048,576 files."""
     cases = suites.load_suite("metadata")
     assert {case.options["files"] for case in cases} == {1_048_576}
@@ -62,7 +62,7 @@ def test_metadata_has_the_files_of_seed_002() -> None:
     assert int(words[words.index("-n") + 1]) * cases[0].ranks >= 1_048_576
 
 
-def test_h5bench_gets_the_configuration_of_seed_004() -> None:
+def test_h5bench_configuration_equals_the_example_of_source_004() -> None:
     """Source 004, "Configuration": the printed example (without MODE, which is the driver's)."""
     options = {"op": "write", "memory": "contiguous", "pattern": "contiguous", "dims": "4194304"}
     assert H5BENCH.configuration(options)["h5bench.cfg"].split() == [
@@ -94,13 +94,13 @@ def test_benchio_volumes_follow_its_patterns() -> None:
 
 
 @pytest.mark.parametrize(("pattern", "share"), [("full", 65536), ("partial", 32768), ("strided", 2 * (65536 // 66))])
-def test_h5bench_moves_the_part_that_it_reads(pattern: str, share: int) -> None:
+def test_h5bench_volume_is_the_part_that_is_read(pattern: str, share: int) -> None:
     """Configured are TO_READ_NUM_PARTICLES, and blocks of 2 in strides of 64, as many as fit."""
     options: dict[str, Any] = {"op": "read", "pattern": pattern, "dims": "65536", "ranks": 2, "timesteps": 3}
     assert H5BENCH.shows(options)["total_bytes"] == 32 * share * 2 * 3
 
 
-def test_placement_is_no_argument_of_benchio() -> None:
+def test_benchio_arguments_do_not_contain_placement() -> None:
     words = BENCHIO.arguments({"api": "hdf5", "ranks": 4, "nodes": 2, "stripe-count": -1, "sync": True}, "/s")
     assert words == ["--api=hdf5", "--sync", "--dir=/s", "--json=benchio.json"]
     assert BENCHIO.case({"stripe-count": -1, "stripe-size": "4m"}) == {"stripe_count": -1, "stripe_bytes": 4 * 2**20}
@@ -118,8 +118,8 @@ def test_every_tool_has_a_parser_and_a_check() -> None:
 @pytest.mark.parametrize(
     ("file", "files"), [("shared", 2), ("per-node", 8), ("per-process", 192)], ids=lambda value: str(value)
 )
-def test_benchio_leaves_a_file_an_instance_node_or_process(file: str, files: int) -> None:
-    """And the directory they are in (docs/benchio.md)."""
+def test_benchio_writes_one_file_per_instance_node_or_process(file: str, files: int) -> None:
+    """One more inode is the directory of the files (docs/benchio.md)."""
     options = {"file": file, "ranks": 192, "nodes": 8, "instances": 2}
     assert BENCHIO.inodes(options) == files + 1
 

@@ -1,7 +1,7 @@
-"""Older versions of IOR and mdtest, and our own benchio; outputs in tests/benchmarks/data.
+"""Older versions of IOR and mdtest, and benchio; outputs in tests/benchmarks/data.
 
 They were made on one machine (2 ranks, Debian 12, Open MPI 4.1.4) with the version in their name; the
-numbers below are read off the files by eye.
+numbers below were read off the files by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _samples(output: Output, operation: str, metric: str) -> tuple[float, ...]:
     return next(r.samples for r in output.results if (r.operation, r.metric) == (operation, metric))
 
 
-def test_ior_3_0_default() -> None:
+def test_ior_3_0_default_output_is_parsed() -> None:
     output = parse_output_file("ior", DATA / "ior-3.0.1-posix.txt", rc=0, ranks=2)
     assert (output.version, output.status, output.reason) == ("3.0.1", "ok", None)
     assert _samples(output, "write", "bandwidth") == (113.22, 285.64, 400.34)
@@ -44,14 +44,14 @@ def test_ior_3_0_verbose_prints_lossy_sizes() -> None:
 
 
 @pytest.mark.parametrize("name", ["ior-3.2.1-posix.txt", "ior-3.2.1-json.txt"])
-def test_ior_3_2_has_no_number_of_nodes(name: str) -> None:
+def test_ior_3_2_without_number_of_nodes_is_parsed(name: str) -> None:
     output = parse_output_file("ior", DATA / name)
     assert (output.version, output.status) == ("3.2.1", "ok")
     assert output.results[0].case["nodes"] == 1
     assert "rate" not in {result.metric for result in output.results}
 
 
-def test_ior_4_flags_that_take_no_value() -> None:
+def test_ior_4_flags_without_value_are_parsed() -> None:
     """The word after a flag is the next option, not its value; runs with and without are two cases."""
     output = parse_output_file("ior", DATA / "ior-4.0.0-hdf5-flags.txt", rc=0, ranks=2)
     assert (output.status, output.reason) == ("ok", None)
@@ -64,7 +64,7 @@ def test_ior_4_flags_that_take_no_value() -> None:
     assert output.results[0].case["mode"] == "mpiio.useFileView"
 
 
-def test_h5bench_with_alignment_is_another_case() -> None:
+def test_h5bench_alignment_is_part_of_the_case() -> None:
     path = DATA / "h5bench-1.6-aligned.txt"
     output = parse_output_file("h5bench", path, rc=0, ranks=2)
     assert (output.status, output.results[0].case["alignment_bytes"]) == ("ok", 4096)
@@ -83,21 +83,21 @@ def test_h5bench_with_alignment_is_another_case() -> None:
         ("2.000 TB/s", 2 * 2**40),
     ],
 )
-def test_letters_of_h5bench_are_powers_of_1024(printed: str, expected: float) -> None:
+def test_h5bench_unit_prefixes_are_powers_of_1024(printed: str, expected: float) -> None:
     """`format_human_readable` in h5bench's `commons/h5bench_util.c` divides by 1024."""
     found = parse_amount(printed)
     assert found is not None
     assert found.value == expected
 
 
-def test_rates_of_h5bench_are_kept_in_mib_per_second() -> None:
+def test_h5bench_rates_are_stored_in_mib_per_second() -> None:
     output = parse_output_file("h5bench", DATA / "h5bench-1.6-aligned.txt")
     assert _samples(output, "write", "raw_bandwidth") == (pytest.approx(81.499),)
     assert _samples(output, "write", "observed_bandwidth") == (pytest.approx(20.668),)
 
 
-def test_rates_of_h5bench_that_are_printed_in_gb_are_kept_in_mib_per_second() -> None:
-    """The same program with 2^24 particles of 32 bytes a rank, 2 ranks and 2 steps: 2 GiB in 1.6 s and 2 s."""
+def test_h5bench_rates_printed_in_gb_are_stored_in_mib_per_second() -> None:
+    """The same program with 2^24 particles of 32 bytes per rank, 2 ranks and 2 steps: 2 GiB in 1.6 s and 2 s."""
     text = (DATA / "h5bench-1.6-aligned.txt").read_text()
     for old, new in (
         ("8192", str(2**24)),
@@ -116,7 +116,7 @@ def test_rates_of_h5bench_that_are_printed_in_gb_are_kept_in_mib_per_second() ->
     assert _samples(output, "write", "observed_bandwidth") == (1024,)
 
 
-def test_mdtest_1_9() -> None:
+def test_mdtest_1_9_output_is_parsed() -> None:
     output = parse_output_file("mdtest", DATA / "mdtest-1.9.3.txt")
     assert (output.version, output.status) == ("1.9.3", "ok")
     assert _samples(output, "create", "rate") == (14629.048, 2001.174)
@@ -124,7 +124,7 @@ def test_mdtest_1_9() -> None:
     assert output.results[0].case["directories"] == "separate"
 
 
-def test_sizes_on_the_command_line_of_mdtest_may_have_a_unit() -> None:
+def test_mdtest_command_line_sizes_may_have_a_unit() -> None:
     text = (DATA / "mdtest-1.9.3.txt").read_text().replace('"-d"', '"-w" "4k" "-e" "1m" "-d"')
     output = parse_output("mdtest", text)
     assert (output.status, output.reason) == ("ok", None)
@@ -133,8 +133,8 @@ def test_sizes_on_the_command_line_of_mdtest_may_have_a_unit() -> None:
 
 
 @pytest.mark.parametrize(("unit", "kept"), [("", (14629.048, 2001.174)), (" (in ms/op)", None)])
-def test_times_of_mdtest_in_milliseconds_are_not_kept_as_seconds(unit: str, kept: tuple[float, float] | None) -> None:
-    """Later versions print either seconds a phase, or milliseconds an operation."""
+def test_mdtest_times_in_milliseconds_are_not_stored_as_seconds(unit: str, kept: tuple[float, float] | None) -> None:
+    """Later versions print either seconds per phase, or milliseconds per operation."""
     text = (DATA / "mdtest-1.9.3.txt").read_text().replace("SUMMARY rate:", f"SUMMARY time{unit}:")
     output = parse_output("mdtest", text)
     assert output.status == "ok"
@@ -155,7 +155,7 @@ def test_ior_csv_gives_bandwidths_rates_and_sizes() -> None:
     assert output.results[0].case == {"ranks": 2, "transfer_bytes": 2**20, "block_bytes": 4 * 2**20}
 
 
-def test_our_record_and_our_table_say_the_same() -> None:
+def test_benchio_record_and_table_give_the_same_results() -> None:
     record = parse_output_file("benchio", DATA / "benchio-record.json", ranks=2)
     table = parse_output_file("benchio", DATA / "benchio-table.txt", ranks=2)
     assert record.status == table.status == "ok"
@@ -186,7 +186,7 @@ CONTRADICTIONS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_a_record_that_contradicts_itself_is_not_ok(name: str) -> None:
+def test_inconsistent_record_is_not_ok(name: str) -> None:
     change, reason = CONTRADICTIONS[name]
     record = json.loads((DATA / "benchio-record.json").read_text())
     change(record)
@@ -207,7 +207,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_record_that_is_not_as_benchio_wrote_it_gives_nothing(name: str) -> None:
+def test_modified_record_is_incomplete(name: str) -> None:
     before, after, reason = DAMAGE[name]
     text = (DATA / "benchio-record.json").read_text()
     assert before in text
@@ -216,7 +216,7 @@ def test_a_record_that_is_not_as_benchio_wrote_it_gives_nothing(name: str) -> No
     assert reason in str(output.reason)
 
 
-def test_a_record_with_names_in_any_script_is_whole() -> None:
+def test_record_with_unicode_names_is_ok() -> None:
     """U+0085 and U+00A0 are blanks to Python, and their bytes are blanks in Latin-1."""
     record = json.loads((DATA / "benchio-record.json").read_text())
     record["options"]["dir"] = "/scratch/Größe 日本 \x85\xa0"
@@ -224,8 +224,8 @@ def test_a_record_with_names_in_any_script_is_whole() -> None:
     assert (output.status, output.reason) == ("ok", None)
 
 
-def test_a_record_that_lost_any_line_gives_nothing() -> None:
-    """Every line, also one that leaves valid JSON."""
+def test_record_with_a_missing_line_yields_no_results() -> None:
+    """Every line, also where the rest is valid JSON."""
     lines = (DATA / "benchio-record.json").read_text().splitlines(keepends=True)
     for i in range(len(lines)):
         output = parse_output("benchio", "".join(lines[:i] + lines[i + 1 :]))
@@ -233,7 +233,7 @@ def test_a_record_that_lost_any_line_gives_nothing() -> None:
         assert output.results == (), f"without line {i + 1}: {lines[i]}"
 
 
-def test_a_record_of_a_failed_run_says_why() -> None:
+def test_record_of_a_failed_run_gives_the_reason() -> None:
     record = json.loads((DATA / "benchio-record.json").read_text())
     record["status"] = "failed"
     record["failure"] = {
@@ -247,8 +247,8 @@ def test_a_record_of_a_failed_run_says_why() -> None:
     assert output.results == ()
 
 
-def test_of_two_rows_of_mdtest_for_one_operation_none_is_believed() -> None:
-    """A row of another process; which of the two is this run's, the output does not say."""
+def test_mdtest_operation_with_two_rows_is_rejected() -> None:
+    """One row is of another process; the output does not show which of the two belongs to this run."""
     lines = (DATA / "mdtest-1.9.3.txt").read_text().splitlines(keepends=True)
     at = next(i for i, line in enumerate(lines) if line.lstrip().startswith("File creation"))
     foreign = lines[at].replace("14629.048", "24629.048")
@@ -261,7 +261,7 @@ def test_of_two_rows_of_mdtest_for_one_operation_none_is_believed() -> None:
 
 @pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench"])
 @pytest.mark.parametrize("text", ["", "\n", "nothing that a benchmark prints\n", "{\n}\n", "[1, 2]\n", "\x00\xff"])
-def test_what_is_no_output_at_all(tool: str, text: str) -> None:
+def test_text_without_output_is_incomplete(tool: str, text: str) -> None:
     output = parse_output(tool, text)
     assert output.status == "incomplete"
     assert output.reason

@@ -1,4 +1,4 @@
-"""`ci/nightly` with programs that only write down how they were called: what it passes on, what it answers."""
+"""`ci/nightly` with mock-ups that record their calls: the arguments that it passes and its exit code."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def nightly(
     return done.returncode, calls.read_text().splitlines()
 
 
-def test_it_runs_builds_and_tells(tmp_path: Path) -> None:
+def test_nightly_runs_builds_dashboard_and_notifies(tmp_path: Path) -> None:
     words = ("--suite", "nightly", "--system", "archer2", "--db=var/x.db")
     code, calls = nightly(tmp_path, *words)
     assert code == 0
     assert calls == [
         "run --night --suite nightly --system archer2 --db=var/x.db",
         "dashboard build --db=var/x.db",
-        "notify --system local --system archer2 --db=var/x.db",  # of an option given twice the last counts
+        "notify --system local --system archer2 --db=var/x.db",  # the last of two equal options counts
     ]
 
 
-def test_a_history_named_as_two_words_is_that_of_all_three(tmp_path: Path) -> None:
+def test_db_option_as_two_words_is_passed_to_all_commands(tmp_path: Path) -> None:
     code, calls = nightly(tmp_path, "--db", "a b.db")
     assert code == 0
     assert calls == ["run --night --db a b.db", "dashboard build --db a b.db", "notify --system local --db a b.db"]
@@ -62,21 +62,21 @@ def test_a_history_named_as_two_words_is_that_of_all_three(tmp_path: Path) -> No
         ({"IOWATCH_KEEP_DAYS": "9", "IOWATCH_KEEP_SIZE": "50g"}, "history prune --days 9 --size 50g --db a b.db"),
     ],
 )
-def test_old_files_go_where_the_site_says_so(tmp_path: Path, kept: dict[str, str], call: str) -> None:
+def test_old_files_are_pruned_where_configured(tmp_path: Path, kept: dict[str, str], call: str) -> None:
     code, calls = nightly(tmp_path, "--db", "a b.db", run=1, **kept)
     assert code == 1
     assert calls[3:] == [call]
 
 
 @pytest.mark.parametrize("run", [0, 1, 2, 3])
-def test_who_cannot_be_told_does_not_change_the_verdict(tmp_path: Path, run: int) -> None:
+def test_failed_notification_does_not_change_the_exit_code(tmp_path: Path, run: int) -> None:
     code, calls = nightly(tmp_path, run=run, notify=1)
     assert code == run
     assert len(calls) == 3
 
 
 @pytest.mark.parametrize(("run", "expected"), [(0, 3), (1, 3), (2, 2), (3, 3)])
-def test_a_site_that_cannot_be_built_is_told_and_people_are_told_all_the_same(
+def test_failed_dashboard_build_is_in_the_exit_code_and_notices_are_sent(
     tmp_path: Path, run: int, expected: int
 ) -> None:
     code, calls = nightly(tmp_path, run=run, dashboard=3)
@@ -84,7 +84,7 @@ def test_a_site_that_cannot_be_built_is_told_and_people_are_told_all_the_same(
     assert calls[-1] == "notify --system local"
 
 
-def test_the_night_is_logged_and_its_streams_stay_apart(tmp_path: Path) -> None:
+def test_nightly_session_is_logged_and_streams_are_separate(tmp_path: Path) -> None:
     code, _ = nightly(tmp_path, "--json", run=1)
     assert code == 1
     assert nightly(tmp_path, run=0)[0] == 0
@@ -96,7 +96,7 @@ def test_the_night_is_logged_and_its_streams_stay_apart(tmp_path: Path) -> None:
         assert lines.count(line) == 2
 
 
-def test_what_is_for_programs_stays_on_stdout(tmp_path: Path) -> None:
+def test_output_for_programs_is_on_stdout(tmp_path: Path) -> None:
     nightly(tmp_path)
     done = subprocess.run(
         [str(tmp_path / "ci" / "nightly")],
@@ -106,7 +106,7 @@ def test_what_is_for_programs_stays_on_stdout(tmp_path: Path) -> None:
             "RUN": "0",
             "DASHBOARD": "0",
             "NOTIFY": "0",
-            "IOWATCH_VAR": "/proc/nowhere",  # no log can be made: the night takes place all the same
+            "IOWATCH_VAR": "/proc/nowhere",  # no log can be written: the nightly session runs nevertheless
         },
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""The recipes are read by the tool that will read them, where it is here; else by their documented form."""
+"""The recipes are checked by the tool that reads them, if it is installed; else against their documented format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def jobs(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["iowatch.cron", "scrontab"])
-def test_cron_lines_are_well_formed(name: str) -> None:
+def test_cron_lines_are_valid(name: str) -> None:
     (line,) = jobs(RECIPES / name)
     fields = line.split()[:5]
     for field, (low, high) in zip(fields, LIMITS, strict=True):
@@ -54,7 +54,7 @@ def test_systemd_accepts_service_and_timer(tmp_path: Path) -> None:
     assert not [line for line in done.stderr.splitlines() if "iowatch." in line], done.stderr
 
 
-def test_gitlab_file_has_what_gitlab_asks_for() -> None:
+def test_gitlab_file_has_the_required_fields() -> None:
     document = YAML(typ="safe").load((RECIPES / "gitlab-ci.yml").read_text())
     job = document["nightly"]
     assert job["stage"] in document["stages"]
@@ -63,7 +63,7 @@ def test_gitlab_file_has_what_gitlab_asks_for() -> None:
     assert f"--junit {job['artifacts']['reports']['junit']}" in job["script"][0]
 
 
-def test_github_file_has_what_github_asks_for() -> None:
+def test_github_file_has_the_required_fields() -> None:
     document = YAML(typ="safe").load((RECIPES / "github-workflow.yml").read_text())
     job = document["jobs"]["nightly"]
     assert document["on"]["schedule"][0]["cron"].count(" ") == 4

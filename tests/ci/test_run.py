@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with `.ci/run`; `shared` is beside it."""
+    """A repository with `.ci/run`; `shared` is next to it."""
     place = tmp_path / "work" / "checkout"
     (place / ".ci").mkdir(parents=True)
     shutil.copy(ROOT / ".ci" / "run", place / ".ci" / "run")
@@ -50,7 +50,7 @@ def ci_run(checkout: Path, made: int = 0, tested: int = 0, **more: str) -> subpr
     return done
 
 
-def test_the_clone_has_nothing_beside_it_and_data_only_in_the_second_step(checkout: Path) -> None:
+def test_clone_has_no_siblings_and_data_only_in_the_second_step(checkout: Path) -> None:
     done = ci_run(checkout)
     assert done.returncode == 0, done.stderr
     shared = checkout.parent / "shared"
@@ -60,21 +60,21 @@ def test_the_clone_has_nothing_beside_it_and_data_only_in_the_second_step(checko
     ]
 
 
-def test_what_fails_in_either_step_fails_the_run(checkout: Path) -> None:
+def test_failure_of_either_step_fails_the_run(checkout: Path) -> None:
     first, second = ci_run(checkout, made=1), ci_run(checkout, tested=1)
     assert first.returncode != 0
     assert "pytest" not in first.stdout
     assert second.returncode == 1
 
 
-def test_without_data_the_second_step_is_left_out_with_a_message(checkout: Path) -> None:
+def test_second_step_is_skipped_with_a_message_without_data(checkout: Path) -> None:
     done = ci_run(checkout, IOWATCH_TEST_DATA="elsewhere")
     assert (done.returncode, done.stdout) == (0, "made beside: iowatch; data: .\n")
     assert f"no {checkout}/elsewhere" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a checkout to another user")
-def test_a_checkout_of_another_user_is_cloned(checkout: Path) -> None:
+def test_checkout_of_another_user_is_cloned(checkout: Path) -> None:
     for path in [checkout, *checkout.rglob("*")]:
         os.chown(path, 65534, 65534)
     assert ci_run(checkout).returncode == 0

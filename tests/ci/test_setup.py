@@ -1,4 +1,4 @@
-"""`ci/setup` where the system's Python is too old, or another one than .venv was made with."""
+"""`ci/setup` where the system's Python is too old, or differs from the one of .venv."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# A Python of some version: answers what the script asks, makes environments, and installs nothing.
+# A mock-up of Python: reports a version, creates environments, and installs nothing.
 PYTHON = """#!/bin/sh
 case "$*" in
   --version) echo "Python {version}" ;;
@@ -19,13 +19,13 @@ case "$*" in
     cp "$0" .venv/bin/iowatch ;;
 esac
 """
-# Everything that the packages would bring is here.
+# All programs of the packages exist.
 PROGRAMS = ("cc", "make", "cmake", "pkg-config", "mpicc", "h5pcc", "pnetcdf-config")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The script, its lock, and a PATH with what it needs and no apt-get."""
+    """The script, its lock file, and a PATH with the programs that it needs but without apt-get."""
     (tmp_path / "ci").mkdir()
     (tmp_path / "bin").mkdir()
     text = (ROOT / "ci" / "setup").read_text().replace("/usr/bin/python3", "no-python")
@@ -57,26 +57,26 @@ def _setup(checkout: Path) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_too_old_a_python_is_told_with_what_brings_another(checkout: Path) -> None:
-    """Ubuntu 22.04 has Python 3.10, and 3.11 in a package of its own."""
+def test_too_old_python_is_reported_with_packages_to_install(checkout: Path) -> None:
+    """Ubuntu 22.04 has Python 3.10, and 3.11 in a separate package."""
     _python(checkout, "3.10.12")
-    code, told = _setup(checkout)
+    code, message = _setup(checkout)
     assert code == 3
-    assert "Python 3.11 or later with venv is needed; here: Python 3.10.12" in told
-    assert "Ubuntu 22.04: python3.11 python3.11-venv" in told
-    assert "PYTHON=/path/to/python3 make nightly" in told
+    assert "Python 3.11 or later with venv is needed; here: Python 3.10.12" in message
+    assert "Ubuntu 22.04: python3.11 python3.11-venv" in message
+    assert "PYTHON=/path/to/python3 make nightly" in message
 
 
 @pytest.mark.parametrize(
-    ("candidate", "beside", "packages"),
+    ("candidate", "newer", "packages"),
     [
         ("3.10.6-1~22.04.1", "3.11", "python3.11 python3.11-venv"),
         ("3.12.3-0ubuntu2", "3.12", "python3 python3-venv"),
         ("3.9.2-3", "none", "python3 python3-venv"),
     ],
 )
-def test_packages_are_those_of_a_python_that_is_new_enough(
-    checkout: Path, candidate: str, beside: str, packages: str
+def test_suggested_packages_are_of_a_supported_python(
+    checkout: Path, candidate: str, newer: str, packages: str
 ) -> None:
     """`apt-cache policy` of Ubuntu 22.04, Ubuntu 24.04 and Debian 11 (which has no newer one)."""
     _program(
@@ -84,30 +84,30 @@ def test_packages_are_those_of_a_python_that_is_new_enough(
         f"""#!/bin/sh
 case $2 in
   python3) echo "  Candidate: {candidate}" ;;
-  python{beside}-venv) echo "  Candidate: {beside}.0~rc1-1" ;;
+  python{newer}-venv) echo "  Candidate: {newer}.0~rc1-1" ;;
   *) echo "  Candidate: (none)" ;;
 esac
 """,
     )  # fmt: skip
-    _, told = _setup(checkout)
-    assert f"apt-get install -y --no-install-recommends {packages} \n" in told
+    _, message = _setup(checkout)
+    assert f"apt-get install -y --no-install-recommends {packages} \n" in message
 
 
-def test_an_environment_of_a_python_that_is_gone_is_made_anew(checkout: Path) -> None:
+def test_environment_of_a_removed_python_is_recreated(checkout: Path) -> None:
     """An upgrade of the distribution: /usr/bin/python3 is another version now."""
     _python(checkout, "3.11.2")
     assert _setup(checkout)[0] == 0
     assert _setup(checkout) == (0, "")
     _python(checkout, "3.13.5")
     shutil.copy(checkout / "bin" / "python3", checkout / ".venv" / "bin" / "python")
-    code, told = _setup(checkout)
-    assert (code, "recreating .venv" in told) == (0, True)
+    code, message = _setup(checkout)
+    assert (code, "recreating .venv" in message) == (0, True)
     assert (checkout / ".venv" / "lib" / "python3.13").is_dir()
     assert not (checkout / ".venv" / "lib" / "python3.11").exists()
     assert _setup(checkout) == (0, "")
 
 
-def test_a_package_that_the_distribution_lacks_does_not_keep_the_others_away(checkout: Path) -> None:
+def test_unavailable_package_does_not_prevent_the_others(checkout: Path) -> None:
     """Ubuntu has no package `chromium-driver`; apt-get would then install nothing of the whole list."""
     _python(checkout, "3.12.3")
     (checkout / "bin" / "mpicc").unlink()
@@ -115,8 +115,8 @@ def test_a_package_that_the_distribution_lacks_does_not_keep_the_others_away(che
     _program(checkout, "id", "#!/bin/sh\necho 0\n")
     _program(checkout, "apt-cache", "#!/bin/sh\n[ $2 = libopenmpi-dev ] || echo '  Candidate: 4.1.6'\n")
     _program(checkout, "apt-get", '#!/bin/sh\necho "$@" >> asked\n')
-    code, told = _setup(checkout)
+    code, message = _setup(checkout)
     assert code == 0
-    assert "setup: no package here: libopenmpi-dev\n" in told
+    assert "setup: no package here: libopenmpi-dev\n" in message
     asked = (checkout / "asked").read_text().splitlines()[-1]
     assert asked.endswith("--no-install-recommends openmpi-bin")

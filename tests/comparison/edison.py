@@ -1,4 +1,4 @@
-"""Two neighbouring periods of Edison's year, for what real nights do: tests and bench/compare.py."""
+"""Two consecutive periods of Edison's year as null comparisons of real data, for tests and bench/compare.py."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from iowatch.stats import Pair, SideSamples, detect_many
 from tests.datasets import EDISON
 
 _DAY_S = 86_400
-_FEWEST = 100  # nights of a series
-_PRESENT = 0.6  # of the nights of a period
+_FEWEST = 100  # observations per series
+_PRESENT = 0.6  # of the observations of a period
 
 
 @cache
 def _year() -> list[tuple[Case, list[tuple[float, float]], list[float]]]:
-    """Each series: its case, its nights (time, MiB/s), the times of its changes."""
+    """Each series: its case, its observations (time, MiB/s), the times of its changes."""
     points: dict[Case, list[tuple[float, float]]] = defaultdict(list)
     for run in tokio.read_tokio_summaries(EDISON):
         for result in run.output.results:
@@ -32,8 +32,8 @@ def _year() -> list[tuple[Case, list[tuple[float, float]], list[float]]]:
 
 
 def windows(days: int) -> Iterator[list[Pair]]:
-    """Null comparisons: so many days against the next ones, every half period, of the series that stay on one
-    level meanwhile as far as the detector can tell."""
+    """Null comparisons: a number of days against the next ones, every half period, of the series in which the detector
+    finds no change in that time."""
     year = _year()
     start, end = (pick(found[edge][0] for _, found, _ in year) for pick, edge in ((min, 0), (max, -1)))
     while start + 2 * days * _DAY_S <= end:

@@ -26,7 +26,7 @@ def record(
     facts: Mapping[str, Scalar] | None = None,
     suffix: str = "",
 ) -> None:
-    """One session's runs of `ior write` with `ranks` from the keys of `samples`."""
+    """Record the runs of one session of `ior write` with `ranks` from the keys of `samples`."""
     history.begin_session(SessionRecord(session, system, "nightly", "run", time))
     for ranks, values in samples.items():
         name = f"ior:{ranks}{suffix}"
@@ -39,15 +39,15 @@ def record(
     history.end_session(session, "ok", time + 600)
 
 
-def nightly(history: History, nights: int, ratios: Mapping[str, float], *, first: int = 0, seed: int = 1) -> None:
-    """`nights` sessions, each with every stack of `ratios` (level relative to 1000 MiB/s) at 1, 2 and 4
+def nightly(history: History, sessions: int, ratios: Mapping[str, float], *, first: int = 0, seed: int = 1) -> None:
+    """Record `sessions` sessions, each with every stack of `ratios` (level relative to 1000 MiB/s) at 1, 2 and 4
     ranks."""
     rng = np.random.default_rng(seed)
-    for night in range(first, first + nights):
+    for number in range(first, first + sessions):
         effect = np.exp(0.1 * rng.standard_normal())
         for stack, ratio in ratios.items():
             samples = {
                 ranks: tuple(1000 * ranks * ratio * effect * np.exp(0.03 * rng.standard_normal(5)))
                 for ranks in (1, 2, 4)
             }
-            record(history, f"night-{night:03d}", samples, stack=stack, time=START + night * DAY_S)
+            record(history, f"night-{number:03d}", samples, stack=stack, time=START + number * DAY_S)

@@ -1,4 +1,4 @@
-"""`iowatch run --ab` with ReFrame replaced: what is stored, thrown away, expected, and told."""
+"""`iowatch run --ab` with ReFrame replaced: what is stored, discarded, expected and reported."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ FEATURES = frozenset({"mpi", "hdf5", "netcdf4", "pnetcdf", "ior", "mdtest", "h5b
 
 
 class FakeReframe:
-    """Leaves one case of `ior` a turn, 30 % faster on `new`; loses the turns in `lost`; `refuses` to start."""
+    """Writes one case of `ior` per execution, 30 % faster on `new`; except for those in `missing`."""
 
     def __init__(self) -> None:
         self.case = ""
         self.turns: list[str] = []
-        self.lost: set[str] = set()
-        self.refuses = False
+        self.missing: set[str] = set()
+        self.fails_to_start = False
 
     def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
-        if self.refuses:
+        if self.fails_to_start:
             (place / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\n")
             return 1
         (place / "report.json").write_text("{}")
         turn = environment["IOWATCH_TURN"]
         self.turns.append(turn)
         stack = next(found[1] for word in words if (found := re.fullmatch(r"\^(old|new)\$", word)))
-        if turn not in self.lost:
+        if turn not in self.missing:
             self._leave(Path(environment["IOWATCH_SESSION_DIR"]), turn, stack)
         each_poll()
         return 0
@@ -47,7 +47,7 @@ class FakeReframe:
         pair, side = turn.split(":")
         facts = {"pair": int(pair), "side": side}
         level = 1000 * (1.3 if stack == "new" else 1.0)
-        # Seeded by the turn: the order of the turns is drawn anew in each session, the samples must not be.
+        # Seeded by pair and side: the order is random in each session, the samples must be the same.
         noise = np.random.default_rng([int(pair), side == "left"]).standard_normal(5)
         samples = tuple(level * np.exp(0.02 * noise))
         output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
@@ -58,7 +58,7 @@ class FakeReframe:
 
 @pytest.fixture
 def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> FakeReframe:
-    """In a `var/` of the test's own."""
+    """ReFrame replaced, with a separate `var/`."""
     fake = FakeReframe()
     site = ReframeSite(
         "local", tmp_path / "reframe.py", (ReframePartition("default", "local", ("old", "new"), None),),
@@ -91,7 +91,7 @@ def test_pairs_are_stored_and_warm_ups_are_not(reframe_: FakeReframe, cli: Cli, 
     assert pair["ci"][0] < 1.3 < pair["ci"][1]
 
 
-def test_the_comparison_is_also_written_for_a_ticket(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+def test_comparison_is_written_as_markdown(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
     ticket = tmp_path / "ticket.md"
     words = ("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 8)
     result = cli(*words, "--markdown", ticket)
@@ -101,40 +101,40 @@ def test_the_comparison_is_also_written_for_a_ticket(reframe_: FakeReframe, cli:
     assert cli(*words, "--junit", ticket).exit_code == 2
 
 
-def test_the_same_stack_against_itself(reframe_: FakeReframe, cli: Cli) -> None:
+def test_stack_compared_with_itself_shows_no_difference(reframe_: FakeReframe, cli: Cli) -> None:
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "old", "--until-ci", "5%", "--json")
     document = json.loads(result.stdout)
     assert document["ab_run"]["stopped"] == "interval"
     assert document["pairs"][0]["verdict"].startswith("no difference above")
 
 
-def test_lost_turns_are_absent_and_the_exit_code_says_so(reframe_: FakeReframe, cli: Cli, history: History) -> None:
-    reframe_.lost = {"3:left"}
+def test_missing_executions_are_listed_and_set_the_exit_code(reframe_: FakeReframe, cli: Cli, history: History) -> None:
+    reframe_.missing = {"3:left"}
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 9, "--json")
-    ab_run = json.loads(result.stdout)["ab_run"]
-    session = history.session(ab_run["session"])
+    ab_run_document = json.loads(result.stdout)["ab_run"]
+    session = history.session(ab_run_document["session"])
     assert result.exit_code == 1
-    assert any(name.endswith("#3left") for name in ab_run["missing"])
+    assert any(name.endswith("#3left") for name in ab_run_document["missing"])
     assert session.status == "incomplete"
 
 
-def test_nothing_measured_is_told_as_such(reframe_: FakeReframe, cli: Cli) -> None:
-    reframe_.lost = {f"{pair}:{side}" for pair in range(1, 4) for side in ("left", "right")}
+def test_ab_run_without_results_is_reported(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.missing = {f"{pair}:{side}" for pair in range(1, 4) for side in ("left", "right")}
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
     assert result.exit_code == 3
     assert "no case with results on both sides" in result.stderr
 
 
-def test_a_warm_up_without_a_result_ends_it_at_once(reframe_: FakeReframe, cli: Cli) -> None:
-    reframe_.lost = {"0:left", "0:right"}
+def test_warm_up_without_result_ends_the_ab_run(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.missing = {"0:left", "0:right"}
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
     assert result.exit_code == 3
     assert re.search("the warm-up of (old|new) produced no result", result.stderr)
     assert len(reframe_.turns) == 1
 
 
-def test_a_reframe_that_does_not_start_ends_it_at_once(reframe_: FakeReframe, cli: Cli) -> None:
-    reframe_.refuses = True
+def test_reframe_start_failure_ends_the_ab_run(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.fails_to_start = True
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
     assert result.exit_code == 3
     assert "ERROR: failed to load configuration: why" in result.stderr
@@ -150,14 +150,14 @@ def test_a_reframe_that_does_not_start_ends_it_at_once(reframe_: FakeReframe, cl
         (("--ab", "old", "absent", "--pairs", "3"), "no stack 'absent'"),
     ],
 )
-def test_wrong_use_is_refused(reframe_: FakeReframe, cli: Cli, words: tuple[str, ...], message: str) -> None:
+def test_invalid_ab_options_are_refused(reframe_: FakeReframe, cli: Cli, words: tuple[str, ...], message: str) -> None:
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", *words)
     assert result.exit_code == 2
     assert message in result.stderr
     assert reframe_.turns == []
 
 
-def test_stacks_without_a_case_in_common_are_refused() -> None:
+def test_stacks_without_a_common_case_are_refused() -> None:
     from iowatch.session.plan import SessionPlan
 
     with pytest.raises(UsageError, match="no case of this suite can run on both stacks"):

@@ -1,4 +1,4 @@
-"""Fair runs in one allocation: what it is, how cases are placed in it, what the record says of nodes."""
+"""A/B runs in one allocation: its detection, the placement of cases, the nodes in the record."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ALLOCATION = Allocation("Slurm", "42", "standard", ("n3", "n4", "n7"))
 
 
 @pytest.fixture(autouse=True)
-def outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in the job that may run these tests."""
+def remove_job_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the variables of a job that may run these tests."""
     for name in list(os.environ):
         if name.startswith(("SLURM_", "PBS_", "LSB_")):
             monkeypatch.delenv(name)
@@ -46,11 +46,11 @@ def partition(name: str, scheduler: str = "slurm", *access: str) -> ReframeParti
 # The allocation
 
 
-def test_outside_there_is_none() -> None:
+def test_no_allocation_outside_of_a_job() -> None:
     assert current_allocation() is None
 
 
-def test_slurms_nodes_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_nodes_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def scontrol(*words: str) -> str:
@@ -65,7 +65,7 @@ def test_slurms_nodes_are_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked == [("scontrol", "show", "hostnames", "n[3-4,7]")]
 
 
-def test_pbs_and_lsf_name_a_node_once_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pbs_and_lsf_list_a_node_once_per_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text("b\nb\na\na\n")
     monkeypatch.setenv("PBS_JOBID", "7.head")
     monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
@@ -76,53 +76,53 @@ def test_pbs_and_lsf_name_a_node_once_a_core(monkeypatch: pytest.MonkeyPatch, tm
     assert current_allocation() == Allocation("LSF", "8", None, ("c", "d"))
 
 
-def test_a_job_without_nodes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_without_node_list_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PBS_JOBID", "7.head")
     with pytest.raises(MachineError, match="does not tell the nodes of its job 7"):
         current_allocation()
 
 
-# The site inside it
+# The site in the allocation
 
 
-def test_the_partition_of_the_allocations_queue_loses_its_scheduler() -> None:
+def test_partition_of_the_queue_gets_the_local_scheduler() -> None:
     parts = partition("a", "slurm", "--partition=short"), partition("b", "slurm", "-p standard", "--exclusive")
-    ground = place_in_allocation(site(*parts), ALLOCATION)
-    assert ground.site.partitions == (replace(parts[1], scheduler="local"),)
-    assert ground.queued == ()
-    assert ground.limits(SystemLimits(nodes=8)).nodes == 3
-    assert ground.limits(SystemLimits(nodes=2)).nodes == 2
+    placement = place_in_allocation(site(*parts), ALLOCATION)
+    assert placement.site.partitions == (replace(parts[1], scheduler="local"),)
+    assert placement.queued == ()
+    assert placement.limits(SystemLimits(nodes=8)).nodes == 3
+    assert placement.limits(SystemLimits(nodes=2)).nodes == 2
 
 
-def test_a_partition_that_names_no_queue_is_any() -> None:
+def test_partition_without_queue_matches_any_allocation() -> None:
     assert place_in_allocation(site(partition("a")), ALLOCATION).allocation == ALLOCATION
 
 
-def test_local_partitions_stay_what_they_are() -> None:
-    ground = place_in_allocation(site(partition("a", "local")), ALLOCATION)
-    assert ground.allocation is None
-    assert ground.environment() == {}
+def test_local_partitions_are_unchanged_in_an_allocation() -> None:
+    placement = place_in_allocation(site(partition("a", "local")), ALLOCATION)
+    assert placement.allocation is None
+    assert placement.environment() == {}
 
 
-def test_an_allocation_of_another_queue_is_refused() -> None:
+def test_allocation_of_another_queue_is_refused() -> None:
     with pytest.raises(UsageError, match="queue 'standard', which no partition of 'big'"):
         place_in_allocation(site(partition("a", "slurm", "--partition=short")), ALLOCATION)
     with pytest.raises(UsageError, match="several partitions"):
         place_in_allocation(site(partition("a"), partition("b")), ALLOCATION)
 
 
-def test_slurm_is_asked_for_what_the_largest_case_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_salloc_requests_the_size_of_the_largest_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ab_run.shutil, "which", lambda _: "/usr/bin/salloc")
     sizes = [(2, 2), (8, 4), (6, 1)]
     cases: list[Any] = [SimpleNamespace(ranks=ranks, nodes=nodes) for ranks, nodes in sizes]
     runs = [PlannedRun(case, "a", "old") for case in cases]
-    here_ = site(partition("a", "slurm", "--partition=standard", "--exclusive"), partition("b", "slurm"))
-    words = salloc_command(here_, runs, StopRule(budget_s=3600))
+    site_ = site(partition("a", "slurm", "--partition=standard", "--exclusive"), partition("b", "slurm"))
+    words = salloc_command(site_, runs, StopRule(budget_s=3600))
     assert words is not None
     assert words[2:] == [
         "--partition=standard", "--exclusive", "--nodes=4", "--ntasks-per-node=6", "--time=70"
     ]  # fmt: skip
-    assert salloc_command(here_, [*runs, replace(runs[0], partition="b")], StopRule(pairs=1)) is None
+    assert salloc_command(site_, [*runs, replace(runs[0], partition="b")], StopRule(pairs=1)) is None
     assert salloc_command(site(partition("a", "pbspro")), runs, StopRule(pairs=1)) is None
 
 
@@ -147,8 +147,8 @@ def test_every_case_gets_the_first_nodes_of_the_allocation(tmp_path: Path, monke
     assert MpirunInAllocation().placed(job(tmp_path, 3, 3)) == ["n3"]
 
 
-def test_page_caches_are_dropped_where_the_case_runs() -> None:
-    """`salloc` leaves the job's shell on the login node, whose page cache has nothing of the file."""
+def test_page_caches_are_dropped_on_the_nodes_of_the_case() -> None:
+    """`salloc` leaves the job's shell on the login node, whose page cache does not contain the file."""
     from reframe_tests.mixins.samples import SamplesMixin
 
     from iowatch.site.reframe_config import SrunInAllocation
@@ -162,7 +162,7 @@ def test_page_caches_are_dropped_where_the_case_runs() -> None:
     assert before(object(), 1) == ["drop 'a b'"]
 
 
-def test_a_systems_configuration_inside_its_allocation(tmp_path: Path) -> None:
+def test_reframe_configuration_in_an_allocation(tmp_path: Path) -> None:
     from iowatch.site.reframe_config import allocation_configuration
 
     path = tmp_path / "reframe.py"
@@ -183,11 +183,11 @@ def test_a_systems_configuration_inside_its_allocation(tmp_path: Path) -> None:
     assert allocation_configuration(str(path), "big", "a")["systems"][0]["partitions"][0]["launcher"] == "aprun"
 
 
-# What the comparison says of nodes
+# Nodes in the comparison
 
 
 def pairs_on(history: History, nodes: dict[str, list[list[str]]]) -> tuple[dict[str, object], str]:
-    """An A/B run whose turns ran on `nodes` of each side."""
+    """An A/B run whose executions used `nodes` of each side."""
     for side, turns in nodes.items():
         for pair, used in enumerate(turns, 1):
             facts = {"pair": pair, "side": side, "nodes": used}
@@ -195,25 +195,25 @@ def pairs_on(history: History, nodes: dict[str, list[list[str]]]) -> tuple[dict[
             record(history, "ab_run", {2: (100.0 + pair,)}, stack=side, facts=facts, suffix=suffix)  # type: ignore[arg-type]
     sides = [parse_side(f"session:ab_run,side={side}") for side in ("left", "right")]
     outcome = compare_sides(sides[0], sides[1], lambda: history, ComparisonOptions())
-    told = [line for line in provenance_lines(outcome) if line.startswith("Nodes: ")]
-    return comparison_document(outcome)["measured"], "\n".join(told)
+    message = [line for line in provenance_lines(outcome) if line.startswith("Nodes: ")]
+    return comparison_document(outcome)["measured"], "\n".join(message)
 
 
-def test_other_nodes_on_the_other_side_are_told(history: History) -> None:
-    document, told = pairs_on(
+def test_different_nodes_of_the_sides_are_reported(history: History) -> None:
+    document, message = pairs_on(
         history, {"left": [["n1", "n2"]] * 3, "right": [["n1", "n2"], ["n2", "n3"], ["n2", "n1"]]}
     )
-    assert told == "Nodes: 1 of 3 runs had other nodes than their counterparts."
+    assert message == "Nodes: 1 of 3 runs had other nodes than their counterparts."
     assert document["on_other_nodes"] == {"runs": 1, "of": 3}
     assert document["right"]["nodes"] == ["n1", "n2", "n3"]  # type: ignore[index]
 
 
-def test_the_same_nodes_for_all_are_told(history: History) -> None:
-    _, told = pairs_on(history, {"left": [["n1", "n2"]] * 3, "right": [["n1", "n2"]] * 3})
-    assert told == "Nodes: n[1-2] on both sides, the same for every pair of runs."
+def test_same_nodes_of_all_runs_are_reported(history: History) -> None:
+    _, message = pairs_on(history, {"left": [["n1", "n2"]] * 3, "right": [["n1", "n2"]] * 3})
+    assert message == "Nodes: n[1-2] on both sides, the same for every pair of runs."
 
 
-def test_unknown_nodes_say_nothing(history: History) -> None:
-    document, told = pairs_on(history, {"left": [[]] * 3, "right": [["n1"]] * 3})
-    assert told == ""
+def test_unknown_nodes_are_not_reported(history: History) -> None:
+    document, message = pairs_on(history, {"left": [[]] * 3, "right": [["n1"]] * 3})
+    assert message == ""
     assert document["on_other_nodes"] is None

@@ -1,5 +1,4 @@
-"""Exports: every sample comes back; promtool accepts OpenMetrics; damaged files are refused with their
-place."""
+"""Exports: every sample is read back; promtool accepts OpenMetrics; damaged files are refused with line and field."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def written(history: History, form: str, place: Path, chosen: ResultFilter | Non
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "json"])
-def test_every_sample_comes_back_exactly(filled: History, tmp_path: Path, form: str) -> None:
+def test_exported_samples_are_read_back_exactly(filled: History, tmp_path: Path, form: str) -> None:
     if form == "parquet":
         pytest.importorskip("pyarrow")
     back = read_export_file(written(filled, form, tmp_path))
@@ -62,7 +61,7 @@ def test_unknown_format_is_refused(filled: History) -> None:
         export_results(filled, ResultFilter(), "xml", io.BytesIO())
 
 
-def test_openmetrics_is_of_the_newest_whole_result_in_base_units(filled: History, tmp_path: Path) -> None:
+def test_openmetrics_has_the_newest_complete_result_in_base_units(filled: History, tmp_path: Path) -> None:
     text = written(filled, "openmetrics", tmp_path).read_text()
     assert text.endswith("# EOF\n")
     newest = [row for row in filled.results() if row.session == "night-002" and row.stack == "old"]
@@ -109,7 +108,7 @@ def test_openmetrics_is_valid_and_keeps_names_labels_and_values(filled: History,
     assert [one.value for one in started] == [row.time]
 
 
-def test_openmetrics_leaves_out_what_is_not_whole(filled: History) -> None:
+def test_openmetrics_leaves_out_incomplete_results(filled: History) -> None:
     """The newest of three results of a series, as another program may have written them, is incomplete."""
     row = next(iter(filled.results()))
     later = [replace(row, time=row.time + n, samples=(float(n),), status=s) for n, s in ((2, "ok"), (3, "incomplete"))]
@@ -132,7 +131,7 @@ HEAD = "session,time,benchmark,case,metric,value\n"
 GOOD = 's,2024-01-01T02:00:00Z,ior,"{""ranks"": 2}",bandwidth,5.5\n'
 
 
-def test_a_file_of_ones_own_needs_six_columns(tmp_path: Path) -> None:
+def test_minimal_csv_file_needs_six_columns(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text(HEAD + GOOD + GOOD.replace("5.5", "6.5"))
     (row,) = read_export_file(path)
@@ -151,7 +150,7 @@ def test_a_file_of_ones_own_needs_six_columns(tmp_path: Path) -> None:
         (HEAD + GOOD.replace('{""ranks"": 2}', '{""ranks""'), ":2: "),
     ],
 )
-def test_damage_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_damaged_file_is_reported_with_its_location(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
@@ -159,14 +158,14 @@ def test_damage_is_told_with_its_place(tmp_path: Path, text: str, message: str) 
 
 
 @pytest.mark.parametrize(("name", "content"), [("x.json", "{}"), ("x.json", "nonsense"), ("x.txt", ""), ("x.csv", "")])
-def test_files_that_are_no_export_are_refused(tmp_path: Path, name: str, content: str) -> None:
+def test_files_of_other_formats_are_refused(tmp_path: Path, name: str, content: str) -> None:
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(InputError):
         read_export_file(path)
 
 
-def test_binary_noise_is_refused(tmp_path: Path) -> None:
+def test_binary_files_are_refused(tmp_path: Path) -> None:
     for suffix in ("csv", "json", "parquet"):
         path = tmp_path / f"noise.{suffix}"
         path.write_bytes(bytes(range(256)) * 10)
@@ -184,7 +183,7 @@ def test_binary_noise_is_refused(tmp_path: Path) -> None:
         (["--since", "2024-01-02", "--until", "2024-01-01"], "not before --until"),
     ],
 )
-def test_a_misspelt_name_is_no_quiet_empty_file(
+def test_misspelt_name_is_refused_without_an_empty_file(
     cli: Cli, filled: History, tmp_path: Path, words: list[str], message: str
 ) -> None:
     target = tmp_path / "out.csv"
@@ -194,13 +193,13 @@ def test_a_misspelt_name_is_no_quiet_empty_file(
     assert not target.exists()
 
 
-def test_a_metric_that_is_not_measured_yet_is_an_empty_export(cli: Cli, filled: History) -> None:
+def test_unmeasured_metric_gives_an_empty_export(cli: Cli, filled: History) -> None:
     done = cli("history", "export", "--metric", "rate")
     assert done.exit_code == 0
     assert done.stdout.count("\n") == 1
 
 
-def test_sessions_are_not_chosen_by_benchmark(cli: Cli, filled: History) -> None:
+def test_sessions_cannot_be_filtered_by_benchmark(cli: Cli, filled: History) -> None:
     done = cli("history", "list", "--benchmark", "ior")
     assert done.exit_code == 2
     assert "Add --series." in done.output

@@ -1,4 +1,4 @@
-"""Which metric of a case is compared: the one that is watched, as in findings (`metrics.HEADLINES`)."""
+"""Which metric of a case is compared: the one that is monitored, as in findings (`metrics.HEADLINES`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from iowatch.store import History
 from tests.comparison.history_of import DAY_S, START, record
 
 
-def test_one_metric_a_case_is_compared_unless_others_are_asked_for(history: History) -> None:
-    for night, stack in enumerate(("old", "new") * 4):
+def test_one_metric_per_case_is_compared_by_default(history: History) -> None:
+    for session, stack in enumerate(("old", "new") * 4):
         for metric in ("time", "raw_bandwidth", "observed_bandwidth", "open_time"):
-            samples, time = {2: (100.0 + night,)}, START + night * DAY_S
-            record(history, f"n{night}", samples, stack=stack, metric=metric, time=time, suffix=metric)
+            samples, time = {2: (100.0 + session,)}, START + session * DAY_S
+            record(history, f"n{session}", samples, stack=stack, metric=metric, time=time, suffix=metric)
     sides = parse_side("stack:old"), parse_side("stack:new")
     outcome = compare_sides(*sides, lambda: history, ComparisonOptions())
     assert [one.metric for one in outcome.compared] == ["observed_bandwidth"]
@@ -21,22 +21,22 @@ def test_one_metric_a_case_is_compared_unless_others_are_asked_for(history: Hist
     assert {one.metric for one in asked.compared} == {"time", "open_time"}
 
 
-def test_the_first_metric_that_both_sides_have_is_compared(history: History) -> None:
-    for night, (stack, metrics) in enumerate((("old", ("rate", "time")), ("new", ("time",))) * 4):
+def test_first_metric_of_both_sides_is_compared(history: History) -> None:
+    for session, (stack, metrics) in enumerate((("old", ("rate", "time")), ("new", ("time",))) * 4):
         for metric in metrics:
-            samples, time = {2: (100.0 + night,)}, START + night * DAY_S
-            record(history, f"n{night}", samples, stack=stack, metric=metric, time=time, suffix=metric)
+            samples, time = {2: (100.0 + session,)}, START + session * DAY_S
+            record(history, f"n{session}", samples, stack=stack, metric=metric, time=time, suffix=metric)
     outcome = compare_sides(parse_side("stack:old"), parse_side("stack:new"), lambda: history, ComparisonOptions())
     assert [one.metric for one in outcome.compared] == ["time"]
     assert not outcome.matched.only_left  # the case is paired, though its rate is not
 
 
-def test_franklins_maintenance_is_concentrated_in_shared_files(history: History) -> None:
-    """MADbench2 is watched by its time; without its two cases there are too few to see what they share."""
-    for night in generate_sessions(scenarios.franklin_scenario(), 1):
-        history.begin_session(night.session, night.expected)
-        history.record_runs(night.session.uuid, night.runs)
-        history.end_session(night.session.uuid, "ok", night.session.started_at + 3600)
+def test_franklin_change_is_concentrated_in_shared_files(history: History) -> None:
+    """MADbench2 is monitored by its time; without its two cases there are too few to find the common factor."""
+    for session in generate_sessions(scenarios.franklin_scenario(), 1):
+        history.begin_session(session.session, session.expected)
+        history.record_runs(session.session.uuid, session.runs)
+        history.end_session(session.session.uuid, "ok", session.session.started_at + 3600)
     before, after = parse_side("since:..2009-03-16"), parse_side("since:2009-03-17..")
     outcome = compare_sides(before, after, lambda: history, ComparisonOptions())
     assert [one.words for one in outcome.compared if one.case.benchmark == "madbench2"][1] == "faster"

@@ -1,4 +1,4 @@
-"""What a comparison rests on: when both sides were measured, and with which libraries."""
+"""Provenance of a comparison: when both sides were measured, and with which libraries."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def stack(name: str, *parts: StackPart) -> StackRecord:
 HDF5 = StackPart("hdf5", "1.8.16", hash="aaaa")
 OLD = stack("netcdf-4.3.3.1", HDF5, StackPart("netcdf-c", "4.3.3.1", hash="bbbb"))
 NEW = stack("netcdf-4.4.0", HDF5, StackPart("netcdf-c", "4.4.0", hash="cccc"))
-# The same name a month later: HDF5 came along.
+# The same name a month later: HDF5 changed, too.
 REBUILT = stack("netcdf-4.4.0", StackPart("hdf5", "1.10.0", hash="dddd"), StackPart("netcdf-c", "4.4.0", hash="eeee"))
 
 
-def night(history: History, number: int, *stacks: StackRecord) -> None:
+def record_session(history: History, number: int, *stacks: StackRecord) -> None:
     """One session with a run of each stack."""
     begin, name = START + number * DAY_S, f"night-{number:03d}"
     history.begin_session(SessionRecord(name, "local", "nightly", "run", begin))
@@ -49,10 +49,10 @@ def compared(history: History, left: str, right: str, last: int = 100) -> Outcom
     return compare_sides(parse_side(left), parse_side(right), lambda: history, ComparisonOptions(last=last))
 
 
-def test_the_libraries_that_differ_are_named(history: History) -> None:
-    """What a reader of "4.4.0 is slower" asks first: is NetCDF all that differs?"""
+def test_libraries_that_differ_are_named(history: History) -> None:
+    """A user who reads "4.4.0 is slower" must see whether NetCDF is the only difference."""
     for number in range(5):
-        night(history, number, OLD, NEW)
+        record_session(history, number, OLD, NEW)
     outcome = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0")
     # 1,700,000,000 is 2023-11-14, 22:13:20 UTC.
     assert list(provenance_lines(outcome)) == [
@@ -60,24 +60,24 @@ def test_the_libraries_that_differ_are_named(history: History) -> None:
         "Libraries: netcdf-c 4.3.3.1 → 4.4.0; 1 the same.",
     ]
     assert "- Libraries: netcdf-c 4.3.3.1 → 4.4.0; 1 the same.\n" in comparison_markdown(outcome)
-    told = comparison_document(outcome)["measured"]
-    assert told["left"]["first"] == "2023-11-14T22:13:20Z"
-    assert [d["part"] for d in told["libraries"]["differences"]] == ["netcdf-c"]
+    libraries = comparison_document(outcome)["measured"]
+    assert libraries["left"]["first"] == "2023-11-14T22:13:20Z"
+    assert [d["part"] for d in libraries["libraries"]["differences"]] == ["netcdf-c"]
 
 
-def test_what_came_along_in_silence_is_named_too(history: History) -> None:
+def test_unintended_library_change_is_named(history: History) -> None:
     for number in range(5):
-        night(history, number, OLD, REBUILT)
+        record_session(history, number, OLD, REBUILT)
     outcome = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0")
     assert "hdf5 1.8.16 → 1.10.0; netcdf-c 4.3.3.1 → 4.4.0; 0 the same" in list(provenance_lines(outcome))[1]
 
 
-def test_a_stack_that_was_rebuilt_between_its_runs_is_no_one_content(history: History) -> None:
+def test_stack_rebuilt_between_its_runs_is_reported(history: History) -> None:
     for number in range(4):
-        night(history, number, OLD, NEW if number < 2 else REBUILT)
+        record_session(history, number, OLD, NEW if number < 2 else REBUILT)
     outcome = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0")
-    (_, told) = provenance_lines(outcome)
-    assert told.startswith("Libraries: a stack on the right was changed between its runs")
+    (_, libraries) = provenance_lines(outcome)
+    assert libraries.startswith("Libraries: a stack on the right was changed between its runs")
     # Only the runs that are used count.
     newest = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0", last=2)
     assert "hdf5 1.8.16 → 1.10.0" in list(provenance_lines(newest))[1]
@@ -85,9 +85,9 @@ def test_a_stack_that_was_rebuilt_between_its_runs_is_no_one_content(history: Hi
     assert newest.provenance.left.runs == 2
 
 
-def test_two_stacks_of_one_side_are_none_that_was_rebuilt(history: History) -> None:
+def test_two_stacks_on_one_side_are_not_reported_as_rebuilt(history: History) -> None:
     for number in range(4):
-        night(history, number, OLD, NEW)
+        record_session(history, number, OLD, NEW)
     outcome = compared(history, "since:..2023-11-15", "since:2023-11-16..")
     for side in (outcome.provenance.left, outcome.provenance.right):
         assert side is not None
@@ -95,9 +95,9 @@ def test_two_stacks_of_one_side_are_none_that_was_rebuilt(history: History) -> N
         assert not side.rebuilt
 
 
-def test_the_same_libraries_are_said_to_be_the_same(history: History) -> None:
-    night(history, 0, OLD)
-    night(history, 1, OLD)
+def test_equal_libraries_are_reported_as_the_same(history: History) -> None:
+    record_session(history, 0, OLD)
+    record_session(history, 1, OLD)
     outcome = compared(history, "session:night-000", "session:night-001")
     assert list(provenance_lines(outcome)) == [
         "Measured: left 1 run on 2023-11-14; right 1 run on 2023-11-15 (UTC).",
@@ -105,15 +105,15 @@ def test_the_same_libraries_are_said_to_be_the_same(history: History) -> None:
     ]
 
 
-def test_libraries_that_nobody_recorded_are_not_called_the_same(history: History) -> None:
+def test_unrecorded_libraries_are_not_reported_as_the_same(history: History) -> None:
     for number in range(2):
-        night(history, number, StackRecord("old"), StackRecord("new", {"anything": 1}))
+        record_session(history, number, StackRecord("old"), StackRecord("new", {"anything": 1}))
     outcome = compared(history, "stack:old", "stack:new")
     assert outcome.provenance.libraries is None
     assert len(list(provenance_lines(outcome))) == 1
 
 
-def test_printed_tables_have_no_runs() -> None:
+def test_published_tables_have_no_runs() -> None:
     outcome = compare_sides(
         parse_side("published:000/13"),
         parse_side("published:000/14"),

@@ -1,4 +1,4 @@
-"""The papers' conclusions out of their own tables. Expected values: the sentences quoted beside them."""
+"""The conclusions of the papers follow from their tables. Expected values: the sentences quoted in the docstrings."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class TestCirrusStriping:
         # 4608 writers were only run striped.
         assert [e.case.parameters["ranks"] for e in self.outcome.matched.only_right] == [4608] * 3
 
-    def test_higher_stripe_counts_must_be_used(self) -> None:
+    def test_higher_stripe_counts_are_faster(self) -> None:
         """ "higher stripe counts must be used to achieve any significant performance" """
         assert self.outcome.overall.verdict == "faster"
         assert self.outcome.overall.basis == "cases"
 
-    def test_striping_pays_with_nodes_not_cores(self) -> None:
+    def test_striping_gains_with_nodes_not_cores(self) -> None:
         """ "virtually no scaling is observed within a single node … Performance is seen to scale with node
         count" """
         found = by_nodes(self.outcome)
@@ -72,18 +72,18 @@ class TestArcherNetcdf:
 
     outcome = compared("published:000/6", "published:000/10")
 
-    def test_the_same_general_trend(self) -> None:
+    def test_netcdf_follows_the_trend_of_mpiio(self) -> None:
         """ "entirely similar to MPI-IO, with variations … producing the same general trend" """
         assert self.outcome.matched.differing == {"api": ("MPIIO", "NETCDF4")}
         assert len(self.outcome.compared) == 30
         assert self.outcome.overall.verdict == "no difference"
 
-    def test_roughly_80_percent_at_the_peak(self) -> None:
+    def test_netcdf_peak_is_80_percent_of_mpiio(self) -> None:
         """ "Peak … 13,000 MiB/s, down from the 16,000 MiB/s …, i.e NetCDF achieves roughly 80%" """
         (peak,) = self.outcome.overall.peaks
         assert peak.ratio == pytest.approx(0.8, abs=0.02)
 
-    def test_the_loss_is_at_the_larger_stripes(self) -> None:
+    def test_netcdf_is_slower_with_larger_stripes(self) -> None:
         slower = next(group for group in self.outcome.subgroups if group.direction == "slower")
         assert "stripe_bytes" in slower.rule
 
@@ -100,10 +100,10 @@ class TestHamburgAlignment:
         assert len(self.outcome.compared) == 4
         assert min(ratios(self.outcome)) > 1.4
 
-    def test_about_14_times_for_collective_writes(self) -> None:
+    def test_collective_writes_gain_a_factor_of_14(self) -> None:
         assert ratios(self.outcome, operation="write", collective=True) == [pytest.approx(14, rel=0.05)]
 
-    def test_four_printed_cases_are_no_proof(self) -> None:
+    def test_four_published_cases_are_not_enough_data(self) -> None:
         assert self.outcome.overall.words == "not enough data"
         assert {one.words for one in self.outcome.compared} == {"not enough data"}
         assert geometric_mean(ratios(self.outcome)) == pytest.approx(self.outcome.overall.ratio)

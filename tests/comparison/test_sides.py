@@ -1,4 +1,4 @@
-"""Sides: what they are called, what they find, how cases are paired, and the command on top."""
+"""Sides: their syntax, the results they select, the pairing of cases, and the command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def compared(history: History, left: str, right: str, **options: object) -> Outc
         ("stack:a,stripe_bytes=1.5x", "not a size"),
     ],
 )
-def test_wrong_sides_are_refused(text: str, message: str) -> None:
+def test_invalid_sides_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_side(text)
 
@@ -51,7 +51,7 @@ def test_filters_are_typed() -> None:
 
 
 @pytest.mark.parametrize("name", ["a,b.csv", "a,ranks=4.csv", "a,b,c", "a.csv", "a,b.csv,ranks=2"])
-def test_a_file_may_have_commas_in_its_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_may_have_commas_in_its_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for place in ("a", "a,b.csv", name):
         (tmp_path / place).touch()
@@ -61,7 +61,7 @@ def test_a_file_may_have_commas_in_its_name(name: str, tmp_path: Path, monkeypat
         assert parse_side(path).filters == {}
 
 
-def test_many_filters_are_no_file_name() -> None:
+def test_many_filters_are_not_read_as_a_file_name() -> None:
     many = ",".join(f"parameter_{number}={number}" for number in range(300))
     assert len(parse_side(f"absent.csv,{many}").filters) == 300
     assert len(parse_side(f"stack:a,{many}").filters) == 300
@@ -80,7 +80,7 @@ def test_periods_count_whole_days() -> None:
 # Sides of the history
 
 
-def test_stacks_measured_in_the_same_nights_are_paired_by_night(history: History) -> None:
+def test_stacks_measured_in_the_same_sessions_are_paired_by_session(history: History) -> None:
     nightly(history, 12, {"old": 1.0, "new": 1.2})
     outcome = compared(history, "stack:old", "stack:new")
     assert outcome.matched.differing == {"stack": ("old", "new")}
@@ -90,7 +90,7 @@ def test_stacks_measured_in_the_same_nights_are_paired_by_night(history: History
     assert outcome.overall.basis == "paired sessions"
 
 
-def test_periods_are_compared_as_independent_nights(history: History) -> None:
+def test_periods_are_compared_as_independent_observations(history: History) -> None:
     nightly(history, 10, {"old": 1.0})
     nightly(history, 10, {"old": 0.5}, first=20, seed=2)
     outcome = compared(history, "since:2023-11-14..2023-11-24", "since:2023-12-01..2023-12-31")
@@ -98,34 +98,34 @@ def test_periods_are_compared_as_independent_nights(history: History) -> None:
     assert outcome.compared[0].left.runs == 10
 
 
-def test_sessions_are_one_run_a_side(history: History) -> None:
+def test_session_sides_have_one_run_each(history: History) -> None:
     nightly(history, 2, {"old": 1.0})
     outcome = compared(history, "session:night-000", "session:night-001")
     assert {one.words for one in outcome.compared} == {"not enough data"}
 
 
-def test_systems_differ_in_more_than_their_name(history: History) -> None:
-    for night in range(6):
-        record(history, f"a{night}", {2: (100.0 + night,)}, system="alpha", stack="gnu", time=START + night * DAY_S)
-        record(history, f"b{night}", {2: (300.0 + night,)}, system="beta", stack="cray", time=START + night * DAY_S)
+def test_differences_of_systems_include_the_stack(history: History) -> None:
+    for number in range(6):
+        record(history, f"a{number}", {2: (100.0 + number,)}, system="alpha", stack="gnu", time=START + number * DAY_S)
+        record(history, f"b{number}", {2: (300.0 + number,)}, system="beta", stack="cray", time=START + number * DAY_S)
     outcome = compared(history, "system:alpha", "system:beta")
     assert outcome.matched.differing == {"system": ("alpha", "beta"), "stack": ("gnu", "cray")}
     assert outcome.compared[0].words == "faster"
 
 
 def test_unpaired_cases_are_listed(history: History) -> None:
-    for night in range(5):
-        record(history, f"n{night}", {1: (10.0,), 2: (20.0,)}, stack="old", time=START + night * DAY_S)
-        record(history, f"n{night}", {2: (20.0,), 8: (80.0,)}, stack="new", time=START + night * DAY_S)
+    for number in range(5):
+        record(history, f"n{number}", {1: (10.0,), 2: (20.0,)}, stack="old", time=START + number * DAY_S)
+        record(history, f"n{number}", {2: (20.0,), 8: (80.0,)}, stack="new", time=START + number * DAY_S)
     outcome = compared(history, "stack:old", "stack:new")
     assert [e.case.parameters["ranks"] for e in outcome.matched.only_left] == [1]
     assert [e.case.parameters["ranks"] for e in outcome.matched.only_right] == [8]
 
 
-def test_sizes_are_never_taken_out_silently(history: History) -> None:
-    for night in range(5):
-        record(history, f"n{night}", {1: (10.0,)}, stack="old", time=START + night * DAY_S)
-        record(history, f"n{night}", {2: (20.0,)}, stack="new", time=START + night * DAY_S)
+def test_sizes_are_ignored_only_on_request(history: History) -> None:
+    for number in range(5):
+        record(history, f"n{number}", {1: (10.0,)}, stack="old", time=START + number * DAY_S)
+        record(history, f"n{number}", {2: (20.0,)}, stack="new", time=START + number * DAY_S)
     with pytest.raises(UsageError, match="no case is on both sides") as caught:
         compared(history, "stack:old", "stack:new")
     assert "ranks (1 | 2)" in str(caught.value)
@@ -134,7 +134,7 @@ def test_sizes_are_never_taken_out_silently(history: History) -> None:
     assert asked.matched.differing["ranks"] == (1, 2)
 
 
-def test_warm_ups_are_left_out_and_counted(history: History) -> None:
+def test_warm_ups_are_excluded_and_counted(history: History) -> None:
     nightly(history, 6, {"old": 1.0, "new": 1.0})
     record(history, "warm", {1: (1.0,)}, stack="new", facts={"pair": 0}, time=START + 41 * DAY_S)
     outcome = compared(history, "stack:old", "stack:new")
@@ -142,11 +142,11 @@ def test_warm_ups_are_left_out_and_counted(history: History) -> None:
     assert outcome.notes == ("right: 1 result of warm-ups left out",)
 
 
-def test_what_is_not_whole_or_not_positive_in_a_file_is_left_out_and_counted(history: History, tmp_path: Path) -> None:
+def test_incomplete_and_non_positive_rows_of_a_file_are_excluded_and_counted(history: History, tmp_path: Path) -> None:
     lines = ["session,time,benchmark,case,metric,value,status,stack"]
-    for night in range(5):
+    for number in range(5):
         for stack, value in (("a", 5.0), ("b", 5.0)):
-            lines.append(f'n{night},{START + night * DAY_S},ior,"{{}}",bandwidth,{value},ok,{stack}')
+            lines.append(f'n{number},{START + number * DAY_S},ior,"{{}}",bandwidth,{value},ok,{stack}')
     lines += [f'x,{START},ior,"{{}}",bandwidth,1,failed,b', f'y,{START},ior,"{{}}",bandwidth,0,ok,b']
     path = tmp_path / "own.csv"
     path.write_text("\n".join(lines))
@@ -158,21 +158,21 @@ def test_what_is_not_whole_or_not_positive_in_a_file_is_left_out_and_counted(his
     )
 
 
-@pytest.mark.parametrize(("hours_of_day", "nights"), [((0, 4, 13), 4), ((0, 4, 13, 15), 5)])
-def test_runs_of_one_import_belong_together_from_noon_to_noon(
-    history: History, hours_of_day: tuple[int, ...], nights: int
+@pytest.mark.parametrize(("hours_of_day", "observations"), [((0, 4, 13), 4), ((0, 4, 13, 15), 5)])
+def test_runs_of_an_import_are_grouped_from_noon_to_noon(
+    history: History, hours_of_day: tuple[int, ...], observations: int
 ) -> None:
-    """Runs at 22:13, 02:13 and 11:13 UTC are of one night; at 13:13 the next one begins."""
+    """Runs at 22:13, 02:13 and 11:13 UTC belong to one observation; at 13:13 the next one begins."""
     for day in range(4):
         for hours in hours_of_day:
             when = START + day * DAY_S + hours * 3600
             for stack in ("old", "new"):
                 record(history, "import", {1: (10.0,)}, stack=stack, time=when, suffix=f"-{day}-{hours}")
     (one,) = compared(history, "stack:old", "stack:new").compared
-    assert (one.left.runs, one.left.n) == (nights, 4 * len(hours_of_day))
+    assert (one.left.runs, one.left.n) == (observations, 4 * len(hours_of_day))
 
 
-def test_an_import_over_months_is_many_nights(history: History) -> None:
+def test_import_over_months_is_many_observations(history: History) -> None:
     for month in range(6):
         when = START + month * 30 * DAY_S
         record(history, "import", {1: (10.0 + month,)}, time=when, suffix=f"-{month}")
@@ -181,14 +181,14 @@ def test_an_import_over_months_is_many_nights(history: History) -> None:
     assert outcome.compared[0].left.runs == 6
 
 
-def test_the_newest_runs_are_used(history: History) -> None:
+def test_newest_runs_are_used(history: History) -> None:
     nightly(history, 10, {"old": 1.0, "new": 1.0})
     outcome = compared(history, "stack:old", "stack:new", last=4)
     assert outcome.compared[0].left.runs == 4
     assert any("newest 4 of up to 10" in note for note in outcome.notes)
 
 
-def test_pairs_of_a_fair_run_stay_pairs(history: History) -> None:
+def test_pairs_of_an_ab_run_are_kept(history: History) -> None:
     for pair in range(9):  # pair 0 is the warm-up; the same stack on both sides
         for side, value in (("left", 100.0 + pair * 50), ("right", (100.0 + pair * 50) * 1.3)):
             facts = {"pair": pair, "side": side}
@@ -199,7 +199,7 @@ def test_pairs_of_a_fair_run_stay_pairs(history: History) -> None:
     assert one.ratio == pytest.approx(1.3)
 
 
-def test_an_event_is_before_and_after(
+def test_event_sides_are_before_and_after(
     cli: Cli, history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "event_file_path", lambda system: tmp_path / f"{system}.yaml")
@@ -216,10 +216,10 @@ def test_an_event_is_before_and_after(
     assert "new servers" in str(caught.value)
 
 
-def test_the_sides_of_an_event_end_at_it_and_at_the_next_events(
+def test_event_sides_end_at_the_neighbouring_events(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs every evening from 14 November to 8 December: those of 21 to 24 against those of 26 and 27 November."""
+    """Runs every evening from 14 November to 8 December: 21 to 24 November are compared with 26 and 27 November."""
     monkeypatch.setattr(events, "event_file_path", lambda system: tmp_path / f"{system}.yaml")
     nightly(history, 25, {"old": 1.0})
     for day in ("20", "25", "28", "30"):
@@ -228,13 +228,13 @@ def test_the_sides_of_an_event_end_at_it_and_at_the_next_events(
     assert {(one.left.runs, one.right.runs) for one in outcome.compared} == {(4, 2)}
 
 
-@pytest.mark.parametrize(("hours", "nights"), [(24, 1), (25, 2)])
-def test_a_session_of_up_to_a_day_is_not_divided_at_noon(history: History, hours: int, nights: int) -> None:
+@pytest.mark.parametrize(("hours", "observations"), [(24, 1), (25, 2)])
+def test_session_of_up_to_a_day_is_not_divided_at_noon(history: History, hours: int, observations: int) -> None:
     for stack in ("old", "new"):
         for after in (0, hours):
             record(history, "long", {1: (10.0,)}, stack=stack, time=START + after * 3600, suffix=f"-{after}")
     (one,) = compared(history, "stack:old", "stack:new").compared
-    assert (one.left.runs, one.left.n) == (nights, 2)
+    assert (one.left.runs, one.left.n) == (observations, 2)
 
 
 @pytest.mark.parametrize("side", ["stack:odl", "system:locla", "since:2001-01-01..2001-02-01", "session:zzz"])
@@ -247,7 +247,7 @@ def test_sides_without_results_are_refused(history: History, side: str) -> None:
 # The command
 
 
-def test_the_command_prints_the_contract(cli: Cli, history: History) -> None:
+def test_compare_json_has_the_documented_fields(cli: Cli, history: History) -> None:
     nightly(history, 10, {"old": 1.0, "new": 0.8})
     result = cli("compare", "stack:old", "stack:new", "--json")
     assert result.exit_code == 0
@@ -261,7 +261,7 @@ def test_the_command_prints_the_contract(cli: Cli, history: History) -> None:
     assert document["overall"]["counts"]["slower"] == 3
 
 
-def test_an_exported_file_is_a_side(cli: Cli, history: History, tmp_path: Path) -> None:
+def test_exported_file_can_be_a_side(cli: Cli, history: History, tmp_path: Path) -> None:
     nightly(history, 8, {"old": 1.0, "new": 1.5})
     path = tmp_path / "old.csv"
     with path.open("wb") as stream:
@@ -271,7 +271,7 @@ def test_an_exported_file_is_a_side(cli: Cli, history: History, tmp_path: Path) 
     assert direct["pairs"] == through["pairs"]
 
 
-def test_people_get_the_answer_first_and_markdown_is_escaped(cli: Cli, history: History) -> None:
+def test_output_starts_with_the_answer_and_markdown_is_escaped(cli: Cli, history: History) -> None:
     nightly(history, 8, {"o|d": 1.0, "new": 1.5})
     shown = cli("compare", "stack:o|d", "stack:new")
     assert "Right is faster over all" in shown.stdout
@@ -282,7 +282,7 @@ def test_people_get_the_answer_first_and_markdown_is_escaped(cli: Cli, history: 
     assert ticket.stdout.startswith("### ")
 
 
-def test_each_sides_samples_are_summarised_for_those_who_ask(cli: Cli, history: History) -> None:
+def test_samples_option_prints_a_summary_per_side(cli: Cli, history: History) -> None:
     nightly(history, 8, {"old": 1.0, "new": 1.5})
     head = "side n max median mean min unit"
     plain = cli("compare", "stack:old", "stack:new").stdout
@@ -296,12 +296,12 @@ def test_each_sides_samples_are_summarised_for_those_who_ask(cli: Cli, history: 
     assert rows[0][-5:-1] == shown
     ticket = cli("compare", "stack:old", "stack:new", "--markdown").stdout
     assert "| case | side | n | max | median | mean | min | unit |" in ticket
-    # The interval of the maxima's ratio stands beside it.
+    # The interval of the maxima's ratio is next to it.
     low, high = pair["ci_max"]
     assert f"{pair['ratio_max']:.3f} ({low:.3f} – {high:.3f})" in ticket
 
 
-def test_scaling_tells_every_point() -> None:
+def test_scaling_lists_every_point() -> None:
     outcome = compare_sides(
         parse_side("published:000/13"),
         parse_side("published:000/14"),
@@ -326,7 +326,9 @@ def test_scaling_tells_every_point() -> None:
         (("stack:old,rank=4", "stack:new"), "Did you mean 'ranks'?"),
     ],
 )
-def test_wrong_use_ends_with_2_and_a_message(cli: Cli, history: History, words: tuple[str, ...], message: str) -> None:
+def test_invalid_use_exits_with_2_and_a_message(
+    cli: Cli, history: History, words: tuple[str, ...], message: str
+) -> None:
     nightly(history, 2, {"old": 1.0, "new": 1.0})
     result = cli("compare", *words)
     assert result.exit_code == 2

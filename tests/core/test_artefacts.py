@@ -1,4 +1,4 @@
-"""Kept files go by age and size, oldest first; protected ones stay."""
+"""Artefacts are pruned by age and size, oldest first; protected ones are kept."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ def kept(var: Path, tmp_path: Path) -> list[str]:
     return found
 
 
-def there(digests: list[str]) -> list[bool]:
+def artefacts_exist(digests: list[str]) -> list[bool]:
     return [artefact_path(digest).exists() for digest in digests]
 
 
-def test_by_age(kept: list[str]) -> None:
+def test_prune_by_age(kept: list[str]) -> None:
     pruned = prune_artefacts(max_age_s=3.5 * DAY_S)
     assert pruned.removed == tuple(kept[:2])
     assert (pruned.freed_bytes, pruned.kept_bytes, pruned.over_bytes) == (30, 120, 0)
-    assert there(kept) == [False, False, True, True, True]
+    assert artefacts_exist(kept) == [False, False, True, True, True]
 
 
-def test_by_size_the_oldest_go_first(kept: list[str]) -> None:
+def test_prune_by_size_removes_the_oldest_first(kept: list[str]) -> None:
     assert prune_artefacts(max_bytes=100).removed == tuple(kept[:3])
-    assert there(kept) == [False, False, False, True, True]
+    assert artefacts_exist(kept) == [False, False, False, True, True]
 
 
-def test_what_is_protected_stays_and_is_told(kept: list[str]) -> None:
+def test_protected_artefacts_are_kept_and_counted(kept: list[str]) -> None:
     pruned = prune_artefacts(max_age_s=0.0, max_bytes=5, protected={kept[0], kept[4]})
-    assert there(kept) == [True, False, False, False, True]
+    assert artefacts_exist(kept) == [True, False, False, False, True]
     assert (pruned.kept_bytes, pruned.over_bytes) == (60, 55)
 
 
-def test_a_rehearsal_removes_nothing(kept: list[str]) -> None:
+def test_dry_run_removes_nothing(kept: list[str]) -> None:
     assert len(prune_artefacts(max_age_s=0.0, rehearse=True).removed) == 5
-    assert all(there(kept))
+    assert all(artefacts_exist(kept))
 
 
 def test_no_limit_removes_nothing(kept: list[str]) -> None:
     assert prune_artefacts().removed == ()
 
 
-def test_nothing_but_kept_files_is_touched(kept: list[str], var: Path, tmp_path: Path) -> None:
+def test_prune_touches_only_artefacts(kept: list[str], var: Path, tmp_path: Path) -> None:
     place = var / "artefacts" / kept[0][:2]
     (place / "notes.txt").write_text("mine")
     outside = tmp_path / "outside"
@@ -75,13 +75,13 @@ def test_nothing_but_kept_files_is_touched(kept: list[str], var: Path, tmp_path:
     assert not draft.exists()
 
 
-def test_limits_below_zero_are_wrong_use(var: Path) -> None:
+def test_negative_limits_are_refused(var: Path) -> None:
     with pytest.raises(UsageError):
         prune_artefacts(max_bytes=-1)
 
 
-def test_what_is_kept_again_is_young_again(kept: list[str], tmp_path: Path) -> None:
-    """The oldest file is also what a run left today."""
+def test_storing_an_artefact_a_second_time_renews_its_age(kept: list[str], tmp_path: Path) -> None:
+    """The oldest file is stored a second time today."""
     (tmp_path / "again").write_bytes(artefact_path(kept[0]).read_bytes())
     assert store_artefact(tmp_path / "again")[0] == kept[0]
     assert prune_artefacts(max_age_s=3.5 * DAY_S).removed == (kept[1],)

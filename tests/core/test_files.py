@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, with the permissions that they had or are to have."""
+"""Files are written atomically, with their previous or the requested permissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iowatch.core import MachineError, exclusive_file_lock, write_atomically
 
 @pytest.fixture(autouse=True)
 def umask() -> Iterator[None]:
-    """A group may read what this user makes."""
+    """The umask lets the group read new files."""
     before = os.umask(0o027)
     yield
     os.umask(before)
@@ -26,7 +26,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_file_is_written_whole_or_not(tmp_path: Path) -> None:
+def test_file_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "report.xml"
     write_atomically(target, "one")
     with pytest.raises(UnicodeEncodeError):
@@ -35,7 +35,7 @@ def test_a_file_is_written_whole_or_not(tmp_path: Path) -> None:
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_permissions_stay_or_are_as_asked(tmp_path: Path) -> None:
+def test_permissions_are_kept_or_set_as_requested(tmp_path: Path) -> None:
     target = tmp_path / "file"
     write_atomically(target, "new")
     assert mode(target) == 0o640
@@ -46,21 +46,21 @@ def test_permissions_stay_or_are_as_asked(tmp_path: Path) -> None:
     assert mode(target) == 0o600
 
 
-def test_what_a_killed_process_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    beside = tmp_path / f".file.{os.getpid()}"
-    beside.write_text("half")
-    beside.chmod(0o400)
+def test_temporary_file_of_a_killed_process_is_replaced(tmp_path: Path) -> None:
+    temporary = tmp_path / f".file.{os.getpid()}"
+    temporary.write_text("half")
+    temporary.chmod(0o400)
     write_atomically(tmp_path / "file", "whole")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_an_unwritable_place_is_told(tmp_path: Path) -> None:
+def test_unwritable_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot write"):
         write_atomically(tmp_path / "file" / "report.xml", "text")
 
 
-def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+def test_file_lock_is_exclusive(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "file.yaml"
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add_one, [target] * 40))
@@ -75,7 +75,7 @@ def add_one(path: Path) -> None:
 
 
 @pytest.mark.parametrize("permissions", [0o770, 0o700])
-def test_whoever_may_write_into_the_directory_may_lock(tmp_path: Path, permissions: int) -> None:
+def test_lock_file_is_writable_for_writers_of_the_directory(tmp_path: Path, permissions: int) -> None:
     """The umask of the first administrator does not keep the second one out."""
     place = tmp_path / "shared"
     place.mkdir()
@@ -84,7 +84,7 @@ def test_whoever_may_write_into_the_directory_may_lock(tmp_path: Path, permissio
         assert mode(place / ".file.lock") == permissions & 0o666
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_uncreatable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(MachineError, match="cannot lock"), exclusive_file_lock(tmp_path / "file" / "x.yaml"):
         pass

@@ -1,4 +1,4 @@
-"""Units and times: the one place of conversions."""
+"""Conversion of units and times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_bandwidths_become_mib_per_s(value: float, unit: str, expected: float) -
     assert to_mib_per_s(value, unit) == pytest.approx(expected, rel=1e-5)
 
 
-def test_an_unknown_unit_is_refused() -> None:
+def test_unknown_unit_is_refused() -> None:
     with pytest.raises(InputError, match="Gflops"):
         to_mib_per_s(1.0, "Gflops")
 
@@ -47,7 +47,7 @@ def test_sizes_are_exact(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "1.0000001k", "-1", "1x", "1e6", "0x10"])
-def test_what_is_not_a_size_is_refused(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_size(text)
 
@@ -65,13 +65,13 @@ def test_times_are_utc(text: str, expected: datetime) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "nan", "1e30", "2009-13-01", "0001-01-01T00:00+14:00"])
-def test_what_is_not_a_time_is_refused(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_time(text)
 
 
 @given(st.datetimes(min_value=datetime(1971, 1, 1), max_value=datetime(2200, 1, 1)))
-def test_a_formatted_time_reads_back(moment: datetime) -> None:
+def test_formatted_time_is_parsed_back(moment: datetime) -> None:
     aware = moment.replace(tzinfo=UTC, microsecond=0)
     assert parse_time(format_time(aware)) == aware
 
@@ -80,7 +80,7 @@ def test_a_formatted_time_reads_back(moment: datetime) -> None:
     ("value", "expected"),
     [(1234.5678, "1235"), (0.0012345, "0.001234"), (15946.277, "15946"), (None, "–"), (float("nan"), "–"), (0.0, "0")],
 )
-def test_numbers_keep_four_digits(value: float | None, expected: str) -> None:
+def test_numbers_are_formatted_with_four_digits(value: float | None, expected: str) -> None:
     assert format_number(value) == expected
 
 
@@ -88,10 +88,10 @@ def test_numbers_keep_four_digits(value: float | None, expected: str) -> None:
     ("number", "one", "expected"),
     [(0, "night", "0 nights"), (1, "night", "1 night"), (2, "night", "2 nights"), (1, "series", "1 series")],
 )
-def test_what_is_counted_is_singular_once(number: int, one: str, expected: str) -> None:
+def test_counts_use_the_singular_for_one(number: int, one: str, expected: str) -> None:
     assert format_count(number, one) == expected
     assert format_count(7, "series") == "7 series"
 
 
-def test_sizes_for_people() -> None:
+def test_sizes_are_formatted_in_powers_of_1024() -> None:
     assert [format_size(n) for n in (512, 2**20, 3 * 2**29)] == ["512 B", "1 MiB", "1.5 GiB"]

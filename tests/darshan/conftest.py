@@ -1,4 +1,4 @@
-"""Darshan logs made to measure, so that tests can say what a log holds (and need no ../shared)."""
+"""Generated Darshan logs with known contents (tests need no ../shared)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FILLER = 1 << 40
 
 @dataclass
 class LogSpec:
-    """What a made log says. Records are (path, rank, counters by name); the rest of the counters are 0.
+    """Contents of a generated log. Records are (path, rank, counters by name); the rest of the counters are 0.
 
     `lustre` has (path, components), a component is (stripe size in bytes, stripe count). `heatmap` has (layer,
-    rank, seconds a bin, bytes written and bytes read in each bin).
+    rank, seconds per bin, bytes written and bytes read in each bin).
     """
 
     exe: str = "/apps/bench -w"

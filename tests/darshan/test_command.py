@@ -1,4 +1,4 @@
-"""`iowatch darshan` and `iowatch parse darshan` from outside."""
+"""The commands `iowatch darshan` and `iowatch parse darshan`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iowatch.darshan import DarshanReader, write_pydarshan_report
 MakeLog = Callable[..., Path]
 Cli = Callable[..., Result]
 
-# What a hostile user can put into a log: HTML, markup, escape sequences, formulas, shell, path.
+# Hostile content of a log: HTML, markup, escape sequences, formulas, shell, path.
 EVIL = '/lus/<script>alert(1)</script>[red]x[/red]\x1b[31m$\\frac{$(reboot)`id`/../../etc/" onload=alert(2)'
 DXT = [("/lus/a", rank, [(0.5, 2.0 + rank)], [(6.0, 7.0)]) for rank in range(4)]
 POSIX = [("/lus/a", -1, {"POSIX_WRITES": 24, "POSIX_BYTES_WRITTEN": 24 << 20, "POSIX_F_WRITE_TIME": 8.0,
@@ -35,13 +35,13 @@ def test_json_has_the_documented_keys(make_log: MakeLog, cli: Cli) -> None:
     assert document["modules"]["MPI-IO"]["MPIIO_COLL_WRITES"] == 24
 
 
-def test_page_says_collective_and_independent_writes(make_log: MakeLog, cli: Cli) -> None:
+def test_output_has_collective_and_independent_writes(make_log: MakeLog, cli: Cli) -> None:
     result = cli("darshan", make_log(posix=POSIX, mpiio=MPIIO))
     assert result.exit_code == 0
     assert "24 collective and 7 independent writes" in result.stdout
 
 
-def test_unreadable_is_told_twice_for_programs_and_people(tmp_path: Path, cli: Cli) -> None:
+def test_unreadable_log_is_reported_in_json_and_on_stderr(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "x.darshan"
     path.write_bytes(b"")
     result = cli("darshan", path, "--json")
@@ -50,7 +50,7 @@ def test_unreadable_is_told_twice_for_programs_and_people(tmp_path: Path, cli: C
     assert result.stderr.startswith(f"iowatch: {path}: the file is empty (0 bytes)")
 
 
-def test_partial_is_a_finding(make_log: MakeLog, cli: Cli) -> None:
+def test_partial_log_exits_with_1(make_log: MakeLog, cli: Cli) -> None:
     path = make_log(posix=POSIX, mpiio=MPIIO)
     path.write_bytes(path.read_bytes()[:-1])
     result = cli("darshan", path, "--json")
@@ -61,12 +61,12 @@ def test_partial_is_a_finding(make_log: MakeLog, cli: Cli) -> None:
     assert "POSIX" in document["modules"]
 
 
-def test_more_than_two_logs_is_wrong_use(make_log: MakeLog, cli: Cli) -> None:
+def test_more_than_two_logs_are_refused(make_log: MakeLog, cli: Cli) -> None:
     path = make_log()
     assert cli("darshan", path, path, path).exit_code == 2
 
 
-def test_diff_in_words_and_numbers(make_log: MakeLog, cli: Cli) -> None:
+def test_diff_lists_changed_counters(make_log: MakeLog, cli: Cli) -> None:
     after = [("/lus/a", -1, {"MPIIO_COLL_WRITES": 12, "MPIIO_INDEP_WRITES": 0, "MPIIO_COLL_OPENS": 4})]
     logs = make_log(posix=POSIX, mpiio=MPIIO), make_log(posix=POSIX, mpiio=after, ranks=8)
     lines = [line.strip() for line in cli("darshan", *logs).stdout.splitlines()]
@@ -80,12 +80,12 @@ def test_diff_in_words_and_numbers(make_log: MakeLog, cli: Cli) -> None:
     assert (change["left"], change["right"], change["ratio"]) == (24, 12, 0.5)
 
 
-def test_no_difference_is_said(make_log: MakeLog, cli: Cli) -> None:
+def test_equal_logs_are_reported_as_no_difference(make_log: MakeLog, cli: Cli) -> None:
     path = make_log(posix=POSIX)
     assert cli("darshan", path, path).stdout.strip() == "No difference above the thresholds."
 
 
-def test_nothing_in_a_log_is_obeyed(make_log: MakeLog, cli: Cli, tmp_path: Path, var: Path) -> None:
+def test_hostile_content_of_a_log_is_escaped(make_log: MakeLog, cli: Cli, tmp_path: Path, var: Path) -> None:
     evil = [(EVIL, 0, {"POSIX_WRITES": 1, "POSIX_BYTES_WRITTEN": 10, "POSIX_F_WRITE_TIME": 1.0})]
     metadata = {"lib_ver": "3.5.0<script>alert(3)</script>", "h": "x"}
     traces = [(EVIL, 0, [(0.0, 1.0)], [])]
@@ -115,15 +115,15 @@ def test_timeline_paints_writes_blue_and_reads_red(make_log: MakeLog, cli: Cli, 
     assert svg_fills(picture) == {"#0077bb", "#cc3311"}
 
 
-def test_a_report_that_cannot_be_written_is_the_machines_fault(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+def test_unwritable_report_exits_with_3(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
     result = cli("darshan", make_log(), "--html", tmp_path / "none" / "r.html")
     assert result.exit_code == 3
     assert "none/r.html: No such file or directory" in result.stderr
 
 
 @pytest.mark.parametrize("name", [None, "benchio:api=mpiio,file=shared,collective=true,ranks=64<b>, run 12"])
-def test_a_report_names_its_log(make_log: MakeLog, tmp_path: Path, name: str | None) -> None:
-    """By the name it is given: a log that was kept is called by its digest."""
+def test_report_names_its_log(make_log: MakeLog, tmp_path: Path, name: str | None) -> None:
+    """The report uses the given name, because the file name of an artefact is its digest."""
     log, page = make_log(posix=POSIX), tmp_path / "r.html"
     with DarshanReader() as reader:
         write_pydarshan_report([log], page, reader, name=name)
@@ -137,19 +137,19 @@ def test_timelines_side_by_side_as_png(make_log: MakeLog, cli: Cli, tmp_path: Pa
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_timeline_needs_a_trace_of_time(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+def test_timeline_needs_dxt_or_heatmap(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
     result = cli("darshan", make_log(posix=POSIX), "--timeline", tmp_path / "t.png")
     assert result.exit_code == 2
     assert "neither a DXT trace nor a heatmap" in result.stderr
     assert not (tmp_path / "t.png").exists()
 
 
-def test_timeline_of_another_kind_is_wrong_use(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
+def test_timeline_with_unknown_suffix_is_refused(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
     assert cli("darshan", make_log(dxt=DXT), "--timeline", tmp_path / "t.docx").exit_code == 2
 
 
 @pytest.mark.parametrize("mode", ["hash", "drop"])
-def test_privacy_leaves_no_names(mode: str, make_log: MakeLog, cli: Cli, var: Path) -> None:
+def test_privacy_option_removes_names(mode: str, make_log: MakeLog, cli: Cli, var: Path) -> None:
     log = make_log(posix=[("/lus/anna/secret", 0, {"POSIX_WRITES": 3})], exe="/home/anna/run", uid=71234)
     result = cli("darshan", log, "--json", "--privacy", mode)
     assert result.exit_code == 0
@@ -158,13 +158,13 @@ def test_privacy_leaves_no_names(mode: str, make_log: MakeLog, cli: Cli, var: Pa
     assert json.loads(result.stdout)["modules"]["POSIX"]["POSIX_WRITES"] == 3
 
 
-def test_a_log_without_user_is_not_roots(make_log: MakeLog, cli: Cli) -> None:
+def test_log_without_user_has_no_uid(make_log: MakeLog, cli: Cli) -> None:
     """As `darshan-convert --obfuscate` or a site's own tool writes it."""
     assert json.loads(cli("darshan", make_log(posix=POSIX, uid=-1), "--json").stdout)["job"]["uid"] is None
 
 
 @pytest.mark.parametrize("mode", ["hash", "drop"])
-def test_the_full_report_is_refused_where_names_are_hidden(
+def test_full_report_is_refused_with_privacy_option(
     mode: str, make_log: MakeLog, cli: Cli, tmp_path: Path, var: Path
 ) -> None:
     result = cli("darshan", make_log(posix=POSIX), "--html", tmp_path / "r.html", "--privacy", mode)

@@ -1,4 +1,4 @@
-"""Counts of operations beside those that the seed prints: as data, and in the verdict."""
+"""Published counts of operations: as data, and next to the measured ones in the verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CASE: dict[str, Scalar] = {"operation": "write", "file": "shared", "collective":
 
 
 @pytest.mark.parametrize(("api", "independent"), [("MPIIO", 0), ("HDF5", 6), ("NETCDF4", 10)])
-def test_what_the_seed_prints(api: str, independent: int) -> None:
+def test_published_counts_of_source_000(api: str, independent: int) -> None:
     """Source 000, section 6, "NetCDF Performance": 24 collective writes; 0, 6 and 10 independent ones."""
     found = published_counts(Case("benchio", {**CASE, "api": api}))
     assert found is not None
@@ -31,11 +31,11 @@ def test_what_the_seed_prints(api: str, independent: int) -> None:
         ("benchio", {"api": "HDF5", "collective": False}),
     ],
 )
-def test_nothing_is_printed_of_other_cases(benchmark: str, other: dict[str, Scalar]) -> None:
+def test_other_cases_have_no_published_counts(benchmark: str, other: dict[str, Scalar]) -> None:
     assert published_counts(Case(benchmark, {**CASE, **other})) is None
 
 
-def test_the_verdict_has_both(tmp_path: Path) -> None:
+def test_verdict_has_measured_and_published_counts(tmp_path: Path) -> None:
     case = {name: value for name, value in CASE.items() if name != "operation"} | {"api": "HDF5"}
     counts = tuple(
         Result("write", metric, "1", (value,), case)

@@ -1,4 +1,4 @@
-"""Keeping logs: as they are, or not at all where the site hides user names and paths."""
+"""Logs are kept unchanged, or not at all where the site hides user names and paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH = "/home/alice/secret/a"
 POSIX = [(PATH, -1, {"POSIX_WRITES": 3, "POSIX_BYTES_WRITTEN": 300})]
 
 
-def test_a_log_is_kept_as_it_is(make_log: MakeLog, var: Path) -> None:
+def test_log_is_kept_unchanged(make_log: MakeLog, var: Path) -> None:
     log = make_log(posix=POSIX)
     found = keep_darshan_log(log)
     assert found is not None
@@ -27,10 +27,10 @@ def test_a_log_is_kept_as_it_is(make_log: MakeLog, var: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hash", "drop"])
-def test_a_run_leaves_no_name_where_the_site_wants_none(
+def test_names_are_not_stored_with_privacy_setting(
     mode: str, make_log: MakeLog, reader: DarshanReader, var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the spool of a session to what is kept: the counters are stored, path and program are not."""
+    """From the spool to the artefact store: the counters are stored, path and program are not."""
     monkeypatch.setenv(PRIVACY_VARIABLE, mode)
     log = make_log(posix=POSIX, exe="/home/alice/bin/program")
     with History.open(str(tmp_path / "history.db")) as history:
@@ -47,7 +47,7 @@ def test_a_run_leaves_no_name_where_the_site_wants_none(
     assert not [data for data in kept if log.read_bytes() in data]
 
 
-def test_a_misspelt_setting_ends_a_night_before_it_begins(
+def test_misspelt_privacy_setting_is_refused_before_the_session(
     var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PRIVACY_VARIABLE, "hashed")
@@ -78,5 +78,5 @@ def _case() -> handoff.SpooledCase:
     )
 
 
-def test_the_log_has_a_name_to_hide(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_log_of_these_tests_contains_a_user_name(make_log: MakeLog, reader: DarshanReader) -> None:
     assert "alice" in repr(read_trace(make_log(posix=POSIX), reader))

@@ -1,4 +1,4 @@
-"""The job script that DarshanMixin makes: the library under the benchmark's processes, and nowhere else."""
+"""The job script of DarshanMixin: only the processes of the benchmark load the library."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Traced(DarshanMixin, StackMixin, rfm.RunOnlyRegressionTest):
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> MakeScript:
-    """A function that gives the lines of an environment's job script; ReFrame is started once for each."""
+    """A function that returns the lines of an environment's job script; ReFrame is started once per environment."""
     tmp_path = tmp_path_factory.mktemp("mixin")
     library = tmp_path / "libdarshan.so"
     library.touch()
@@ -81,7 +81,7 @@ def start(lines: list[str]) -> str:
     return next(line for line in lines if line.startswith("mpirun"))
 
 
-def test_only_the_program_gets_the_library(script: MakeScript) -> None:
+def test_only_the_benchmark_loads_the_library(script: MakeScript) -> None:
     lines = script("with")
     launcher, _, rest = start(lines).partition(" env ")
     assert launcher == "mpirun -np 4"
@@ -95,22 +95,22 @@ def test_only_the_program_gets_the_library(script: MakeScript) -> None:
     assert not any("LD_PRELOAD" in line for line in lines if not line.startswith("mpirun"))
 
 
-def test_the_scratch_directory_is_traced_wherever_it_lies(script: MakeScript) -> None:
+def test_scratch_directory_is_traced_on_any_path(script: MakeScript) -> None:
     configuration = "\n".join(script("with"))
     assert "NAME_INCLUDE ^/var/scratch/x\\.y *" in configuration
 
 
-def test_a_suite_may_ask_for_every_access(script: MakeScript) -> None:
+def test_suite_can_request_dxt(script: MakeScript) -> None:
     assert "DXT_ENABLE_IO_TRACE=1" in start(script("with", trace="dxt"))
 
 
-def test_a_stack_without_darshan_runs_untraced(script: MakeScript) -> None:
+def test_stack_without_darshan_runs_untraced(script: MakeScript) -> None:
     lines = script("without")
     assert start(lines) == "mpirun -np 4 /apps/bench -w"
     assert not any("darshan" in line for line in lines)
 
 
-def test_the_cost_is_measured_in_pairs_of_changing_order(script: MakeScript) -> None:
+def test_overhead_is_measured_in_pairs_of_alternating_order(script: MakeScript) -> None:
     lines = script("with", IOWATCH_OVERHEAD_CASE="bench:one")
     kinds = [line.split('"')[1].split()[0] for line in lines if line.startswith("echo")]
     assert kinds[:4] == ["untraced", "traced", "traced", "untraced"]

@@ -1,4 +1,4 @@
-"""Logs of a real runtime against what the traced program itself says that it did (tests/data/PROVENANCE.md)."""
+"""Logs of a real runtime compared with the record of the traced program (tests/data/PROVENANCE.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def log_and_record(name: str, reader: DarshanReader) -> tuple[Trace, Any]:
 
 
 def sums(trace: Trace, file_name: str) -> Counter[str]:
-    """Counters of all files whose name begins like this, added up; not those of Open MPI beside them."""
+    """Counters of all files whose name begins with `file_name`, added up; without those of Open MPI."""
     found: Counter[str] = Counter()
     for row in trace.files:
         path = Path(row["path"].partition(":")[0])  # an HDF5 data set is FILE:NAME
@@ -38,7 +38,7 @@ def work(record: dict[str, Any], operation: str) -> tuple[int, int]:
     return n * record["geometry"]["transfers_per_rank"] * record["geometry"]["ranks"], n * done["bytes"]
 
 
-def test_every_operation_of_a_counting_program_is_in_its_log(reader: DarshanReader) -> None:
+def test_log_counts_every_operation_of_a_known_program(reader: DarshanReader) -> None:
     trace, counted = log_and_record("counted", reader)
     assert trace.job["ranks"] == counted["ranks"]
     own, shared = sums(trace, "own."), sums(trace, "shared")
@@ -57,7 +57,7 @@ def test_every_operation_of_a_counting_program_is_in_its_log(reader: DarshanRead
         ("hdf5", "write", "H5D_WRITES", "H5D_BYTES_WRITTEN"),
     ],
 )
-def test_transfers_and_bytes_are_those_of_benchio(
+def test_transfers_and_bytes_match_the_benchio_record(
     name: str, operation: str, transfers: str, size: str, reader: DarshanReader
 ) -> None:
     trace, record = log_and_record(name, reader)
@@ -65,13 +65,13 @@ def test_transfers_and_bytes_are_those_of_benchio(
     assert (found[transfers], found[size]) == work(record, operation)
 
 
-def test_the_trace_has_every_access(reader: DarshanReader) -> None:
+def test_dxt_trace_has_every_access(reader: DarshanReader) -> None:
     trace, record = log_and_record("mpiio_dxt", reader)
     traced = trace.modules["DXT_MPIIO"]
     assert (traced["write_count"], traced["write_bytes"]) == work(record, "write")
 
 
-def test_the_timeline_has_the_writes_of_each_rank_and_no_read(reader: DarshanReader) -> None:
+def test_timeline_has_only_the_writes_of_each_rank(reader: DarshanReader) -> None:
     """benchio ran with --op write (command line in its record and in the log)."""
     found = reader.request("timeline", LOGS / "mpiio_dxt.darshan")
     assert "--op write" in found["exe"]
@@ -81,12 +81,12 @@ def test_the_timeline_has_the_writes_of_each_rank_and_no_read(reader: DarshanRea
 
 
 def test_hdf5_writes_its_data_collectively(reader: DarshanReader) -> None:
-    """One collective write a rank and repetition, as with MPI-IO (Lawrence et al. 2017, 5.3)."""
+    """One collective write per rank and repetition, as with MPI-IO (Lawrence et al. 2017, 5.3)."""
     trace, record = log_and_record("hdf5", reader)
     assert sums(trace, "data.")["MPIIO_COLL_WRITES"] == work(record, "write")[0]
 
 
-def test_the_job_is_that_of_the_record(reader: DarshanReader) -> None:
+def test_job_of_the_log_matches_the_record(reader: DarshanReader) -> None:
     for name in ("posix", "mpiio", "hdf5", "mpiio_dxt"):
         trace, record = log_and_record(name, reader)
         assert trace.job["ranks"] == record["geometry"]["ranks"]

@@ -1,4 +1,4 @@
-"""The picture of who did what when."""
+"""The timeline of reads and writes per rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iowatch.darshan import DarshanReader, read_trace, report
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 7, 64])
-def test_ranks_are_whole_numbers(ranks: int) -> None:
+def test_rank_ticks_are_integers(ranks: int) -> None:
     figure = Figure()
     axes = figure.subplots()
     spans = {str(rank): [[0.0, 1.0]] for rank in range(ranks)}
@@ -21,7 +21,7 @@ def test_ranks_are_whole_numbers(ranks: int) -> None:
     assert all(float(tick).is_integer() for tick in axes.get_yticks())
 
 
-def test_long_titles_are_broken_to_stay_above_their_run() -> None:
+def test_long_titles_are_wrapped() -> None:
     figure = Figure()
     axes = figure.subplots()
     activity = {"write": {}, "read": {}, "ranks": 1, "layer": "POSIX", "source": "HEATMAP"}
@@ -29,7 +29,7 @@ def test_long_titles_are_broken_to_stay_above_their_run() -> None:
     assert max(map(len, axes.get_title().splitlines())) < 100
 
 
-def test_a_heatmap_shows_when_a_rank_moved_any_byte(make_log: Callable[..., Path], reader: DarshanReader) -> None:
+def test_timeline_of_a_heatmap_shows_bins_with_data(make_log: Callable[..., Path], reader: DarshanReader) -> None:
     """Bins of 0.5 s: rank 0 wrote in three of them, and read in the last; rank 2 did nothing."""
     log = make_log(
         heatmap=[("POSIX", 0, 0.5, [10, 20, 0, 5], [0, 0, 0, 1]), ("POSIX", 2, 0.5, [0, 0, 0, 0], [0, 0, 0, 0])]

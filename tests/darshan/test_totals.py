@@ -1,4 +1,4 @@
-"""The figures of a log are those that Darshan's own tools print for it."""
+"""Totals and derived figures equal those that the tools of Darshan print."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.datasets import OUTSIDE, outside_cases, unpacked
 
 LOGS = OUTSIDE / "data" / "darshan-logs"
 CAPTURED = unpacked("captured") / "darshan"
-# Printed by darshan-parser --total, --all and darshan-dxt-parser of darshan-util (main branch of April 2026,
-# which calls itself 3.5.0), all with --show-incomplete; `sums` are sums over the printed records.
+# Printed by darshan-parser --total, --all and darshan-dxt-parser of darshan-util (main branch of April 2026, version
+# 3.5.0), all with --show-incomplete; `sums` are sums over the printed records.
 PRINTED: dict[str, Any] = json.loads(Path(__file__).with_name("parser_totals.json").read_text())
 # Printed by the same darshan-dxt-parser for the captured logs that have a trace.
 PRINTED_DXT: dict[str, Any] = json.loads(Path(__file__).with_name("parser_dxt.json").read_text())
@@ -43,14 +43,14 @@ def check_totals(trace: Trace, expected: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("name", outside_cases(PRINTED))
-def test_totals_of_published_logs(name: str, reader: DarshanReader) -> None:
+def test_totals_of_published_logs_match_darshan_parser(name: str, reader: DarshanReader) -> None:
     trace, expected = read_trace(LOGS / name, reader), PRINTED[name]
     check_totals(trace, expected["totals"])
     check_totals(trace, {n: v for n, v in expected["sums"].items() if "CHUNK" not in n})
 
 
 @pytest.mark.parametrize("name", outside_cases(PRINTED))
-def test_job_of_published_logs(name: str, reader: DarshanReader) -> None:
+def test_job_of_published_logs_matches_darshan_parser(name: str, reader: DarshanReader) -> None:
     job, expected = read_trace(LOGS / name, reader).job, PRINTED[name]["job"]
     for key in ("ranks", "exe", "uid", "jobid"):
         assert job[key] == expected[key]
@@ -59,7 +59,7 @@ def test_job_of_published_logs(name: str, reader: DarshanReader) -> None:
 
 
 @pytest.mark.parametrize("name", outside_cases(PRINTED))
-def test_bandwidth_and_file_counts_of_published_logs(name: str, reader: DarshanReader) -> None:
+def test_bandwidth_and_file_counts_of_published_logs_match_darshan_parser(name: str, reader: DarshanReader) -> None:
     performance = read_trace(LOGS / name, reader).derived["performance"]
     for module, bandwidth in PRINTED[name]["perf"].items():
         assert performance[module]["bandwidth_mib_per_s"] == pytest.approx(bandwidth, abs=6e-7)
@@ -73,7 +73,7 @@ def test_bandwidth_and_file_counts_of_published_logs(name: str, reader: DarshanR
 
 
 @pytest.mark.parametrize("name", outside_cases(n for n in PRINTED if PRINTED[n]["dxt"]))
-def test_traced_accesses_of_published_logs(name: str, reader: DarshanReader) -> None:
+def test_accesses_of_published_logs_match_dxt_parser(name: str, reader: DarshanReader) -> None:
     modules = read_trace(LOGS / name, reader).modules
     for key, value in PRINTED[name]["dxt"].items():
         module, figure = key.split(".")
@@ -81,7 +81,7 @@ def test_traced_accesses_of_published_logs(name: str, reader: DarshanReader) -> 
 
 
 @pytest.mark.parametrize("name", PRINTED_DXT)
-def test_traced_accesses_of_captured_logs(name: str, reader: DarshanReader) -> None:
+def test_accesses_of_captured_logs_match_dxt_parser(name: str, reader: DarshanReader) -> None:
     """Their DXT modules are of a version that PyDarshan 3.5.0 does not read."""
     modules = read_trace(next(CAPTURED.rglob(name)), reader).modules
     for key, value in PRINTED_DXT[name].items():
@@ -89,7 +89,7 @@ def test_traced_accesses_of_captured_logs(name: str, reader: DarshanReader) -> N
         assert modules[module][figure] == value
 
 
-def test_status_of_published_logs(reader: DarshanReader, outside_data: Path) -> None:
+def test_status_of_published_logs_is_correct(reader: DarshanReader, outside_data: Path) -> None:
     for name in PRINTED:
         trace = read_trace(outside_data / "data" / "darshan-logs" / name, reader)
         if name == "imbalanced-io.darshan":
@@ -101,15 +101,15 @@ def test_status_of_published_logs(reader: DarshanReader, outside_data: Path) -> 
 
 
 @pytest.mark.parametrize("path", captured("good"), ids=lambda p: f"{p.parent.name}-{p.name[:12]}")
-def test_totals_of_captured_logs(path: Path, reader: DarshanReader) -> None:
+def test_totals_of_captured_logs_match_darshan_parser(path: Path, reader: DarshanReader) -> None:
     trace = read_trace(path, reader)
     assert trace.status == "ok"
     check_totals(trace, printed_total(path.with_name(path.name + ".total.txt")))
 
 
 @pytest.mark.parametrize("path", captured("good"), ids=lambda p: f"{p.parent.name}-{p.name[:12]}")
-def test_records_of_captured_logs(path: Path, reader: DarshanReader) -> None:
-    """truth.json has the counters of every record, by file; ours are the sums of them, and the same by file."""
+def test_records_of_captured_logs_match_truth_file(path: Path, reader: DarshanReader) -> None:
+    """truth.json has the counters of every record; totals are their sums, counters per file are equal."""
     trace = read_trace(path, reader)
     truth = json.loads(path.with_name("truth.json").read_text())
     log = next(log for log in truth["logs"] if log["file"] == path.name)
@@ -129,7 +129,7 @@ def test_records_of_captured_logs(path: Path, reader: DarshanReader) -> None:
             assert trace.modules[module][counter] == value
 
 
-def test_counts_that_the_seed_prints(reader: DarshanReader) -> None:
+def test_collective_writes_match_source_000(reader: DarshanReader) -> None:
     """Lawrence et al. 2017, section 5.3: 24 ranks make 24 collective writes with MPI-IO and with HDF5."""
     counts = {}
     for case in ("benchio_mpiio_ompi_np24", "benchio_hdf5_ompi_np24"):

@@ -1,4 +1,4 @@
-"""Made logs are read as they were made; damaged ones are never taken for whole, and never hurt the reader."""
+"""Generated logs are read exactly; damaged logs are never reported as complete and never crash the reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POSIX = [
 ]  # fmt: skip
 
 
-def test_totals_and_files_are_what_was_written(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_totals_and_files_match_the_generated_log(make_log: MakeLog, reader: DarshanReader) -> None:
     trace = read_trace(make_log(posix=POSIX), reader)
     assert trace.status == "ok"
     assert trace.counter("POSIX_WRITES") == 10
@@ -41,12 +41,12 @@ def test_totals_and_files_are_what_was_written(make_log: MakeLog, reader: Darsha
     assert second["counters"]["POSIX_BYTES_READ"] == 800
 
 
-def test_a_file_of_one_rank_is_not_shared(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_file_of_one_rank_is_not_shared(make_log: MakeLog, reader: DarshanReader) -> None:
     (row,) = read_trace(make_log(posix=[("/lus/a", 2, {"POSIX_WRITES": 1, "POSIX_F_WRITE_TIME": 1.0})]), reader).files
     assert (row["ranks"], row["shared"], row["slowest"]["rank"]) == (1, False, 2)
 
 
-def test_derived_figures(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_derived_figures_of_a_log(make_log: MakeLog, reader: DarshanReader) -> None:
     derived = read_trace(make_log(posix=POSIX), reader).derived
     assert derived["bytes_written"] == 1000
     assert derived["bytes_read"] == 800
@@ -62,7 +62,7 @@ def test_derived_figures(make_log: MakeLog, reader: DarshanReader) -> None:
     assert derived["performance"]["POSIX"]["imbalance"] == pytest.approx(2.5 / (3.75 / 4))
 
 
-# Figures of the counters below, worked out by hand: 4 ranks, a run of 20 s.
+# Figures of the counters below, calculated by hand: 4 ranks, a run of 20 s.
 TOTALS = {
     "POSIX": {
         **{"POSIX_WRITES": 100, "POSIX_READS": 50, "POSIX_BYTES_WRITTEN": 4000, "POSIX_BYTES_READ": 1000},
@@ -87,7 +87,7 @@ TOTALS = {
     "H5F": {"H5F_F_META_TIME": 8.0, "H5F_F_CLOSE_END_TIMESTAMP": 17.0},
 }
 FIGURES = {
-    # POSIX and STDIO; what MPI-IO moved passed through POSIX, and -1 was not counted.
+    # POSIX and STDIO; bytes of MPI-IO are already in POSIX, and -1 means not counted.
     **{"bytes_written": 4500, "bytes_read": 1000, "read_back_ratio": 1000 / 4500},
     # The first four size bins end at 100 KiB.
     **{"small_write_share": 15 / 100, "small_read_share": 5 / 50},
@@ -106,7 +106,7 @@ FIGURES = {
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-def test_each_derived_figure_is_the_one_worked_out_by_hand(figure: str) -> None:
+def test_derived_figures_match_manual_calculation(figure: str) -> None:
     assert derive_figures(TOTALS, [], ranks=4, run_time_s=20.0)[figure] == pytest.approx(FIGURES[figure])
 
 
@@ -117,8 +117,8 @@ def test_figures_without_counters_are_absent_and_not_zero() -> None:
     assert {name: value for name, value in derived.items() if value is not None} == {"io_time_share_of_run": 0}
 
 
-def test_imbalance_is_the_slowest_path_over_the_mean_time_of_a_rank() -> None:
-    """10 s of reads, writes and metadata on 4 ranks are 2.5 s a rank."""
+def test_imbalance_is_slowest_rank_time_over_mean_rank_time() -> None:
+    """10 s of reads, writes and metadata on 4 ranks are 2.5 s per rank."""
     assert rank_imbalance(TOTALS["POSIX"], 5.0, ranks=4) == pytest.approx(2.0)
     assert rank_imbalance({}, 5.0, ranks=4) is None
 
@@ -133,12 +133,12 @@ def test_imbalance_is_the_slowest_path_over_the_mean_time_of_a_rank() -> None:
         ("relative", (None, None)),
     ],
 )
-def test_a_file_lies_on_the_longest_mount_point_above_it(path: str, mount: tuple[str | None, str | None]) -> None:
+def test_file_belongs_to_the_longest_matching_mount_point(path: str, mount: tuple[str | None, str | None]) -> None:
     assert find_mount(path, [("/lus/scratch", "gpfs"), ("/lus", "lustre"), ("/", "ext4")]) == mount
 
 
 def combined(**columns: list[float]) -> dict[str, float]:
-    """Totals of the records of an HDF5 module; each column has one value a record."""
+    """Totals of the records of an HDF5 module; each column has one value per record."""
     names = [name for name in columns if "_F_" not in name], [name for name in columns if "_F_" in name]
     kinds = zip(names, (np.int64, np.float64), strict=True)
     integers, floats = (
@@ -163,17 +163,17 @@ def combined(**columns: list[float]) -> dict[str, float]:
         ("H5D_CHUNK_SIZE_D1", [64, 64, 32], -1),  # no chunk size is common
     ],
 )
-def test_counters_are_combined_over_records_by_what_they_mean(name: str, values: list[float], total: float) -> None:
+def test_counters_are_combined_over_records_by_type(name: str, values: list[float], total: float) -> None:
     """The rules of Darshan's own accumulator (`darshan-parser --total`), for modules it does not combine."""
     assert combined(**{name: values})[name] == total
 
 
-def test_the_size_of_the_slowest_write_is_that_of_its_record() -> None:
+def test_size_of_the_slowest_write_is_from_the_same_record() -> None:
     found = combined(H5D_MAX_WRITE_TIME_SIZE=[100, 200, 300], H5D_F_MAX_WRITE_TIME=[0.1, 0.9, 0.2])
     assert (found["H5D_MAX_WRITE_TIME_SIZE"], found["H5D_F_MAX_WRITE_TIME"]) == (200, 0.9)
 
 
-def test_the_most_frequent_accesses_are_counted_over_all_records() -> None:
+def test_most_frequent_accesses_are_counted_over_all_records() -> None:
     """Accesses of 1024 bytes: 5 + 4 of two records; 4096 bytes: 6 of one; 512 bytes: 2."""
     columns = {f"H5D_ACCESS{i}_{part}": [0, 0, 0] for i in range(1, 5) for part in ("ACCESS", "COUNT")}
     columns |= {"H5D_ACCESS1_ACCESS": [1024, 4096, 512], "H5D_ACCESS1_COUNT": [5, 6, 2]}
@@ -228,10 +228,10 @@ def test_shares_differ_by_five_points_up_or_down(left: float, right: float, repo
         ([100, 120], [110, 200], []),
     ],
 )
-def test_sides_differ_where_their_nearest_runs_do(
+def test_sides_differ_if_their_nearest_runs_differ(
     left: list[int], right: list[int], reported: list[tuple[float, float]]
 ) -> None:
-    """The values are those of the middle run, of two runs their mean."""
+    """The values are the median over the runs of each side."""
     sides = [
         [Trace("ok", None, modules={"POSIX": {"POSIX_WRITES": n}}, derived={"performance": {}}) for n in side]
         for side in (left, right)
@@ -239,68 +239,68 @@ def test_sides_differ_where_their_nearest_runs_do(
     assert [(change.left, change.right) for change in diff_trace_groups(*sides)] == reported
 
 
-def test_a_log_without_records_is_whole(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_log_without_records_is_ok(make_log: MakeLog, reader: DarshanReader) -> None:
     trace = read_trace(make_log(), reader)
     assert (trace.status, trace.reason, trace.modules, trace.files) == ("ok", None, {}, [])
 
 
-def test_the_old_format_is_read_as_the_new(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_format_3_00_is_read_like_3_41(make_log: MakeLog, reader: DarshanReader) -> None:
     old, new = (read_trace(make_log(version=version, exe="/bin/x"), reader).job for version in ("3.00", "3.41"))
     # Times in whole seconds: Darshan counts both the first and the last.
     assert {**old, "log_version": "3.41", "run_time_s": old["run_time_s"] - 1} == new
 
 
-def test_what_darshan_lost_is_named(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_module_with_missing_records_is_named(make_log: MakeLog, reader: DarshanReader) -> None:
     trace = read_trace(make_log(posix=POSIX, partial=["POSIX"]), reader)
     assert trace.status == "partial"
     assert trace.reason == "POSIX: Darshan ran out of memory during the run: records are missing"
     assert trace.counter("POSIX_WRITES") == 10
 
 
-def test_a_name_that_is_not_utf8_is_kept(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_name_that_is_not_utf8_is_kept(make_log: MakeLog, reader: DarshanReader) -> None:
     trace = read_trace(make_log(posix=[("/lus/\udcff", 0, {"POSIX_OPENS": 1})]), reader)
     assert trace.files[0]["path"] == "/lus/\\xff"
 
 
-def answer(path: Path, reader: DarshanReader) -> Trace:
+def read_or_unreadable(path: Path, reader: DarshanReader) -> Trace:
     try:
         return read_trace(path, reader)
     except InputError as error:
         return Trace("unreadable", error.message)
 
 
-def undamaged(trace: Trace, whole: Trace) -> bool:
-    """What a damaged log still says is exactly what the whole one says."""
+def modules_are_equal(trace: Trace, whole: Trace) -> bool:
+    """Whether every module read from a damaged log equals that of the intact log."""
     return all(trace.modules[module] == whole.modules[module] for module in trace.modules)
 
 
-def test_no_damage_goes_unnoticed(make_log: MakeLog, reader: DarshanReader) -> None:
-    """Every cut, and every changed byte behind the header, is told, and no figure is wrong."""
+def test_damaged_log_is_detected(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Every truncation, and every changed byte after the header, is reported, and no figure is wrong."""
     mpiio = [("/lus/a", -1, {"MPIIO_COLL_WRITES": 24})]
     path = make_log(posix=POSIX, mpiio=mpiio, dxt=[("/lus/a", 0, [(0.0, 1.0)], [])])
     whole, data = read_trace(path, reader), path.read_bytes()
-    dice = random.Random(9)
+    rng = random.Random(9)
     damaged = path.with_name("damaged.darshan")
     for _ in range(150):
-        at = dice.randrange(1328, len(data))
-        flipped = data[:at] + bytes([data[at] ^ (1 << dice.randrange(8))]) + data[at + 1 :]
-        damaged.write_bytes(data[:at] if dice.random() < 0.3 else flipped)
-        trace = answer(damaged, reader)
+        at = rng.randrange(1328, len(data))
+        flipped = data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+        damaged.write_bytes(data[:at] if rng.random() < 0.3 else flipped)
+        trace = read_or_unreadable(damaged, reader)
         assert trace.status in ("partial", "unreadable")
         assert trace.reason
-        assert undamaged(trace, whole)
+        assert modules_are_equal(trace, whole)
 
 
-def test_no_header_crashes_the_reader(make_log: MakeLog, reader: DarshanReader) -> None:
-    """The header has no checksum: changed, it may be read as something else, but there is always an answer."""
+def test_damaged_header_does_not_crash_the_reader(make_log: MakeLog, reader: DarshanReader) -> None:
+    """The header has no checksum: a changed header may be read differently, but the reader always returns a result."""
     path = make_log(posix=POSIX, mpiio=[("/lus/a", -1, {"MPIIO_COLL_WRITES": 24})])
     data = path.read_bytes()
-    dice = random.Random(3)
+    rng = random.Random(3)
     damaged = path.with_name("damaged.darshan")
     for _ in range(80):
-        at = dice.choice([*range(40), *range(40, 1328, 7)])
-        damaged.write_bytes(data[:at] + bytes([dice.randrange(256)]) + data[at + 1 :])
-        trace = answer(damaged, reader)
+        at = rng.choice([*range(40), *range(40, 1328, 7)])
+        damaged.write_bytes(data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :])
+        trace = read_or_unreadable(damaged, reader)
         assert trace.status != "unreadable" or str(damaged) in str(trace.reason)
 
 
@@ -314,20 +314,20 @@ def test_no_header_crashes_the_reader(make_log: MakeLog, reader: DarshanReader) 
         (b"3.41\0\0\0\0" + bytes(2000), "magic number"),
     ],
 )
-def test_what_is_no_log_is_refused(content: bytes, words: str, tmp_path: Path, reader: DarshanReader) -> None:
+def test_files_that_are_no_logs_are_refused(content: bytes, words: str, tmp_path: Path, reader: DarshanReader) -> None:
     path = tmp_path / "x.darshan"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
         read_trace(path, reader)
 
 
-def test_a_directory_and_an_absent_file_are_refused(tmp_path: Path, reader: DarshanReader) -> None:
+def test_directory_and_missing_file_are_refused(tmp_path: Path, reader: DarshanReader) -> None:
     for path, words in ((tmp_path, "not a regular file"), (tmp_path / "none", "no such file")):
         with pytest.raises(InputError, match=words):
             read_trace(path, reader)
 
 
-def test_a_crash_of_the_library_is_told_and_survived(make_log: MakeLog) -> None:
+def test_crash_of_the_library_is_reported_and_the_reader_continues(make_log: MakeLog) -> None:
     """An empty name makes darshan-util 3.5.0 abort on a log of format 3.00 (an assertion)."""
     bad = make_log(version="3.00", posix=[("", 0, {})])
     good = make_log(posix=POSIX)
@@ -338,19 +338,19 @@ def test_a_crash_of_the_library_is_told_and_survived(make_log: MakeLog) -> None:
             assert read_trace(good, reader).status == "ok"
 
 
-def test_a_time_that_is_no_number_is_refused(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_log_with_nan_time_is_refused(make_log: MakeLog, reader: DarshanReader) -> None:
     path = make_log(posix=[("/lus/a", 0, {"POSIX_F_WRITE_TIME": float("nan")})])
     with pytest.raises(InputError, match="cannot be read"):
         read_trace(path, reader)
 
 
-def test_a_log_that_takes_too_long_is_given_up(make_log: MakeLog) -> None:
+def test_log_reading_has_a_timeout(make_log: MakeLog) -> None:
     path = make_log(posix=POSIX)
     with DarshanReader(timeout_s=0.001) as reader, pytest.raises(InputError, match=r"more than 0.001 s"):
         read_trace(path, reader)
 
 
-def test_the_working_directory_is_not_imported_from(
+def test_modules_are_not_imported_from_the_working_directory(
     make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_log(posix=POSIX)
@@ -359,10 +359,8 @@ def test_the_working_directory_is_not_imported_from(
     assert read_trace(path).status == "ok"
 
 
-def test_a_missing_library_is_the_machines_fault(
-    make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As PyDarshan fails on a Python for which its packages bring no libdarshan-util."""
+def test_missing_library_is_a_machine_error(make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyDarshan fails like this on a Python for which its packages contain no libdarshan-util."""
     package = tmp_path / "packages" / "darshan"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('Could not find libdarshan-util')")

@@ -1,4 +1,4 @@
-"""What is made of traces: hints, results for the history, logs without names."""
+"""Use of traces: hints, results for the history, anonymised logs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ HINT_CASES: list[tuple[str | None, str, Mapping[str, float], Mapping[str, float]
 
 
 @pytest.mark.parametrize(("key", "path", "posix", "mpiio"), HINT_CASES)
-def test_hints_stand_on_counters(
+def test_hints_are_derived_from_counters(
     key: str | None,
     path: str,
     posix: Mapping[str, float],
@@ -86,7 +86,7 @@ def test_hints_stand_on_counters(
         ("/home/a", [(1 << 20, 4)], True),
     ],
 )
-def test_only_unaligned_accesses_to_files_on_several_targets_are_remarked(
+def test_alignment_hint_is_only_for_files_on_several_targets(
     path: str, components: list[tuple[int, int]], striped: bool, make_log: MakeLog, reader: DarshanReader
 ) -> None:
     posix = [(path, -1, {**BUSY, "POSIX_FILE_NOT_ALIGNED": 90})]
@@ -100,14 +100,14 @@ def test_only_unaligned_accesses_to_files_on_several_targets_are_remarked(
     assert [hint.key for hint in derive_hints(trace)] == (["unaligned"] if striped else [])
 
 
-def test_an_unreadable_trace_gives_nothing() -> None:
+def test_unreadable_trace_gives_no_hints_or_results() -> None:
     trace = Trace("unreadable", "why")
     assert derive_hints(trace) == []
     assert results_from_trace(trace, {}) == ()
 
 
-def test_of_nothing_only_counts_and_shares_are_results() -> None:
-    """No independent write is a fact of a run; a run that took no time, at no bandwidth, there is not."""
+def test_zero_counts_and_shares_are_results_but_zero_times_are_not() -> None:
+    """A count of zero is a valid result; a time or bandwidth of zero is not."""
     shares = dict.fromkeys(("small_write_share", "small_read_share", "unaligned_share", "metadata_time_share"), 0.0)
     performance = {"MPI-IO": {"imbalance": 0.0, "bandwidth_mib_per_s": 0.0}}
     trace = Trace(
@@ -130,7 +130,7 @@ def output(*found: Result) -> Output:
     return Output("ior", "4.0.0", "ok", None, found)
 
 
-def test_results_join_the_benchmarks_own(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_trace_results_are_added_to_benchmark_results(make_log: MakeLog, reader: DarshanReader) -> None:
     case = {"api": "MPIIO", "ranks": 4}
     own = [Result(op, "bandwidth", "MiB/s", (100.0,), {**case, "order": op}) for op in ("write", "read")]
     log = make_log(posix=[("/a", -1, BUSY)], mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": 24})])
@@ -145,7 +145,7 @@ def test_results_join_the_benchmarks_own(make_log: MakeLog, reader: DarshanReade
     assert joined.facts["darshan"]["counts"]["MPIIO_COLL_WRITES"] == 24
 
 
-def test_every_start_of_the_program_gives_a_sample(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_every_log_of_a_run_gives_a_sample(make_log: MakeLog, reader: DarshanReader) -> None:
     logs = [make_log(mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": n})]) for n in (24, 48)]
     own = Result("write", "bandwidth", "MiB/s", (100.0,), {})
     joined = add_trace_results(output(own), logs, reader)
@@ -154,8 +154,8 @@ def test_every_start_of_the_program_gives_a_sample(make_log: MakeLog, reader: Da
     assert joined.facts["darshan"]["logs"] == [log.name for log in logs]
 
 
-def test_counts_are_of_one_repetition(make_log: MakeLog, reader: DarshanReader) -> None:
-    """As the seed prints them: 24 collective and 7 independent writes, however often they were repeated."""
+def test_counts_are_per_repetition(make_log: MakeLog, reader: DarshanReader) -> None:
+    """As in source 000: 24 collective and 7 independent writes, independent of the number of repetitions."""
     log = make_log(mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": 240, "MPIIO_INDEP_WRITES": 70})])
     own = [Result("write", m, "MiB/s", tuple(range(1, 11)), {}) for m in ("bandwidth", "time")]
     joined = add_trace_results(output(*own), [log], reader)
@@ -165,7 +165,7 @@ def test_counts_are_of_one_repetition(make_log: MakeLog, reader: DarshanReader) 
     assert joined.facts["darshan"]["repetitions"] == {"write": 10}
 
 
-def test_overhead_is_one_ratio_a_whole_pair(tmp_path: Path) -> None:
+def test_overhead_is_one_ratio_per_complete_pair(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs"
     pairs.write_text("untraced 0 10.0 12.0\ntraced 0 12.0 14.5\ntraced 1 20 21\nuntraced 0 21 22\ntraced 0 30 33\n")
     joined = add_overhead_result(output(Result("write", "bandwidth", "MiB/s", (1.0,), {"ranks": 2})), pairs)
@@ -181,7 +181,7 @@ def test_overhead_is_one_ratio_a_whole_pair(tmp_path: Path) -> None:
     assert tracing_overhead(pairs) is None
 
 
-def test_no_log_is_no_trace() -> None:
+def test_run_without_log_has_no_trace() -> None:
     joined = add_trace_results(output(), [])
     assert joined.results == ()
     assert joined.facts["darshan"] == {"status": "no trace", "reason": "the run left no Darshan log"}
@@ -189,7 +189,7 @@ def test_no_log_is_no_trace() -> None:
     assert joined.facts["darshan"] == {"status": "no trace", "reason": "the stack has no darshan-runtime"}
 
 
-def test_a_damaged_log_spoils_no_run(tmp_path: Path, reader: DarshanReader) -> None:
+def test_damaged_log_does_not_fail_the_run(tmp_path: Path, reader: DarshanReader) -> None:
     bad = tmp_path / "bad.darshan"
     bad.write_bytes(b"nothing")
     own = Result("write", "bandwidth", "MiB/s", (100.0,), {})
@@ -198,7 +198,7 @@ def test_a_damaged_log_spoils_no_run(tmp_path: Path, reader: DarshanReader) -> N
     assert joined.facts["darshan"]["status"] == "unreadable"
 
 
-def test_the_worst_log_of_a_run_decides_its_status(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_trace_status_is_that_of_the_worst_log(make_log: MakeLog, reader: DarshanReader) -> None:
     mpiio = [("/a", -1, {"MPIIO_COLL_WRITES": 24})]
     logs = [make_log(mpiio=mpiio), make_log(mpiio=mpiio, partial=["MPI-IO"]), make_log(mpiio=mpiio)]
     joined = add_trace_results(output(), logs, reader)
@@ -214,10 +214,10 @@ def test_figures_of_incomplete_modules_are_not_results(make_log: MakeLog, reader
     assert not {metric for _, metric in found} - {"collective_count", "independent_count"}
 
 
-def test_darshans_bandwidth_against_the_benchmarks(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_darshan_bandwidth_is_compared_with_the_benchmark(make_log: MakeLog, reader: DarshanReader) -> None:
     trace = read_trace(make_log(posix=[("/a", -1, {**BUSY, "POSIX_F_SLOWEST_RANK_TIME": 2.0})]), reader)
     rows = [(row.operation, row.metric, row.samples) for row in results_from_trace(trace, {})]
-    # 100 MiB in the slowest rank's 2 s, against 2 x 10 MiB in 0.5 s and 0.3 s.
+    # 100 MiB in the slowest rank's 2 s, compared with 2 x 10 MiB in 0.5 s and 0.3 s.
     both = compare_bandwidths([*rows, ("write", "bandwidth", (20.0,)), ("read", "bandwidth", (10 / 0.3,))])
     assert both is not None
     assert (both.darshan, both.benchmark) == (pytest.approx(50), pytest.approx(25))
@@ -234,7 +234,7 @@ def test_darshans_bandwidth_against_the_benchmarks(make_log: MakeLog, reader: Da
     assert compare_bandwidths([("write", "bandwidth", (10.0,))]) is None
 
 
-def test_each_module_tells_its_slowest_rank(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_each_module_reports_its_slowest_rank(make_log: MakeLog, reader: DarshanReader) -> None:
     posix = {**BUSY, "POSIX_SLOWEST_RANK": 2, "POSIX_F_SLOWEST_RANK_TIME": 1.2}
     mpiio = {"MPIIO_COLL_WRITES": 4, "MPIIO_F_WRITE_TIME": 6.0, "MPIIO_SLOWEST_RANK": 3,
              "MPIIO_F_SLOWEST_RANK_TIME": 2.5}  # fmt: skip
@@ -254,7 +254,7 @@ def layout(stripe_count: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("stripe_count", "keys"), [(1, []), (8, ["unaligned"])])
-def test_a_file_on_one_stripe_gives_no_hint_on_alignment(
+def test_file_on_one_stripe_gives_no_alignment_hint(
     stripe_count: int, keys: list[str], make_log: MakeLog, reader: DarshanReader
 ) -> None:
     trace = read_trace(make_log(posix=[("/lus/a", -1, {**BUSY, "POSIX_FILE_NOT_ALIGNED": 50})]), reader)
@@ -271,7 +271,7 @@ def rendered(trace: Trace) -> str:
     return capture.get()
 
 
-def test_hashes_are_the_same_for_the_same_file_and_key(make_log: MakeLog, reader: DarshanReader) -> None:
+def test_path_hashes_depend_only_on_path_and_key(make_log: MakeLog, reader: DarshanReader) -> None:
     posix = [("/lus/a", -1, BUSY), ("<STDOUT>", 0, {"POSIX_WRITES": 1})]
     trace = read_trace(make_log(posix=posix), reader)
     first, again, other = (anonymise_trace(trace, "hash", key) for key in (KEY, KEY, b"another key"))
@@ -281,7 +281,7 @@ def test_hashes_are_the_same_for_the_same_file_and_key(make_log: MakeLog, reader
     assert "<STDOUT>" in paths[0]
 
 
-def test_the_sites_key_is_made_once_and_private(make_log: MakeLog, reader: DarshanReader, var: Path) -> None:
+def test_privacy_key_is_created_once_and_private(make_log: MakeLog, reader: DarshanReader, var: Path) -> None:
     trace = read_trace(make_log(posix=[("/lus/a", -1, BUSY)]), reader)
     assert anonymise_trace(trace, "hash").files == anonymise_trace(trace, "hash").files
     assert (var / "privacy.key").stat().st_mode & 0o077 == 0

@@ -38,32 +38,32 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mornings(database: Path) -> list[DailyReport]:
+def daily_reports(database: Path) -> list[DailyReport]:
     with History.open(str(database)) as history:
         return list(replay_demonstration(history, DEMONSTRATIONS["franklin"], SEED))
 
 
 @pytest.fixture(scope="module", params=["the morning after", "with all data"])
-def finding(request: pytest.FixtureRequest, mornings: list[DailyReport]) -> Finding:
+def finding(request: pytest.FixtureRequest, daily_reports: list[DailyReport]) -> Finding:
     found: Finding
-    (found,) = [f for f in mornings[request.param == "with all data"].findings if f.state in ("open", "suspected")]
+    (found,) = [f for f in daily_reports[request.param == "with all data"].findings if f.state in ("open", "suspected")]
     return found
 
 
-def test_the_morning_after_suspects_and_all_data_confirm_the_same_finding(mornings: list[DailyReport]) -> None:
-    first, last = (m.findings[0] for m in mornings)
+def test_finding_is_suspected_first_and_confirmed_with_all_data(daily_reports: list[DailyReport]) -> None:
+    first, last = (m.findings[0] for m in daily_reports)
     assert (first.state, last.state) == ("suspected", "open")
     assert first.id == last.id == "franklin-20090317-up"
 
 
-def test_date_and_common_factor(finding: Finding) -> None:
+def test_franklin_date_and_common_factor(finding: Finding) -> None:
     assert (finding.date, finding.direction) == ("2009-03-17", "up")
     assert finding.explanation.rule is not None
     assert finding.explanation.rule.text == "MPI-IO shared file"
     assert (finding.explanation.changed, finding.explanation.total) == (7, 13)
 
 
-def test_sizes_are_those_of_the_paper(finding: Finding) -> None:
+def test_franklin_gains_match_the_paper(finding: Finding) -> None:
     """Sections 5.1 to 5.4: about x3 writes, over x50 unaligned reads, x14 FLASH reads, over x5 S3D."""
     gains: dict[tuple[object, object], list[float]] = {}
     for m in finding.members:
@@ -73,18 +73,18 @@ def test_sizes_are_those_of_the_paper(finding: Finding) -> None:
     assert gains["flash", "read"] == pytest.approx([14.0], rel=0.15)
     assert gains["flash", "write"] == pytest.approx([2.5], rel=0.2)
     assert gains["madbench2", "run"] == pytest.approx([4.0], rel=0.15)
-    # One night of S3D has a "high degree of variability".
+    # One session of S3D has a "high degree of variability".
     assert gains["s3d", "write"] == pytest.approx([5.2], rel=0.4 if finding.state == "suspected" else 0.2)
 
 
-def test_the_control_group_stayed_the_same(finding: Finding) -> None:
+def test_franklin_control_group_is_unchanged(finding: Finding) -> None:
     control = finding.explanation.control
     assert control is not None
     assert (control.label, control.unchanged, control.total) == ("POSIX file per process", 5, 6)
     assert control.ratio == pytest.approx(1.0, abs=0.1)
 
 
-def test_what_does_not_fit_is_stated(finding: Finding) -> None:
+def test_franklin_exceptions_are_listed(finding: Finding) -> None:
     outside, inside = finding.explanation.exceptions
     assert outside.name.startswith("s3d write POSIX file per process")
     assert inside.name.startswith("ior read MPIIO shared file")
@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_stated(finding: Finding) -> None:
     assert "s3d" in finding.line
 
 
-def test_the_upgrade_ranks_first_and_the_load_below_it_for_the_papers_reason(finding: Finding) -> None:
+def test_franklin_upgrade_is_the_first_cause_and_the_load_ranks_lower(finding: Finding) -> None:
     names = [cause.name for cause in finding.causes]
     assert "CLE 2.1UP01" in names[0]
     (load,) = [cause for cause in finding.causes if cause.kind == "workload"]
@@ -104,22 +104,22 @@ def test_the_upgrade_ranks_first_and_the_load_below_it_for_the_papers_reason(fin
     assert finding.line.endswith("maintenance that day; cray-linux-environment differs")
 
 
-def test_the_stack_difference_is_named(finding: Finding) -> None:
+def test_franklin_stack_difference_is_named(finding: Finding) -> None:
     (difference,) = finding.differences
     assert difference.what == "cray-linux-environment"
     assert "2.1UP01" in difference.after
 
 
-def test_everything_is_labelled_as_reconstructed(finding: Finding, database: Path) -> None:
+def test_franklin_data_are_labelled_as_reconstructed(finding: Finding, database: Path) -> None:
     assert finding.label == scenarios.FRANKLIN_LABEL
     with History.open(str(database)) as history:
         assert {s.attributes["label"] for s in history.sessions()} == {scenarios.FRANKLIN_LABEL}
         assert {s.origin for s in history.sessions()} == {"demo"}
 
 
-def test_levels_are_the_published_ones(database: Path, mornings: list[DailyReport]) -> None:
+def test_franklin_levels_match_the_published_ones(database: Path, daily_reports: list[DailyReport]) -> None:
     """S3D: 955 MB/s before (section 5.3); shared writes of 1 MiB: 40 % of file per process (section 3)."""
-    del mornings
+    del daily_reports
     with History.open(str(database)) as history:
         rows = {
             (r.case.benchmark, r.case.parameters["api"], r.case.parameters.get("transfer_bytes")): r
@@ -138,7 +138,7 @@ def test_levels_are_the_published_ones(database: Path, mornings: list[DailyRepor
     assert before("ior", "MPIIO", 10**6) / before("ior", "POSIX", 10**6) == pytest.approx(0.07, rel=0.1)
 
 
-def test_the_same_seed_gives_the_same_history_and_another_does_not() -> None:
+def test_history_depends_only_on_the_seed() -> None:
     def values(seed: int) -> list[float]:
         first = next(generate_sessions(scenarios.franklin_scenario(), seed))
         return [v for run in first.runs for result in run.output.results for v in result.samples]
@@ -147,15 +147,15 @@ def test_the_same_seed_gives_the_same_history_and_another_does_not() -> None:
     assert values(1) != values(2)
 
 
-def test_the_nights_of_the_shutdown_are_missing() -> None:
-    days = {night.session.uuid[-10:] for night in generate_sessions(scenarios.franklin_scenario(), SEED)}
+def test_sessions_during_the_shutdown_are_missing() -> None:
+    days = {session.session.uuid[-10:] for session in generate_sessions(scenarios.franklin_scenario(), SEED)}
     assert not {"2009-02-28", "2009-03-01"} & days
     assert {"2009-02-27", "2009-03-17"} <= days
     assert (min(days), max(days)) == ("2009-01-01", "2009-04-30")
 
 
 @pytest.mark.sqlite_file
-def test_a_history_with_measurements_is_not_replaced(tmp_path: Path) -> None:
+def test_history_with_measurements_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "iowatch.db"
     with History.open(str(path)) as history:
         history.begin_session(SessionRecord("u", "here", "nightly", "run", 0))
@@ -164,10 +164,10 @@ def test_a_history_with_measurements_is_not_replaced(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_the_list_says_it_all_in_one_line_and_leaves_with_one(
-    database: Path, mornings: list[DailyReport], cli: Callable[..., Result]
+def test_findings_list_has_one_line_per_finding_and_exits_with_1(
+    database: Path, daily_reports: list[DailyReport], cli: Callable[..., Result]
 ) -> None:
-    del mornings
+    del daily_reports
     found = cli("findings", "list", "--db", database)
     assert found.exit_code == 1
     for words in ("17 Mar 2009", "MPI-IO shared file", "unaligned reads", "POSIX file per process unchanged"):
@@ -176,10 +176,10 @@ def test_the_list_says_it_all_in_one_line_and_leaves_with_one(
     assert (bare.exit_code, bare.output) == (1, found.output)
 
 
-def test_show_has_rule_control_misfits_and_causes(
-    database: Path, mornings: list[DailyReport], cli: Callable[..., Result]
+def test_findings_show_has_rule_control_group_exceptions_and_causes(
+    database: Path, daily_reports: list[DailyReport], cli: Callable[..., Result]
 ) -> None:
-    del mornings
+    del daily_reports
     text = cli("findings", "show", "franklin-2009", "--db", database).output
     for words in ("Common factor", "Stayed the same", "Does not fit", "Evidence, not proof", scenarios.FRANKLIN_LABEL):
         assert words in text
@@ -187,7 +187,7 @@ def test_show_has_rule_control_misfits_and_causes(
     assert document["explanation"]["rule"]["precision"] == pytest.approx(6 / 7)
 
 
-def test_regress_shows_two_red_findings_with_their_causes(tmp_path: Path) -> None:
+def test_regress_demo_shows_two_findings_with_their_causes(tmp_path: Path) -> None:
     without_reports = replace(DEMONSTRATIONS["regress"], report_days=())
     with History.open(str(tmp_path / "demo.db")) as history:
         *_, last = replay_demonstration(history, without_reports, SEED)
@@ -214,13 +214,13 @@ def edison_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def edison_mornings(edison_database: Path) -> list[DailyReport]:
+def edison_reports(edison_database: Path) -> list[DailyReport]:
     with History.open(str(edison_database)) as history:
         return list(replay_demonstration(history, DEMONSTRATIONS["edison"], SEED))
 
 
 def _shared_reads(file_system: str) -> tuple[float, float]:
-    """Medians of IOR's shared reads (512 GiB) before and after the pause of July 2017, from the rows."""
+    """Medians of IOR's shared reads (512 GiB) before and after the pause of July 2017, from the table."""
     pause = datetime(2017, 7, 25, tzinfo=UTC).timestamp()
     sides: tuple[list[float], list[float]] = ([], [])
     with lzma.open(EDISON_TABLE, "rt", newline="") as stream:
@@ -234,8 +234,8 @@ def _shared_reads(file_system: str) -> tuple[float, float]:
     return statistics.median(sides[0]), statistics.median(sides[1])
 
 
-def test_edison_shows_the_largest_change_of_its_year(edison_mornings: list[DailyReport]) -> None:
-    after_pause, end = edison_mornings
+def test_edison_demo_shows_the_largest_change(edison_reports: list[DailyReport]) -> None:
+    after_pause, end = edison_reports
     assert (after_pause.findings[0].state, after_pause.findings[0].direction) == ("suspected", "down")
     reads = largest_findings(end.findings)[0]
     assert (reads.state, reads.date, reads.direction) == ("open", "2017-08-04", "down")
@@ -249,11 +249,11 @@ def test_edison_shows_the_largest_change_of_its_year(edison_mornings: list[Daily
     assert gains == pytest.approx(expected, rel=0.1)
 
 
-def test_edison_holds_every_run_of_the_table_and_its_label(
-    edison_database: Path, edison_mornings: list[DailyReport]
+def test_edison_demo_has_every_run_of_the_table_and_its_label(
+    edison_database: Path, edison_reports: list[DailyReport]
 ) -> None:
     """7,500 rows, of which 6 (VPIC-IO) have no bandwidth: reference/series/edison/PROVENANCE.md."""
-    assert edison_mornings[-1].findings[0].label == scenarios.EDISON_LABEL
+    assert edison_reports[-1].findings[0].label == scenarios.EDISON_LABEL
     with History.open(str(edison_database)) as history:
         sessions = history.sessions()
         assert {s.origin for s in sessions} == {"demo"}

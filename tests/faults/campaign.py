@@ -1,6 +1,6 @@
-"""The whole campaign of faults: `python -m tests.faults.campaign [--kills 200] [--seed 1] [--only NAME …]`.
+"""The complete campaign of faults: `python -m tests.faults.campaign [--kills 200] [--seed 1] [--only NAME …]`.
 
-Kills are shared evenly between the kinds of work. Prints a table; exit code 1 where anything was wrong.
+Kills are shared evenly between the kinds of work. Prints a table; exit code 1 if a fault was found.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from random import Random
 
 from tests import postgresql
 from tests.faults.kills import Copy, FirstBuild, Ingest, Run, Site, Tally, Work, campaign
-from tests.faults.several import rivals, writers
+from tests.faults.several import concurrent_sessions, writers
 
 Maker = Callable[[Random], Work]
 
 
 def kinds(socket: Path | None) -> dict[str, Maker]:
-    """Every kind of work by its name; those of PostgreSQL where a server is given."""
+    """Every kind of work by its name; those of PostgreSQL if a server is given."""
     from iowatch.site.stacks import discover_stacks
 
     stacks = [found.name for found in discover_stacks("local") if found.status == "installed"]
@@ -56,7 +56,7 @@ def _server() -> Iterator[Path | None]:
 
 
 def main() -> int:
-    """Run what was asked for; the exit code."""
+    """Run what was requested; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
@@ -88,7 +88,9 @@ def several(socket: Path | None) -> list[Tally]:
     stacks = [one.name for one in discover_stacks("local") if one.status == "installed"]
     if stacks:
         with own_var():
-            faults = [fault for _ in range(10) for fault in rivals(stacks[-1], Path(os.environ["IOWATCH_VAR"]))]
+            faults = [
+                fault for _ in range(10) for fault in concurrent_sessions(stacks[-1], Path(os.environ["IOWATCH_VAR"]))
+            ]
         print(f"{'2 nightlies at once':<22}10 times   {len(faults)} faults", flush=True)
         found.append(Tally("rivals", faults=faults))
     for tally in found:
@@ -103,8 +105,8 @@ def _one(name: str, maker: Maker, kills: int, seed: int) -> Tally:
         tally = campaign(maker(Random(f"{seed} {name}")), kills)
     tally.name = name
     took = time.monotonic() - begun
-    told = f"{tally.kills} kills, {tally.late} came too late, {len(tally.faults)} faults"
-    print(f"{name:<22}{tally.undisturbed_s:7.2f} s undisturbed   {told}   ({took:.0f} s)", flush=True)
+    line = f"{tally.kills} kills, {tally.late} came too late, {len(tally.faults)} faults"
+    print(f"{name:<22}{tally.undisturbed_s:7.2f} s undisturbed   {line}   ({took:.0f} s)", flush=True)
     for fault in tally.faults[:20]:
         print(f"    {fault}", flush=True)
     return tally

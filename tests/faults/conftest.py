@@ -1,4 +1,4 @@
-"""A `var/` in memory where there is one: kills do not care, and a busy disk makes every commit wait."""
+"""A `var/` in memory if possible: kills are independent of the disk, and a busy disk delays every commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ only_long = pytest.mark.skipif(not LONG, reason="takes minutes: set IOWATCH_FAUL
 
 @pytest.fixture
 def var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A `var/` of the test's own; nothing touches the checkout's."""
+    """A separate `var/` per test; the one of the checkout is not changed."""
     base = Path(tempfile.mkdtemp(prefix="iowatch-", dir=MEMORY)) if MEMORY.is_dir() else tmp_path
     monkeypatch.setenv("IOWATCH_VAR", str(base / "var"))
     monkeypatch.delenv("IOWATCH_DB", raising=False)

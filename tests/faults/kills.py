@@ -1,4 +1,4 @@
-"""Kill -9 at random moments: work is begun, killed, done again; then nothing may be lost, twice or half."""
+"""Kill -9 at random times: start work, kill it, repeat it; no data may be lost, duplicated or incomplete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from iowatch.store import History
 from iowatch.store.maintenance import copy_history
 from tests.conftest import ROOT
 from tests.faults import material
-from tests.faults.processes import survivors
+from tests.faults.processes import remaining_processes
 from tests.postgresql import create_database
 
 IOWATCH = ROOT / ".venv" / "bin" / "iowatch"
@@ -29,12 +29,12 @@ _LINK = re.compile(r'(?:href|src)="([^"#?:]+)')
 
 @dataclass
 class Tally:
-    """What became of the kills of one kind of work.
+    """The result of the kills of one kind of work.
 
     Attributes:
-        undisturbed_s: how long the work takes when it is let alone; kills are drawn evenly from this time.
-        kills: those that hit; late: those that found it ended.
-        faults: what was wrong afterwards, in words.
+        undisturbed_s: duration of the work without a kill; kills are drawn uniformly from this time.
+        kills: kills of a running process; late: kills after its end.
+        faults: descriptions of what was wrong afterwards.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Tally:
 
 
 class Work:
-    """Something that is killed."""
+    """One kind of work that is killed."""
 
     name = ""
 
@@ -53,19 +53,19 @@ class Work:
         self.draw = draw
 
     def prepare(self) -> None:
-        """Make something to do; nothing by default."""
+        """Prepare the work; nothing by default."""
 
     def begin(self) -> int:
-        """Start a process that does it; its number."""
+        """Start a process that does the work; return its process id."""
         raise NotImplementedError
 
     def after(self) -> list[str]:
-        """Look at what is left, do the work again to its end, look again: what is wrong."""
+        """Check the state, repeat the work completely, check again; return what is wrong."""
         raise NotImplementedError
 
 
 def campaign(work: Work, kills: int) -> Tally:
-    """Do the work twice, then kill it at `kills` moments drawn from the time that it took the second time."""
+    """Do the work twice, then kill it at `kills` random times within the duration of the second execution."""
     tally = Tally(work.name)
     for _ in range(2):
         work.prepare()
@@ -92,7 +92,7 @@ def _status(process: int) -> int:
 
 
 def forked(work: Callable[[], object]) -> int:
-    """Do something in a fork: everything is imported already, so that kills meet the work itself."""
+    """Do the work in a fork: all modules are imported already, so that kills hit the work itself."""
     number = os.fork()
     if number == 0:
         code = 3
@@ -105,20 +105,20 @@ def forked(work: Callable[[], object]) -> int:
 
 
 class Ingest(Work):
-    """A killed night is taken in: spool to history, case by case."""
+    """Ingest a killed session: spool to history, case by case."""
 
     name = "ingest"
     cases = 12
 
     def __init__(self, draw: Random, place: str | None = None) -> None:
         super().__init__(draw)
-        self.place, self.nights = place, 0
+        self.place, self.session_count = place, 0
         self.finished: dict[tuple[str, str, str], object] = {}
 
     def prepare(self) -> None:
-        self.nights += 1
+        self.session_count += 1
         with History.open(self.place) as history:
-            material.spooled_night(history, self.draw, self.cases, 1_700_000_000 + 86400 * self.nights)
+            material.spooled_session(history, self.draw, self.cases, 1_700_000_000 + 86400 * self.session_count)
         self.finished |= material.finished_cases()
 
     def _recover(self) -> None:
@@ -138,20 +138,20 @@ class Ingest(Work):
 
 
 class Site(Work):
-    """The dashboard is built after a new night: readers see the old site or the new one, never half of one."""
+    """Build the dashboard after a new session: readers see the old or the new site, never a partial one."""
 
     name = "dashboard build"
 
     def __init__(self, draw: Random) -> None:
         super().__init__(draw)
-        self.site, self.nights = files.var_directory() / "site", 10
+        self.site, self.session_count = files.var_directory() / "site", 10
         with History.open() as history:
-            material.recorded_nights(history, draw, range(self.nights))
+            material.recorded_sessions(history, draw, range(self.session_count))
 
     def prepare(self) -> None:
         with History.open() as history:
-            material.recorded_nights(history, self.draw, range(self.nights, self.nights + 1))
-        self.nights += 1
+            material.recorded_sessions(history, self.draw, range(self.session_count, self.session_count + 1))
+        self.session_count += 1
 
     def _build(self) -> None:
         with History.open() as history:
@@ -168,7 +168,7 @@ class Site(Work):
         kept = {p.resolve() for p in versions} - {self.site.resolve()}
         if len(kept) > 1:
             found.append(f"{len(kept)} old versions were left")
-        if f"night-{self.nights - 1:05d}" not in self._sessions():
+        if f"night-{self.session_count - 1:05d}" not in self._sessions():
             found.append("the newest night is not in the site")
         return found
 
@@ -189,7 +189,7 @@ class Site(Work):
 
 
 class Copy(Work):
-    """A history is copied into a new one, which is created: what is there is whole, and a second copy adds the rest."""
+    """Copy a history into a new one: sessions in it are complete, and a second copy adds the rest."""
 
     name = "copy"
 
@@ -197,7 +197,7 @@ class Copy(Work):
         super().__init__(draw)
         self.socket, self.copies = socket, 0
         with History.open() as source:
-            material.recorded_nights(source, draw, range(8))
+            material.recorded_sessions(source, draw, range(8))
             self.content = material.content(source)
             self.runs = {session.uuid: session.runs for session in source.sessions()}
 
@@ -226,14 +226,14 @@ class Copy(Work):
 
 
 class Program(Work):
-    """A program with its own `var/`, killed as the kernel kills it when memory is short: this process only."""
+    """A program with its own `var/`, killed like by the out-of-memory killer: this process only."""
 
     words: tuple[str, ...] = ()
 
     def begin(self) -> int:
         with Path(os.devnull).open("wb") as nowhere:
-            told = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), n) for n in (1, 2)]
-            return os.posix_spawn(self.words[0], self.words, self.environment(), file_actions=told)
+            file_actions_ = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), n) for n in (1, 2)]
+            return os.posix_spawn(self.words[0], self.words, self.environment(), file_actions=file_actions_)
 
     def environment(self) -> Mapping[str, str]:
         return {**os.environ, "IOWATCH_VAR": str(files.var_directory())}
@@ -255,7 +255,7 @@ class Run(Program):
         with History.open() as history:
             self.finished |= dict(material.kept_cases(history))
             before = {s.uuid for s in history.sessions()}
-        # The next run begins at once, however much of the killed one still goes on.
+        # The next run starts at once, even if processes of the killed one still run.
         found = [] if (code := _status(self.begin())) in (0, 1) else [f"the next run ends with {code}"]
         with History.open() as history:
             found += material.losses(self.finished, history)
@@ -265,12 +265,12 @@ class Run(Program):
         if len(new) != 1:
             found.append(f"the next run is {[s.status for s in sessions if s.uuid not in before]}")
         found += [f"{p} is left in scratch" for p in (files.var_directory() / "scratch").glob("iowatch-*")]
-        found += [f"process {n} goes on" for n in survivors(files.var_directory())]
+        found += [f"process {n} goes on" for n in remaining_processes(files.var_directory())]
         return found + material.broken_artefacts()
 
 
 class FirstBuild(Run):
-    """The same where benchio has to be built first: a half built program must not be run."""
+    """The same if benchio must be built first: a partially built program must not run."""
 
     name = "benchio build"
 

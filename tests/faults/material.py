@@ -1,4 +1,4 @@
-"""What the faults fall on: finished cases in the spool, a history of some nights; what has to be left."""
+"""Data for the fault tests: finished cases in the spool, a history of some sessions; checks of what must remain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def output(draw: Random, ranks: int) -> Output:
 
 
 def expected(cases: int) -> list[ExpectedResult]:
-    """What a night of so many cases sets out to measure."""
+    """The expected results of a session with this number of cases."""
     return [
         ExpectedResult(f"ior:{n}", "compute", STACK.name, operation, "bandwidth")
         for n in range(cases)
@@ -37,8 +37,8 @@ def expected(cases: int) -> list[ExpectedResult]:
     ]
 
 
-def spooled_night(history: History, draw: Random, cases: int, started_at: int) -> Path:
-    """A session as a killed run leaves it: begun, with finished cases that nobody has taken in yet."""
+def spooled_session(history: History, draw: Random, cases: int, started_at: int) -> Path:
+    """A session as a killed run leaves it: started, with finished cases that are not yet ingested."""
     record = SessionRecord(f"s{draw.getrandbits(64):016x}", SYSTEM, "smoke", "run", started_at)
     place = session.start_session(history, record, expected(cases))
     for number in range(cases):
@@ -56,11 +56,11 @@ def spooled_night(history: History, draw: Random, cases: int, started_at: int) -
     return place
 
 
-def recorded_nights(history: History, draw: Random, nights: range, runs: int = 10) -> None:
-    """Whole nights in the history, without spool."""
-    for night in nights:
-        uuid = f"night-{night:05d}"
-        moment = 1_700_000_000 + night * 86400
+def recorded_sessions(history: History, draw: Random, numbers: range, runs: int = 10) -> None:
+    """Complete sessions in the history, without spool."""
+    for number in numbers:
+        uuid = f"night-{number:05d}"
+        moment = 1_700_000_000 + number * 86400
         history.begin_session(SessionRecord(uuid, SYSTEM, "nightly", "run", moment), expected(runs))
         records = [
             RunRecord(f"ior:{n}", "compute", STACK, f"{uuid}-{n}", moment + n, output(Random(n), n + 1))
@@ -77,13 +77,13 @@ def content(history: History) -> str:
         found.update(repr((row.uuid, row.suite, row.status, row.started_at, row.ended_at)).encode())
         found.update(repr(history.expected(row.uuid)).encode())
         for run in history.runs(row.uuid):
-            told = [(s.case.key, s.metric, values) for s, values in history.run_results(run.id)]
-            found.update(repr((run.name, run.status, run.facts, told, history.artefacts(run.id))).encode())
+            results = [(s.case.key, s.metric, values) for s, values in history.run_results(run.id)]
+            found.update(repr((run.name, run.status, run.facts, results, history.artefacts(run.id))).encode())
     return found.hexdigest()
 
 
 def finished_cases() -> dict[tuple[str, str, str], Any]:
-    """Every finished case in the spools: session, name and stack to its samples."""
+    """Every finished case in the spools: (session, name, stack) -> samples."""
     return {
         (place.name, case.name, case.stack_name): [tuple(r["samples"]) for r in case.output["results"]]
         for place in session.session_runs_directory().glob("*")
@@ -92,14 +92,14 @@ def finished_cases() -> dict[tuple[str, str, str], Any]:
 
 
 def kept_cases(history: History) -> Iterator[tuple[tuple[str, str, str], Any]]:
-    """The same of the history, one item a run."""
+    """The same for the history, one item per run."""
     for row in history.sessions():
         for run in history.runs(row.uuid):
             yield (row.uuid, run.name, run.stack), [values for _, values in history.run_results(run.id)]
 
 
 def losses(finished: dict[tuple[str, str, str], Any], history: History) -> list[str]:
-    """What the history lacks of finished cases, has twice, or has otherwise."""
+    """Finished cases that are missing, duplicated or different in the history."""
     kept = list(kept_cases(history))
     times = Counter(key for key, _ in kept)
     found = [f"{key} is {n} times in the history" for key, n in times.items() if n > 1]
@@ -115,7 +115,7 @@ def losses(finished: dict[tuple[str, str, str], Any], history: History) -> list[
 
 
 def broken_artefacts() -> list[str]:
-    """Kept files whose content is not what their name says."""
+    """Artefacts whose content does not match the digest in their name."""
     return [
         f"{path} is not what its name says"
         for path in (files.var_directory() / "artefacts").glob("??/*")

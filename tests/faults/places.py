@@ -1,4 +1,4 @@
-"""Places where writing fails: file systems that fill up, and such that become read-only (mounts: root only)."""
+"""File systems on which writing fails: full ones and read-only ones (mounts: root only)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _mount(*words: str) -> bool:
 
 @contextmanager
 def small(place: Path, size: str = "32m") -> Iterator[Path | None]:
-    """A file system of its own at `place`; None where mounting is not allowed."""
+    """A separate file system at `place`; None where mounting is not allowed."""
     place.mkdir(parents=True, exist_ok=True)
     if not _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)):
         yield None
@@ -28,13 +28,13 @@ def small(place: Path, size: str = "32m") -> Iterator[Path | None]:
 
 @contextmanager
 def full(place: Path, left_bytes: int) -> Iterator[None]:
-    """Only so much room is left in the file system for the time of the block."""
+    """Leave only `left_bytes` free in the file system during the block."""
     filler = place / "filler"
-    room = os.statvfs(place)
-    wanted, end = max(1, room.f_bavail * room.f_frsize - left_bytes), 0
+    free_space = os.statvfs(place)
+    wanted, end = max(1, free_space.f_bavail * free_space.f_frsize - left_bytes), 0
     step = wanted
     with filler.open("wb") as stream:
-        # Others may write meanwhile: what cannot be had at once is taken in smaller pieces.
+        # Other processes may write at the same time: allocate in smaller pieces if one large piece fails.
         while end < wanted and step >= 4096:
             try:
                 os.posix_fallocate(stream.fileno(), end, min(step, wanted - end))
@@ -49,7 +49,7 @@ def full(place: Path, left_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def read_only(place: Path) -> Iterator[None]:
-    """The mounted file system can only be read for the time of the block."""
+    """Mount the file system read-only during the block."""
     assert _mount("-o", "remount,ro", str(place))
     try:
         yield

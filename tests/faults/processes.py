@@ -1,4 +1,4 @@
-"""Processes of a `var/`: what of a killed program still goes on."""
+"""Processes of a `var/`: children of a killed program that still run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 
-def survivors(var: Path) -> list[int]:
-    """Numbers of other processes that were started with this `IOWATCH_VAR`."""
+def remaining_processes(var: Path) -> list[int]:
+    """Ids of other processes that were started with this `IOWATCH_VAR`."""
     wanted = f"IOWATCH_VAR={var}".encode()
     found = []
     for place in Path("/proc").glob("[0-9]*"):

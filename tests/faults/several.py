@@ -1,4 +1,4 @@
-"""Several at once: nightlies that start together, and many that write into one history."""
+"""Concurrency: nightly sessions that start together, and many writers of one history."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _write(place: str | None, number: int) -> None:
         for run in range(RUNS):
             output = material.output(Random(run), run + 1)
             record = RunRecord(f"ior:{run}", "compute", material.STACK, f"{uuid}-{run}", 1_700_000_000, output)
-            # Given twice, it must be there once.
+            # A run that is recorded twice must be stored once.
             history.record_runs(uuid, [record])
             history.record_runs(uuid, [record])
         history.end_session(uuid, "ok", 1_700_000_100)
 
 
 def writers(place: str | None) -> tuple[float, list[str]]:
-    """Seconds that 8 processes took for 100 runs each, begun twice; what is wrong afterwards."""
+    """Seconds that 8 processes took for 100 runs each, recorded twice; what is wrong afterwards."""
     made = [multiprocessing.get_context("fork").Process(target=_write, args=(place, n)) for n in range(WRITERS)]
     begun = time.monotonic()
     for one in made:
@@ -52,8 +52,8 @@ def writers(place: str | None) -> tuple[float, list[str]]:
     return took, faults
 
 
-def rivals(stack: str, var: Path) -> list[str]:
-    """Two nightlies at the same moment: what is wrong with how one of them is refused."""
+def concurrent_sessions(stack: str, var: Path) -> list[str]:
+    """Start two nightly sessions at the same time; one must be refused. Returns what is wrong."""
     words = [str(IOWATCH), "run", "--suite", "tiny", "--stack", stack]
     environment = {**os.environ, "IOWATCH_VAR": str(var)}
     with History.open(str(var / "iowatch.db")) as history:
@@ -62,12 +62,12 @@ def rivals(stack: str, var: Path) -> list[str]:
         subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [one.communicate()[1] for one in both]
+    errors = [one.communicate()[1] for one in both]
     codes = sorted(one.returncode for one in both)
-    faults = [] if codes == [0, 3] else [f"they ended with {codes}: {said}"]
-    refused = next((text for one, text in zip(both, said, strict=True) if one.returncode == 3), "")
+    faults = [] if codes == [0, 3] else [f"they ended with {codes}: {errors}"]
+    refused = next((text for one, text in zip(both, errors, strict=True) if one.returncode == 3), "")
     winner = next((one.pid for one in both if one.returncode == 0), 0)
-    if f"process {winner}" not in refused or "Traceback" in "".join(said):
+    if f"process {winner}" not in refused or "Traceback" in "".join(errors):
         faults.append(f"the refused one says {refused!r}")
     with History.open(str(var / "iowatch.db")) as history:
         if len(history.sessions()) != before + 1:

@@ -1,4 +1,4 @@
-"""Clocks that were wrong: set back in the middle of a night, or a year ahead for one night."""
+"""Wrong clocks: set back during a session, or a year ahead for one session."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ SETTINGS = NotifySettings.model_validate(
 
 
 def overdue_notices(history: History, hours: int) -> list[str]:
-    """Titles of overdue notices so many hours from now."""
+    """Titles of overdue notices in `hours` from now."""
     made, _ = compose_notices(history, material.SYSTEM, SETTINGS, {}, utc_now() + timedelta(hours=hours))
     return [notice.title for notice in made if notice.kind == "overdue"]
 
 
-def night(history: History, draw: Random, begin: int) -> str:
-    """A night that was taken in whole; its UUID."""
-    place = material.spooled_night(history, draw, 3, begin)
+def ingested_session(history: History, draw: Random, begin: int) -> str:
+    """Ingest a complete session; return its UUID."""
+    place = material.spooled_session(history, draw, 3, begin)
     session.ingest_spool(history, place)
     session.close_session(history, place, "ok")
     return place.name
 
 
-def test_a_clock_set_back_in_the_middle_of_a_night(var: Path) -> None:
-    """It ends, by the clock, two days before it began; everything goes on."""
+def test_clock_set_back_during_a_session_is_noted(var: Path) -> None:
+    """Its end time is two days before its start time; all commands work nevertheless."""
     now = int(utc_now().timestamp())
     with History.open() as history:
-        uuid = night(history, Random(1), now + 2 * 86400 - 60)
+        uuid = ingested_session(history, Random(1), now + 2 * 86400 - 60)
         row = history.session(uuid)
         assert (row.ended_at or 0) < row.started_at
         assert row.runs == 3
@@ -57,12 +57,12 @@ def test_a_clock_set_back_in_the_middle_of_a_night(var: Path) -> None:
         assert any("set back" in note for note in checked.notes)
 
 
-def test_a_clock_that_was_ahead_does_not_hush_the_nights_after(var: Path) -> None:
+def test_clock_ahead_does_not_suppress_later_overdue_notices(var: Path) -> None:
     now = int(utc_now().timestamp())
     with History.open() as history:
         draw = Random(2)
-        ahead = night(history, draw, now + 365 * 86400)
-        night(history, draw, now - 60)
+        ahead = ingested_session(history, draw, now + 365 * 86400)
+        ingested_session(history, draw, now - 60)
         assert overdue_notices(history, 1) == []
         assert overdue_notices(history, 30) == [f"{material.SYSTEM}: session overdue"]
         assert any(ahead in note and "future" in note for note in maintenance.check_history(history).notes)
@@ -70,13 +70,13 @@ def test_a_clock_that_was_ahead_does_not_hush_the_nights_after(var: Path) -> Non
         assert build_site(history, var / "site").written
 
 
-def test_points_are_in_the_order_of_the_clock_whatever_came_first(var: Path) -> None:
+def test_points_are_ordered_by_time_not_by_ingestion(var: Path) -> None:
     now = int(utc_now().timestamp())
     with History.open() as history:
         draw = Random(3)
-        moments = [now - 86400 * n for n in (5, 4, 8, 3, 2)]  # in the third night the clock was wrong
+        moments = [now - 86400 * n for n in (5, 4, 8, 3, 2)]  # the clock was wrong in the third session
         for moment in moments:
-            night(history, draw, moment)
+            ingested_session(history, draw, moment)
         for series in history.series():
             times = history.points([series.id])[series.id].time
             assert list(times) == sorted(times)
@@ -85,10 +85,10 @@ def test_points_are_in_the_order_of_the_clock_whatever_came_first(var: Path) -> 
 @pytest.mark.skipif(not LIBRARIES, reason="needs libfaketime (Debian: apt-get install libfaketime)")
 @only_long
 @pytest.mark.parametrize("days", cases_if(LONG, [-400, 400]))
-def test_commands_with_a_wrong_clock(var: Path, days: int) -> None:
-    """The commands themselves with another clock: they answer, and what is there stays."""
+def test_commands_work_with_a_wrong_clock(var: Path, days: int) -> None:
+    """All commands work with another clock, and the history is unchanged."""
     with History.open() as history:
-        night(history, Random(4), int(utc_now().timestamp()) - 3600)
+        ingested_session(history, Random(4), int(utc_now().timestamp()) - 3600)
         before = material.content(history)
     moment = format_time(utc_now() + timedelta(days=days)).replace("T", " ").rstrip("Z")
     environment = {

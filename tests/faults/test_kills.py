@@ -15,7 +15,7 @@ KILLS = int(os.environ.get("IOWATCH_FAULT_KILLS", "3"))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_kill_loses_nothing(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
+def test_killed_ingestion_loses_nothing(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
     place = None if kind == "sqlite" else str(request.getfixturevalue("postgresql_url"))
     tally = campaign(Ingest(Random(1), place), KILLS)
     assert tally.faults == []
@@ -23,14 +23,14 @@ def test_a_kill_loses_nothing(request: pytest.FixtureRequest, var: Path, kind: s
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_killed_copy_is_repeated(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
+def test_killed_copy_can_be_repeated(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
     socket = None if kind == "sqlite" else request.getfixturevalue("postgresql_socket")
     tally = campaign(Copy(Random(1), socket), KILLS)
     assert tally.faults == []
     assert tally.kills
 
 
-def test_a_killed_build_leaves_a_whole_site(var: Path) -> None:
+def test_killed_dashboard_build_leaves_a_complete_site(var: Path) -> None:
     tally = campaign(Site(Random(1)), KILLS)
     assert tally.faults == []
     assert tally.kills
@@ -38,7 +38,7 @@ def test_a_killed_build_leaves_a_whole_site(var: Path) -> None:
 
 @pytest.mark.end_to_end
 @only_long
-def test_a_killed_run_loses_no_finished_case(var: Path) -> None:
+def test_killed_run_loses_no_finished_case(var: Path) -> None:
     from iowatch.site.stacks import discover_stacks
 
     stack = next(found.name for found in discover_stacks("local") if found.status == "installed")

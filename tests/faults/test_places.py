@@ -1,4 +1,4 @@
-"""Full and read-only file systems: the message says so, nothing is lost, it goes on when there is room."""
+"""Full and read-only file systems: the message names the problem, nothing is lost, work continues with free space."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def outcome(work: Callable[[], object]) -> str:
-    """The message as the command line prints it; an error of another kind would be told as an internal one."""
+    """The error message of the command line; other exceptions would be reported as internal errors."""
     try:
         work()
     except (IowatchError, OSError) as error:
@@ -49,11 +49,11 @@ def outcome(work: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("level", range(LEVELS))
 @pytest.mark.parametrize("what", ["var", "database"])
-def test_a_disk_that_fills_up_while_a_night_is_taken_in(
+def test_full_disk_during_ingestion_loses_nothing(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, level: int
 ) -> None:
     draw = Random(f"{what} {level}")
-    if what == "database":  # alone on the disk that fills up
+    if what == "database":  # only the database is on the full disk
         monkeypatch.setenv("IOWATCH_DB", str(disk / "history.db"))
         monkeypatch.setenv("IOWATCH_VAR", str(tmp_path / "var"))
     work = Ingest(draw)
@@ -64,7 +64,7 @@ def test_a_disk_that_fills_up_while_a_night_is_taken_in(
     assert work.after() == []
 
 
-def test_a_full_disk_leaves_the_old_site(disk: Path) -> None:
+def test_full_disk_keeps_the_old_site(disk: Path) -> None:
     work = Site(Random(1))
     work._build()
     work.prepare()
@@ -75,11 +75,11 @@ def test_a_full_disk_leaves_the_old_site(disk: Path) -> None:
     assert work.after() == []
 
 
-def test_a_disk_that_can_only_be_read(disk: Path) -> None:
+def test_read_only_disk_is_reported(disk: Path) -> None:
     work = Ingest(Random(1))
     work.prepare()
     with History.open() as history:
-        material.recorded_nights(history, Random(2), range(2))
+        material.recorded_sessions(history, Random(2), range(2))
         before = material.content(history)
     with read_only(disk):
         assert "read-only" in outcome(work._recover).lower()
@@ -98,7 +98,7 @@ RUNS = [
 
 
 class Nightly:
-    """`iowatch run` of three cases, with places of one's own."""
+    """`iowatch run` of three cases, with separate directories."""
 
     def __init__(self, var: Path, scratch: Path, database: Path | None = None) -> None:
         from iowatch.site.stacks import discover_stacks
@@ -113,15 +113,15 @@ class Nightly:
         return subprocess.Popen(self.words, env=self.environment, stdout=pipe, stderr=pipe, text=True)
 
     def run(self) -> tuple[int, str]:
-        """Exit code and all that was said."""
+        """Exit code and the complete output."""
         with self.start() as process:
-            said = "".join(process.communicate(timeout=300))
-        assert "Traceback" not in said
-        assert "internal error" not in said
-        return process.returncode, said
+            printed = "".join(process.communicate(timeout=300))
+        assert "Traceback" not in printed
+        assert "internal error" not in printed
+        return process.returncode, printed
 
-    def judge(self) -> None:
-        """After a run that went well: every session is closed, nothing is twice, scratch is swept."""
+    def assert_consistent(self) -> None:
+        """Check after a successful run: every session is closed, no run is duplicated, scratch is empty."""
         with History.open(str(self.database)) as history:
             sessions = history.sessions()
             assert [s.status for s in (sessions[0], sessions[-1])] == ["ok", "ok"]
@@ -138,18 +138,18 @@ class TestRuns:
     @pytest.mark.parametrize(
         ("what", "left"), cases_if(LONG, product(("var", "database"), (0, 20_000, 200_000, 500_000, 1_000_000)))
     )
-    def test_the_history_or_var_fills_up(self, disk: Path, tmp_path: Path, what: str, left: int) -> None:
+    def test_run_with_full_history_or_var_is_reported(self, disk: Path, tmp_path: Path, what: str, left: int) -> None:
         var = disk / "var" if what == "var" else tmp_path / "var"
         database = disk / "history.db" if what == "database" else None
         nightly = Nightly(var, tmp_path / "scratch", database)
         assert nightly.run()[0] == 0
         with full(disk, left):
-            code, said = nightly.run()
-        assert code == 0 or any(word in said for word in ("space", "free", "full")), said
+            code, printed = nightly.run()
+        assert code == 0 or any(word in printed for word in ("space", "free", "full")), printed
         assert nightly.run()[0] == 0
-        nightly.judge()
+        nightly.assert_consistent()
 
-    def test_scratch_fills_up_while_a_benchmark_writes(self, tmp_path: Path) -> None:
+    def test_full_scratch_during_a_benchmark_is_reported(self, tmp_path: Path) -> None:
         nightly = Nightly(tmp_path / "var", tmp_path / "disk" / "scratch")
         with small(tmp_path / "disk", "2400m") as place:  # the local system keeps 2 GiB free
             if place is None:
@@ -159,8 +159,8 @@ class TestRuns:
             while process.poll() is None and not list(nightly.scratch.glob("iowatch-*/*")):
                 time.sleep(0.005)
             with full(place, 0):
-                said = "".join(process.communicate(timeout=300))
-            assert process.returncode == 1, said
-            assert "space" in said
+                printed = "".join(process.communicate(timeout=300))
+            assert process.returncode == 1, printed
+            assert "space" in printed
             assert nightly.run()[0] == 0
-            nightly.judge()
+            nightly.assert_consistent()

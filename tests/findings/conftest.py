@@ -1,4 +1,4 @@
-"""A checkout's reference files of the test's own, and small histories with planted steps."""
+"""A separate checkout with reference files per test, and small histories with planted steps."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def level(api: str, operation: str, *steps: tuple[date, float]) -> SimulatedSeri
     file = "per-process" if api == "POSIX" else "shared"
     parameters: dict[str, Scalar] = {"operation": operation, "api": api, "file": file, "ranks": 64}
     levels, value = [(FIRST, 1000.0)], 1000.0
-    for night, factor in steps:
+    for day, factor in steps:
         value *= factor
-        levels.append((night, value))
+        levels.append((day, value))
     return SimulatedSeries(f"{api}-{operation}", "ior", parameters, tuple(levels), "planted")
 
 
-def story(*series: SimulatedSeries, last: date = date(2025, 3, 31)) -> Scenario:
-    """A history without missing nights."""
+def scenario_of(*series: SimulatedSeries, last: date = date(2025, 3, 31)) -> Scenario:
+    """A simulated history without missing sessions."""
     return Scenario(
         name="planted",
         system="planted",
@@ -58,34 +58,34 @@ def story(*series: SimulatedSeries, last: date = date(2025, 3, 31)) -> Scenario:
 
 
 def slower_mpiio(*, last: date = date(2025, 3, 31)) -> Scenario:
-    """MPI-IO loses half of its bandwidth on STEP; POSIX and HDF5 stay as they are."""
-    return story(
+    """MPI-IO loses half of its bandwidth on STEP; POSIX, HDF5 and NetCDF are unchanged."""
+    return scenario_of(
         *(level("MPIIO", operation, (STEP, 0.5)) for operation in ("write", "read")),
         *(level(api, operation) for api in ("POSIX", "HDF5", "NETCDF4") for operation in ("write", "read")),
         last=last,
     )
 
 
-def morning(day: date) -> datetime:
-    """Six o'clock, after the runs of the night before."""
+def update_time(day: date) -> datetime:
+    """06:00 UTC of a day, after the runs of the night before."""
     return datetime.combine(day, time(6), UTC)
 
 
-Watch = Callable[..., list[Finding]]
+RecordAndUpdate = Callable[..., list[Finding]]
 
 
 @pytest.fixture
-def watch(history: History, root: Path) -> Watch:
-    """Record a story from one day on (None: all) up to the night before another, and update that morning."""
+def record_and_update(history: History, root: Path) -> RecordAndUpdate:
+    """Record the sessions of a scenario from `since` (None: all) to the day before `until`, and update findings."""
 
-    def record(told: Scenario, until: date, since: date | None = None, report: bool = True) -> list[Finding]:
-        # One transaction for all nights: what a night commits is tested in tests/store.
+    def record(scenario: Scenario, until: date, since: date | None = None, report: bool = True) -> list[Finding]:
+        # One transaction for all sessions: the commits of a session are tested in tests/store.
         with history.writing() as connection:
-            for night in generate_sessions(replace(told, last=until - timedelta(days=1)), seed=5):
-                if since is None or night.session.started_at >= morning(since).timestamp() - 86400:
-                    write.insert_session(connection, night.session, ())
-                    for run in night.runs:
-                        write.insert_run(connection, night.session.uuid, run)
-        return update_findings(history, told.system, morning(until), report=report)
+            for session in generate_sessions(replace(scenario, last=until - timedelta(days=1)), seed=5):
+                if since is None or session.session.started_at >= update_time(since).timestamp() - 86400:
+                    write.insert_session(connection, session.session, ())
+                    for run in session.runs:
+                        write.insert_run(connection, session.session.uuid, run)
+        return update_findings(history, scenario.system, update_time(until), report=report)
 
     return record

@@ -1,4 +1,4 @@
-"""`iowatch findings`, `review`, `event`: exit codes, one JSON document, errors that say what to do."""
+"""`iowatch findings`, `review`, `event`: exit codes, one JSON document, errors with a hint what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.findings import format_no_findings
-from tests.findings.conftest import Watch, slower_mpiio
+from tests.findings.conftest import RecordAndUpdate, slower_mpiio
 
 END = date(2025, 4, 1)
 NAME = "planted-20250210-down"
@@ -19,12 +19,12 @@ Cli = Callable[..., Result]
 
 
 @pytest.fixture
-def planted(watch: Watch) -> None:
-    watch(slower_mpiio(), END, None)
+def planted(record_and_update: RecordAndUpdate) -> None:
+    record_and_update(slower_mpiio(), END, None)
 
 
 @pytest.mark.usefixtures("history")
-def test_an_empty_history_is_no_data_and_not_no_change(root: Path, cli: Cli) -> None:
+def test_empty_history_is_no_data_not_no_change(root: Path, cli: Cli) -> None:
     found = cli("findings", "list")
     assert (found.exit_code, found.output.startswith("no data: ")) == (0, True)
     counted = json.loads(cli("findings", "list", "--json").output)
@@ -32,7 +32,7 @@ def test_an_empty_history_is_no_data_and_not_no_change(root: Path, cli: Cli) -> 
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("counts", "message"),
     [
         ((0, 0, 0), "no data: "),
         ((14, 14, 0), "no findings yet: none of 14 series has enough sessions"),
@@ -41,8 +41,8 @@ def test_an_empty_history_is_no_data_and_not_no_change(root: Path, cli: Cli) -> 
         ((14, 0, 2), "no open findings (--all shows all)"),
     ],
 )
-def test_no_data_no_judgement_and_no_change_are_three_answers(counts: tuple[int, int, int], told: str) -> None:
-    assert format_no_findings(*counts).startswith(told)
+def test_no_data_no_assessment_and_no_change_are_three_answers(counts: tuple[int, int, int], message: str) -> None:
+    assert format_no_findings(*counts).startswith(message)
 
 
 @pytest.mark.usefixtures("planted")
@@ -53,7 +53,7 @@ def test_list_as_json_is_one_document(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("planted")
-def test_a_decision_turns_the_list_green(cli: Cli, root: Path) -> None:
+def test_accepted_finding_does_not_set_the_exit_code(cli: Cli, root: Path) -> None:
     done = cli("review", "accept", NAME, "--reason", "intended", "--by", "A. Reviewer")
     assert (done.exit_code, "now accepted" in done.output) == (0, True)
     assert "A. Reviewer" in (root / "reference/reviews/planted.yaml").read_text()
@@ -80,14 +80,14 @@ def test_a_decision_turns_the_list_green(cli: Cli, root: Path) -> None:
         ),
     ],
 )
-def test_wrong_use_is_told_and_leaves_with_two(cli: Cli, words: tuple[str, ...], message: str) -> None:
+def test_invalid_use_is_reported_and_exits_with_2(cli: Cli, words: tuple[str, ...], message: str) -> None:
     found = cli(*words)
     assert found.exit_code == 2
     assert message in found.output
 
 
 @pytest.mark.usefixtures("planted")
-def test_an_event_reaches_the_finding(cli: Cli) -> None:
+def test_added_event_is_a_cause_of_the_finding(cli: Cli) -> None:
     added = cli(
         *("event", "add", "new MPI", "--system", "planted", "--date", "2025-02-10", "--kind", "upgrade"),
         *("--scope", "api=MPIIO", "--by", "A. Operator"),
@@ -108,15 +108,15 @@ def test_events_of_a_misspelt_system_are_refused(cli: Cli, root: Path) -> None:
 
 
 @pytest.mark.usefixtures("planted")
-def test_an_event_that_ends_before_it_begins_is_told_in_words(cli: Cli) -> None:
+def test_event_that_ends_before_it_begins_is_reported(cli: Cli) -> None:
     dates = ("--date", "2025-01-02", "--until", "2025-01-01")
     added = cli("event", "add", "x", "--system", "planted", *dates, "--kind", "outage", "--by", "B")
     assert added.exit_code == 2
-    told = "iowatch: event of 'planted': 'until' (2025-01-01) is before 'date' (2025-01-02)\n"
-    assert added.stderr.startswith(told)
+    message = "iowatch: event of 'planted': 'until' (2025-01-01) is before 'date' (2025-01-02)\n"
+    assert added.stderr.startswith(message)
 
 
-def test_a_bad_scope_is_told(root: Path, cli: Cli) -> None:
+def test_invalid_scope_is_reported(root: Path, cli: Cli) -> None:
     found = cli(*("event", "add", "x", "--system", "s", "--date", "2025-01-01", "--kind", "outage", "--scope", "ost"))
     assert (found.exit_code, "NAME=VALUE" in found.output) == (2, True)
 

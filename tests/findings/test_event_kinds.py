@@ -8,5 +8,5 @@ from iowatch.reference.events import EventKind
 from iowatch.stats.explanation import REACH_BY_KIND
 
 
-def test_kinds_of_events_are_the_same_everywhere() -> None:
+def test_every_event_kind_has_a_reach() -> None:
     assert set(REACH_BY_KIND) == set(get_args(EventKind))

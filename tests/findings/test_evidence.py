@@ -1,4 +1,4 @@
-"""What differs between the runs on both sides of a change."""
+"""Differences between the runs before and after a change."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def document(*parts: StackPart) -> dict[str, Any]:
     return Stack("s", "here", "spack", "installed", parts).to_json()
 
 
-def test_only_parts_that_differ_are_told() -> None:
+def test_only_parts_that_differ_are_reported() -> None:
     before = document(StackPart("hdf5", "1.14.3"), StackPart("openmpi", "5.0.8"), StackPart("zlib", "1.3"))
     after = document(StackPart("hdf5", "1.14.5"), StackPart("openmpi", "5.0.8"), StackPart("darshan", "3.4.7"))
     found = {d.what: (d.before, d.after) for d in stack_differences("s", before, after)}
     assert found == {"hdf5": ("1.14.3", "1.14.5"), "zlib": ("1.3", "absent"), "darshan": ("absent", "3.4.7")}
 
 
-def test_a_rebuild_of_the_same_version_is_a_difference() -> None:
+def test_rebuild_of_the_same_version_is_a_difference() -> None:
     before = document(StackPart("netcdf-c", "4.9.2", {"build_type": "Release"}, "abc"))
     after = document(StackPart("netcdf-c", "4.9.2", {"build_type": "Debug"}, "def"))
     (found,) = stack_differences("s", before, after)
@@ -32,7 +32,7 @@ def test_a_rebuild_of_the_same_version_is_a_difference() -> None:
     assert "build_type=Debug" in found.after
 
 
-def test_an_unknown_stack_says_nothing() -> None:
+def test_unknown_stack_gives_no_difference() -> None:
     assert list(stack_differences("s", {}, document(StackPart("hdf5", "1.14.3")))) == []
 
 
@@ -40,42 +40,42 @@ def facts(**counts: float) -> dict[str, Any]:
     return {"darshan": {"status": "ok", "counts": counts}}
 
 
-def test_counters_that_differ_are_told_strongest_first() -> None:
+def test_counter_differences_are_listed_largest_first() -> None:
     before = facts(MPIIO_COLL_WRITES=24, MPIIO_INDEP_WRITES=0, POSIX_WRITES=1000, POSIX_SEEKS=50)
     after = facts(MPIIO_COLL_WRITES=0, MPIIO_INDEP_WRITES=24, POSIX_WRITES=1010, POSIX_SEEKS=100)
     found = [(d.what, d.before, d.after) for d in counter_differences("case", before, after)]
     assert found == [("MPIIO_COLL_WRITES", "24", "0"), ("MPIIO_INDEP_WRITES", "0", "24"), ("POSIX_SEEKS", "50", "100")]
 
 
-def test_a_run_without_a_trace_says_nothing() -> None:
+def test_run_without_trace_gives_no_counter_difference() -> None:
     assert list(counter_differences("case", {}, facts(POSIX_WRITES=1))) == []
     assert list(counter_differences("case", {"darshan": {"status": "no trace"}}, facts(POSIX_WRITES=1))) == []
 
 
-def nights(*names: str) -> list[frozenset[str]]:
+def node_sets(*names: str) -> list[frozenset[str]]:
     return [frozenset(one.split()) for one in names]
 
 
-def test_a_node_that_came_with_the_change_is_told() -> None:
-    before = nights("n1 n2", "n2 n3", "n2 n4")
-    after = nights("n9 n1", "n9 n3", "n9 n4", "")
+def test_node_used_only_after_the_change_is_reported() -> None:
+    before = node_sets("n1 n2", "n2 n3", "n2 n4")
+    after = node_sets("n9 n1", "n9 n3", "n9 n4", "")
     found = [(d.what, d.before, d.after) for d in node_differences("case", before, after)]
     assert found == [("always there", "n2", "n9")]
 
 
-def test_nodes_that_change_from_night_to_night_say_nothing() -> None:
-    assert list(node_differences("case", nights("n1", "n2", "n3"), nights("n4", "n5", "n6"))) == []
-    assert list(node_differences("case", nights("n1", "n1", "n1"), nights("n2", "n2"))) == []
+def test_nodes_that_vary_between_runs_are_not_reported() -> None:
+    assert list(node_differences("case", node_sets("n1", "n2", "n3"), node_sets("n4", "n5", "n6"))) == []
+    assert list(node_differences("case", node_sets("n1", "n1", "n1"), node_sets("n2", "n2"))) == []
 
 
-def test_a_node_that_some_runs_of_the_other_side_had_says_nothing() -> None:
-    some, every = nights("n1 n5", "n2", "n3"), nights("n5 n6", "n5 n7", "n5 n8")
+def test_node_used_on_both_sides_is_not_reported() -> None:
+    some, every = node_sets("n1 n5", "n2", "n3"), node_sets("n5 n6", "n5 n7", "n5 n8")
     assert list(node_differences("case", some, every)) == []
     assert list(node_differences("case", every, some)) == []
 
 
-def test_the_runs_next_to_the_change_are_compared() -> None:
-    """Runs 1 to 40, one a second; the change lies between 20 and 21."""
+def test_runs_next_to_the_change_are_compared() -> None:
+    """Runs 1 to 40, one per second; the change is between 20 and 21."""
     numbers = np.arange(1, 41)
     values = numbers.astype(np.float64)
     points = SeriesPoints(1, numbers, values, values, values, values, numbers, numbers)

@@ -1,4 +1,4 @@
-"""Which changes belong together."""
+"""Grouping of changes into events."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def rows(n: int) -> list[SeriesRow]:
     return on("scratch", range(n))
 
 
-def step(night: int, gain: float, suspected: bool = False) -> tuple[ChangePoint, ...]:
-    """A step between the runs of two nights; `gain` is a logarithm."""
-    ratio, times = math.exp(gain), (night * DAY, (night - 1) * DAY)
-    return (ChangePoint(night, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, 0.9, 5, suspected),)
+def step(day: int, gain: float, suspected: bool = False) -> tuple[ChangePoint, ...]:
+    """A step between the runs of two sessions; `gain` is a logarithm."""
+    ratio, times = math.exp(gain), (day * DAY, (day - 1) * DAY)
+    return (ChangePoint(day, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, 0.9, 5, suspected),)
 
 
-def test_small_suspicions_after_a_change_do_not_move_its_date() -> None:
-    """Five doubtful series outweigh the one that changed two nights earlier, and are left out as too small."""
+def test_small_suspected_changes_do_not_redate_a_change() -> None:
+    """Five suspected series do not redate the one that changed two days earlier; they are too small to join it."""
     changes = {0: step(8, -0.9), **{n: step(10, -0.2, suspected=True) for n in range(1, 6)}}
     first, second = group_changes(rows(6), changes)
     assert ([m.row.id for m in first.changes], first.first_after) == ([0], 8 * DAY)
     assert (len(second.changes), second.first_after) == (5, 10 * DAY)
 
 
-def test_a_bad_night_days_after_a_change_is_no_part_of_it() -> None:
-    """However deep: the series had good nights between, and one such member spoils the common factor."""
+def test_outlier_days_after_a_change_is_a_separate_group() -> None:
+    """Independent of its size: the series has inliers in between, and such a member would change the common factor."""
     changes = {0: step(8, -0.4), 1: step(8, -0.4), 2: step(11, -0.9, suspected=True)}
     first, second = group_changes(rows(3), changes)
     assert (first.series_ids, second.series_ids) == (frozenset({0, 1}), frozenset({2}))
@@ -63,7 +63,7 @@ def test_a_bad_night_days_after_a_change_is_no_part_of_it() -> None:
 
 @pytest.mark.parametrize("apart", [2, 3, 4])
 def test_two_events_within_days_are_two_groups(apart: int) -> None:
-    """scratch1 halves on night 8, scratch2 loses a third some nights later; one series of it is misdated."""
+    """scratch1 halves on day 8, scratch2 loses a third some days later; one series of it is misdated."""
     both = [*on("scratch1", range(20)), *on("scratch2", range(20, 40))]
     changes = {n: step(8, -0.7) for n in range(20)} | {n: step(8 + apart, -0.35) for n in range(20, 39)}
     changes[39] = step(7 + apart, -0.4)
@@ -72,24 +72,22 @@ def test_two_events_within_days_are_two_groups(apart: int) -> None:
     assert (first.series_ids, second.series_ids) == (frozenset(range(20)), frozenset(range(20, 40)))
 
 
-def test_dates_that_scatter_are_one_event() -> None:
-    """Detection dates some steps of one event a night or two off; those have nothing in common."""
+def test_changes_with_scattered_dates_are_one_event() -> None:
+    """Detection dates some steps of one event one or two days off; these have no common factor."""
     both = [*on("scratch1", range(10)), *on("scratch2", range(10, 20))]
     changes = {n: step(8 + (n % 3 == 0) * 2 - (n % 7 == 0), -0.5) for n in range(20)}
     assert [len(one.changes) for one in group_changes(both, changes)] == [20]
 
 
-def test_neighbouring_nights_are_one_event() -> None:
-    """All writes are dated a night later than all reads: a bad night of the writes looks like that."""
+def test_changes_of_consecutive_days_are_one_event() -> None:
+    """All writes are dated one day later than all reads, for example because of an outlier of the writes."""
     changes = {n: step(8 + n % 2, -0.5) for n in range(20)}
     assert [len(one.changes) for one in group_changes(rows(20), changes)] == [20]
 
 
 @pytest.mark.parametrize("series", [1, 4, 24, 60, 200])
-def test_suspected_changes_are_credible_where_chance_gives_as_many_in_fewer_than_one_session_of_500(
-    series: int,
-) -> None:
-    """The binomial tail P(at least k of n), 10 % of the series each; exact, with `math.comb`."""
+def test_suspected_changes_are_credible_if_chance_is_below_1_in_500(series: int) -> None:
+    """The binomial tail P(at least k of n) at 10 % per series; exact, with `math.comb`."""
 
     def tail(least: int) -> float:
         counts = range(least, series + 1)
@@ -107,14 +105,14 @@ def test_one_confirmed_change_is_credible_in_any_number_of_series() -> None:
     assert is_credible(found, 500)
 
 
-def test_a_suspicion_half_as_large_as_the_typical_change_joins_it() -> None:
+def test_suspected_change_of_half_the_typical_size_joins_the_group() -> None:
     """Confirmed changes of 0.3, 0.3 and 0.9 (logarithms): suspected ones of 0.2 belong to them, not of 0.1."""
     changes = {0: step(8, -0.3), 1: step(8, -0.3), 2: step(8, -0.9)}
     changes |= {3: step(8, -0.2, suspected=True), 4: step(8, -0.1, suspected=True)}
     assert [one.series_ids for one in group_changes(rows(5), changes)] == [frozenset(range(4)), frozenset({4})]
 
 
-def test_runs_of_one_session_agree_although_they_start_hours_apart() -> None:
+def test_runs_of_one_session_are_one_event() -> None:
     """Series 0 changed by its run at 02:00; series 1, 04:00 still at the old level, by its run at 06:00."""
     hour = 3600
     early = ChangePoint(8, 8 * DAY + 2 * hour, 7 * DAY + 2 * hour, "down", 0.5, 2.0, 1.0, 0.9, 5)
@@ -123,8 +121,8 @@ def test_runs_of_one_session_agree_although_they_start_hours_apart() -> None:
     assert (found.last_before, found.first_after) == (8 * DAY + 4 * hour, 8 * DAY + 6 * hour)
 
 
-def test_a_run_at_the_old_level_is_no_first_run_at_the_new_one() -> None:
-    """Series 0 changed by the run of night 8, when series 1 still had its old level: series 0 dates the event."""
+def test_group_is_dated_by_the_first_run_at_the_new_level() -> None:
+    """Series 0 changed with the run of day 8, when series 1 still had its old level: series 0 dates the event."""
     (found,) = group_changes(rows(2), {0: step(8, -0.9), 1: step(9, -0.4)})
     assert found.series_ids == {0, 1}
     assert (found.last_before, found.first_after) == (7 * DAY, 8 * DAY)
@@ -140,7 +138,7 @@ def grouped(
     gain: float = -0.7,
     absent: int | None = None,
 ) -> tuple[ChangeGroup, list[SeriesRow], dict[int, tuple[ChangePoint, ...]], dict[int, SeriesPoints]]:
-    """A series of one value a day beside one that changed by `gain` on day 60; `steps` are its own changes.
+    """A series of one value per day, and one that changed by `gain` on day 60; `steps` are the changes of the first.
 
     Neither has a run on the day `absent`; the id of a run is its time.
     """
@@ -157,7 +155,7 @@ def grouped(
 
 
 def compared(*args: Any, **kwargs: Any) -> tuple[list[SeriesResponse], int]:
-    """The series of `grouped` across the date: their responses, and how many moved otherwise."""
+    """The series of `grouped` across the date: their responses, and the number of unconfirmed changes."""
     responses, _, changed_otherwise = compare_around_date(*grouped(*args, **kwargs))
     return responses, changed_otherwise
 
@@ -169,7 +167,7 @@ def levels(*parts: tuple[int, float]) -> list[float]:
 @pytest.mark.parametrize(
     ("values", "steps"),
     [
-        # Only the 30 observations next to the date are compared: a slow rise before them is none across it.
+        # Only the 30 observations next to the date are compared: a slow rise before them is no change at the date.
         (levels((30, 500.0), (60, 1000.0)), ()),
         (levels((90, 1000.0), (30, 500.0)), ()),
         # Nor are observations beyond the neighbouring changes of the series.
@@ -177,7 +175,7 @@ def levels(*parts: tuple[int, float]) -> list[float]:
         (levels((70, 1000.0), (30, 400.0)), ((70, -0.9),)),
     ],
 )
-def test_an_unchanged_series_is_compared_at_its_levels_next_to_the_date(
+def test_unchanged_series_is_compared_by_its_levels_next_to_the_date(
     values: list[float], steps: tuple[tuple[int, float], ...]
 ) -> None:
     responses, _ = compared(values, *steps)
@@ -186,7 +184,7 @@ def test_an_unchanged_series_is_compared_at_its_levels_next_to_the_date(
 
 @pytest.mark.parametrize("metric", ["bandwidth", "time"])
 @pytest.mark.parametrize(("gain", "own", "unsure"), [(-0.7, -0.5, 1), (-0.7, 0.5, 0), (0.7, 0.5, 1), (0.7, -0.5, 0)])
-def test_a_series_that_moved_the_same_way_without_a_sure_change_is_not_called_unchanged(
+def test_series_with_an_unconfirmed_change_is_not_reported_as_unchanged(
     metric: str, gain: float, own: float, unsure: int
 ) -> None:
     """By more than half of the event's size; `gain` and `own` are logarithms of the metric's values."""
@@ -198,14 +196,12 @@ def test_a_series_that_moved_the_same_way_without_a_sure_change_is_not_called_un
     ("absent", "runs"),
     [
         (None, ((CHANGED - 1) * DAY, CHANGED * DAY)),
-        # Detection of an earlier update may be dated to runs that are no observations any more.
+        # A change of an earlier update may be dated to runs that are no longer observations.
         (CHANGED - 1, (None, CHANGED * DAY)),
         (CHANGED, ((CHANGED - 1) * DAY, None)),
     ],
 )
-def test_a_member_names_the_runs_at_the_ends_of_its_change_and_no_others(
-    absent: int | None, runs: tuple[int | None, int | None]
-) -> None:
+def test_member_refers_to_the_runs_around_its_change(absent: int | None, runs: tuple[int | None, int | None]) -> None:
     group, _, _, points = grouped(levels((90, 1000.0)), absent=absent)
     member = make_member(group.changes[0], points[group.changes[0].row.id], "one")
     assert (member.run_before, member.run_after) == runs

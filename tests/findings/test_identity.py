@@ -1,4 +1,4 @@
-"""Which group of changes is which finding of before."""
+"""Matching of groups of changes with known findings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from iowatch.findings.grouping import ChangeGroup, match_findings, new_finding_i
 DAY = 86_400
 
 
-def changed(*series: int, night: int, before: int | None = None) -> ChangeGroup:
-    """A loss of some series on a night, after a run on the night `before` (the one before it by default)."""
+def changed(*series: int, day: int, before: int | None = None) -> ChangeGroup:
+    """A loss of some series on a day, after a run on the day `before` (default: the day before)."""
     moved = tuple(SimpleNamespace(row=SimpleNamespace(id=number)) for number in series)
-    last = (night - 1 if before is None else before) * DAY
-    return ChangeGroup("down", cast("Any", moved), last, night * DAY)
+    last = (day - 1 if before is None else before) * DAY
+    return ChangeGroup("down", cast("Any", moved), last, day * DAY)
 
 
 def known(group: ChangeGroup, **facts: Any) -> Finding:
-    """The finding that a group was before."""
-    told = {
+    """The known finding of a group."""
+    fields = {
         "id": "known",
         "state": "open",
         "direction": group.direction,
@@ -33,49 +33,49 @@ def known(group: ChangeGroup, **facts: Any) -> Finding:
         "resolution": None,
         "members": [SimpleNamespace(series_id=m.row.id) for m in group.changes],
     }
-    return cast("Finding", SimpleNamespace(**(told | facts)))
+    return cast("Finding", SimpleNamespace(**(fields | facts)))
 
 
-def test_both_ends_of_a_pause_are_one_event() -> None:
-    """Edison did not run from 17 July to 4 August 2017: what changed was dated to the one, then the other."""
-    before, after = changed(1, 2, night=10), changed(1, 2, night=28, before=10)
+def test_changes_at_both_ends_of_a_pause_are_one_event() -> None:
+    """Edison did not run from 17 July to 4 August 2017: the change was dated to the one end, then to the other."""
+    before, after = changed(1, 2, day=10), changed(1, 2, day=28, before=10)
     assert match_findings([after], [known(before)])
     assert match_findings([before], [known(after)])
     assert match_findings([after], [known(after, anchor=before.first_after)])
 
 
-@pytest.mark.parametrize(("nights", "same"), [(1, True), (5, True), (7, False)])
-def test_a_date_may_settle_but_not_wander(nights: int, same: bool) -> None:
-    first = known(changed(1, night=10))
-    moved = known(changed(1, night=9 + nights), anchor=first.anchor)
-    assert bool(match_findings([changed(1, night=10 + nights)], [first])) is same
-    assert bool(match_findings([changed(1, night=10 + nights)], [moved])) is same
+@pytest.mark.parametrize(("days", "same"), [(1, True), (5, True), (7, False)])
+def test_date_of_a_finding_may_change_only_by_a_few_days(days: int, same: bool) -> None:
+    first = known(changed(1, day=10))
+    moved = known(changed(1, day=9 + days), anchor=first.anchor)
+    assert bool(match_findings([changed(1, day=10 + days)], [first])) is same
+    assert bool(match_findings([changed(1, day=10 + days)], [moved])) is same
 
 
-def test_of_two_nights_each_keeps_its_finding() -> None:
-    one, other = changed(1, 2, night=10), changed(1, 2, night=11)
+def test_groups_of_consecutive_days_keep_their_findings() -> None:
+    one, other = changed(1, 2, day=10), changed(1, 2, day=11)
     findings = [known(other, id="second"), known(one, id="first")]
     assert {p: f.id for p, f in match_findings([one, other], findings).items()} == {0: "first", 1: "second"}
 
 
 @pytest.mark.parametrize("missed", [None, 12 * DAY])
-def test_what_was_dismissed_silences_no_other_series(missed: int | None) -> None:
-    dismissed = known(changed(1, 2, night=10), state="dismissed", missed_since=missed)
-    assert match_findings([changed(3, 4, night=13)], [dismissed]) == {}
+def test_dismissed_finding_does_not_match_other_series(missed: int | None) -> None:
+    dismissed = known(changed(1, 2, day=10), state="dismissed", missed_since=missed)
+    assert match_findings([changed(3, 4, day=13)], [dismissed]) == {}
 
 
-def test_what_was_dismissed_and_is_gone_does_not_silence_the_next_event() -> None:
-    """A bad spell was dismissed and passed; four nights later the same series change for good."""
-    gone = known(changed(1, 2, night=10), state="dismissed", missed_since=13 * DAY)
-    assert match_findings([changed(1, 2, night=14)], [gone]) == {}
-    assert match_findings([changed(1, 2, night=11)], [gone])
+def test_dismissed_and_ended_finding_does_not_match_the_next_event() -> None:
+    """A transient was dismissed and ended; four days later the same series have a lasting change."""
+    ended = known(changed(1, 2, day=10), state="dismissed", missed_since=13 * DAY)
+    assert match_findings([changed(1, 2, day=14)], [ended]) == {}
+    assert match_findings([changed(1, 2, day=11)], [ended])
 
 
-def test_the_finding_that_shares_most_series_is_the_same_event() -> None:
-    """The other one is nearer in time, and shares a single series."""
-    far = known(changed(1, 2, 3, night=8), id="far")
-    near = known(changed(3, 4, night=10), id="near")
-    assert {p: f.id for p, f in match_findings([changed(1, 2, 3, night=10)], [near, far]).items()} == {0: "far"}
+def test_group_matches_the_finding_with_most_common_series() -> None:
+    """The other finding is nearer in time, but shares only one series."""
+    far = known(changed(1, 2, 3, day=8), id="far")
+    near = known(changed(3, 4, day=10), id="near")
+    assert {p: f.id for p, f in match_findings([changed(1, 2, 3, day=10)], [near, far]).items()} == {0: "far"}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,6 @@ def test_the_finding_that_shares_most_series_is_the_same_event() -> None:
         ({"franklin-19700111-down", "franklin-19700111-down-2"}, "franklin-19700111-down-3"),
     ],
 )
-def test_a_finding_is_named_by_the_day_of_its_first_run_and_numbered_from_two(taken: set[str], name: str) -> None:
-    """Night 10 of 1970 is 11 January."""
-    assert new_finding_id("franklin", changed(1, night=10), taken) == name
+def test_finding_id_is_the_day_of_its_first_run_with_a_number_from_two(taken: set[str], name: str) -> None:
+    """Day 10 of 1970 (from 0) is 11 January."""
+    assert new_finding_id("franklin", changed(1, day=10), taken) == name

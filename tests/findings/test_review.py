@@ -1,4 +1,4 @@
-"""Decisions: what each does to its finding and to nothing else; the files they live in."""
+"""Decisions: the effect of each on its finding only; the decision files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iowatch.findings.state import accepted_since_by_series
 from iowatch.reference import events, reviews
 from iowatch.reference.reviews import Decision
 from iowatch.store import History
-from tests.findings.conftest import STEP, Watch, level, morning, slower_mpiio, story
+from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, slower_mpiio, update_time
 
 END = date(2025, 4, 1)
 NAME = "planted-20250210-down"
@@ -31,100 +31,100 @@ def decide(decision: str, on: date, until: date | None = None, finding: str = NA
     )
 
 
-def test_an_acknowledgement_holds_until_it_expires_and_says_so(watch: Watch, history: History) -> None:
-    watch(slower_mpiio(), END, None)
+def test_acknowledgement_expires_with_an_update(record_and_update: RecordAndUpdate, history: History) -> None:
+    record_and_update(slower_mpiio(), END, None)
     decide("acknowledged", END, until=END + timedelta(days=7))
-    (held,) = update_findings(history, "planted", morning(END + timedelta(days=7)))
-    (back,) = update_findings(history, "planted", morning(END + timedelta(days=8)))
-    (quiet,) = update_findings(history, "planted", morning(END + timedelta(days=9)))
+    (held,) = update_findings(history, "planted", update_time(END + timedelta(days=7)))
+    (back,) = update_findings(history, "planted", update_time(END + timedelta(days=8)))
+    (quiet,) = update_findings(history, "planted", update_time(END + timedelta(days=9)))
     assert (held.state, back.state) == ("acknowledged", "open")
     assert back.updates == ("decision expired: acknowledged by A. Reviewer",)
     assert quiet.updates == ()
 
 
-def test_dismissing_silences_exactly_that_finding(watch: Watch, history: History) -> None:
+def test_dismissing_affects_only_that_finding(record_and_update: RecordAndUpdate, history: History) -> None:
     later = STEP + timedelta(days=20)
-    told = story(
+    scenario = scenario_of(
         *(level("MPIIO", op, (STEP, 0.5)) for op in ("write", "read")),
         *(level("POSIX", op, (later, 0.5)) for op in ("write", "read")),
     )
-    watch(told, END, None)
+    record_and_update(scenario, END, None)
     decide("dismissed", END)
-    second, first = update_findings(history, "planted", morning(END))
+    second, first = update_findings(history, "planted", update_time(END))
     assert (first.state, second.state) == ("dismissed", "open")
     assert first.review is not None
     assert first.review.reason == "why"
 
 
-def test_of_what_was_dismissed_nothing_is_told(watch: Watch, history: History) -> None:
-    """Neither what nobody had been told yet, nor that its level came back."""
+def test_dismissed_finding_has_no_updates(record_and_update: RecordAndUpdate, history: History) -> None:
+    """Neither pending updates nor the return of its level are reported."""
     back = STEP + timedelta(days=25)
-    told = story(
+    scenario = scenario_of(
         *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read")),
         *(level("POSIX", op) for op in ("write", "read")),
     )
-    watch(told, back, None, report=False)
+    record_and_update(scenario, back, None, report=False)
     decide("dismissed", back)
-    (dismissed,) = update_findings(history, "planted", morning(back))
+    (dismissed,) = update_findings(history, "planted", update_time(back))
     assert (dismissed.state, dismissed.updates) == ("dismissed", ())
-    recovery, loss = watch(told, END, back)
+    recovery, loss = record_and_update(scenario, END, back)
     assert (recovery.state, recovery.updates) == ("resolved", ())
     assert (loss.state, loss.updates) == ("dismissed", ())
 
 
-def test_accepting_a_level_starts_detection_there(watch: Watch, history: History) -> None:
-    """After acceptance the old step is not looked at, and a step down from the new level is found."""
+def test_detection_starts_at_the_accepted_level(record_and_update: RecordAndUpdate, history: History) -> None:
+    """After acceptance the old step is ignored, and a step down from the new level is detected."""
     second = STEP + timedelta(days=30)
-    told = story(
+    scenario = scenario_of(
         *(level("MPIIO", op, (STEP, 0.5), (second, 0.5)) for op in ("write", "read")),
         *(level("POSIX", op) for op in ("write", "read")),
         last=date(2025, 4, 30),
     )
-    watch(told, second, None)
+    record_and_update(scenario, second, None)
     decide("accepted", second)
-    (accepted,) = update_findings(history, "planted", morning(second))
+    (accepted,) = update_findings(history, "planted", update_time(second))
     assert accepted.state == "accepted"
     starts = state.accepted_level_starts(history, "planted", second)
     assert starts == {m.series_id: m.first_after for m in accepted.members}
-    new, old = watch(told, date(2025, 4, 30), second)
+    new, old = record_and_update(scenario, date(2025, 4, 30), second)
     assert (old.id, old.state) == (NAME, "accepted")
     assert (new.direction, new.state) == ("down", "open")
-    # A bad night just before a step may be dated as its first night.
+    # An outlier just before a step may be dated as its first observation.
     assert abs(date.fromisoformat(new.date) - second) <= timedelta(days=2)
     assert [m.ratio for m in new.members] == pytest.approx([0.5, 0.5], rel=0.1)
 
 
-def test_an_acceptance_that_expires_brings_the_finding_back(watch: Watch, history: History) -> None:
-    watch(slower_mpiio(), END, None)
+def test_expired_acceptance_reopens_the_finding(record_and_update: RecordAndUpdate, history: History) -> None:
+    record_and_update(slower_mpiio(), END, None)
     decide("accepted", END, until=END + timedelta(days=5))
-    (held,) = update_findings(history, "planted", morning(END + timedelta(days=5)))
-    (back,) = update_findings(history, "planted", morning(END + timedelta(days=6)))
+    (held,) = update_findings(history, "planted", update_time(END + timedelta(days=5)))
+    (back,) = update_findings(history, "planted", update_time(END + timedelta(days=6)))
     assert (held.state, back.state, back.id) == ("accepted", "open", NAME)
 
 
-def test_a_note_changes_nothing_but_is_shown(watch: Watch, history: History) -> None:
-    watch(slower_mpiio(), END, None)
+def test_note_is_shown_and_does_not_change_the_state(record_and_update: RecordAndUpdate, history: History) -> None:
+    record_and_update(slower_mpiio(), END, None)
     decide("note", END)
-    (found,) = update_findings(history, "planted", morning(END))
+    (found,) = update_findings(history, "planted", update_time(END))
     assert found.state == "open"
     assert [n.reason for n in found.notes] == ["why"]
     (note,) = found.notes
-    told = format_finding(replace(found, notes=(replace(note, reason="one line\nand another"),)))
-    assert any(line.endswith("one line and another") for line in told)
+    lines = format_finding(replace(found, notes=(replace(note, reason="one line\nand another"),)))
+    assert any(line.endswith("one line and another") for line in lines)
 
 
-def test_a_later_decision_overrules_an_earlier_one(watch: Watch, history: History) -> None:
-    watch(slower_mpiio(), END, None)
+def test_later_decision_overrides_an_earlier_one(record_and_update: RecordAndUpdate, history: History) -> None:
+    record_and_update(slower_mpiio(), END, None)
     decide("dismissed", END)
     decide("acknowledged", END, until=END + timedelta(days=7))
-    assert update_findings(history, "planted", morning(END))[0].state == "acknowledged"
+    assert update_findings(history, "planted", update_time(END))[0].state == "acknowledged"
 
 
-def test_a_decision_about_no_finding_is_told(watch: Watch, history: History) -> None:
-    watch(slower_mpiio(), END, None)
+def test_orphaned_decision_is_reported(record_and_update: RecordAndUpdate, history: History) -> None:
+    record_and_update(slower_mpiio(), END, None)
     decide("dismissed", END, finding="planted-20250211-down")
-    (told,) = state.orphaned_decisions(history)
-    assert "planted-20250211-down" in told
+    (message,) = state.orphaned_decisions(history)
+    assert "planted-20250211-down" in message
 
 
 def test_comments_and_order_survive_a_decision(root: Path) -> None:
@@ -162,7 +162,7 @@ def test_comments_and_order_survive_a_decision(root: Path) -> None:
         ("  - finding: a\n    decision: dismissed\n    by: B\n    reason: r\n    date: soon\n", 7, "date"),
     ],
 )
-def test_a_damaged_review_file_is_refused_with_its_line(root: Path, text: str, line: int, message: str) -> None:
+def test_damaged_review_file_is_refused_with_its_line(root: Path, text: str, line: int, message: str) -> None:
     path = root / "reference/reviews/planted.yaml"
     path.write_text("system: planted\ndecisions:\n" + text)
     with pytest.raises(InputError) as caught:
@@ -171,7 +171,7 @@ def test_a_damaged_review_file_is_refused_with_its_line(root: Path, text: str, l
     assert message in caught.value.message
 
 
-def test_a_day_that_the_calendar_does_not_have_is_refused_with_its_line(root: Path) -> None:
+def test_invalid_date_is_refused_with_its_line(root: Path) -> None:
     path = root / "reference/events/planted.yaml"
     path.write_text("system: planted\nevents:\n  - date: 2025-02-30\n    kind: outage\n    title: a\n")
     with pytest.raises(InputError) as caught:
@@ -179,7 +179,7 @@ def test_a_day_that_the_calendar_does_not_have_is_refused_with_its_line(root: Pa
     assert caught.value.message.startswith(f"{path}:3: '2025-02-30' is no date")
 
 
-def test_a_list_whose_last_entry_was_taken_out_is_empty(root: Path) -> None:
+def test_list_without_entries_is_empty(root: Path) -> None:
     (root / "reference/reviews/planted.yaml").write_text("system: planted\ndecisions:\n")
     (root / "reference/events/planted.yaml").write_text("# none yet\nsystem: planted\nevents:\n")
     assert (reviews.load_decisions("planted"), events.load_events("planted")) == ((), ())
@@ -195,7 +195,7 @@ def test_a_list_whose_last_entry_was_taken_out_is_empty(root: Path) -> None:
         ("- finding: a\n", ":1:1: expected fields, 'name: value'"),
     ],
 )
-def test_a_misshapen_file_is_told_in_words_of_yaml(root: Path, text: str, message: str) -> None:
+def test_file_of_wrong_structure_is_refused(root: Path, text: str, message: str) -> None:
     path = root / "reference/reviews/planted.yaml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -203,7 +203,7 @@ def test_a_misshapen_file_is_told_in_words_of_yaml(root: Path, text: str, messag
     assert caught.value.message.startswith(f"{path}{message}")
 
 
-def test_all_faults_of_an_event_file_are_told_together(root: Path) -> None:
+def test_all_faults_of_an_event_file_are_reported_together(root: Path) -> None:
     path = root / "reference/events/planted.yaml"
     path.write_text(
         "system: planted\nevents:\n"
@@ -217,20 +217,20 @@ def test_all_faults_of_an_event_file_are_told_together(root: Path) -> None:
     assert second.startswith(f"{path}:6:5: field 'events.1.title'")
 
 
-def test_a_file_of_another_system_is_refused(root: Path) -> None:
+def test_file_of_another_system_is_refused(root: Path) -> None:
     (root / "reference/events/planted.yaml").write_text("system: other\nevents: []\n")
     with pytest.raises(InputError, match="expected 'planted'"):
         events.load_events("planted")
 
 
-def test_an_event_is_added_and_read_back(root: Path) -> None:
+def test_event_is_added_and_read_back(root: Path) -> None:
     added = events.add_event(
         "new", {"date": END, "kind": "hardware", "title": "new OST", "scope": {"file_system": "s1"}}
     )
     assert events.load_events("new") == (added,)
 
 
-def test_a_bad_event_leaves_the_file_as_it_was(root: Path) -> None:
+def test_invalid_event_does_not_change_the_file(root: Path) -> None:
     path = root / "reference/events/franklin.yaml"
     before = path.read_bytes()
     with pytest.raises(InputError):
@@ -238,7 +238,7 @@ def test_a_bad_event_leaves_the_file_as_it_was(root: Path) -> None:
     assert path.read_bytes() == before
 
 
-# One administrator of several: events and a decision, as the commands write them.
+# One of several administrators: adds events and a decision like the commands.
 ADMINISTRATOR = """
 import datetime, sys
 from iowatch.reference import events, reviews
@@ -249,8 +249,8 @@ reviews.add_decision("planted", {"finding": name, "decision": "note", "by": name
 """
 
 
-def test_several_at_once_lose_no_entry(root: Path) -> None:
-    """Processes, not threads: as two people and a script on one checkout."""
+def test_concurrent_writers_lose_no_entry(root: Path) -> None:
+    """Processes, not threads, as with several users of one checkout."""
     names = [f"p{number}" for number in range(4)]
     running = [subprocess.Popen([sys.executable, "-c", ADMINISTRATOR, name]) for name in names]
     assert [process.wait() for process in running] == [0] * len(names)
@@ -258,8 +258,8 @@ def test_several_at_once_lose_no_entry(root: Path) -> None:
     assert {d.finding for d in reviews.load_decisions("planted")} == set(names)
 
 
-def test_of_two_accepted_levels_of_a_series_the_newer_one_holds() -> None:
-    """In whichever order the findings are known."""
+def test_newer_of_two_accepted_levels_applies() -> None:
+    """Independent of the order of the findings."""
     decisions = [
         Decision(finding=name, decision="accepted", by="me", reason="known", date=date(2025, 3, 1))
         for name in ("old", "new")

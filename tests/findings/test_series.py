@@ -1,4 +1,4 @@
-"""The series that statistics see, how much history there is, and the choice of a detection method."""
+"""The series used by statistics, the extent of the history, and the choice of a detection method."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measure(
     turn: str | None = None,
     partition: str = "compute",
 ) -> None:
-    """One session at a time; each operation is measured at its level (MiB/s), and again where it has a retest."""
+    """Record one session; each operation has a run at its level (MiB/s), and a second run if it has a retest."""
     retest = {RETEST_SINCE: time + 600} if retests else {}
     session = SessionRecord(f"at-{time}{turn or partition}", "site", "tiny", "run", time, retest)
     history.begin_session(session)
@@ -85,7 +85,7 @@ def changes_of_command(cli: Cli, *words: str) -> dict[str, tuple[list[str], list
 
 
 def changes_of_findings(history: History) -> dict[str, tuple[list[str], list[str]]]:
-    """The same, as the last update of findings stored them."""
+    """The same from the last update of the findings."""
     rows = headline_series(history, "site")
     found = load_detections(history, [row.id for row in rows])
     documents = {str(row.case.parameters["operation"]): found[row.id].to_json() for row in rows}
@@ -99,10 +99,10 @@ def at(day: int, seconds: int = 0) -> str:
     return (datetime.fromtimestamp(START + day * DAY + seconds, UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_detect_and_findings_see_the_same_series(history: History, root: Path, cli: Cli) -> None:
+def test_detect_and_findings_use_the_same_series(history: History, root: Path, cli: Cli) -> None:
     """Two low observations, each repeated within its session, are suspected: four would be a confirmed change.
 
-    The write series has another level from day 20 on, which a review accepted.
+    The write series has another level from day 20 on, which is accepted by a review.
     """
     assert root
     days(history, 0, 20, {"write": 1000.0, "read": 1000.0})
@@ -120,8 +120,8 @@ def test_detect_and_findings_see_the_same_series(history: History, root: Path, c
     assert changes_of_findings(history) == expected
 
 
-def test_the_dashboard_sees_the_same_series(history: History) -> None:
-    """Pictures of a finding and levels on pages use observations: first runs with a retest are no history."""
+def test_dashboard_uses_the_same_series(history: History) -> None:
+    """Pictures of a finding and levels on pages use observations: first runs with a retest are no observations."""
     days(history, 0, 30, {"write": 1000.0})
     days(history, 30, FIRST_DAYS, {"write": 1000.0}, retests={"write": 500.0})
     update_findings(history, "site")
@@ -134,7 +134,7 @@ def test_the_dashboard_sees_the_same_series(history: History) -> None:
     assert drawn.max[-10:].max() < 600
 
 
-def test_equal_series_of_two_partitions_have_two_names(history: History, root: Path, cli: Cli) -> None:
+def test_equal_series_of_two_partitions_have_different_names(history: History, root: Path, cli: Cli) -> None:
     assert root
     for day in range(20):
         measure(history, START + day * DAY, {"write": 1000.0 if day < 10 else 500.0})
@@ -144,7 +144,7 @@ def test_equal_series_of_two_partitions_have_two_names(history: History, root: P
     assert changes == {"[compute]": 1, "[long]": 0}
 
 
-def test_ab_runs_and_runs_of_one_day_are_not_more_history(history: History) -> None:
+def test_ab_runs_and_runs_of_one_day_do_not_extend_the_history(history: History) -> None:
     """Nine sessions and eight pairs of an A/B run within one day: one day, and no series can be assessed."""
     for number in range(9):
         measure(history, START + 60 * number, {"write": 1000.0})
@@ -162,7 +162,7 @@ def test_ab_runs_and_runs_of_one_day_are_not_more_history(history: History) -> N
     assert (extent.days, extent.series, extent.assessable) == (MIN_OBSERVATIONS, 1, 1)
 
 
-def test_the_list_reports_the_same_extent(history: History, root: Path, cli: Cli) -> None:
+def test_findings_list_reports_the_same_extent(history: History, root: Path, cli: Cli) -> None:
     assert root
     for number in range(9):
         measure(history, START + 60 * number, {"write": 1000.0})
@@ -172,7 +172,7 @@ def test_the_list_reports_the_same_extent(history: History, root: Path, cli: Cli
 
 
 def largest_step(series: Sequence[ObservedSeries], _: DetectorSettings) -> list[Detection]:
-    """A second method: one change, where two neighbours differ most."""
+    """A second method: one change, where two consecutive observations differ most."""
     found = []
     for one in series:
         at = int(np.abs(np.diff(one.logs)).argmax()) + 1
@@ -198,7 +198,7 @@ def second_method(monkeypatch: pytest.MonkeyPatch) -> str:
     return "largest"
 
 
-def test_a_second_method_runs_through_detect_findings_and_dashboard(
+def test_second_method_is_used_by_detect_findings_and_dashboard(
     history: History, root: Path, cli: Cli, second_method: str
 ) -> None:
     """Two observations at half of the level are no change for `levels`, and are one for the second method."""
@@ -221,7 +221,7 @@ def test_a_second_method_runs_through_detect_findings_and_dashboard(
     assert changes_of_findings(history) == {"write": ([], [at(20)])}
 
 
-def test_a_csv_file_takes_a_method_too(cli: Cli, tmp_path: Path, second_method: str) -> None:
+def test_method_option_applies_to_csv_files(cli: Cli, tmp_path: Path, second_method: str) -> None:
     file = tmp_path / "s.csv"
     rows = "".join(f"a,{START + day * DAY},{1000 if day < 9 else 900}\n" for day in range(10))
     file.write_text("series,time,value\n" + rows)
@@ -231,13 +231,13 @@ def test_a_csv_file_takes_a_method_too(cli: Cli, tmp_path: Path, second_method: 
     assert cli("detect", "--csv", str(file)).exit_code == 0
 
 
-def test_an_unknown_method_is_a_usage_error() -> None:
+def test_unknown_method_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no detection method 'level'") as caught:
         detect_many([], method="level")
     assert "levels" in str(caught.value.hint)
 
 
-def test_a_detection_is_the_same_after_json() -> None:
+def test_detection_is_equal_after_json() -> None:
     rng = np.random.default_rng(2)
     logs = 0.03 * rng.normal(size=120)
     logs[40:] += 0.5

@@ -1,4 +1,4 @@
-"""Darshan logs on both sides of a change, as `findings show` tells them. Logs: tests/darshan/conftest.py."""
+"""Darshan logs before and after a change in `findings show`. Logs: tests/darshan/conftest.py."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from iowatch.findings import Finding, find_log_differences, update_findings
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 from tests.darshan.conftest import LogSpec, build
 
-START, DAY_S, STEP, NIGHTS = 1_760_000_000, 86_400, 12, 20
+START, DAY_S, STEP, SESSIONS = 1_760_000_000, 86_400, 12, 20
 
 
-def log(place: Path, night: int, mpiio: Mapping[str, float]) -> Artefact:
-    path = place / f"{night}.darshan"
-    # Reads differ from night to night, whatever happened.
+def log(place: Path, number: int, mpiio: Mapping[str, float]) -> Artefact:
+    path = place / f"{number}.darshan"
+    # Reads differ between sessions, independent of the change.
     path.write_bytes(
-        build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, {"POSIX_READS": 100 * (1 + night % 3)})]))
+        build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, {"POSIX_READS": 100 * (1 + number % 3)})]))
     )
     return Artefact("darshan", "trace.darshan", *files.store_artefact(path))
 
 
 @pytest.fixture
 def found(history: History, tmp_path: Path, var: Path) -> Finding:
-    """Half the bandwidth from the thirteenth night on; writes are independent since then."""
-    for night in range(NIGHTS):
-        begin, after = START + night * DAY_S, night >= STEP
-        history.begin_session(SessionRecord(f"n{night}", "local", "nightly", "run", begin))
-        value = (500.0 if after else 1000.0) + night % 3
+    """Half the bandwidth from the thirteenth session on; writes are independent since then."""
+    for number in range(SESSIONS):
+        begin, after = START + number * DAY_S, number >= STEP
+        history.begin_session(SessionRecord(f"n{number}", "local", "nightly", "run", begin))
+        value = (500.0 if after else 1000.0) + number % 3
         case = {"api": "MPIIO", "file": "shared", "ranks": 4}
         output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), case),))
-        kept = log(tmp_path, night, {"MPIIO_INDEP_WRITES" if after else "MPIIO_COLL_WRITES": 24})
-        run = RunRecord("ior:a", "default", StackRecord("old"), f"n{night}", begin, output, artefacts=(kept,))
-        history.record_runs(f"n{night}", [run])
-        history.end_session(f"n{night}", "ok", begin + 600)
-    (finding,) = update_findings(history, "local", datetime.fromtimestamp(START + (NIGHTS + 1) * DAY_S, UTC))
+        kept = log(tmp_path, number, {"MPIIO_INDEP_WRITES" if after else "MPIIO_COLL_WRITES": 24})
+        run = RunRecord("ior:a", "default", StackRecord("old"), f"n{number}", begin, output, artefacts=(kept,))
+        history.record_runs(f"n{number}", [run])
+        history.end_session(f"n{number}", "ok", begin + 600)
+    (finding,) = update_findings(history, "local", datetime.fromtimestamp(START + (SESSIONS + 1) * DAY_S, UTC))
     return finding
 
 
-def test_what_the_logs_tell_apart_is_told(found: Finding, history: History) -> None:
+def test_log_differences_are_reported(found: Finding, history: History) -> None:
     logs = find_log_differences(history, found)
     assert logs is not None
     assert logs.logs == (3, 3)
@@ -55,7 +55,7 @@ def test_what_the_logs_tell_apart_is_told(found: Finding, history: History) -> N
     ]
 
 
-def test_show_has_it(found: Finding, cli: Callable[..., CliResult]) -> None:
+def test_findings_show_has_log_differences(found: Finding, cli: Callable[..., CliResult]) -> None:
     shown = cli("findings", "show", found.id).stdout
     assert "How the I/O was done: ior write MPIIO shared file, 3 logs before and 3 after" in shown
     assert "  collective writes: 24 -> 0 (absent after)" in shown
@@ -63,7 +63,7 @@ def test_show_has_it(found: Finding, cli: Callable[..., CliResult]) -> None:
     assert document["darshan"]["changes"][0]["name"] == "MPIIO_COLL_WRITES"
 
 
-def test_without_logs_there_is_nothing_to_say(
+def test_missing_logs_give_no_log_differences(
     found: Finding, history: History, cli: Callable[..., CliResult], var: Path
 ) -> None:
     for path in (var / "artefacts").glob("??/*"):

@@ -1,4 +1,4 @@
-"""What of the differences between the runs before and after stands in a finding's one line."""
+"""The differences between the runs before and after that are in the line of a finding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iowatch.findings.text import finding_line
 from iowatch.stats import Explanation
 
 
-def told(*differences: EvidenceDifference) -> str:
+def line_of(*differences: EvidenceDifference) -> str:
     explanation = Explanation(changed=1, total=3, rule=None, magnitudes=(), control=None, exceptions=())
     facts = {
         "direction": "down",
@@ -38,12 +38,12 @@ def told(*differences: EvidenceDifference) -> str:
             ),
             "no event recorded near; kernel, hdf5 and 1 more differ",
         ),
-        # One name in two stacks is one thing.
+        # A library that changed in two stacks is listed once.
         (
             (EvidenceDifference("stack a", "hdf5", "1", "2"), EvidenceDifference("stack b", "hdf5", "1", "2")),
             "no event recorded near; hdf5 differs",
         ),
-        # What follows from a change, or changes every night, is evidence on the page only.
+        # Consequences of a change, and values that differ in every session, are evidence on the page only.
         (
             (
                 EvidenceDifference("Darshan, x", "POSIX_WRITES", "1", "2"),
@@ -53,5 +53,5 @@ def told(*differences: EvidenceDifference) -> str:
         ),
     ],
 )
-def test_what_somebody_changed_is_named(differences: tuple[EvidenceDifference, ...], end: str) -> None:
-    assert told(*differences) == f"1 Jan 1970: 1 of 3 series down; write POSIX (×0.5); {end}"
+def test_changed_parts_are_named_in_the_line(differences: tuple[EvidenceDifference, ...], end: str) -> None:
+    assert line_of(*differences) == f"1 Jan 1970: 1 of 3 series down; write POSIX (×0.5); {end}"

@@ -13,7 +13,7 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "reference" / "published"
 
 @pytest.fixture
 def published_copy(tmp_path: Path) -> Callable[[str, str, str, str], Path]:
-    """Makes a copy of one source in which a text of one file is replaced; gives the folder of all sources."""
+    """A function that copies one source, replaces a text of one file, and returns the folder of all sources."""
 
     def changed(source: str, file: str, old: str, new: str) -> Path:
         shutil.copytree(PUBLISHED / source, tmp_path / source)

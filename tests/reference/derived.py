@@ -1,7 +1,7 @@
-"""Facts that the papers state, computed again from their tables; and a few that only their tables tell.
+"""Facts that the papers state, recomputed from their tables; and a few that only follow from their tables.
 
-A fact is one row of `_FACTS`: what the text states (a row of the source's table "text") and how it comes out of
-the tables. Where it does not come out, ERRATA.md names the fact. What no text has as a number is `_UNSTATED`.
+A fact is one row of `_FACTS`: the statement of the text (a row of the source's table "text") and its computation
+from the tables. If the two do not agree, ERRATA.md names the fact. `_UNSTATED` has facts without a number in a text.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _ABOUT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class DerivedFact:
-    """A statement of a paper beside what its tables give.
+    """A statement of a paper and the value computed from its tables.
 
     Attributes:
-        name: key, and where it does not hold the word to look for in ERRATA.md.
+        name: key; if the statement does not hold, ERRATA.md contains it.
         source: `000`…`004`.
         section: where it is stated, or what it is computed from.
         stated: the number of the text; None where it has none.
         unit: of both numbers.
         relation: how the text means it: `is` (to the digits printed), `about` (within 5 %), `over`, `under`.
-        computed: what the tables give.
+        computed: the value from the tables.
     """
 
     name: str
@@ -82,7 +82,7 @@ def column_maximum(source: str, table: str, *columns: str) -> float:
 
 
 def cell_value(source: str, table: str, column: str, **where: str | float) -> float:
-    """The number of a column in the one row that has these cells; `_` in a name stands for a blank.
+    """The number of a column in the one row that has these cells; `_` in a name represents a blank.
 
     Raises:
         InputError: no such row, several, or no number there.
@@ -116,11 +116,11 @@ def percent_gain(value: float, base: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BestStripe:
-    """Which stripe size serves one volume best, in one printed table of ARCHER.
+    """The stripe size with the highest bandwidth for one volume, in one printed table of ARCHER.
 
     Attributes:
         table: of source 000.
-        case: what was written: interface and local size.
+        case: interface and local size.
         total_mib: volume, MiB.
         best: the stripe size as printed.
         gain: how much higher it is than with 1 MiB, in per cent.
@@ -151,7 +151,7 @@ def _best_stripe_sizes_of_table(table: str, case: str) -> Iterator[BestStripe]:
 
 
 def _bartz2014_cell(table: str, column: str, *cells: str) -> float:
-    """A cell of source 001's appendix by the texts on the left of its row."""
+    """A cell of source 001's appendix by the first cells of its row."""
     loaded = _load_table("001", table)
     (row,) = (row for row in loaded.rows if tuple(row[: len(cells)]) == cells)
     value = row[[c.name for c in loaded.sidecar.columns].index(column)]

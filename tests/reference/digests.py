@@ -5,13 +5,13 @@
 Compare a changed table with its paper before you write the digests again. The file:
 
     [000/1.csv]
-    <digest of each cell>                 one line a row below the header
+    <digest of each cell>                 one line per row below the header
     [000/1.yaml]
-    title <digest>                        one line a field
-    columns.1 MiB/s <digest>              a column's unit stands in plain
+    title <digest>                        one line per field
+    columns.1 MiB/s <digest>              the unit of a column in plain text
 
-A wrong number is as well spelt as the right one: 2567 instead of 2657. So the tables are kept twice, the second
-time in a form that nobody changes by accident too.
+A wrong number, such as 2567 instead of 2657, is valid as a number. The digests are a second record of the tables,
+in a form that is not changed by accident together with them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Lines = list[tuple[str, ...]]
 
 
 def _digest(text: str) -> str:
-    """24 bits: of 16 million accidents one stays unseen."""
+    """24 bits: one of 16 million accidental changes is not detected."""
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
@@ -69,7 +69,7 @@ def _yaml_digests(data: dict[str, Any]) -> _Lines:
 
 
 def _file_digests(path: Path) -> _Lines:
-    """What stands in the digests of one file."""
+    """The lines of one file in the digests."""
     if path.suffix == ".csv":
         return [tuple(map(_digest, row)) for _, row in _read_csv_rows(path)[1]]
     return _yaml_digests(YamlDocument(path).data)
@@ -82,7 +82,7 @@ def _table_files(root: Path) -> dict[str, Path]:
 
 
 def digest_text(root: Path) -> str:
-    """The digests of all tables below a folder, which `published.load_all` has found sound."""
+    """The digests of all tables below a folder, which `published.load_all_tables` has validated."""
     blocks = []
     for name, path in _table_files(root).items():
         blocks.append("\n".join([f"[{name}]", *(" ".join(line) for line in _file_digests(path))]))
@@ -122,7 +122,7 @@ def _read_digests(path: Path) -> dict[str, _Lines]:
 
 
 def find_digest_changes(root: Path | None = None) -> list[str]:
-    """`file:line[:column]: what` for everything that is not as it was compared with the papers.
+    """`file:line[:column]: what` for everything that changed since the comparison with the papers.
 
     Raises:
         InputError: a file is damaged, or there are no digests at all.
@@ -142,7 +142,7 @@ def find_digest_changes(root: Path | None = None) -> list[str]:
 
 
 def _csv_changes(path: Path, kept: _Lines) -> Iterator[tuple[str, str]]:
-    """Changed cells of rows that stand where they stood; rows that came and went."""
+    """Changed cells of rows in the same position; added and removed rows."""
     header, rows = _read_csv_rows(path)
     steps = SequenceMatcher(None, kept, _file_digests(path), autojunk=False).get_opcodes()
     for _, old, old_end, new, new_end in (step for step in steps if step[0] != "equal"):
@@ -153,11 +153,11 @@ def _csv_changes(path: Path, kept: _Lines) -> Iterator[tuple[str, str]]:
                 yield f"{path}:{line}", f"column {column + 1} '{header[column]}': {what}"
         for line, _ in rows[new + both : new_end]:
             yield f"{path}:{line}", f"this row was not there {_WHEN_COMPARED}"
-        if gone := old_end - old - both:
+        if removed := old_end - old - both:
             line = rows[new_end][0] if new_end < len(rows) else (rows[-1][0] if rows else 1) + 1
             yield (
                 f"{path}:{line}",
-                f"{format_count(gone, 'row')} above this line {'is' if gone == 1 else 'are'} missing",
+                f"{format_count(removed, 'row')} above this line {'is' if removed == 1 else 'are'} missing",
             )
 
 

@@ -1,7 +1,7 @@
 """Reads the printed tables out of the text of the seed documents, independently of `iowatch.reference`.
 
-A row here is the list of a printed line's cells with a blank for nothing printed; keys that span rows are
-repeated, and cells that a page break has torn off are put back (see `_complete`).
+A row here is the list of a printed line's cells, "" for an empty cell; keys that span rows are
+repeated, and cells that a page break removed are added (see `_complete`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = list[str]
 
 
 def seed(source: str) -> str:
-    """The whole text of one seed document."""
+    """The complete text of one source document."""
     (path,) = SEEDS.glob(f"{source}_*.txt")
     return path.read_text(encoding="utf-8")
 
@@ -55,7 +55,7 @@ def _find(lines: list[str], start: str) -> int:
 
 
 def _archer(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 000: the caption stands below; header lines are those before the first number."""
+    """Source 000: the caption is below the table; header lines are those before the first number."""
     lines = seed("000").splitlines()
     at = _find(lines, f"Table {table}. ")
     block = _block_before(lines, at)
@@ -64,7 +64,7 @@ def _archer(table: str) -> tuple[str, list[Row], list[Row]]:
 
 
 def _complete(row: Row, width: int, above: Row, spanning: int) -> Row:
-    """A page break swallowed the empty cells on the left (and may have left one on the right)."""
+    """A page break removed the empty cells on the left (and may have added one on the right)."""
     cells = row if len(row) == width else [""] * (width - len(row)) + row
     if len(row) == width and not row[-1]:
         cells = ["", *row[:-1]]
@@ -72,7 +72,7 @@ def _complete(row: Row, width: int, above: Row, spanning: int) -> Row:
 
 
 def _appendix(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 001, appendix A: the caption stands above; the first line is the header; left keys span rows."""
+    """Source 001, appendix A: the caption is above the table; the first line is the header; left keys span rows."""
     lines = seed("001").splitlines()
     at = _find(lines, f"Table {table}.: ")
     header, *body = _block_after(lines, at)

@@ -2,9 +2,9 @@
 
     python -m tests.reference.seeded     writes reference/bandwidth/<system>.yaml of all of them again
 
-The printed maximum is the value. Where a median is printed too it is the lower bound: a night's maximum of ten
-samples lies below the median of all of them once in a thousand nights. Where only a minimum is printed, that
-is the bound; where neither is, there is none, and the entry can be compared with but not failed.
+The printed maximum is the value. Where a median is printed too it is the lower bound: the maximum of ten
+samples of a session is below the median of all samples once in a thousand sessions. Where only a minimum is printed,
+that is the bound; where neither is, there is none, and the entry can be used in comparisons but cannot fail.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIZE_PARAMETERS = {
     "transfer_mib": "transfer_bytes",
     "alignment_mib": "alignment_bytes",
 }
-# Source 001, Tables 4.3 to 4.8: what each process writes is 20 GiB, in blocks of as many MiB as OSTs.
+# Source 001, Tables 4.3 to 4.8: each process writes 20 GiB, in blocks of as many MiB as there are OSTs.
 _PER_PROCESS_MIB = 20 * 1024
 _REPETITIONS = {"000": 10, "001": 3}
 
@@ -39,7 +39,7 @@ _Record = dict[str, Scalar | None]
 
 
 def _case_parameters(record: _Record) -> dict[str, Scalar | None]:
-    """Case parameters in the words of docs/architecture.md."""
+    """Case parameters in the vocabulary of docs/architecture.md."""
     case: dict[str, Scalar | None] = {name: record[name] for name in _IDENTITY_PARAMETERS}
     case |= {"file": "shared", "ranks": record["writers"], "nodes": record["nodes"]}
     for name, ours in _SIZE_PARAMETERS.items():
@@ -70,7 +70,7 @@ def _ior_parameters(record: _Record) -> dict[str, Scalar | None]:
 
 
 def _is_comparable(record: _Record) -> bool:
-    """Averages under load, and the version that wrote 10 MiB in all, are no reference of anything."""
+    """Averages under load, and the version that wrote only 10 MiB, are not used as references."""
     return record["instances"] is None and record["variant"] != "old default chunk size"
 
 

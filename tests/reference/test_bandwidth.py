@@ -1,4 +1,4 @@
-"""Reference bandwidths: form, which is found, bounds, rewriting, and those of the published machines."""
+"""Reference bandwidths: format, lookup, bounds, rewriting, and those of the published machines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def written(tmp_path: Path) -> Written:
     return write
 
 
-def test_what_is_written_is_read_again(written: Written) -> None:
+def test_written_entry_is_read_back(written: Written) -> None:
     (entry,) = bandwidth.load_references("here", written("", "")).entries
     assert replace(entry, where="") == ENTRY
     assert (entry.lower, entry.upper) == (90, 120)
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_again(written: Written) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("write_bandwidth: [100", "write_bandwith: [100", r":8:9: 'write_bandwith' is not <operation>_"),
         ("[100, -0.1", "[0, -0.1", r":8:26: write_bandwidth: the value must be a positive number, found 0"),
@@ -67,13 +67,13 @@ def test_what_is_written_is_read_again(written: Written) -> None:
         ("api=MPIIO,ranks=4:\n        write_bandwidth: [", "api=MPIIO: [", r":7:7: expected a mapping"),
     ],
 )  # fmt: skip
-def test_fault_is_told_with_file_line_and_column(written: Written, old: str, new: str, told: str) -> None:
-    with pytest.raises(InputError, match=told) as error:
+def test_fault_is_reported_with_file_line_and_column(written: Written, old: str, new: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
         bandwidth.load_references("here", written(old, new))
     assert "here.yaml:" in str(error.value)
 
 
-def test_value_without_provenance_and_the_reverse_are_told(tmp_path: Path) -> None:
+def test_value_without_provenance_and_the_reverse_are_reported(tmp_path: Path) -> None:
     text = propose.update_reference_text("here", "", [ENTRY])
     head, _ = text.split("provenance:")
     path = tmp_path / "here.yaml"
@@ -85,7 +85,7 @@ def test_value_without_provenance_and_the_reverse_are_told(tmp_path: Path) -> No
         bandwidth.load_references("here", path)
 
 
-def test_no_file_is_no_entries_and_is_known(tmp_path: Path) -> None:
+def test_missing_file_has_no_entries(tmp_path: Path) -> None:
     references = bandwidth.load_references("here", tmp_path / "here.yaml")
     assert (references.entries, references.exists) == ((), False)
 
@@ -94,7 +94,7 @@ def _here(*entries: Reference) -> References:
     return References("here", Path("here.yaml"), entries)
 
 
-def test_most_specific_entry_that_fits_is_found() -> None:
+def test_most_specific_matching_entry_is_found() -> None:
     wide = replace(ENTRY, case="api=MPIIO")
     references = _here(wide, ENTRY)
     case = {"api": "MPIIO", "ranks": 4, "collective": True, "operation": "write"}
@@ -106,7 +106,7 @@ def test_most_specific_entry_that_fits_is_found() -> None:
 
 
 def test_bounds_are_in_the_unit_of_the_value() -> None:
-    """As ReFrame reads [100, -0.1, 0.2]; where there is no bound nothing is said."""
+    """As ReFrame reads [100, -0.1, 0.2]; None without a bound."""
     assert (ENTRY.lower, ENTRY.upper) == (pytest.approx(90), pytest.approx(120))
     open_ended = replace(ENTRY, low=None, high=None)
     assert (open_ended.lower, open_ended.upper) == (None, None)
@@ -126,14 +126,14 @@ def test_case_text_is_independent_of_order_and_kind_of_number(parameters: dict[s
     assert text == ",".join(sorted(text.split(",")))
 
 
-def test_longest_metric_is_taken() -> None:
+def test_longest_matching_metric_name_is_used() -> None:
     operation, metric = bandwidth.split_variable("write_raw_bandwidth")
     assert (operation, metric.name) == ("write", "raw_bandwidth")
     with pytest.raises(UsageError, match="Did you mean 'bandwidth'"):
         bandwidth.split_variable("write_bandwith")
 
 
-def test_comments_and_order_survive_a_rewrite(written: Written) -> None:
+def test_rewrite_keeps_comments_and_order(written: Written) -> None:
     path = written("", "")
     old = path.read_text().replace("    stack-a:\n", "    stack-a:  # the one we trust\n", 1)
     entries = [replace(ENTRY, value=110.0), replace(ENTRY, variable="read_bandwidth")]
@@ -149,7 +149,7 @@ def test_comments_and_order_survive_a_rewrite(written: Written) -> None:
     assert [e.value for e in bandwidth.load_references("here", path).entries] == [110, 100]
 
 
-def test_rewriting_nothing_changes_nothing(written: Written) -> None:
+def test_rewrite_without_entries_changes_nothing(written: Written) -> None:
     text = written("", "").read_text()
     assert propose.update_reference_text("here", text, []) == text
 
@@ -184,7 +184,7 @@ def test_published_reference_of_ior_has_blocks_and_segments() -> None:
     assert entry.lower == pytest.approx(1071.89, abs=0.01)
 
 
-def test_every_published_maximum_is_a_reference_or_known_not_to_be() -> None:
+def test_every_published_maximum_of_cosma6_is_a_reference() -> None:
     """COSMA6, Tables 16 and 17: 67 printed cells, 67 entries."""
     cells = sum(
         cell is not None
@@ -196,7 +196,7 @@ def test_every_published_maximum_is_a_reference_or_known_not_to_be() -> None:
 
 
 CASE = {"api": "MPIIO", "ranks": 4, "file": "shared"}
-THERE = References("here", Path(__file__), (ENTRY,))
+EXISTING = References("here", Path(__file__), (ENTRY,))
 
 
 def _resolved(
@@ -207,24 +207,24 @@ def _resolved(
     return policy.resolve_references(references, policy=which, **arguments)  # type: ignore[arg-type]
 
 
-def test_check_gets_the_key_that_reframe_looks_up() -> None:
+def test_check_receives_the_key_that_reframe_uses() -> None:
     found = _resolved(_here(ENTRY), "required")
     assert (found.key, found.problems) == (ENTRY.case, ())
     assert found.entries == {"write_bandwidth": ENTRY}
 
 
 @pytest.mark.parametrize(
-    ("references", "changed", "told"),
+    ("references", "changed", "message"),
     [
         (_here(), {}, "this file does not exist"),
-        (THERE, {"stack": "stack-b"}, "no reference for BenchioCheck on stack-b"),
-        (THERE, {"variables": ["read_bandwidth"]}, "read_bandwidth"),
+        (EXISTING, {"stack": "stack-b"}, "no reference for BenchioCheck on stack-b"),
+        (EXISTING, {"variables": ["read_bandwidth"]}, "read_bandwidth"),
     ],
 )
 def test_required_reference_that_is_missing_is_a_problem(
-    references: References, changed: dict[str, object], told: str
+    references: References, changed: dict[str, object], message: str
 ) -> None:
-    assert told in " ".join(_resolved(references, "required", **changed).problems)
+    assert message in " ".join(_resolved(references, "required", **changed).problems)
     assert _resolved(references, "optional", **changed).problems == ()
     assert _resolved(references, "none", **changed) == policy.ResolvedReferences(None, {})
 
@@ -251,7 +251,7 @@ def _file_system(name: str, *peaks: dict[str, object]) -> FileSystem:
     return FileSystem.model_validate(fields)
 
 
-def test_percent_of_peak() -> None:
+def test_peak_depends_on_operation_and_file_system() -> None:
     scratch, home = _file_system("scratch", _peak(1000), _peak(800, "read")), _file_system("home", _peak(100))
     assert published.peak_mib_per_s([scratch], "write") == 1000
     assert published.peak_mib_per_s([scratch], "read") == 800
@@ -262,13 +262,13 @@ def test_percent_of_peak() -> None:
     assert published.percent_of_peak(530, None) is None
 
 
-def test_peak_is_of_the_bandwidths_over_all_ranks() -> None:
-    """h5bench tells raw and observed bandwidths; one rank's is no part of a file system's limit."""
+def test_only_bandwidths_of_all_ranks_have_a_peak() -> None:
+    """h5bench reports raw and observed bandwidths; bandwidths of one rank are not compared with a peak."""
     assert all(published.has_peak(name) for name in ("bandwidth", "raw_bandwidth", "observed_bandwidth"))
     assert not any(published.has_peak(name) for name in ("rank_bandwidth", "rate", "time"))
 
 
-def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
+def test_example_in_the_documentation_is_valid(tmp_path: Path) -> None:
     manual = (Path(__file__).resolve().parents[2] / "docs" / "references.md").read_text(encoding="utf-8")
     path = tmp_path / "local.yaml"
     path.write_text(manual.split("```yaml\n")[1].split("```")[0])
@@ -278,35 +278,35 @@ def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["required", "optional", "none"])
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"check": "BenchoCheck"}, "no check is called 'BenchoCheck'. Did you mean 'BenchioCheck'"),
         ({"variable": "wirte_bandwidth"}, "there is no operation 'wirte'.*Did you mean 'write'"),
         ({"case": "aip=MPIIO,ranks=4"}, "no case has a parameter 'aip'.*Did you mean 'api'"),
     ],
 )
-def test_unknown_word_is_a_problem_whatever_the_policy(
-    which: policy.MissingReferencePolicy, changed: dict[str, str], told: str
+def test_unknown_name_is_a_problem_with_any_policy(
+    which: policy.MissingReferencePolicy, changed: dict[str, str], message: str
 ) -> None:
     references = _here(ENTRY, replace(ENTRY, **changed))  # type: ignore[arg-type]
     (problem,) = _resolved(references, which, known_checks=["BenchioCheck", "IorCheck"]).problems
-    assert re.search(told, problem)
+    assert re.search(message, problem)
 
 
-def test_metric_that_the_case_does_not_measure_is_a_problem_where_references_count() -> None:
+def test_unmeasured_metric_is_a_problem_unless_policy_is_none() -> None:
     references = _here(replace(ENTRY, variable="write_rate", unit="1/s"))
     (problem,) = _resolved(references, "optional").problems
     assert "BenchioCheck has no write_rate for this case. Did you mean" in problem
     assert _resolved(references, "optional", variables=["read_bandwidth"]).problems == ()
 
 
-def test_words_of_a_case_that_nobody_listed_are_known_where_a_run_has_them() -> None:
+def test_unlisted_parameter_is_accepted_if_the_run_has_it() -> None:
     references = _here(replace(ENTRY, case="api=MPIIO,colour=red"))
     assert _resolved(references, "optional", case={**CASE, "colour": "red"}).problems == ()
     assert len(_resolved(references, "optional").problems) == 1
 
 
-def test_words_of_entries_are_those_of_the_architecture() -> None:
+def test_known_parameters_are_those_of_the_architecture() -> None:
     manual = (Path(__file__).resolve().parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = manual.split("## Case parameters")[1].split("\n## ")[0]
     named = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines() if row.startswith("| `")]
@@ -316,23 +316,23 @@ def test_words_of_entries_are_those_of_the_architecture() -> None:
 @pytest.mark.parametrize(
     ("variable", "unit", "expected"), [("write_bandwidth", "MiB/s", 130.0), ("write_time", "s", 70.0)]
 )
-def test_the_best_sample_is_judged_by_the_direction_of_the_metric(variable: str, unit: str, expected: float) -> None:
+def test_best_sample_depends_on_the_direction_of_the_metric(variable: str, unit: str, expected: float) -> None:
     entry = replace(ENTRY, variable=variable, unit=unit)
     assert entry.metric.best([100.0, 130.0, 70.0]) == expected
 
 
 @pytest.mark.parametrize("value", [90.0, 100.0, 120.0])
-def test_a_value_on_or_between_the_bounds_is_accepted(value: float) -> None:
+def test_value_on_or_between_the_bounds_is_accepted(value: float) -> None:
     assert bandwidth.outside_bounds_reason(ENTRY, value) is None
 
 
 @pytest.mark.parametrize(("value", "side"), [(89.9, "low"), (120.1, "high")])
-def test_a_value_beyond_a_bound_is_reported_with_the_bounds(value: float, side: str) -> None:
+def test_value_beyond_a_bound_is_reported_with_the_bounds(value: float, side: str) -> None:
     text = bandwidth.outside_bounds_reason(ENTRY, value)
     assert text == (f"write_bandwidth is {side}: {value}, accepted 90 to 120 MiB/s (reference 100 of 2026-01-01)")
 
 
-def test_a_reference_without_bounds_accepts_every_value() -> None:
+def test_reference_without_bounds_accepts_every_value() -> None:
     open_ended = replace(ENTRY, low=None, high=None)
     assert [bandwidth.outside_bounds_reason(open_ended, value) for value in (1e-3, 1e9)] == [None, None]
     assert bandwidth.outside_bounds_reason(replace(ENTRY, high=None), 1e9) is None

@@ -1,4 +1,4 @@
-"""Facts that the papers state come out of the tables (expected: the papers' sentences, sources 000 to 004)."""
+"""Facts that the papers state follow from the tables (expected: the papers' sentences, sources 000 to 004)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_rounded_figures_of_the_text_give_its_percentages() -> None:
     assert round(derived.percent_of(14000, 20 * 1024)) == 68
 
 
-def test_what_does_not_hold_is_in_the_errata_and_nothing_else() -> None:
+def test_errata_lists_exactly_the_facts_that_do_not_hold() -> None:
     failing = {fact.name for fact in derived.compute_facts() if fact.holds is False}
     assert failing
     mentioned = set(re.findall(r"`([a-z0-9-]+)`", ERRATA)) & {fact.name for fact in derived.compute_facts()}
@@ -53,14 +53,14 @@ def test_aligned_netcdf_writes_are_about_14_times_faster() -> None:
     assert derived.aligned_over_unaligned() == pytest.approx(14, rel=0.02)
 
 
-def test_franklin_shares() -> None:
+def test_franklin_shares_follow_from_the_factors() -> None:
     assert derived.stated_value("003", "MPI-IO read of 1 MB as part of file-per-processor before") == 1
     assert derived.stated_value("003", "MPI-IO write of 1 MB as part of file-per-processor before") == 7
     assert derived.stated_value("003", "MPI-IO write of 1 MiB as part of file-per-processor before (about)") == 40
     assert derived.franklin_after() == {"read 1 MB": 50, "write 1 MB": 21, "write 1 MiB": 120}
 
 
-def test_what_no_text_states_is_shown_with_what_it_is_computed_from() -> None:
+def test_unstated_facts_name_their_origin() -> None:
     """Source 001, Table A.15: 774.47 over 54.8 MiB/s; source 003: 1 % x 50, 7 % x 3, 40 % x 3."""
     ours = {fact.name: fact for fact in derived.compute_facts() if fact.stated is None}
     assert ours["hamburg-aligned-write"].computed == pytest.approx(774.47 / 54.8)
@@ -73,8 +73,8 @@ def test_what_no_text_states_is_shown_with_what_it_is_computed_from() -> None:
     assert all("A.15" in fact.section or "5.4" in fact.section for fact in ours.values())
 
 
-def test_best_stripe_size_by_volume() -> None:
-    """Read off Tables 4 and 6 by eye; the peaks are at 4 MiB (128^3) and 8 MiB (256^3), section 6."""
+def test_best_stripe_sizes_match_the_printed_tables() -> None:
+    """Read off Tables 4 and 6 by hand; the peaks are at 4 MiB (128^3) and 8 MiB (256^3), section 6."""
     best = {(s.table, s.total_mib): s for s in derived.best_stripe_sizes()}
     assert best["4", 24576].best == "4 MiB"
     assert best["6", 786432].best == "8 MiB"
@@ -121,7 +121,7 @@ def test_castep_ratios_follow_from_the_times() -> None:
     assert [round(max(times) / time, 3) for time in times] == ratios
 
 
-def test_independent_writes_grow_with_the_library_and_collective_do_not() -> None:
+def test_independent_writes_depend_on_the_library_and_collective_do_not() -> None:
     libraries = ("MPI-IO", "HDF5", "NetCDF")
     assert [derived.stated_value("000", f"independent writes of {name}") for name in libraries] == [0, 6, 10]
     assert {derived.stated_value("000", f"collective writes of {name}") for name in libraries} == {24}

@@ -1,4 +1,4 @@
-"""A figure or unit that changed after its table was compared with the paper is told, with file and line."""
+"""A figure or unit that changed after the comparison of its table with the paper is reported with file and line."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def tables(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def replaced(tables: Path) -> Callable[[str, str, str], list[str]]:
-    """Replaces a text of one file; gives what is told, without the directory."""
+    """Replace a text of one file; return the reported changes, without the directory."""
 
     def changes(file: str, old: str, new: str) -> list[str]:
         path = tables / file
         text = path.read_text()
         assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
         path.write_text(text.replace(old, new))
-        published.load_all_tables(tables)  # sound: only the digests can tell
+        published.load_all_tables(tables)  # valid: only the digests show the change
         return [
-            told.removeprefix(f"{tables}/").split(": correct it")[0] for told in digests.find_digest_changes(tables)
+            change.removeprefix(f"{tables}/").split(": correct it")[0] for change in digests.find_digest_changes(tables)
         ]
 
     return changes
@@ -50,7 +50,7 @@ def test_committed_tables_are_those_that_were_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "told"),
+    ("file", "old", "new", "text"),
     [
         ("000/1.csv", "24,384,352,563,896", "24,384,352,563,869",
          "000/1.csv:2: column 5 'Max.': '869' differs from the recorded value when"),
@@ -62,28 +62,28 @@ def test_committed_tables_are_those_that_were_compared() -> None:
         ("001/source.yaml", "2014-04-07", "2014-07-04", "001/source.yaml:5:1: date: differs from the recorded value"),
     ],
 )  # fmt: skip
-def test_change_is_told_with_place_and_field(
-    replaced: Callable[[str, str, str], list[str]], file: str, old: str, new: str, told: str
+def test_change_is_reported_with_line_and_field(
+    replaced: Callable[[str, str, str], list[str]], file: str, old: str, new: str, text: str
 ) -> None:
     (what,) = replaced(file, old, new)
-    assert what.startswith(told)
+    assert what.startswith(text)
 
 
-def test_row_that_came_or_went_is_told_where_it_stands_or_stood(tables: Path) -> None:
+def test_added_or_removed_row_is_reported_with_its_line(tables: Path) -> None:
     path = tables / "000" / "1.csv"
     lines = path.read_text().splitlines(keepends=True)
-    for changed, told in (
+    for changed, text in (
         (lines[:3] + lines[4:], f"{path}:4: 1 row above this line is missing"),
         (lines[:-2], f"{path}:{len(lines) - 1}: 2 rows above this line are missing"),
         ([*lines[:3], lines[5], *lines[3:]], f"{path}:4: this row was not there"),
     ):
         path.write_text("".join(changed))
         (what,) = digests.find_digest_changes(tables)
-        assert what.startswith(told)
+        assert what.startswith(text)
 
 
-def test_any_single_digit_of_any_table_is_told(tables: Path) -> None:
-    """Forty changes, drawn with a seed from all cells: each is told once, in its line and column."""
+def test_any_changed_digit_is_reported(tables: Path) -> None:
+    """Forty changes, drawn with a seed from all cells: each is reported once, with line and column."""
     random.seed(6)
     cells = []
     for path in sorted(tables.glob("*/*.csv")):
@@ -95,18 +95,18 @@ def test_any_single_digit_of_any_table_is_told(tables: Path) -> None:
         rows[r][c] = f"{(int(rows[r][c][0]) + 1) % 10}{rows[r][c][1:]}"
         with path.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
-        (told,) = digests.find_digest_changes(tables)
-        assert told.startswith(f"{path}:{r + 1}: column {c + 1} "), told
+        (text,) = digests.find_digest_changes(tables)
+        assert text.startswith(f"{path}:{r + 1}: column {c + 1} "), text
         path.write_text(before)
 
 
-def test_table_without_digests_and_digests_without_table_are_told(tables: Path) -> None:
+def test_table_without_digests_and_digests_without_table_are_reported(tables: Path) -> None:
     for suffix in ("csv", "yaml"):
         (tables / "000" / f"1.{suffix}").rename(tables / "000" / f"22.{suffix}")
-    told = sorted(
-        told.split(": correct it")[0].removeprefix(f"{tables}/") for told in digests.find_digest_changes(tables)
+    changes = sorted(
+        change.split(": correct it")[0].removeprefix(f"{tables}/") for change in digests.find_digest_changes(tables)
     )
-    assert told == [
+    assert changes == [
         "000/1.csv:1: is gone",
         "000/1.yaml:1: is gone",
         "000/22.csv:1: has not been compared with its paper",
@@ -114,7 +114,7 @@ def test_table_without_digests_and_digests_without_table_are_told(tables: Path) 
     ]
 
 
-def test_renewed_digests_know_the_change_and_damaged_tables_are_not_renewed(tables: Path) -> None:
+def test_rewritten_digests_accept_the_change_but_damaged_tables_are_refused(tables: Path) -> None:
     path = tables / "000" / "1.csv"
     path.write_text(path.read_text().replace("24,384,352", "24,384,353"))
     digests.write_digests(tables)
@@ -124,7 +124,7 @@ def test_renewed_digests_know_the_change_and_damaged_tables_are_not_renewed(tabl
         digests.write_digests(tables)
 
 
-def test_absent_digests_are_told(tables: Path) -> None:
+def test_missing_digests_are_reported(tables: Path) -> None:
     (tables / "digests.txt").unlink()
     with pytest.raises(InputError, match=r"digests\.txt: not readable"):
         digests.find_digest_changes(tables)

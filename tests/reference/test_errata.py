@@ -1,4 +1,4 @@
-"""What ERRATA.md says of tables that contradict each other or their text is so in the tables."""
+"""The contradictions of tables listed in ERRATA.md are present in the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.reference import derived
 from tests.reference.derived import cell_value, column_numbers
 
 
-def test_table_2_has_seen_higher_maxima_than_table_4_and_table_1_agrees_with_3() -> None:
+def test_tables_2_and_4_differ_and_tables_1_and_3_agree() -> None:
     def differing(raw: str, by_stripe: str) -> list[float]:
         rounded = [round(v) for v in column_numbers("000", by_stripe, "1 MiB")]
         pairs = zip(column_numbers("000", raw, "Writers"), column_numbers("000", raw, "Max."), rounded, strict=False)
@@ -23,7 +23,7 @@ def test_table_2_has_seen_higher_maxima_than_table_4_and_table_1_agrees_with_3()
     ("one", "other", "column", "writers"),
     [("4", "8", "8 MiB", 3072), ("4", "8", "8 MiB", 6144), ("7", "9", "8 MiB", 768), ("13", "14", "MPI-IO", 36)],
 )
-def test_cells_that_two_tables_repeat(one: str, other: str, column: str, writers: int) -> None:
+def test_cells_repeated_in_two_tables_agree(one: str, other: str, column: str, writers: int) -> None:
     first = cell_value("000", one, column, Writers=writers)
     assert cell_value("000", other, column, Writers=writers) == pytest.approx(first, abs=0.004)
 
@@ -36,7 +36,7 @@ def test_averages_of_one_file_are_the_maxima_of_table_6() -> None:
     ("table", "each"),
     [("15", {24}), ("16", {192}), ("17", {192}), ("18", {3072, 4915.2}), ("20", {128}), ("14", {128})],
 )
-def test_volume_of_each_writer(table: str, each: set[float]) -> None:
+def test_volume_per_writer_is_constant(table: str, each: set[float]) -> None:
     pairs = zip(column_numbers("000", table, "Total MiB"), column_numbers("000", table, "Writers"), strict=True)
     assert {total / writers for total, writers in pairs} == each
 
@@ -59,7 +59,7 @@ def test_four_stripes_are_best_for_few_writers_on_cosma6(writers: int) -> None:
     assert max(values) == cell_value("000", "17", "Striping 4", Writers=writers)
 
 
-def test_best_stripe_size_does_not_simply_follow_the_volume() -> None:
+def test_best_stripe_size_is_not_monotonic_in_the_volume() -> None:
     best = {(stripe.table, stripe.total_mib): stripe.best for stripe in derived.best_stripe_sizes()}
     assert [best["4", volume] for volume in (49152, 98304, 196608)] == ["1 MiB", "1 MiB", "8 MiB"]
     assert [size for (table, _), size in best.items() if table == "6"].count("4 MiB") == 6

@@ -1,4 +1,4 @@
-"""From the history to a reference file: `iowatch reference propose` and `check` on a checkout of their own."""
+"""From the history to a reference file: `iowatch reference propose` and `check` in a separate checkout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Command = Callable[..., Result]
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with one system and one check, and a history beside it."""
+    """A checkout with one system and one check, and a history."""
     for folder in ("benchmarks", "reframe_tests", "reference/bandwidth", "reference/published"):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copytree(ROOT / "systems" / "local", tmp_path / "systems" / "local")
@@ -41,19 +41,19 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _fill(values: Sequence[float], operation: str = "write", benchmark: str = "benchio") -> None:
     with History.open() as history:
-        for night, value in enumerate(values):
-            time = FIRST + night * DAY_S
+        for number, value in enumerate(values):
+            time = FIRST + number * DAY_S
             result = Measurement(operation, "bandwidth", "MiB/s", (value * 0.9, value), CASE)
             output = Output(benchmark, None, "ok", None, (result,))
-            history.begin_session(SessionRecord(f"night-{night}", "local", "nightly", "import", time))
+            history.begin_session(SessionRecord(f"night-{number}", "local", "nightly", "import", time))
             run = RunRecord(
-                f"{benchmark}:{operation}", "default", STACK, f"{benchmark} {operation} {night}", time, output
+                f"{benchmark}:{operation}", "default", STACK, f"{benchmark} {operation} {number}", time, output
             )
-            history.record_runs(f"night-{night}", [run])
-            history.end_session(f"night-{night}", "ok", time + 60)
+            history.record_runs(f"night-{number}", [run])
+            history.end_session(f"night-{number}", "ok", time + 60)
 
 
-def _quiet(n: int, level: float = 1000.0, seed: int = 0) -> list[float]:
+def _steady_values(n: int, level: float = 1000.0, seed: int = 0) -> list[float]:
     return list(level * np.exp(np.random.default_rng(seed).normal(0, 0.03, n)))
 
 
@@ -69,16 +69,16 @@ def _proposed() -> dict[str, object]:
     return document
 
 
-def test_propose_shows_and_writes_only_when_told(checkout: Path) -> None:
-    nights = _quiet(10)
-    _fill(nights)
+def test_propose_writes_only_on_request(checkout: Path) -> None:
+    observations = _steady_values(10)
+    _fill(observations)
     shown = _run("propose", "--system", "local")
     assert "+++ b/local.yaml" in shown.stdout
     assert not bandwidth.reference_file_path("local").exists()
     outcome = _run("propose", "--system", "local", "--write", "--by", "me", "--why", "first nights", "--json")
     assert json.loads(outcome.stdout)["written"] is True
     (entry,) = bandwidth.load_references("local").entries
-    assert entry.value == pytest.approx(np.median(nights), rel=1e-3)
+    assert entry.value == pytest.approx(np.median(observations), rel=1e-3)
     assert (entry.check, entry.partition, entry.stack) == ("BenchioCheck", "local:default", "stack-a")
     assert (entry.provenance.by, entry.provenance.why) == ("me", "first nights")
     assert entry.provenance.origin == ["night-0", "night-9"]
@@ -88,22 +88,22 @@ def test_propose_shows_and_writes_only_when_told(checkout: Path) -> None:
     assert _proposed()["diff"] == ""
 
 
-def test_six_nights_are_not_enough(checkout: Path) -> None:
-    _fill(_quiet(6))
+def test_six_observations_are_not_enough(checkout: Path) -> None:
+    _fill(_steady_values(6))
     document = _proposed()
     assert document["proposals"] == []
     assert "6 nights at the accepted level, 7 needed" in str(document["left_out"])
 
 
 def test_benchmark_without_check_is_left_out(checkout: Path) -> None:
-    _fill(_quiet(8), benchmark="flash")
+    _fill(_steady_values(8), benchmark="flash")
     document = _proposed()
     assert document["proposals"] == []
     assert document["left_out"] == ["there is no FlashCheck that could use one"]
 
 
-def test_nights_after_an_unreviewed_change_are_not_used_until_it_is_accepted(checkout: Path) -> None:
-    _fill([*_quiet(30), *_quiet(30, level=500.0, seed=1)])
+def test_observations_after_a_change_are_used_only_once_accepted(checkout: Path) -> None:
+    _fill([*_steady_values(30), *_steady_values(30, level=500.0, seed=1)])
     (before,) = _proposed()["proposals"]  # type: ignore[misc]
     assert before["new"]["value"] == pytest.approx(1000, rel=0.05)
     assert before["new"]["provenance"]["n"] == 30
@@ -117,25 +117,23 @@ def test_nights_after_an_unreviewed_change_are_not_used_until_it_is_accepted(che
     assert after["new"]["provenance"]["n"] == 30
 
 
-def test_check_remarks_on_what_history_shows(checkout: Path) -> None:
-    _fill(_quiet(8))
-    _fill(_quiet(8, seed=2), operation="read")
+def test_check_compares_references_with_the_history(checkout: Path) -> None:
+    _fill(_steady_values(8))
+    _fill(_steady_values(8, seed=2), operation="read")
     _run("propose", "--system", "local", "--write")
     path = bandwidth.reference_file_path("local")
     path.write_text(path.read_text().replace("ranks=4", "ranks=8"))
     outcome = _run("check", "--json")
     document = json.loads(outcome.stdout)
     assert (outcome.exit_code, document["ok"]) == (0, True)
-    told = [(r["severity"], r["text"].split(":")[0].split(" of ")[0]) for r in document["remarks"]]
-    assert sorted(told) == [("note", "no reference")] * 2 + [
+    remarks_found = [(r["severity"], r["text"].split(":")[0].split(" of ")[0]) for r in document["remarks"]]
+    assert sorted(remarks_found) == [("note", "no reference")] * 2 + [
         ("warning", "no case uses read_bandwidth"),
         ("warning", "no case uses write_bandwidth"),
     ]
 
 
-def test_check_fails_on_a_damaged_file_and_on_a_system_that_is_not_there(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_fails_on_a_damaged_file_and_an_unknown_system(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (checkout / "reference" / "bandwidth" / "local.yaml").write_text("BenchioCheck: {here: 3}\n")
     (checkout / "reference" / "bandwidth" / "locla.yaml").write_text("")
     outcome = _run("check", "--json")
@@ -150,13 +148,13 @@ def test_check_fails_on_a_damaged_file_and_on_a_system_that_is_not_there(
 
 
 @pytest.mark.parametrize("arguments", [("propose", "--system", "lokal"), ("check", "--system", "lokal")])
-def test_unknown_system_is_wrong_use(checkout: Path, arguments: tuple[str, ...]) -> None:
+def test_unknown_system_is_a_usage_error(checkout: Path, arguments: tuple[str, ...]) -> None:
     outcome = _run(*arguments)
     assert isinstance(outcome.exception, IowatchError)
     assert outcome.exception.exit_code == 2
 
 
-def test_references_are_shown_with_their_part_of_the_peak() -> None:
+def test_references_are_shown_with_percent_of_peak() -> None:
     """Source 000: 15898 MiB/s of 30 GB/s, which are 28610 MiB/s."""
     entries = json.loads(_run("show", "--system", "archer", "--json").stdout)["entries"]
     (best,) = (e for e in entries if e["value"] == 15898)
@@ -166,9 +164,9 @@ def test_references_are_shown_with_their_part_of_the_peak() -> None:
     assert "no references of athena" in _run("show", "--system", "athena").stdout
 
 
-def test_what_somebody_else_writes_meanwhile_is_never_lost(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another administrator saves the file while the history is read; nothing of it may go."""
-    _fill(_quiet(10))
+def test_concurrent_edit_of_the_file_is_not_overwritten(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another administrator saves the file while the history is read; these changes must not be lost."""
+    _fill(_steady_values(10))
     path, levels = bandwidth.reference_file_path("local"), proposals.collect_accepted_levels
 
     def slowly(*arguments: Any) -> Any:
@@ -183,8 +181,8 @@ def test_what_somebody_else_writes_meanwhile_is_never_lost(checkout: Path, monke
     assert path.read_text() == "# by hand\n"
 
 
-def test_of_two_at_once_one_writes(checkout: Path) -> None:
-    _fill(_quiet(10))
+def test_only_one_of_two_concurrent_proposals_is_written(checkout: Path) -> None:
+    _fill(_steady_values(10))
     with History.open() as history:
         one, other = (proposals.propose_from_history(history, "local", name, "x") for name in ("Ada", "Bob"))
     one.write()

@@ -1,4 +1,4 @@
-"""Published tables: what is refused and how it is told, the long form, the command."""
+"""Published tables: refused faults and their messages, the long form, the command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Copy = Callable[[str, str, str, str], Path]
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "told"),
+    ("file", "old", "new", "message"),
     [
         ("1.csv", "24,384,352", "24,384,fast", r"1\.csv:2: column 3 'Min\.': expected a number.*'fast'"),
         ("1.csv", "24,384,352", "24,384,-352", r"1\.csv:2: column 3 'Min\.': a measurement cannot be negative"),
@@ -35,47 +35,47 @@ Copy = Callable[[str, str, str, str], Path]
         ("1.yaml", "stripe_count: 4", "stripe_count: [4]", r"1\.yaml:\d+:17: field 'common\.stripe_count"),
     ],
 )  # fmt: skip
-def test_fault_is_told_with_file_line_and_column(
-    published_copy: Copy, file: str, old: str, new: str, told: str
+def test_fault_is_reported_with_file_line_and_column(
+    published_copy: Copy, file: str, old: str, new: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         published.load_published_table("000", "1", published_copy("000", file, old, new))
 
 
-def test_all_faults_of_a_file_are_told_together(published_copy: Copy) -> None:
+def test_all_faults_of_a_file_are_reported_together(published_copy: Copy) -> None:
     root = published_copy("000", "1.csv", "24,384,352", "x,384,y")
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         published.load_published_table("000", "1", root)
-    assert str(told.value).count("1.csv:2:") == 2
+    assert str(error.value).count("1.csv:2:") == 2
 
 
-def test_text_that_the_sidecar_does_not_explain_is_told(published_copy: Copy) -> None:
+def test_text_without_meaning_in_the_sidecar_is_reported(published_copy: Copy) -> None:
     root = published_copy("001", "A.1.csv", "POSIX", "POSIXX")
     with pytest.raises(InputError, match=r"A\.1\.yaml:\d+:\d+: column 'API' has 'POSIXX'.*Did you mean 'POSIX'"):
         published.load_published_table("001", "A.1", root)
 
 
-def test_unknown_unit_of_a_row_is_told(published_copy: Copy) -> None:
+def test_unknown_unit_of_a_row_is_reported(published_copy: Copy) -> None:
     root = published_copy("004", "example.csv", "0.642,s", "0.642,sec")
     with pytest.raises(InputError, match=r"example\.csv:5: column 3 'Unit': unknown unit 'sec'"):
         published.load_published_table("004", "example", root)
 
 
-def test_csv_without_sidecar_is_told(published_copy: Copy) -> None:
+def test_csv_without_sidecar_is_reported(published_copy: Copy) -> None:
     root = published_copy("004", "example.csv", "0.642", "0.642")
     (root / "004" / "example.yaml").unlink()
     with pytest.raises(InputError, match=r"example\.csv: no sidecar"):
         published.load_all_tables(root)
 
 
-def test_names_are_in_printed_order() -> None:
+def test_table_names_are_in_printed_order() -> None:
     assert published.published_table_names("000")[:10] == [str(n) for n in range(1, 11)]
     assert published.published_table_names("002")[4:7] == ["5", "5b", "6"]
     assert published.published_table_names("001")[9:12] == ["A.1", "A.2", "A.3"]
 
 
 @pytest.mark.parametrize("bad", [("005", "1"), ("000", "22")])
-def test_unknown_source_and_table_name_the_known(bad: tuple[str, str]) -> None:
+def test_error_for_unknown_source_or_table_lists_the_known(bad: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match="Known: "):
         published.load_published_table(*bad)
 
@@ -95,7 +95,7 @@ def test_long_form_has_every_measured_cell_once(table: published.PublishedTable)
 
 
 def test_long_form_of_a_stripe_size_block() -> None:
-    """Source 000, Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers a node (section 6)."""
+    """Source 000, Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers per node (section 6)."""
     (record,) = (
         r
         for r in published.table_measurements(published.load_published_table("000", "6"))
@@ -107,14 +107,14 @@ def test_long_form_of_a_stripe_size_block() -> None:
     assert expected.items() <= record.items()
 
 
-def test_long_form_of_sizes_in_text() -> None:
+def test_long_form_converts_sizes_in_text() -> None:
     """Source 001, Table A.2: transfer sizes from 128 KiB to 512 MiB."""
     sizes = {r["transfer_mib"] for r in published.table_measurements(published.load_published_table("001", "A.2"))}
     assert sizes == {0.125, 0.25, 0.5, *(2**n for n in range(10))}
 
 
 def test_rows_of_one_experiment_agree_in_all_tables_that_repeat_it() -> None:
-    """Source 001 prints the 1-OST results of Table A.5 again in A.6, A.9 and A.15, those of A.1 in A.17."""
+    """Source 001 repeats the 1-OST results of Table A.5 in A.6, A.9 and A.15, those of A.1 in A.17."""
     for first, others in {"A.5": ("A.6", "A.9", "A.15"), "A.1": ("A.17",), "A.2": ("A.3",)}.items():
         known = {tuple(row[-4:]) for row in published.load_published_table("001", first).rows}
         for other in others:
@@ -122,7 +122,7 @@ def test_rows_of_one_experiment_agree_in_all_tables_that_repeat_it() -> None:
 
 
 @pytest.mark.parametrize("name", [f"A.{n}" for n in range(1, 19)])
-def test_three_repetitions_explain_max_min_mean_and_deviation(name: str) -> None:
+def test_max_min_mean_and_deviation_fit_three_repetitions(name: str) -> None:
     """Three repetitions (001, 4.3): the third follows from mean, max and min, and then the deviation does."""
     for *_, high, low, mean, deviation in published.load_published_table("001", name).rows:
         assert all(isinstance(v, int | float) for v in (high, low, mean, deviation))
@@ -132,7 +132,7 @@ def test_three_repetitions_explain_max_min_mean_and_deviation(name: str) -> None
         assert min(abs(deviation - e) for e in either) <= 0.02 + 0.01 * deviation
 
 
-def test_json_of_the_command_is_the_contract() -> None:
+def test_json_has_the_documented_fields() -> None:
     outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", "000", "17", "--json"])
     document = json.loads(outcome.stdout)
     assert outcome.exit_code == 0
@@ -151,7 +151,7 @@ def test_command_lists_sources_and_tables() -> None:
     assert "Franklin" in people.stdout
 
 
-def test_command_has_a_long_form_and_notes_for_people() -> None:
+def test_command_has_a_long_form_and_prints_notes() -> None:
     outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", "001", "A.4", "--long", "--json"])
     document = json.loads(outcome.stdout)
     assert [c["name"] for c in document["columns"]][:13] == [
@@ -165,13 +165,13 @@ def test_command_has_a_long_form_and_notes_for_people() -> None:
 @pytest.mark.parametrize(
     "arguments", [["001", "4.1", "--long"], ["000", "99"], ["006"], ["000", "1", "2"]], ids=" ".join
 )
-def test_wrong_use_is_refused(arguments: list[str]) -> None:
+def test_invalid_use_is_refused(arguments: list[str]) -> None:
     outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", *arguments])
     assert isinstance(outcome.exception, IowatchError)
     assert outcome.exception.exit_code == 2
 
 
-def test_a_source_has_a_key_and_its_number_as_alias() -> None:
+def test_source_has_a_key_and_its_number_as_alias() -> None:
     assert published.source_number("lawrence2017") == published.source_number("000") == "000"
     assert {source.key for source in published.load_sources().values()} == {
         "lawrence2017", "bartz2014", "turner2018", "antypas2009", "azcarate-mn4",
@@ -200,7 +200,7 @@ def test_tables_are_cited_by_author_and_year(name: str, cited: str) -> None:
     assert published.cite_table(name) == cited
 
 
-def test_people_see_author_year_and_table() -> None:
+def test_output_shows_author_year_and_table() -> None:
     shown = CliRunner().invoke(iowatch, ["reference", "show", "--published", "000", "17"])
     assert "Lawrence et al. 2017, Table 17: " in shown.stdout
     listed = CliRunner().invoke(iowatch, ["reference", "show", "--published", "antypas2009"])

@@ -1,4 +1,4 @@
-"""Every cell of the published tables against the text of the seed documents: the expected values are there."""
+"""Every cell of the published tables is compared with the text of the source documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("source", "table"), outside_cases(ALL))
-def test_every_cell_is_as_printed(source: str, table: str) -> None:
+def test_every_cell_matches_the_source(source: str, table: str) -> None:
     caption, header, rows = printed(source, table)
     ours = published.load_published_table(source, table)
     assert ours.printed == rows
@@ -37,8 +37,8 @@ def test_every_cell_is_as_printed(source: str, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", outside_cases(t for t in TABLES["001"] if t.startswith("A.")))
-def test_appendix_has_each_printed_decimal_as_often_as_the_text(table: str) -> None:
-    """Independent of how rows are put together: nothing lost or doubled at page breaks."""
+def test_appendix_has_each_decimal_as_often_as_the_source(table: str) -> None:
+    """Independent of the assembly of rows: nothing lost or duplicated at page breaks."""
     text = seed("001").split(f"Table {table}.: ")[-1]
     region = re.split(r"\nTable A\.|\nErklärung", text)[0].split("\n", 1)[1]
     decimals = Counter(re.findall(r"(?<=\t)\d+\.\d+", region))
@@ -47,7 +47,7 @@ def test_appendix_has_each_printed_decimal_as_often_as_the_text(table: str) -> N
     )
 
 
-def test_all_tables_of_the_documents_are_here() -> None:
+def test_all_tables_of_the_sources_are_published() -> None:
     for source, tables in TABLES.items():
         assert set(tables) <= set(published.published_table_names(source))
     captions = re.findall(r"^Table ([A\d.]+?)\.: ", seed("001"), re.MULTILINE)
@@ -57,7 +57,7 @@ def test_all_tables_of_the_documents_are_here() -> None:
 
 
 def _numbers(text: str) -> set[float]:
-    """What a printed text may stand for: figures with , or . between thousands, k/M, words."""
+    """The numbers that a printed text can represent: figures with , or . between thousands, k/M, words."""
     found = {float(w) for word, w in WORDS.items() if re.search(rf"(?<![a-z]){word}(?![a-z])", text.lower())}
     for figure, suffix in re.findall(r"(\d[\d.,]*\d|\d)\s?([KM](?![a-zA-Z])|million)?", text):
         grouped = re.fullmatch(r"\d{1,3}([.,]\d{3})+", figure) and figure.count(".") != 1
@@ -67,7 +67,7 @@ def _numbers(text: str) -> set[float]:
 
 
 @pytest.mark.parametrize("source", outside_cases(["000", "001", "002", "003", "004"]))
-def test_numbers_of_the_text_stand_in_it(source: str) -> None:
+def test_numbers_of_the_text_are_in_its_sentences(source: str) -> None:
     text = flat(seed(source))
     for section, quantity, value, unit, shown, sentence in published.load_published_table(source, "text").rows:
         assert sentence in text, (quantity, sentence)
@@ -96,7 +96,7 @@ NOT_NUMBERS = {  # names, numbers of figures, sections and references, days with
 
 
 @pytest.mark.parametrize("source", outside_cases(["003", "004"]))
-def test_no_figure_of_the_text_is_left_out(source: str) -> None:
+def test_every_figure_of_the_text_is_recorded(source: str) -> None:
     """Every figure in digits (names and the like apart) is the printed one of a row of its sentence."""
     body = seed(source).split("Abstract\n" if source == "003" else "Configuration\n", 1)[1]
     body = re.split(r"8 Acknowledgments|\nConclusions\n", body)[0]

@@ -1,4 +1,4 @@
-"""ReFrame itself reads our reference files through `$ref` and judges by them."""
+"""ReFrame itself reads the reference files through `$ref` and uses them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _references(case: str = "api=MPIIO,ranks=4") -> str:
 @pytest.mark.parametrize(
     ("value", "passes"), [(95.0, True), (85.0, False), (130.0, False)], ids=["within", "low", "high"]
 )
-def test_reframe_judges_by_our_file(
+def test_reframe_compares_values_with_the_reference_file(
     run: Callable[[str, float], subprocess.CompletedProcess[str]], value: float, passes: bool
 ) -> None:
     outcome = run(_references(), value)
@@ -61,13 +61,13 @@ def test_reframe_judges_by_our_file(
 
 
 @pytest.mark.parametrize(
-    ("references", "told"),
+    ("references", "message"),
     [("", "this file does not exist"), (_references("api=POSIX,ranks=4"), "no reference for BenchioCheck")],
     ids=["no file", "no case"],
 )
 def test_missing_reference_fails_the_check(
-    run: Callable[[str, float], subprocess.CompletedProcess[str]], references: str, told: str
+    run: Callable[[str, float], subprocess.CompletedProcess[str]], references: str, message: str
 ) -> None:
     outcome = run(references, 95.0)
     assert outcome.returncode != 0, outcome.stdout
-    assert told in outcome.stdout + outcome.stderr
+    assert message in outcome.stdout + outcome.stderr

@@ -1,4 +1,4 @@
-"""Who decides: git's name, else the login name; where there is neither, that is told."""
+"""The author of a decision: git's name, else the login name; an error if there is neither."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def test_the_login_name_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_name_is_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "alice")
     assert current_author() == "alice"
 
 
-def test_git_is_asked_first(tmp_path: Path) -> None:
+def test_git_user_name_is_used_first(tmp_path: Path) -> None:
     (tmp_path / "git").write_text("#!/bin/sh\nprintf 'Zo\\353 K.\\n'\n")  # not UTF-8
     (tmp_path / "git").chmod(0o755)
     assert current_author() == "Zo\ufffd K."
 
 
 @pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 4711"), OSError("no login name")])
-def test_a_container_without_names_asks_for_one(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def nobody() -> str:
+def test_missing_user_name_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def unknown_user() -> str:
         raise error
 
-    monkeypatch.setattr(getpass, "getuser", nobody)
-    with pytest.raises(UsageError, match="name") as told:
+    monkeypatch.setattr(getpass, "getuser", unknown_user)
+    with pytest.raises(UsageError, match="name") as raised:
         current_author()
-    assert "--by" in str(told.value)
+    assert "--by" in str(raised.value)

@@ -1,4 +1,4 @@
-"""`iowatch run --dry-run`: what would run and what it costs, with nothing started and nothing written."""
+"""`iowatch run --dry-run`: the planned runs and their cost; nothing is started or written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TINY = load_suite("tiny")
 
 @pytest.fixture(autouse=True)
 def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Two stacks; one has no HDF5. Whoever starts ReFrame fails."""
+    """Two stacks; one has no HDF5. Starting ReFrame fails the test."""
     features = {"gnu": frozenset({"mpi", "hdf5"}), "bare": frozenset({"mpi"})}
     made = ReframeSite(
         "local", tmp_path / "reframe.py", (ReframePartition("default", "local", ("gnu", "bare"), None),), features
@@ -31,7 +31,7 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delattr(reframe, "run_reframe")
 
 
-def rehearse(cli: Callable[..., Result], *words: str) -> dict[str, object]:
+def dry_run(cli: Callable[..., Result], *words: str) -> dict[str, object]:
     done = cli("run", "--dry-run", "--suite", "tiny", "--json", *words)
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
@@ -39,7 +39,7 @@ def rehearse(cli: Callable[..., Result], *words: str) -> dict[str, object]:
     return document
 
 
-def test_nothing_is_made_where_nothing_ever_ran(cli: Callable[..., Result], var: Path) -> None:
+def test_dry_run_without_history_creates_nothing(cli: Callable[..., Result], var: Path) -> None:
     done = cli("run", "--dry-run", "--suite", "tiny")
     assert done.exit_code == 0, done.output
     assert "tiny on local: " in done.stdout
@@ -48,30 +48,30 @@ def test_nothing_is_made_where_nothing_ever_ran(cli: Callable[..., Result], var:
     assert not var.exists()
 
 
-def test_runs_and_their_cost_are_those_of_the_suite(cli: Callable[..., Result], var: Path) -> None:
-    told = rehearse(cli)
+def test_dry_run_lists_runs_and_cost_of_the_suite(cli: Callable[..., Result], var: Path) -> None:
+    document = dry_run(cli)
     able = {name: [c for c in TINY if set(c.requires) <= have] for name, have in (
         ("gnu", {"mpi", "hdf5"}), ("bare", {"mpi"}))}  # fmt: skip
     expected = [(name, f"{case.benchmark}:{case.name}") for name, cases in able.items() for case in cases]
-    runs = told["runs"]
+    runs = document["runs"]
     assert isinstance(runs, list)
     assert [(one["stack"], one["run"]) for one in runs] == expected
-    assert told["volume_bytes"] == sum(
+    assert document["volume_bytes"] == sum(
         case.tool.volume_bytes(case.options) for cases in able.values() for case in cases
     )
-    assert told["expected_results"] == sum(len(case.expects) for cases in able.values() for case in cases)
-    # What the lesser stack cannot run is told with the reason.
+    assert document["expected_results"] == sum(len(case.expects) for cases in able.values() for case in cases)
+    # Cases that the stack without HDF5 cannot run are listed with the reason.
     missing = len(TINY) - len(able["bare"])
     assert missing > 0
-    assert told["not_available_here"] == [
+    assert document["not_available_here"] == [
         {"stack": "bare", "runs": missing, "reason": "the stack does not provide hdf5"}
     ]
 
 
-def test_past_nights_say_how_long_it_takes_and_what_a_night_has_no_room_for(
+def test_dry_run_uses_the_run_history_and_lists_deferred_runs(
     cli: Callable[..., Result], var: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What never ran goes first, with its limit (60 s each): two minutes have no room for a case of 90 s."""
+    """Runs without history are first, with their limit (60 s each): a case of 90 s exceeds the two minutes."""
     first = TINY[0]
     with History.open() as history:
         session = SessionRecord("s", "local", "tiny", "run", 1_000_000)
@@ -82,16 +82,16 @@ def test_past_nights_say_how_long_it_takes_and_what_a_night_has_no_room_for(
         )  # fmt: skip
         history.record_runs("s", [record])
         history.end_session("s", "ok", 1_000_100)
-    told = rehearse(cli, "--stack", "gnu")
-    runs = told["runs"]
+    document = dry_run(cli, "--stack", "gnu")
+    runs = document["runs"]
     assert isinstance(runs, list)
     assert [one["longest_s"] for one in runs] == [90.0] + [None] * (len(runs) - 1)
     monkeypatch.setattr("iowatch.session.session.nightly_policy", lambda *_, **__: NightlyPolicy(minutes=2))
-    night = rehearse(cli, "--stack", "gnu", "--night")
-    left = night["deferred"]
+    nightly = dry_run(cli, "--stack", "gnu", "--night")
+    left = nightly["deferred"]
     assert isinstance(left, list)
     assert [one["reason"] for one in left] == ["exceeds the budget of 2 minutes"]
-    assert len(night["runs"]) + left[0]["runs"] == len(runs)  # type: ignore[arg-type]
+    assert len(nightly["runs"]) + left[0]["runs"] == len(runs)  # type: ignore[arg-type]
 
 
 def _output() -> Output:

@@ -15,7 +15,7 @@ from iowatch.session.session import exclusive_lock
 from iowatch.store import History, maintenance
 
 
-def test_no_run_starts_meanwhile(var: Path) -> None:
+def test_exclusive_lock_prevents_sessions(var: Path) -> None:
     with (
         exclusive_lock(),
         pytest.raises(MachineError, match="another session is running"),
@@ -28,7 +28,7 @@ def test_no_run_starts_meanwhile(var: Path) -> None:
 
 @pytest.mark.sqlite_file
 @pytest.mark.parametrize("name", ["local", "of-another-checkout"])
-def test_a_history_is_not_restored_under_a_run(cli: Callable[..., Done], var: Path, tmp_path: Path, name: str) -> None:
+def test_history_is_not_restored_during_a_run(cli: Callable[..., Done], var: Path, tmp_path: Path, name: str) -> None:
     """Only copies into the history of this checkout exclude runs."""
     with History.open(str(tmp_path / "source.db")) as history:
         maintenance.backup_history(history, tmp_path / "b.db")
@@ -41,10 +41,8 @@ def test_a_history_is_not_restored_under_a_run(cli: Callable[..., Done], var: Pa
     assert cli("history", "copy", tmp_path / "b.db", var / "iowatch.db").exit_code == 0
 
 
-def test_who_holds_the_lock_is_told_though_an_older_run_is_named_there(
-    var: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A killed run leaves its number; the next one has the lock a moment before it has written its own."""
+def test_lock_holder_is_reported_despite_an_outdated_process_id(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed run leaves its process id; the next run holds the lock shortly before it writes its own."""
     path = var / "lock" / "local.lock"
     with session.hold_lock(path):
         path.write_text("999999999")

@@ -23,7 +23,7 @@ def _benchio(folder: Path, name: str) -> Path:
     return Path(shutil.copy(run / "stdout", folder / name))
 
 
-def test_archers_baseline_becomes_a_series_for_each_writer_count(history: History, outside_data: Path) -> None:
+def test_archer_baseline_gives_one_series_per_writer_count(history: History, outside_data: Path) -> None:
     files = sorted((outside_data / "data/archer-benchio/ARCHER_baseline").glob("*.dat"))
     done = import_files(history, "benchio", files, system="archer")
     assert (done.files, done.stored, done.troubles) == (len(files), len(files), ())
@@ -42,13 +42,15 @@ def test_archers_baseline_becomes_a_series_for_each_writer_count(history: Histor
     assert len(samples) == 10
 
 
-def test_a_bad_file_is_told_and_the_others_are_taken(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+def test_invalid_file_is_reported_and_the_others_are_imported(
+    cli: Callable[..., Result], var: Path, tmp_path: Path
+) -> None:
     good = _benchio(tmp_path, "benchio_res_c2_20180910.dat")
-    cut = tmp_path / "benchio_res_c24_20180911.dat"
-    cut.write_text(good.read_text()[:900])
+    truncated = tmp_path / "benchio_res_c24_20180911.dat"
+    truncated.write_text(good.read_text()[:900])
     nameless = tmp_path / "result.dat"
     nameless.write_text(good.read_text())
-    result = cli("import", "benchio", good, cut, nameless, tmp_path / "absent_20180911.dat", "--system", "archer")
+    result = cli("import", "benchio", good, truncated, nameless, tmp_path / "absent_20180911.dat", "--system", "archer")
     assert result.exit_code == 1
     assert "2 of 4 runs stored" in result.output
     assert "no date" in result.output
@@ -67,11 +69,11 @@ def test_a_bad_file_is_told_and_the_others_are_taken(cli: Callable[..., Result],
         ("benchio_res_c1_20170611_write.dat", datetime(2017, 6, 11, tzinfo=UTC)),
         ("ior-2026-03-17.out", datetime(2026, 3, 17, tzinfo=UTC)),
         ("ior-2026-03-17T02:15:09.out", datetime(2026, 3, 17, 2, 15, 9, tzinfo=UTC)),
-        # Slurm's job 11071122 is no night of the year 1107.
+        # Slurm's job 11071122 is not a date in the year 1107.
         ("slurm-11071122-20260317.out", datetime(2026, 3, 17, tzinfo=UTC)),
     ],
 )
-def test_dates_come_from_names(name: str, expected: datetime) -> None:
+def test_dates_are_read_from_file_names(name: str, expected: datetime) -> None:
     assert time_in_name(Path(name)) == expected
 
 
@@ -82,13 +84,13 @@ def test_dates_come_from_names(name: str, expected: datetime) -> None:
         "slurm-11071122.out", "slurm-30000101.out",
     ],
 )  # fmt: skip
-def test_what_is_no_date_is_refused(name: str) -> None:
+def test_file_names_without_date_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="--time"):
         time_in_name(Path(name))
 
 
 def test_sizes_of_tokio_are_rounded_to_gib(history: History, tmp_path: Path) -> None:
-    """Headers of a few hundred bytes come and go; below 1 GiB a size is kept as it is."""
+    """Headers of a few hundred bytes vary; below 1 GiB a size is not rounded."""
     names = ["_datetime_start", "_datetime_end", "_file_system", "_jobid", "darshan_app"]
     names += ["darshan_agg_perf_by_slowest_posix", "darshan_tot_bytes_written_posix", "darshan_nprocs"]
     written = {1: 5 * 2**30 + 300, 2: 5 * 2**30 + 700, 3: 2**29 + 300}
@@ -100,7 +102,7 @@ def test_sizes_of_tokio_are_rounded_to_gib(history: History, tmp_path: Path) -> 
     assert found == {5 * 2**30: 2, 2**29 + 300: 1}
 
 
-def test_a_table_that_cannot_be_read_is_told_and_the_others_are_taken(history: History, tmp_path: Path) -> None:
+def test_unreadable_table_is_reported_and_the_others_are_imported(history: History, tmp_path: Path) -> None:
     names = ["_datetime_start", "_datetime_end", "_file_system", "_jobid", "darshan_app"]
     bandwidth = "darshan_agg_perf_by_slowest_posix"
     row = "0,1487030400,1487030460,scratch1,42,/bin/ior,1234.5\n"
@@ -114,20 +116,20 @@ def test_a_table_that_cannot_be_read_is_told_and_the_others_are_taken(history: H
     assert bandwidth in reason
 
 
-def test_an_unknown_tool_names_all_that_can_be_imported(cli: Callable[..., Result], var: Path) -> None:
+def test_unknown_tool_is_refused_with_a_suggestion(cli: Callable[..., Result], var: Path) -> None:
     found = cli("import", "toko", "x", "--system", "local")
     assert (found.exit_code, "Did you mean 'tokio'?" in found.stderr) == (2, True)
 
 
-def test_a_new_name_of_a_system_is_told_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+def test_new_system_name_is_reported_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
     files = [_benchio(tmp_path, f"benchio_res_c2_2018091{day}.dat") for day in (1, 2)]
-    told = [cli("import", "benchio", file, "--system", "arhcer").stderr for file in files]
-    assert ["'arhcer' is a new name" in text for text in told] == [True, False]
+    messages = [cli("import", "benchio", file, "--system", "arhcer").stderr for file in files]
+    assert ["'arhcer' is a new name" in text for text in messages] == [True, False]
     assert "new name" not in cli("import", "benchio", files[0], "--system", "archer").stderr
 
 
-def test_a_file_can_be_imported_again_for_the_right_system(history: History, tmp_path: Path) -> None:
-    """After it was imported for a misspelt one."""
+def test_file_can_be_imported_for_another_system(history: History, tmp_path: Path) -> None:
+    """After an import for a misspelt system."""
     path = tmp_path / "ior_20260101.out"
     path.write_text("")
     stored = [import_files(history, "ior", [path], system=name).stored for name in ("locl", "local", "local")]
@@ -135,7 +137,7 @@ def test_a_file_can_be_imported_again_for_the_right_system(history: History, tmp
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "../archer", "archer/main"])
-def test_a_name_that_no_file_can_have_is_refused(name: str, history: History, tmp_path: Path) -> None:
+def test_invalid_system_name_is_refused(name: str, history: History, tmp_path: Path) -> None:
     """Once stored, it would make findings of all systems fail: their events and reviews are files."""
     path = tmp_path / "output.txt"
     path.write_text("")
@@ -145,16 +147,16 @@ def test_a_name_that_no_file_can_have_is_refused(name: str, history: History, tm
 
 
 @pytest.mark.parametrize("moment", ["1970", "2026", "2062-01-01"])
-def test_a_year_is_no_second_since_1970(cli: Callable[..., Result], var: Path, tmp_path: Path, moment: str) -> None:
+def test_year_is_not_read_as_epoch_seconds(cli: Callable[..., Result], var: Path, tmp_path: Path, moment: str) -> None:
     """`--time 2026` would be 33 minutes after midnight of the first day of 1970."""
     (tmp_path / "ior.out").write_text("")
-    told = cli("import", "ior", tmp_path / "ior.out", "--system", "local", "--time", moment)
-    assert told.exit_code == 2
-    assert "from 1990 to today" in told.stderr
+    result = cli("import", "ior", tmp_path / "ior.out", "--system", "local", "--time", moment)
+    assert result.exit_code == 2
+    assert "from 1990 to today" in result.stderr
 
 
-def test_a_name_that_is_no_text_is_taken(history: History, tmp_path: Path) -> None:
-    """As of an archive from a machine with another encoding."""
+def test_file_name_that_is_not_utf8_is_imported(history: History, tmp_path: Path) -> None:
+    """For example from an archive of a machine with another encoding."""
     good = _benchio(tmp_path, "good.dat")
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/M\xfcnchen_20180911.dat"))
     path.write_bytes(good.read_bytes())
@@ -164,6 +166,6 @@ def test_a_name_that_is_no_text_is_taken(history: History, tmp_path: Path) -> No
     assert [run.name for run in history.runs(session.uuid)] == ["M\ufffdnchen_20180911.dat"]
 
 
-def test_trouble_names_its_file_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
-    told = cli("import", "ior", tmp_path, "--system", "local", "--time", "2026-01-01").stderr
-    assert told.strip() == f"{tmp_path}: Is a directory"
+def test_error_message_names_the_file_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+    message = cli("import", "ior", tmp_path, "--system", "local", "--time", "2026-01-01").stderr
+    assert message.strip() == f"{tmp_path}: Is a directory"

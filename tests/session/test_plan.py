@@ -1,4 +1,4 @@
-"""The plan: what runs where, what is not available and why, within the system's limits."""
+"""The plan: runs per stack, unavailable cases with reasons, and the limits of the system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def case(api: str, ranks: int = 4, nodes: int = 1) -> SuiteCase:
     return SuiteCase("smoke", "benchio", f"api={api},ranks={ranks}", options, "optional", 60)
 
 
-def test_a_case_runs_on_every_stack_that_has_its_libraries() -> None:
+def test_case_runs_on_every_stack_that_has_its_libraries() -> None:
     plan = make_session_plan(SITE, [case("posix"), case("hdf5")])
     assert [(run.stack, run.name) for run in plan.runs] == [
         ("gnu", "benchio:api=posix,ranks=4"),
@@ -38,12 +38,12 @@ def test_a_case_runs_on_every_stack_that_has_its_libraries() -> None:
         ("write", "bandwidth"),
         ("read", "bandwidth"),
     ]
-    # 8^3 doubles on 4 ranks: 16 KiB at a time; written and read twice on two stacks by POSIX, on one by HDF5.
+    # 8^3 doubles on 4 ranks: 16 KiB each; written and read twice on two stacks by POSIX, on one by HDF5.
     assert plan.file_bytes == 16 * 1024
     assert plan.volume_bytes == 3 * 4 * 16 * 1024
 
 
-def test_a_case_beyond_the_limits_is_not_available() -> None:
+def test_case_beyond_the_limits_is_unavailable() -> None:
     plan = make_session_plan(
         SITE, [case("posix"), case("posix", ranks=64, nodes=2)], ["gnu"], SystemLimits(nodes=1, ranks=16)
     )
@@ -52,31 +52,31 @@ def test_a_case_beyond_the_limits_is_not_available() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limits", "reason"),
     [
-        (SystemLimits(files=4), "requires 5 files (limit 4)"),  # one a rank, and their directory
+        (SystemLimits(files=4), "requires 5 files (limit 4)"),  # one per rank, and their directory
         (SystemLimits(minutes=1), "requires 2 minutes (limit 1)"),
         (SystemLimits(files=5, minutes=2), ""),
     ],
 )
-def test_files_and_minutes_of_one_case_are_limited(limits: SystemLimits, told: str) -> None:
+def test_files_and_minutes_of_one_case_are_limited(limits: SystemLimits, reason: str) -> None:
     options = {"api": "posix", "file": "per-process", "op": "write", "ranks": 4}
     long = SuiteCase("smoke", "benchio", "long", options, "optional", 61)
     plan = make_session_plan(SITE, [case("posix"), long], ["gnu"], limits)
-    assert [item.reason for item in plan.unavailable] == ([told] if told else [])
+    assert [item.reason for item in plan.unavailable] == ([reason] if reason else [])
 
 
-def test_a_suite_beyond_the_byte_budget_is_refused() -> None:
+def test_suite_beyond_the_byte_budget_is_refused() -> None:
     with pytest.raises(UsageError, match="byte budget"):
         check_byte_budget(SITE, make_session_plan(SITE, [case("posix")], ["gnu"]), SystemLimits(total_bytes=1024))
 
 
-def test_an_unknown_stack_is_told_with_the_known_ones() -> None:
+def test_unknown_stack_is_refused_with_a_suggestion() -> None:
     with pytest.raises(UsageError, match="Did you mean 'gnu'"):
         make_session_plan(SITE, [case("posix")], ["gn"])
 
 
-def test_a_suite_that_cannot_run_at_all_is_an_error() -> None:
-    """Zero runs must not be a green night (ReFrame exits 0 after 'Ran 0/0')."""
+def test_suite_without_runnable_case_is_an_error() -> None:
+    """A session without runs must not succeed (ReFrame exits with 0 after 'Ran 0/0')."""
     with pytest.raises(UsageError, match="hdf5"):
         make_session_plan(SITE, [case("hdf5")], ["mpich"])

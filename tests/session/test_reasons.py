@@ -1,4 +1,4 @@
-"""What ReFrame's log and report say of a session that it could not complete."""
+"""Reasons of incomplete sessions from ReFrame's log and report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Log file(s) saved in '/tmp/rfm.log'
 """
 
 
-def test_why_reframe_gave_up_is_told(tmp_path: Path) -> None:
+def test_abort_reason_of_reframe_is_reported(tmp_path: Path) -> None:
     (tmp_path / "reframe.log").write_text(LOG)
     (tmp_path / "report.json").write_text('{"runs": [{"testcases": []}]}')
     (failure,) = reframe.read_failures(tmp_path, ReframeSite("x", tmp_path, (), {}))
@@ -43,21 +43,21 @@ WHOLE = reframe.ReframeFailure("ReFrame", "", "run", "gave up")
 
 
 @pytest.mark.parametrize(
-    ("failures", "stopped", "told"),
+    ("failures", "stopped", "reason"),
     [
         ((), None, ""),
         ((OTHER, OWN), None, " (run: node down)"),
-        ((OTHER,), None, ""),  # another case's reason is none of this one's
+        ((OTHER,), None, ""),  # the reason of another case does not apply
         ((LONGER, OF_IOR, OWN), None, " (run: node down)"),
         ((LONGER, OF_IOR), None, ""),
         ((OTHER, BUILD), None, " (sanity: no compiler)"),
         ((WHOLE,), None, " (run: gave up)"),
-        ((WHOLE,), "ended early", " (ended early)"),  # ReFrame was ended because the night was over
+        ((WHOLE,), "ended early", " (ended early)"),  # ReFrame was ended because the budget was used up
         ((WHOLE, OWN), "ended early", " (run: node down)"),
     ],
 )
-def test_the_reason_of_an_absent_run(
-    failures: tuple[reframe.ReframeFailure, ...], stopped: str | None, told: str
+def test_reason_of_a_missing_run(
+    failures: tuple[reframe.ReframeFailure, ...], stopped: str | None, reason: str
 ) -> None:
     summary = SessionSummary("u", (), failures, (), 1.0, 1.0, 0, stop_reason=stopped)
-    assert _failure_reason(summary, "gnu", "benchio:api=posix") == told
+    assert _failure_reason(summary, "gnu", "benchio:api=posix") == reason

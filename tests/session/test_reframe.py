@@ -1,4 +1,4 @@
-"""ReFrame's names of stacks, and what is told of a ReFrame that could not work."""
+"""ReFrame's names of stacks, and the reports of ReFrame failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReframeSite:
     return load_site("here")
 
 
-def test_stacks_keep_their_names_whatever_reframe_calls_them(site: ReframeSite, tmp_path: Path) -> None:
+def test_stacks_keep_their_names_with_reframe_environment_names(site: ReframeSite, tmp_path: Path) -> None:
     options = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 2, "repeat": 2}
     plan = make_session_plan(site, [SuiteCase("smoke", "benchio", "api=posix", options, "optional", 60)])
     assert [run.stack for run in plan.runs] == ["n-4.4.0"]
@@ -43,7 +43,7 @@ def test_stacks_keep_their_names_whatever_reframe_calls_them(site: ReframeSite, 
     assert words[words.index("-p") + 1] == "^n_4_4_0$"
 
 
-def test_a_partition_with_an_environment_that_is_not_described_is_told(site: ReframeSite) -> None:
+def test_partition_with_undefined_environment_is_reported(site: ReframeSite) -> None:
     configuration = site.configuration.read_text()
     site.configuration.write_text(configuration.replace('"environs": ["', '"environs": ["builtin", "'))
     with pytest.raises(InputError, match=r"reframe\.py: no environment is called 'builtin'"):
@@ -65,14 +65,14 @@ def test_failures_name_the_stack(site: ReframeSite, tmp_path: Path) -> None:
     ]
 
 
-def test_without_a_report_reframe_itself_failed(site: ReframeSite, tmp_path: Path) -> None:
+def test_missing_report_is_a_failure_of_reframe(site: ReframeSite, tmp_path: Path) -> None:
     (tmp_path / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\nsaved\n")
     (failure,) = reframe.read_failures(tmp_path, site)
     assert (failure.test, failure.stack) == ("ReFrame", "")
     assert "ERROR: failed to load configuration: why" in failure.reason
 
 
-DEAF = """
+IGNORES_SIGTERM = """
 import signal, time
 from pathlib import Path
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -85,8 +85,8 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("of_the_shell", [signal.default_int_handler, signal.SIG_IGN])
-def test_an_ended_run_ends_a_reframe_that_is_deaf_to_sigterm(tmp_path: Path, of_the_shell: Any) -> None:
-    """As ReFrame is after a SIGTERM whose exception was lost; in the background shells ignore interrupts."""
+def test_ended_run_kills_a_reframe_that_ignores_sigterm(tmp_path: Path, of_the_shell: Any) -> None:
+    """ReFrame can ignore SIGTERM if its exception is lost; shells ignore interrupts in the background."""
 
     def interrupted() -> None:
         if (tmp_path / "ready").exists():
@@ -95,7 +95,7 @@ def test_an_ended_run_ends_a_reframe_that_is_deaf_to_sigterm(tmp_path: Path, of_
     previous = signal.signal(signal.SIGINT, of_the_shell)
     try:
         with pytest.raises(KeyboardInterrupt):
-            reframe.run_reframe([sys.executable, "-c", DEAF], tmp_path, {}, interrupted)
+            reframe.run_reframe([sys.executable, "-c", IGNORES_SIGTERM], tmp_path, {}, interrupted)
     finally:
         signal.signal(signal.SIGINT, previous)
     assert (tmp_path / "ended").exists()

@@ -1,4 +1,4 @@
-"""A night with ReFrame replaced: what is chosen, repeated, ended early, and what the detection makes of it."""
+"""A nightly session with ReFrame replaced: selection, retests, early end, and the resulting findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from iowatch.site.system import NightlyPolicy
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 DAY = 86400
-NIGHTS = 40
+SESSIONS = 40
 
 
 def output_of(case: SuiteCase, level: float, seed: int) -> Output:
@@ -43,9 +43,9 @@ def output_of(case: SuiteCase, level: float, seed: int) -> Output:
 
 @dataclass
 class FakeReframe:
-    """Leaves the chosen cases at `level`, or at the level named for a start (`""`, `again`).
+    """Writes the selected cases at `level`, or at the level of a start (`""`, `retest`).
 
-    `slow_s` is how long each start goes on after its cases came; `starts` is what was chosen each time.
+    `slow_s` is how long each start continues after its results; `starts` lists the selection of each start.
     """
 
     levels: dict[str, float] = field(default_factory=dict)
@@ -88,18 +88,18 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeReframe:
     monkeypatch.setattr(reframe, "run_reframe", made.follow)
     monkeypatch.setattr(reframe, "load_site", lambda _: site)
     monkeypatch.setattr(plan, "discover_stacks", lambda _: [])
-    # The host's file systems may be as full as they like.
+    # Independent of the free space of this machine.
     monkeypatch.setattr(storage, "check_scratch_space", lambda *_: None)
     return made
 
 
 @pytest.fixture
-def past(history: History) -> History:
-    """Forty quiet nights at 1000 MiB/s before this one."""
+def history_with_sessions(history: History) -> History:
+    """Forty sessions without change at 1000 MiB/s before this one."""
     now = int(utc_now().timestamp())
-    for night in range(NIGHTS):
-        moment = now - (NIGHTS - night) * DAY
-        session = SessionRecord(f"night-{night}", "local", "tiny", "run", moment)
+    for day in range(SESSIONS):
+        moment = now - (SESSIONS - day) * DAY
+        session = SessionRecord(f"night-{day}", "local", "tiny", "run", moment)
         history.begin_session(session)
         history.record_runs(
             session.uuid,
@@ -108,9 +108,9 @@ def past(history: History) -> History:
                     f"benchio:{case.name}",
                     "default",
                     StackRecord("gnu"),
-                    f"{night} {case.name}",
+                    f"{day} {case.name}",
                     moment + number,
-                    output_of(case, 1000.0, 100 * night + number),
+                    output_of(case, 1000.0, 100 * day + number),
                     wall_s=2.0,
                 )
                 for number, case in enumerate(load_suite("tiny"))
@@ -120,9 +120,11 @@ def past(history: History) -> History:
     return history
 
 
-def tonight(history: History, night: NightlyPolicy | None, said: list[str] | None = None) -> run.SessionSummary:
-    messages = [] if said is None else said
-    return run.run_suite(history, SessionContext("local", "tiny", policy=night, report_message=messages.append))
+def run_session(
+    history: History, policy: NightlyPolicy | None, messages: list[str] | None = None
+) -> run.SessionSummary:
+    collected = [] if messages is None else messages
+    return run.run_suite(history, SessionContext("local", "tiny", policy=policy, report_message=collected.append))
 
 
 def suspected(history: History) -> int:
@@ -130,42 +132,42 @@ def suspected(history: History) -> int:
     return len(state.suspected_series_ids(history, "local"))
 
 
-def test_a_quiet_night_runs_everything_once(past: History, fake: FakeReframe) -> None:
-    done = tonight(past, NightlyPolicy())
+def test_session_without_changes_runs_every_case_once(history_with_sessions: History, fake: FakeReframe) -> None:
+    done = run_session(history_with_sessions, NightlyPolicy())
     assert [(turn, len(names)) for turn, names in fake.starts] == [("", 3)]
-    assert past.session(done.uuid).status == "ok"
+    assert history_with_sessions.session(done.uuid).status == "ok"
     assert (done.retest_count, done.deferred_runs, done.stop_reason) == (0, (), None)
 
 
-def test_one_bad_run_is_cleared_by_the_second(past: History, fake: FakeReframe) -> None:
-    """500 then 1000 MiB/s in one night: the second is the night's, and the first is kept."""
+def test_retest_replaces_an_outlier(history_with_sessions: History, fake: FakeReframe) -> None:
+    """500 then 1000 MiB/s in one session: the second is the observation, and the first is kept."""
     fake.levels = {"": 500.0, "retest": 1000.0}
-    said: list[str] = []
-    done = tonight(past, NightlyPolicy(), said)
+    messages: list[str] = []
+    done = run_session(history_with_sessions, NightlyPolicy(), messages)
     assert [(turn, len(names)) for turn, names in fake.starts] == [("", 3), ("retest", 3)]
-    assert (past.session(done.uuid).status, done.retest_count) == ("ok", 3)
-    assert "3 runs differ from previous sessions; repeating 3" in said
-    verdict = assess_session(past, done)
+    assert (history_with_sessions.session(done.uuid).status, done.retest_count) == ("ok", 3)
+    assert "3 runs differ from previous sessions; repeating 3" in messages
+    verdict = assess_session(history_with_sessions, done)
     assert (verdict.expected, verdict.received, verdict.suspected, verdict.exit_code) == (12, 12, (), 0)
-    assert suspected(past) == 0
-    runs = past.runs(done.uuid)
+    assert suspected(history_with_sessions) == 0
+    runs = history_with_sessions.runs(done.uuid)
     assert sorted(one.name.endswith("#retest") for one in runs) == [False] * 3 + [True] * 3
-    assert {series.n for series in series.headline_series(past, "local")} == {NIGHTS + 2}
+    assert {series.n for series in series.headline_series(history_with_sessions, "local")} == {SESSIONS + 2}
 
 
-def test_a_real_change_stays_suspected_and_is_no_second_night(past: History, fake: FakeReframe) -> None:
+def test_confirmed_retest_stays_suspected_and_counts_once(history_with_sessions: History, fake: FakeReframe) -> None:
     fake.levels = {"": 500.0, "retest": 500.0}
-    tonight(past, NightlyPolicy())
-    assert suspected(past) == 6
-    rows = series.headline_series(past, "local")
-    for one in load_observations(past, rows).values():
-        assert len(one.time) == NIGHTS + 1
+    run_session(history_with_sessions, NightlyPolicy())
+    assert suspected(history_with_sessions) == 6
+    rows = series.headline_series(history_with_sessions, "local")
+    for one in load_observations(history_with_sessions, rows).values():
+        assert len(one.time) == SESSIONS + 1
         assert one.max[-1] < 600
-    assert {row.state for row in past.findings("local")} <= {"suspected"}
+    assert {row.state for row in history_with_sessions.findings("local")} <= {"suspected"}
 
 
-def test_a_run_that_is_killed_in_its_repeats_is_one_night(
-    past: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
+def test_session_killed_during_retests_is_one_observation(
+    history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
         pass
@@ -177,61 +179,63 @@ def test_a_run_that_is_killed_in_its_repeats_is_one_night(
     with monkeypatch.context() as patch:
         patch.setattr(session, "close_session", killed)
         with pytest.raises(Killed):
-            tonight(past, NightlyPolicy())
-    assert len(session.recover_sessions(past, "local")) == 1
-    for one in load_observations(past, series.headline_series(past, "local")).values():
-        assert len(one.time) == NIGHTS + 1
+            run_session(history_with_sessions, NightlyPolicy())
+    assert len(session.recover_sessions(history_with_sessions, "local")) == 1
+    for one in load_observations(
+        history_with_sessions, series.headline_series(history_with_sessions, "local")
+    ).values():
+        assert len(one.time) == SESSIONS + 1
         assert one.max[-1] > 900
 
 
-def test_without_a_night_nothing_is_repeated(past: History, fake: FakeReframe) -> None:
+def test_retests_need_a_nightly_policy(history_with_sessions: History, fake: FakeReframe) -> None:
     fake.levels = {"": 500.0}
-    assert tonight(past, None).retest_count == 0
-    assert tonight(past, NightlyPolicy(repeat_suspected=False)).retest_count == 0
+    assert run_session(history_with_sessions, None).retest_count == 0
+    assert run_session(history_with_sessions, NightlyPolicy(repeat_suspected=False)).retest_count == 0
     assert len(fake.starts) == 2
-    # Two sessions of their own are two points.
-    rows = series.headline_series(past, "local")
-    assert {len(one.time) for one in load_observations(past, rows).values()} == {NIGHTS + 2}
+    # Two separate sessions are two observations.
+    rows = series.headline_series(history_with_sessions, "local")
+    assert {len(one.time) for one in load_observations(history_with_sessions, rows).values()} == {SESSIONS + 2}
 
 
-def test_what_the_night_has_no_room_for_is_not_expected_and_is_told(past: History, fake: FakeReframe) -> None:
+def test_deferred_runs_are_reported_and_not_expected(history_with_sessions: History, fake: FakeReframe) -> None:
     one_case = load_suite("tiny")[0]
-    room = 2 * one_case.tool.volume_bytes(one_case.options)
-    done = tonight(past, NightlyPolicy(bytes=room))
+    byte_budget = 2 * one_case.tool.volume_bytes(one_case.options)
+    done = run_session(history_with_sessions, NightlyPolicy(bytes=byte_budget))
     assert [len(names) for _, names in fake.starts] == [2]
-    verdict = assess_session(past, done)
+    verdict = assess_session(history_with_sessions, done)
     assert (verdict.status, verdict.expected, verdict.exit_code) == ("ok", 4, 0)
-    assert [(trouble.run, trouble.reason.split()[:3]) for trouble in verdict.left_out] == [
+    assert [(problem.run, problem.reason.split()[:3]) for problem in verdict.left_out] == [
         ("1 case", ["exceeds", "the", "budget"])
     ]
-    # Tomorrow it goes first.
+    # It is the first run of the next session.
     left = done.deferred_runs[0].run.name
-    tonight(past, NightlyPolicy(bytes=room))
+    run_session(history_with_sessions, NightlyPolicy(bytes=byte_budget))
     assert left in fake.starts[1][1]
 
 
-def test_a_night_that_is_over_is_ended_and_not_green(
-    past: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch, var: Path
+def test_session_beyond_its_budget_is_ended_and_not_ok(
+    history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch, var: Path
 ) -> None:
     fake.slow_s = 600.0
     limits = plan.SessionBudget(seconds=0.3, limit_reason="the budget of 5 minutes")
     monkeypatch.setattr(run, "session_budget", lambda *_: limits)
     monkeypatch.setattr(run, "load_run_history", lambda *_: {})
-    # By their time limits (60 s) nothing would fit: this night was planned with other expectations.
+    # By their time limits (60 s) nothing would fit: plan all runs.
     monkeypatch.setattr(run, "fit_to_budget", lambda runs, *_: (tuple(runs), ()))
-    monkeypatch.setattr(session, "ingest_spool", lambda *_: [])  # nothing comes
-    done = tonight(past, NightlyPolicy())
-    assert not list(var.rglob("report.json"))  # it did not wait for ReFrame's end
+    monkeypatch.setattr(session, "ingest_spool", lambda *_: [])  # no results
+    done = run_session(history_with_sessions, NightlyPolicy())
+    assert not list(var.rglob("report.json"))  # the session did not wait for the end of ReFrame
     assert done.stop_reason == "ended early: the budget of 5 minutes is used up"
-    assert past.session(done.uuid).status == "incomplete"
-    verdict = assess_session(past, done)
+    assert history_with_sessions.session(done.uuid).status == "incomplete"
+    verdict = assess_session(history_with_sessions, done)
     assert verdict.exit_code == 1
-    assert all(done.stop_reason in trouble.reason for trouble in verdict.absent)
+    assert all(done.stop_reason in problem.reason for problem in verdict.absent)
     assert len(verdict.absent) == 3
 
 
-def test_a_report_that_cannot_be_written_does_not_cost_the_verdict(
-    past: History, fake: FakeReframe, var: Path, capsys: pytest.CaptureFixture[str]
+def test_verdict_is_printed_if_the_report_cannot_be_written(
+    history_with_sessions: History, fake: FakeReframe, var: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(MachineError, match=r"cannot write /proc/x/junit\.xml"):
         run_and_report(SessionContext("local", "tiny"), Path("/proc/x/junit.xml"), None, None, False)
@@ -241,55 +245,62 @@ def test_a_report_that_cannot_be_written_does_not_cost_the_verdict(
 BROKEN = Stack("site", "local", "modules", "broken", (), note="its modules do not load: no module mpi/6")
 
 
-def test_a_stack_that_broke_is_absent_and_the_night_not_green(
-    past: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
+def test_runs_of_a_broken_stack_are_missing_and_the_session_is_not_ok(
+    history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a maintenance that renamed a module: ReFrame hears nothing of the stack, so nothing fails."""
+    """As after a maintenance that renamed a module: ReFrame does not receive the stack, so no run fails."""
     monkeypatch.setattr(plan, "discover_stacks", lambda _: [BROKEN])
-    said: list[str] = []
-    never_ran = assess_session(past, tonight(past, None, said))
-    assert (never_ran.status, never_ran.expected, never_ran.exit_code) == ("ok", 6, 0)
-    assert [(t.stack, t.run, t.reason) for t in never_ran.unavailable] == [
+    messages: list[str] = []
+    without_history = assess_session(history_with_sessions, run_session(history_with_sessions, None, messages))
+    assert (without_history.status, without_history.expected, without_history.exit_code) == ("ok", 6, 0)
+    assert [(t.stack, t.run, t.reason) for t in without_history.unavailable] == [
         ("site", "3 cases", f"the stack is broken: {BROKEN.note}")
     ]
     case = load_suite("tiny")[0]
     stack = StackRecord(BROKEN.name)
     when = int(utc_now().timestamp()) - DAY
-    past.begin_session(SessionRecord("before", "local", "tiny", "run", when))
+    history_with_sessions.begin_session(SessionRecord("before", "local", "tiny", "run", when))
     before = RunRecord(f"benchio:{case.name}", "default", stack, "before", when, output_of(case, 1000.0, 9))
-    past.record_runs("before", [before])
-    past.end_session("before", "ok", when)
-    verdict = assess_session(past, tonight(past, None, said))
+    history_with_sessions.record_runs("before", [before])
+    history_with_sessions.end_session("before", "ok", when)
+    verdict = assess_session(history_with_sessions, run_session(history_with_sessions, None, messages))
     assert fake.starts[0] == fake.starts[1]
     assert (verdict.status, verdict.exit_code) == ("incomplete", 1)
-    # What needs no library but MPI; the stack never told what else it had.
+    # Cases that need only MPI; the other features of the stack are unknown.
     plain = [one for one in load_suite("tiny") if set(one.requires) <= {"mpi"}]
     assert [(t.stack, t.partition, t.run) for t in verdict.absent] == [
         ("site", "default", f"benchio:{one.name}") for one in plain
     ]
     assert all(BROKEN.note in t.reason for t in verdict.absent if BROKEN.note)
-    assert f"site: the stack is broken: {BROKEN.note}; its runs are counted as missing" in said
-    assert assess_session(past, run.run_suite(past, SessionContext("local", "tiny", ["gnu"]))).exit_code == 0
+    assert f"site: the stack is broken: {BROKEN.note}; its runs are counted as missing" in messages
+    assert (
+        assess_session(
+            history_with_sessions, run.run_suite(history_with_sessions, SessionContext("local", "tiny", ["gnu"]))
+        ).exit_code
+        == 0
+    )
 
 
-def test_a_stack_that_is_gone_is_told_once(past: History, fake: FakeReframe) -> None:
+def test_missing_stack_is_reported_once(history_with_sessions: History, fake: FakeReframe) -> None:
     when = int(utc_now().timestamp()) - 60
-    past.begin_session(SessionRecord("before", "local", "tiny", "run", when, {"stacks": ["gnu", "mpich"]}))
-    past.end_session("before", "ok", when)
-    past.begin_session(SessionRecord("import", "local", "ior", "import", when + 1))
-    past.end_session("import", "ok", when + 1)
-    told = [assess_session(past, tonight(past, None)) for _ in range(2)]
-    assert [verdict.exit_code for verdict in told] == [0, 0]
-    assert [[(t.stack, t.reason) for t in verdict.unavailable] for verdict in told] == [
+    history_with_sessions.begin_session(
+        SessionRecord("before", "local", "tiny", "run", when, {"stacks": ["gnu", "mpich"]})
+    )
+    history_with_sessions.end_session("before", "ok", when)
+    history_with_sessions.begin_session(SessionRecord("import", "local", "ior", "import", when + 1))
+    history_with_sessions.end_session("import", "ok", when + 1)
+    verdicts = [assess_session(history_with_sessions, run_session(history_with_sessions, None)) for _ in range(2)]
+    assert [verdict.exit_code for verdict in verdicts] == [0, 0]
+    assert [[(t.stack, t.reason) for t in verdict.unavailable] for verdict in verdicts] == [
         [("mpich", "the stack no longer exists")],
         [],
     ]
 
 
-def test_two_systems_on_one_file_system_do_not_run_at_once(history: History, fake: FakeReframe, var: Path) -> None:
+def test_systems_on_one_file_system_exclude_each_other(history: History, fake: FakeReframe, var: Path) -> None:
     with (
         session.hold_lock(session.file_system_lock_path(var / "scratch" / "not made yet")),
         pytest.raises(MachineError, match="another session is running"),
     ):
-        tonight(history, None)
+        run_session(history, None)
     assert fake.starts == []

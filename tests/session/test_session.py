@@ -1,4 +1,4 @@
-"""A session on disk: where it cannot be, and what is taken in twice."""
+"""A session on disk: refused paths, and repeated ingestion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iowatch.store import History, SessionRecord
 RECORD = SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {})
 
 
-def test_a_place_with_a_blank_is_refused_before_anything_is_made(
+def test_path_with_a_blank_is_refused_before_the_session_starts(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ReFrame splits the path of a job's script at blanks: every case would fail with "file not found"."""
@@ -25,7 +25,7 @@ def test_a_place_with_a_blank_is_refused_before_anything_is_made(
     assert history.sessions() == []
 
 
-def test_a_case_that_was_committed_and_not_removed_is_the_same_case(
+def test_spooled_case_that_is_already_stored_is_not_duplicated(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = session.start_session(history, RECORD, [])

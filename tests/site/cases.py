@@ -1,6 +1,6 @@
 """The cases that ReFrame generates on every system, from one process: all systems as partitions of one.
 
-`python -m tests.site.cases` writes `cases.txt` again, the list that the tests hold them against.
+`python -m tests.site.cases` rewrites `cases.txt`, the list that the tests compare them with.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def committed() -> list[str]:
 
 
 def merged(systems: list[str]) -> dict[str, Any]:
-    """One system that has the partitions and environments of all these."""
+    """One system with the partitions and environments of all given systems."""
     partitions, environments = [], []
     for name in systems:
         one = configuration(name)
@@ -91,7 +91,7 @@ def listed(settings: Path, system: str) -> set[Case]:
 
 
 def generated(place: Path, systems: list[str]) -> set[Case]:
-    """The cases of all these systems."""
+    """The cases of all given systems."""
     place.joinpath("settings.yaml").write_text(json.dumps(merged(systems)), encoding="utf-8")
     return listed(place / "settings.yaml", "all")
 
@@ -112,7 +112,7 @@ def text(cases: set[Case]) -> str:
 
 
 def main() -> None:
-    """Write the list again."""
+    """Rewrite the list."""
     with TemporaryDirectory() as place:
         os.environ["IOWATCH_VAR"] = place
         GOLDEN.write_text(text(generated(Path(place), system_names())), encoding="utf-8")

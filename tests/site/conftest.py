@@ -1,4 +1,4 @@
-"""Builders: programs that answer as the real ones do, lock files, and a checkout of their own."""
+"""Builders: mock-ups of programs, lock files, and a separate checkout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tool = Callable[[str, str], Path]
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """Puts a shell program on a PATH that has nothing else but `cat`."""
+    """Put a shell program on a PATH that otherwise contains only `cat`."""
     directory = tmp_path / "bin"
     directory.mkdir()
     (directory / "cat").symlink_to(shutil.which("cat") or "/bin/cat")

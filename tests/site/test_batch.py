@@ -1,7 +1,7 @@
-"""`systems/_template` as a PBS and as a Flux machine: whole sessions, with stand-ins for the schedulers.
+"""`systems/_template` as a PBS and as a Flux machine: complete sessions, with mock-ups of the schedulers.
 
-The stand-ins do what the manuals say that the real ones do (PBS Professional Reference Guide 2022.1, "qsub",
-"qstat"; flux-run(1)): scripts are made by ReFrame, jobs run on this machine, MPI is real.
+The mock-ups follow the manuals (PBS Professional Reference Guide 2022.1, "qsub", "qstat"; flux-run(1)): scripts are
+made by ReFrame, jobs run on this machine, MPI is real.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ pytestmark = [
     ),
 ]
 
-# Runs the job at once and writes its files where the options say; the script is kept. The job whose number is
-# in the file `killed` was ended by the server before it wrote anything.
+# Runs the job at once and writes its files as the options require; the script is kept. The job whose number
+# is in the file `killed` is ended by the server before it writes output.
 QSUB = """#!/bin/bash
 number=$(ls "$JOBS" | grep -c script); number=$((number + 1))
 while [ $# -gt 1 ]; do case $1 in -o) out=$2 ;; -e) err=$2 ;; esac; shift 2; done
@@ -55,7 +55,7 @@ exec mpirun -np "$ranks" "$@"
 
 @pytest.fixture(scope="module")
 def stack() -> str:
-    """One is enough here: the one with the most features."""
+    """The name of one installed stack."""
     from iowatch.site.stacks import discover_stacks
 
     return next(found.name for found in discover_stacks("local") if found.status == "installed")
@@ -110,7 +110,7 @@ def run(environment: dict[str, str], var: Path, stack: str) -> tuple[int, dict[s
     return done.returncode, json.loads(done.stdout)
 
 
-def test_pbs(tmp_path: Path, var: Path, stack: str) -> None:
+def test_session_runs_on_a_pbs_system(tmp_path: Path, var: Path, stack: str) -> None:
     jobs, environment = machine(tmp_path, "pbs", qsub=QSUB, qstat=QSTAT)
     code, verdict = run(environment, var, stack)
     assert (code, verdict["status"], verdict["received"]) == (0, "ok", 6), verdict
@@ -123,7 +123,7 @@ def test_pbs(tmp_path: Path, var: Path, stack: str) -> None:
         assert "mpirun -np 2 " in script
 
 
-def test_a_job_that_pbs_ended_is_told_with_its_reason(tmp_path: Path, var: Path, stack: str) -> None:
+def test_job_ended_by_pbs_is_reported_with_its_reason(tmp_path: Path, var: Path, stack: str) -> None:
     jobs, environment = machine(tmp_path, "pbs", qsub=QSUB, qstat=QSTAT)
     (jobs / "killed").write_text("2")
     code, verdict = run(environment, var, stack)
@@ -132,11 +132,11 @@ def test_a_job_that_pbs_ended_is_told_with_its_reason(tmp_path: Path, var: Path,
     assert "job 2.server: state F, reason exceeded resource walltime, exit status -29" in failed["reason"]
 
 
-def test_flux(tmp_path: Path, var: Path, stack: str) -> None:
+def test_session_runs_on_a_flux_system(tmp_path: Path, var: Path, stack: str) -> None:
     jobs, environment = machine(tmp_path, "flux", flux=FLUX)
     code, verdict = run(environment, var, stack)
     assert (code, verdict["status"], verdict["received"]) == (0, "ok", 6), verdict
     started = (jobs / "flux").read_text().splitlines()
-    # Where Darshan is, the first case is started more often, to measure what tracing costs.
+    # With Darshan, the first case is started more often, to measure the overhead of tracing.
     assert len({re.findall(r" --dir=(\S+)", line)[0] for line in started}) == 3
     assert all(line.startswith("run -n 2 -N 1 --exclusive ") for line in started)

@@ -1,4 +1,4 @@
-"""What is here, what is missing, and the command that adds it."""
+"""Installed parts, missing parts, and the command that installs them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, var: Path):
 SPACK = "iowatch stack install reference --system local --bootstrap"
 
 
-def test_bare_debian_gets_one_line(machine_with) -> None:
+def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     machine_with(programs=False)
     report = doctor.examine_machine()
     assert not report.usable
@@ -48,12 +48,12 @@ def test_bare_debian_gets_one_line(machine_with) -> None:
     )
 
 
-def test_somebody_who_is_not_root_gets_sudo(machine_with) -> None:
+def test_apt_command_has_sudo_without_root(machine_with) -> None:
     machine_with("gcc", "openmpi", uid=1000)
     assert doctor.examine_machine().commands[0].startswith("sudo apt-get install -y libhdf5-openmpi-dev ")
 
 
-def test_other_distributions_get_spack(machine_with) -> None:
+def test_other_distributions_get_the_spack_command(machine_with) -> None:
     machine_with("gcc", "openmpi", debian=False)
     report = doctor.examine_machine()
     assert report.usable
@@ -61,24 +61,24 @@ def test_other_distributions_get_spack(machine_with) -> None:
     assert {finding.command for finding in report.missing} == {SPACK}
 
 
-def test_everything_there(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_machine_has_no_missing_parts(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
     machine_with("gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench", "darshan-runtime")
     monkeypatch.setattr(doctor.stack_install, "spack_version", lambda: "1.1.0 (/x/spack)")
     report = doctor.examine_machine()
     assert (report.missing, report.commands) == ((), ())
 
 
-def test_ior_alone_does_not_bring_mdtest(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mdtest_is_missing_if_only_ior_is_installed(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
     machine_with("gcc", "openmpi")
-    alone = Stack("x", "local", "system", "installed", (StackPart("ior", "4.0.0", files=("/opt/ior",)),), ("ior",))
-    monkeypatch.setattr(doctor, "discover_stacks", lambda system: [alone])
+    only_ior = Stack("x", "local", "system", "installed", (StackPart("ior", "4.0.0", files=("/opt/ior",)),), ("ior",))
+    monkeypatch.setattr(doctor, "discover_stacks", lambda system: [only_ior])
     missing = {finding.title for finding in doctor.examine_machine().missing}
     assert "mdtest" in missing
     assert "IOR" not in missing
 
 
 @pytest.mark.parametrize(("parts", "code"), [(("gcc", "openmpi"), 0), (("gcc",), 1), ((), 1)])
-def test_exit_code_and_json(machine_with, parts: tuple[str, ...], code: int) -> None:
+def test_exit_code_and_json_report_usability(machine_with, parts: tuple[str, ...], code: int) -> None:
     machine_with(*parts)
     done = CliRunner().invoke(command, ["--json"], standalone_mode=False)
     assert done.return_value == code
@@ -88,7 +88,7 @@ def test_exit_code_and_json(machine_with, parts: tuple[str, ...], code: int) -> 
     assert {"mount", "technology", "free_bytes"} <= set(document["file_systems"][0])
 
 
-def test_the_page_starts_with_the_answer(machine_with) -> None:
+def test_output_starts_with_the_answer(machine_with) -> None:
     machine_with("gcc", "openmpi")
     done = CliRunner().invoke(command, [], standalone_mode=False)
     first, second = done.stdout.splitlines()[:2]
@@ -98,7 +98,7 @@ def test_the_page_starts_with_the_answer(machine_with) -> None:
     )
 
 
-def test_retired_system_is_advised_nothing_that_would_be_refused(machine_with) -> None:
+def test_retired_system_gets_no_install_command(machine_with) -> None:
     machine_with()
     report = doctor.examine_machine("archer")
     assert report.retired is not None
@@ -110,9 +110,7 @@ def test_retired_system_is_advised_nothing_that_would_be_refused(machine_with) -
     assert "add it with" not in done.stdout
 
 
-def test_system_without_system_stacks_is_not_advised_packages_that_it_would_not_use(
-    machine_with, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_system_without_system_stacks_gets_only_needed_packages(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
     machine_with(programs=False)
     described = system.load_system("local").model_copy(update={"system_stacks": False})
     monkeypatch.setattr(doctor, "load_system", lambda _system: described)

@@ -1,4 +1,4 @@
-"""`iowatch system init`: what it writes is accepted by iowatch and by ReFrame, for every scheduler."""
+"""`iowatch system init`: iowatch and ReFrame accept the written files, for every scheduler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def checkout(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Puts a program of a batch system on PATH; the tools of this machine's own are hidden."""
+    """Put a program of a batch system on PATH; the programs of this machine are hidden."""
     directory = tmp_path / "bin"
     directory.mkdir()
     for name in ("cat", "sh"):
@@ -55,22 +55,22 @@ esac"""
 QSTAT = """printf 'Queue Max Tot\\n----- --- ---\\nworkq 0 0\\nlong 0 0\\n'"""
 
 
-def test_a_machine_without_a_known_file_system(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container, say; its description is valid all the same."""
+def test_machine_without_a_known_file_system_is_valid(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example a container; its description is valid nevertheless."""
     monkeypatch.setattr("iowatch.site.storage.list_mounts", list)
     written = write_system("here", scheduler="local")
     assert read_system(Path(written.files[0])).file_systems == ()
 
 
-def test_a_misspelt_scheduler_in_a_configuration_names_the_known() -> None:
+def test_misspelt_scheduler_in_a_configuration_is_refused() -> None:
     """`SCHEDULER = "Slurm"` in reframe.py, or ReFrame's own word for one."""
-    with pytest.raises(InputError, match="no scheduler is called 'Slurm'") as told:
+    with pytest.raises(InputError, match="no scheduler is called 'Slurm'") as error:
         SCHEDULER_OPTIONS["Slurm"]
-    assert "Did you mean 'slurm'?" in str(told.value)
+    assert "Did you mean 'slurm'?" in str(error.value)
     assert "pbspro" not in SCHEDULER_OPTIONS
 
 
-def test_slurm_partitions(fake: Callable[[str, str], None]) -> None:
+def test_slurm_partitions_are_detected(fake: Callable[[str, str], None]) -> None:
     fake("sinfo", SINFO)
     assert machine.detect_scheduler().name == "slurm"
     assert machine.detect_partitions("slurm") == [
@@ -79,20 +79,20 @@ def test_slurm_partitions(fake: Callable[[str, str], None]) -> None:
     ]
 
 
-def test_pbs_queues(fake: Callable[[str, str], None]) -> None:
+def test_pbs_queues_are_detected(fake: Callable[[str, str], None]) -> None:
     fake("pbsnodes", "echo pbs_version = 23.06.06")
     fake("qstat", QSTAT)
     assert machine.detect_scheduler().title == "pbs_version = 23.06.06"
     assert machine.detect_partitions("pbs") == [QueueInfo("workq"), QueueInfo("long")]
 
 
-def test_no_scheduler(fake: Callable[[str, str], None]) -> None:
+def test_machine_without_scheduler_is_local(fake: Callable[[str, str], None]) -> None:
     assert machine.detect_scheduler() == machine.LOCAL_SCHEDULER
     assert machine.detect_partitions("local") == []
 
 
 @pytest.mark.parametrize("scheduler", ["local", "slurm", "pbs", "lsf", "flux"])
-def test_what_it_writes_is_accepted(checkout: Path, fake: Callable[[str, str], None], scheduler: str) -> None:
+def test_written_files_are_accepted(checkout: Path, fake: Callable[[str, str], None], scheduler: str) -> None:
     if scheduler == "slurm":
         fake("sinfo", SINFO)
     written = write_system("new-one", scheduler=scheduler)
@@ -110,14 +110,14 @@ def test_what_it_writes_is_accepted(checkout: Path, fake: Callable[[str, str], N
         assert site.get("systems/0/partitions/0/processor")["num_cpus"] == 64
 
 
-def test_gaps_are_in_the_file(checkout: Path, fake: Callable[[str, str], None]) -> None:
+def test_missing_facts_are_noted_in_the_file(checkout: Path, fake: Callable[[str, str], None]) -> None:
     written = write_system("new-one", scheduler="pbs")
     text = (checkout / "systems" / "new-one" / "system.yaml").read_text()
     assert all(f"# Not found: {gap}." in text for gap in written.gaps)
     assert any("pbs: it did not answer" in gap for gap in written.gaps)
 
 
-def test_it_does_not_write_over_a_description(checkout: Path) -> None:
+def test_existing_description_is_not_overwritten(checkout: Path) -> None:
     write_system("new-one")
     (checkout / "systems" / "new-one" / "system.yaml").write_text("name: new-one\ntitle: mine\n")
     with pytest.raises(UsageError, match="already exists"):
@@ -128,25 +128,25 @@ def test_it_does_not_write_over_a_description(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Upper", "with blank", "../out", "", "_template"])
-def test_names_that_cannot_be(checkout: Path, name: str) -> None:
+def test_invalid_names_are_refused(checkout: Path, name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a system"):
         write_system(name)
 
 
-def test_unknown_scheduler(checkout: Path) -> None:
+def test_unknown_scheduler_is_refused(checkout: Path) -> None:
     with pytest.raises(UsageError, match="no scheduler 'slrm'"):
         write_system("new-one", scheduler="slrm")
 
 
-def test_the_template_itself_is_valid(var: Path, tmp_path: Path) -> None:
-    """Copying the folder is the other way to a new system."""
+def test_template_is_valid(var: Path, tmp_path: Path) -> None:
+    """Copying the folder is the alternative way to add a system."""
     folder = tmp_path / "template"
     shutil.copytree(ROOT / "systems" / "_template", folder)
     assert read_system(folder / "system.yaml").limits.minutes == 60
 
 
 @pytest.mark.parametrize(("kind", "name"), [("none", "squeue"), ("slurmdbd", "slurm")])
-def test_slurm_without_accounts_is_asked_for_its_queue(fake: Callable[[str, str], None], kind: str, name: str) -> None:
+def test_slurm_without_accounting_uses_squeue(fake: Callable[[str, str], None], kind: str, name: str) -> None:
     """ReFrame's `slurm` ends the whole session at its first `sacct` where there are no accounts."""
     fake("sinfo", SINFO)
     fake("scontrol", f'echo "AccountingStorageType   = accounting_storage/{kind}"')
@@ -170,33 +170,35 @@ printf 'specific pmix plugin versions available: pmix_v4\n'"""
         (None, None),
     ],
 )
-def test_srun_is_told_what_to_speak_where_slurm_has_no_default(
+def test_srun_mpi_type_is_set_if_slurm_has_no_default(
     fake: Callable[[str, str], None], default: str | None, types: dict[str, str] | None
 ) -> None:
-    """With `none` Open MPI's ranks end, and each of MPICH's is `0 of 1`; seen with Debian's packages."""
+    """With `none`, ranks of Open MPI abort, and each rank of MPICH is `0 of 1`; observed with Debian's packages."""
     fake("srun", MPI_LIST)
     if default:
         fake("scontrol", f'echo "MpiDefault              = {default}"')
     assert machine.slurm_mpi_types() == types
 
 
-def test_environments_get_what_their_mpi_needs() -> None:
+def test_environments_get_the_mpi_type_of_their_mpi() -> None:
     environments = [{"name": mpi, "features": ["mpi", mpi]} for mpi in ("openmpi", "mpich", "intel")]
-    told = {e["name"]: e.get("env_vars") for e in with_mpi_types(environments, {"openmpi": "pmix", "mpich": "pmi2"})}
-    assert told == {"openmpi": [["SLURM_MPI_TYPE", "pmix"]], "mpich": [["SLURM_MPI_TYPE", "pmi2"]], "intel": None}
+    settings = {
+        e["name"]: e.get("env_vars") for e in with_mpi_types(environments, {"openmpi": "pmix", "mpich": "pmi2"})
+    }
+    assert settings == {"openmpi": [["SLURM_MPI_TYPE", "pmix"]], "mpich": [["SLURM_MPI_TYPE", "pmi2"]], "intel": None}
     assert with_mpi_types(environments, {}) == environments
 
 
-def test_environment_modules_have_the_name_that_reframe_does_not_call_deprecated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_environment_modules_use_the_current_reframe_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LMOD_CMD", raising=False)
     monkeypatch.setenv("MODULESHOME", "/usr/share/modules")
     assert machine.detect_module_system() == "envmod"
 
 
 @pytest.mark.parametrize("place", ["/fs/a b: c #d", "/fs/é"])
-def test_a_scratch_of_any_name_is_read_back(checkout: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_scratch_path_with_special_characters_is_read_back(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     monkeypatch.setenv("SCRATCH", place)
     write_system("new-one")
     found = read_system(checkout / "systems" / "new-one" / "system.yaml")

@@ -1,4 +1,4 @@
-"""A new system in one command: `iowatch system init`, and ReFrame itself lists the cases of what it wrote."""
+"""A new system in one command: `iowatch system init`, and ReFrame lists the cases of the new system."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _run(environment: dict[str, str], *words: str | Path) -> str:
 
 
 def _listed(machine: tuple[Path, dict[str, str]], *options: str) -> set[str]:
-    """Partitions of the cases that ReFrame lists; it recognises the machine by its host name."""
+    """Partitions of the cases that ReFrame lists; ReFrame identifies the machine by its host name."""
     root, environment = machine
     _run(environment, BIN / "iowatch", "system", "init", "new-one", *options)
     _run(environment, BIN / "iowatch", "system", "show", "new-one")
@@ -66,12 +66,12 @@ def _listed(machine: tuple[Path, dict[str, str]], *options: str) -> set[str]:
     return set(_CASE.findall(listing))
 
 
-def test_without_a_scheduler(machine: tuple[Path, dict[str, str]]) -> None:
+def test_new_local_system_has_cases(machine: tuple[Path, dict[str, str]]) -> None:
     assert _listed(machine, "--scheduler", "local") == {"default"}
 
 
 @pytest.mark.parametrize("accounts", ["slurmdbd", "none"])
-def test_with_slurm(machine: tuple[Path, dict[str, str]], tmp_path: Path, accounts: str) -> None:
+def test_new_slurm_system_has_cases(machine: tuple[Path, dict[str, str]], tmp_path: Path, accounts: str) -> None:
     """Detected from `sinfo` and `scontrol`; partition names with blanks as Slurm allows them."""
     for name, body in {
         "sinfo": SINFO,

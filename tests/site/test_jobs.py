@@ -1,4 +1,4 @@
-"""What schedulers say of a job, from programs that answer as the real ones do."""
+"""Job states from mock-ups of the schedulers' programs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PBS = """Job Id: 5.server
 """
 
 
-def answering(place: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
-    """Only these programs are on PATH; each answers with its text, or fails where it has none."""
+def put_programs_on_path(place: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
+    """Put only these programs on PATH; each prints its text, or fails if it has none."""
     for name, text in programs.items():
         (place / f"{name}.txt").write_text(text)
         (place / name).write_text(f"#!/bin/sh\n[ -s {place}/{name}.txt ] && /bin/cat {place}/{name}.txt\n")
@@ -39,7 +39,7 @@ def answering(place: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "state"),
     [
         (
             WAITED,
@@ -48,20 +48,22 @@ def answering(place: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> 
         (SLOW, "job 5: state TIMEOUT, reason TimeLimit, ran 00:01:09, time limit 00:01:00, nodes n[1-2]"),
     ],
 )
-def test_slurm_without_accounts(text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(tmp_path, monkeypatch, scontrol=text)
-    assert job_state("squeue", "5") == told
-
-
-def test_slurm_that_has_forgotten_the_job_is_asked_for_its_accounts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_slurm_job_state_without_accounting(
+    text: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answering(tmp_path, monkeypatch, scontrol="", sacct="CANCELLED by 0|None|00:00:00|00:01:00|None assigned\n")
+    put_programs_on_path(tmp_path, monkeypatch, scontrol=text)
+    assert job_state("squeue", "5") == state
+
+
+def test_slurm_job_state_from_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_programs_on_path(
+        tmp_path, monkeypatch, scontrol="", sacct="CANCELLED by 0|None|00:00:00|00:01:00|None assigned\n"
+    )
     assert job_state("slurm", "5") == "job 5: state CANCELLED by 0, ran 00:00:00, time limit 00:01:00"
 
 
-def test_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(tmp_path, monkeypatch, qstat=PBS)
+def test_pbs_job_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_programs_on_path(tmp_path, monkeypatch, qstat=PBS)
     assert job_state("pbs", "5.server") == (
         "job 5.server: state F, reason Job run at Mon Jan 01 at 02:00 on (n1:ncpus=1) and exceeded resource "
         "walltime, exit status -29, ran 00:01:09, time limit 00:01:00"
@@ -71,14 +73,14 @@ def test_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("scheduler", "job"), [("slurm", "5"), ("slurm", None), ("local", "5"), ("flux", "5"), ("new", "5")]
 )
-def test_nobody_to_ask_is_no_answer(
+def test_job_state_without_scheduler_programs_is_empty(
     scheduler: str, job: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert job_state(scheduler, job) == ""
 
 
-def test_bytes_that_are_no_text_here_do_not_hide_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecodable_bytes_do_not_hide_the_job_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "qstat"
     program.write_text("#!/bin/sh\nprintf ' job_state = F\\n comment = arr\\352t\\351 par le site\\n'\n")
     program.chmod(0o755)

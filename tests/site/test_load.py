@@ -1,4 +1,4 @@
-"""`system.yaml`: closed schema, faults with file, line and field, and the facts of the machines."""
+"""`system.yaml`: closed schema, faults with file, line and field, and the facts of the published machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iowatch.core import InputError, UsageError
 from iowatch.site.system import FileSystem, load_system, read_system, system_names
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINES_OF_THE_SEEDS = {
+PUBLISHED_MACHINES = {
     "archer",
     "cirrus",
     "cosma5",
@@ -34,7 +34,7 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_all_faults_are_told_with_line_and_field(tmp_path: Path) -> None:
+def test_all_faults_are_reported_with_line_and_field(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "name: mine\ntitle: x\nsurprise: 3\nlimits:\n  nodes: -3\n  free_bytes: 3x\nfile_systems:\n"
@@ -63,18 +63,18 @@ def test_all_faults_are_told_with_line_and_field(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_system(write(tmp_path, text))
 
 
-def test_absent_system_has_a_near_miss() -> None:
+def test_unknown_system_is_refused_with_a_suggestion() -> None:
     with pytest.raises(UsageError, match="no system 'archr'") as caught:
         load_system("archr")
     assert "Did you mean 'archer'?" in (caught.value.hint or "")
 
 
-def test_scratch_is_expanded(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_variables_in_scratch_are_expanded(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert load_system("local").scratch_directory() == var / "scratch"
     system = read_system(write(tmp_path, "name: mine\ntitle: x\nscratch: ${WHERE_ELSE}/io\n"))
     monkeypatch.delenv("WHERE_ELSE", raising=False)
@@ -85,16 +85,16 @@ def test_scratch_is_expanded(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize("place", ["lustre/me", "~/io"])
-def test_a_scratch_that_depends_on_the_directory_is_refused(tmp_path: Path, place: str) -> None:
-    """It would measure the file system of whoever's directory it is started in."""
+def test_relative_scratch_is_refused(tmp_path: Path, place: str) -> None:
+    """It would measure the file system of the working directory."""
     system = read_system(write(tmp_path, f"name: mine\ntitle: x\nscratch: {place}\n"))
     with pytest.raises(UsageError, match=f"'{place}' is no absolute path"):
         system.scratch_directory()
 
 
-def test_every_machine_of_the_seeds_is_described_and_retired() -> None:
-    assert set(system_names()) >= MACHINES_OF_THE_SEEDS
-    for name in MACHINES_OF_THE_SEEDS:
+def test_published_machines_are_described_and_retired() -> None:
+    assert set(system_names()) >= PUBLISHED_MACHINES
+    for name in PUBLISHED_MACHINES:
         system = load_system(name)
         assert system.retired
         assert system.sources
@@ -123,7 +123,7 @@ def find_file_system(system: str, name: str) -> FileSystem:
 
 
 @pytest.mark.parametrize(("where", "bytes_per_s"), PEAKS.items())
-def test_theoretical_peaks(where: tuple[str, str], bytes_per_s: float) -> None:
+def test_theoretical_peaks_match_the_sources(where: tuple[str, str], bytes_per_s: float) -> None:
     system, file_system = where
     peaks = find_file_system(system, file_system).peaks
     assert {round(peak.mib_per_s, 6) for peak in peaks} == {round(bytes_per_s / 2**20, 6)}
@@ -143,15 +143,17 @@ LUSTRE = {
 
 
 @pytest.mark.parametrize(("where", "expected"), LUSTRE.items())
-def test_lustre(where: tuple[str, str], expected: tuple[int, int | None]) -> None:
+def test_lustre_targets_and_striping_match_the_sources(
+    where: tuple[str, str], expected: tuple[int, int | None]
+) -> None:
     file_system = find_file_system(*where)
     assert file_system.technology == "Lustre"
     assert (file_system.targets, file_system.striping and file_system.striping.count) == expected
 
 
 def test_documents_of_the_sources_exist(outside_data: Path) -> None:
-    """Each source names its file among the seed documents."""
-    for name in MACHINES_OF_THE_SEEDS:
+    """Each source names its file among the source documents."""
+    for name in PUBLISHED_MACHINES:
         for short, title in load_system(name).sources.items():
             file = title.rsplit("(", 1)[1].rstrip(")")
             assert file.startswith(short)
@@ -159,12 +161,12 @@ def test_documents_of_the_sources_exist(outside_data: Path) -> None:
 
 
 def test_numbers_of_the_sources_are_in_the_documents(outside_data: Path) -> None:
-    """A spot check by text: what is written as printed can be found in the document that it cites."""
+    """A spot check: values as printed are in the text of the cited document."""
     texts = {
         path.name[:3]: re.sub(r"\s|\\text|[{}]", "", path.read_text())
         for path in (outside_data / "seeds").glob("*.txt")
     }
-    for name in MACHINES_OF_THE_SEEDS:
+    for name in PUBLISHED_MACHINES:
         for file_system in load_system(name).file_systems:
             for peak in file_system.peaks:
                 text = texts[peak.source.partition(":")[0]]

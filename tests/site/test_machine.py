@@ -1,4 +1,4 @@
-"""What a check asks on its node, and which of the answers are the same until somebody changes the machine."""
+"""Machine facts that a check records on its node; facts that vary between nodes are left out."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ pytest.importorskip("reframe")
 from reframe_tests.mixins.machine import answers, questions
 
 
-def ask(directory: Path, place: Path, path: str) -> dict[str, str]:
+def collect_facts(directory: Path, place: Path, path: str) -> dict[str, str]:
     subprocess.run(["bash", "-c", "\n".join(questions(str(directory)))], cwd=place, env={"PATH": path}, check=True)
     return answers((place / "iowatch.machine").read_text())
 
 
-def test_this_machine_answers(tmp_path: Path) -> None:
+def test_facts_of_this_machine_are_recorded(tmp_path: Path) -> None:
     directory = tmp_path / "a directory; with 'quotes'"
     directory.mkdir()
-    told = ask(directory, tmp_path, os.environ["PATH"])
-    assert told["kernel"] == platform.release()
-    assert "lustre" not in told or Path("/sys/fs/lustre").exists()
+    facts = collect_facts(directory, tmp_path, os.environ["PATH"])
+    assert facts["kernel"] == platform.release()
+    assert "lustre" not in facts or Path("/sys/fs/lustre").exists()
 
 
-def test_lustre_answers(tmp_path: Path) -> None:
-    """`lfs getstripe -d` as the Lustre manual prints it (19.3.1), a line for the directory first."""
+def test_lustre_facts_are_recorded(tmp_path: Path) -> None:
+    """`lfs getstripe -d` as in the Lustre manual (19.3.1), with a line for the directory first."""
     striping = "stripe_count:  4 stripe_size:   1048576 pattern: raid0\\n stripe_offset: -1\\n"
     fakes = {
         "lfs": f"printf '%s\\n{striping}' $3",
@@ -37,23 +37,23 @@ def test_lustre_answers(tmp_path: Path) -> None:
     for name, script in fakes.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
-    told = ask(tmp_path, tmp_path, f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert told["mount"] == "lustre 10.0.0.1@o2ib:/scratch rw,flock,lazystatfs"
-    assert told["striping"] == "stripe_count: 4 stripe_size: 1048576 pattern: raid0 stripe_offset: -1"
+    facts = collect_facts(tmp_path, tmp_path, f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert facts["mount"] == "lustre 10.0.0.1@o2ib:/scratch rw,flock,lazystatfs"
+    assert facts["striping"] == "stripe_count: 4 stripe_size: 1048576 pattern: raid0 stripe_offset: -1"
 
 
-def test_a_command_that_hangs_or_is_absent_costs_its_fact_only(tmp_path: Path) -> None:
+def test_hanging_or_missing_command_loses_only_its_fact(tmp_path: Path) -> None:
     (tmp_path / "findmnt").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "timeout").write_text('#!/bin/sh\nshift; exec /usr/bin/timeout 0.2 "$@"\n')
     for name in ("findmnt", "timeout"):
         (tmp_path / name).chmod(0o755)
-    told = ask(tmp_path, tmp_path, f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert "mount" not in told
-    assert told["kernel"] == platform.release()
+    facts = collect_facts(tmp_path, tmp_path, f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert "mount" not in facts
+    assert facts["kernel"] == platform.release()
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "facts"),
     [
         (
             "mount=nfs4 server:/home rw,vers=4.2,clientaddr=10.1.2.3,local_lock=none,addr=10.0.0.9",
@@ -67,5 +67,5 @@ def test_a_command_that_hangs_or_is_absent_costs_its_fact_only(tmp_path: Path) -
         ("kernel", {}),
     ],
 )
-def test_what_differs_from_node_to_node_is_left_out(line: str, told: dict[str, str]) -> None:
-    assert answers(f"{line}\n") == told
+def test_facts_that_vary_between_nodes_are_left_out(line: str, facts: dict[str, str]) -> None:
+    assert answers(f"{line}\n") == facts

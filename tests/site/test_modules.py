@@ -1,4 +1,4 @@
-"""Stacks of environment modules: loaded in a login shell, described by the tools that they bring."""
+"""Stacks of environment modules: loaded in a login shell, described by the tools that they provide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MPIRUN = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.8'\n"
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home whose login shell has a function `module` that knows one module, `mpi/5`."""
+    """A home directory whose login shell has a function `module` with one module, `mpi/5`."""
     tools = tmp_path / "mpi" / "bin"
     tools.mkdir(parents=True)
     for name, text in (("mpirun", MPIRUN), ("mpicc", "#!/bin/sh\necho 'gcc (GCC) 13.2.0'\n")):
@@ -29,7 +29,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / stacks.MODULES_FILE
 
 
-def test_described_by_its_tools(site: Path) -> None:
+def test_module_stack_is_described_by_its_tools(site: Path) -> None:
     site.write_text("modules: [mpi/5]\nsettings: {A: 1}\n")
     stack = stacks.load_module_stack("somewhere", site)
     assert (stack.name, stack.kind, stack.status) == ("gnu", "modules", "installed")
@@ -39,8 +39,8 @@ def test_described_by_its_tools(site: Path) -> None:
     assert (versions["openmpi"], versions["gcc"]) == ("5.0.8", "13.2.0")
 
 
-def test_a_module_that_brings_another_python(site: Path) -> None:
-    """Its PYTHONHOME would keep ours from starting, its PYTHONPATH would give it other libraries."""
+def test_module_with_another_python_is_loaded(site: Path) -> None:
+    """Its PYTHONHOME would break the Python of iowatch, its PYTHONPATH would load other libraries."""
     profile = site.parents[2] / ".bash_profile"
     foreign = site.parents[2] / "python3.9"
     foreign.mkdir()
@@ -52,7 +52,7 @@ def test_a_module_that_brings_another_python(site: Path) -> None:
     assert (stack.status, stack.note) == ("installed", None)
 
 
-def test_a_module_that_is_gone_makes_the_stack_broken(site: Path) -> None:
+def test_missing_module_makes_the_stack_broken(site: Path) -> None:
     site.write_text("modules: [mpi/6]\n")
     stack = stacks.load_module_stack("somewhere", site)
     assert stack.status == "broken"
@@ -72,7 +72,7 @@ def test_a_module_that_is_gone_makes_the_stack_broken(site: Path) -> None:
         ("modules: [a]\nsettings: {A-B: 1}\n", "found 'A-B'"),
     ],
 )
-def test_bad_files(site: Path, text: str, message: str) -> None:
+def test_invalid_files_are_refused(site: Path, text: str, message: str) -> None:
     site.write_text(text)
     with pytest.raises(InputError, match=message):
         stacks.load_module_stack("somewhere", site)

@@ -8,7 +8,7 @@ import pytest
 
 from iowatch.site.storage import list_mounts
 
-# Forms of lfs osts and lfs getstripe -d as Lustre's manual prints them.
+# Output of lfs osts and lfs getstripe -d as in the Lustre manual.
 OSTS = """OBDS:
 0: work-OST0000_UUID ACTIVE
 1: work-OST0001_UUID ACTIVE
@@ -35,7 +35,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_real_file_systems_with_parallel_ones_first(table: Path, tmp_path: Path) -> None:
+def test_file_systems_are_listed_with_parallel_ones_first(table: Path, tmp_path: Path) -> None:
     found = list_mounts(table)
     assert [mount.technology for mount in found] == ["Lustre", "NFS", "ext4"] or [
         mount.technology for mount in found
@@ -46,12 +46,12 @@ def test_real_file_systems_with_parallel_ones_first(table: Path, tmp_path: Path)
     assert (by_technology["ext4"].free_bytes or 0) > 0
 
 
-def test_a_file_system_that_does_not_answer_has_no_size(table: Path) -> None:
-    gone = next(mount for mount in list_mounts(table) if mount.technology == "NFS")
-    assert (gone.size_bytes, gone.free_bytes, gone.writable) == (None, None, False)
+def test_unresponsive_file_system_has_no_size(table: Path) -> None:
+    unresponsive = next(mount for mount in list_mounts(table) if mount.technology == "NFS")
+    assert (unresponsive.size_bytes, unresponsive.free_bytes, unresponsive.writable) == (None, None, False)
 
 
-def test_lustre_tells_its_striping(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lustre_striping_is_read(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lfs = tmp_path / "lfs"
     lfs.write_text(f"#!/bin/sh\nif [ $1 = osts ]; then cat <<'E'\n{OSTS}E\nelse cat <<'E'\n{STRIPE}E\nfi\n")
     lfs.chmod(0o755)
@@ -60,7 +60,7 @@ def test_lustre_tells_its_striping(table: Path, tmp_path: Path, monkeypatch: pyt
     assert (lustre.targets, lustre.stripe_count, lustre.stripe_bytes) == (2, 4, 1048576)
 
 
-def test_without_lfs_nothing_is_invented(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lustre_striping_is_unknown_without_lfs(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     lustre = list_mounts(table)[0]
     assert (lustre.targets, lustre.stripe_count, lustre.stripe_bytes) == (None, None, None)

@@ -1,4 +1,4 @@
-"""Parts of stacks that Spack did not build; the answers are those of the tools' own releases."""
+"""Parts of stacks that Spack did not build; the outputs are those of released tools."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize(("answer", "expected"), VERSIONS.items())
-def test_which_mpi_is_it(tool: Tool, answer: str, expected: tuple[str, str] | None) -> None:
+def test_mpi_is_identified_by_its_version_output(tool: Tool, answer: str, expected: tuple[str, str] | None) -> None:
     path = tool("mpirun", f"cat <<'END'\n{answer}\nEND")
     assert stack_probe.identify_mpi(str(path)) == expected
 
 
-def test_a_tool_that_fails_is_absent(tool: Tool) -> None:
+def test_failing_tool_is_not_found(tool: Tool) -> None:
     path = tool("mpirun", "echo 'mpirun (Open MPI) 5.0.8'; exit 1")
     assert stack_probe.identify_mpi(str(path)) is None
 
@@ -36,7 +36,7 @@ Threadsafety: no"""
 
 
 @pytest.mark.parametrize(("parallel", "found"), [("yes", True), ("no", False)])
-def test_only_parallel_hdf5_counts(tool: Tool, parallel: str, found: bool) -> None:
+def test_only_parallel_hdf5_is_found(tool: Tool, parallel: str, found: bool) -> None:
     tool("h5pcc.mpich", f"cat <<'END'\n{SETTINGS.format(parallel=parallel)}\nEND")
     part = stack_probe.probe_hdf5(MpiInstallation("mpich", ".mpich"))
     assert (part is not None) is found
@@ -45,7 +45,7 @@ def test_only_parallel_hdf5_counts(tool: Tool, parallel: str, found: bool) -> No
         assert dict(part.variants) == {"mpi": "true", "threadsafe": "false"}
 
 
-def test_netcdf_of_another_mpi_is_not_ours(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_netcdf_of_another_mpi_is_not_found(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:
     libdir = tmp_path_factory.mktemp("lib")
     (libdir / "libnetcdf.so").write_text("")
     tool("nc-config", f"cat <<'END'\n --has-parallel4 -> yes\n --libdir -> {libdir}\n --version -> netCDF 4.9.3\nEND")
@@ -69,10 +69,10 @@ OLD = "--has-pnetcdf-> no\n  --prefix    -> {prefix}\n  --version   -> netCDF {v
         ("4.4.0", None, False),
     ],
 )
-def test_netcdf_whose_config_tells_neither_parallel_nor_libdir(
+def test_netcdf_without_parallel_and_libdir_in_nc_config(
     tool: Tool, tmp_path_factory: pytest.TempPathFactory, version: str, settings: str | None, found: bool
 ) -> None:
-    """What nc-config and libnetcdf.settings of netCDF 4.3.3.1 and 4.4.0 print."""
+    """Output of nc-config and libnetcdf.settings of netCDF 4.3.3.1 and 4.4.0."""
     prefix = tmp_path_factory.mktemp("netcdf")
     (prefix / "lib").mkdir()
     (prefix / "lib" / "libnetcdf.so").write_text("")
@@ -84,15 +84,15 @@ def test_netcdf_whose_config_tells_neither_parallel_nor_libdir(
     assert (part and part.version) == (version if found else None)
 
 
-def test_nothing_installed_means_no_stack(tool: Tool) -> None:
+def test_machine_without_mpi_has_no_system_stack(tool: Tool) -> None:
     from iowatch.site.stack_probe import system_stacks
 
     tool("unrelated", "true")
     assert system_stacks("local") == []
 
 
-# What `ldd` prints of programs: Open MPI 3 to 5 and 2, Debian's MPICH, MPICH as it comes (its ABI since 3.1,
-# which MVAPICH, Intel MPI and others share), Cray's MPICH for three compilers, no MPI.
+# What `ldd` prints of programs: Open MPI 3 to 5 and 2, Debian's MPICH, original MPICH (its ABI since 3.1 is
+# shared by MVAPICH, Intel MPI and others), Cray's MPICH for three compilers, no MPI.
 @pytest.mark.parametrize(
     ("listing", "mpis"),
     [
@@ -106,13 +106,13 @@ def test_nothing_installed_means_no_stack(tool: Tool) -> None:
         ("libc.so.6 => /lib/libc.so.6 (0x7f)", set()),
     ],
 )
-def test_which_mpis_can_run_a_program(tool: Tool, listing: str, mpis: set[str]) -> None:
+def test_linked_mpis_of_a_program_are_found(tool: Tool, listing: str, mpis: set[str]) -> None:
     tool("ldd", f"echo '{listing}'")
     assert stack_probe.find_linked_mpis("/some/ior") == mpis
 
 
-def test_ior_of_a_plain_mpich_counts(tool: Tool) -> None:
-    """Without Debian's name of the library."""
+def test_ior_of_original_mpich_is_found(tool: Tool) -> None:
+    """The library does not have Debian's name."""
     tool("ldd", "echo 'libmpi.so.12 => /opt/mpich/lib/libmpi.so.12'")
     tool("ior", "echo 'IOR-4.0.0: MPI Coordinated Test of Parallel I/O'")
     part = stack_probe.probe_package("ior", MpiInstallation("mpich"))
@@ -120,8 +120,8 @@ def test_ior_of_a_plain_mpich_counts(tool: Tool) -> None:
     assert part.version == "4.0.0"
 
 
-def test_cray_has_wrappers_instead_of_mpicc_and_no_mpirun(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its environment PrgEnv-gnu is: `cc` brings MPI along, and `srun` starts programs."""
+def test_cray_stack_is_found_without_mpicc_and_mpirun(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in PrgEnv-gnu: `cc` includes MPI, and `srun` starts programs."""
     from iowatch.site.stack_probe import loaded_stack
 
     wrapper = tool("cc", "echo 'gcc-12 (SUSE Linux) 12.3.0'")

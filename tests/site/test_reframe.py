@@ -20,7 +20,7 @@ STACK = Stack("one", "any", "system", "installed", (), ("hdf5", "openmpi"), {"A"
 
 @pytest.fixture
 def one_stack(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines without MPI can run this too."""
+    """A stack for machines without MPI."""
     monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [STACK])
 
 
@@ -33,7 +33,7 @@ def configuration(path: Path) -> object:
 
 @pytest.mark.parametrize("name", system_names())
 @pytest.mark.usefixtures("one_stack")
-def test_loads(name: str) -> None:
+def test_reframe_configuration_is_valid(name: str) -> None:
     site = configuration(ROOT / "systems" / name / "reframe.py")
     assert site.get("systems/0/name") == name
     assert site.get("systems/0/partitions/0/environs")
@@ -48,7 +48,7 @@ def test_retired_machines_are_never_recognised_by_host_name(name: str, var: Path
 
 
 @pytest.mark.usefixtures("one_stack")
-def test_environment_sources_the_stack(var: Path) -> None:
+def test_environment_activates_the_stack(var: Path) -> None:
     (environment,) = reframe_config.reframe_environments("local")
     script = var / "stacks" / "any" / "one" / "activate.sh"
     assert environment["prepare_cmds"] == [f". {script}"]
@@ -57,7 +57,7 @@ def test_environment_sources_the_stack(var: Path) -> None:
     assert script.is_file()
 
 
-def test_every_committed_stack_has_a_name_that_reframe_takes() -> None:
+def test_committed_stacks_have_valid_reframe_names() -> None:
     """ReFrame's schema: `^[a-zA-Z_](?:[a-zA-Z0-9_-])*$`; `netcdf-4.4.0` has dots."""
     stacks = {path.parent.name for path in ROOT.glob("systems/*/stacks/*/spack.yaml")}
     assert "netcdf-4.4.0" in stacks
@@ -67,15 +67,15 @@ def test_every_committed_stack_has_a_name_that_reframe_takes() -> None:
     assert reframe_config.reframe_environment_name("4.4") == "_4_4"
 
 
-def test_two_stacks_of_one_name_in_reframe_are_refused(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacks_with_equal_reframe_names_are_refused(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stacks = [Stack(name, "local", "system", "installed", ()) for name in ("a.1", "a_1")]
     monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: stacks)
     with pytest.raises(InputError, match=r"'a\.1' and 'a_1'"):
         reframe_config.reframe_environments("local")
 
 
-def test_no_stack_is_an_error_and_not_an_empty_run(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ReFrame without an environment would say "Ran 0/0" and exit with 0."""
+def test_missing_stack_is_an_error(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ReFrame without an environment would print "Ran 0/0" and exit with 0."""
     monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [])
     with pytest.raises(MachineError, match="no usable stack"):
         reframe_config.reframe_environments("local")
@@ -91,7 +91,7 @@ def test_no_stack_is_an_error_and_not_an_empty_run(var: Path, monkeypatch: pytes
         ("local", ["--account=x"]),
     ],
 )
-def test_access(scheduler: str, expected: list[str]) -> None:
+def test_access_options_of_each_scheduler(scheduler: str, expected: list[str]) -> None:
     assert access_options(scheduler, "long", ["--account=x"]) == expected
 
 

@@ -1,4 +1,4 @@
-"""Scratch: own directories, room checked before, leftovers swept after."""
+"""Scratch: separate directories, check of free space, removal of remaining directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iowatch.core import MachineError
 from iowatch.site import storage
 
 
-def test_room_is_checked_in_bytes_and_inodes(tmp_path: Path) -> None:
+def test_free_space_is_checked_in_bytes_and_inodes(tmp_path: Path) -> None:
     storage.check_scratch_space(tmp_path, 1, 1)
     free = os.statvfs(tmp_path)
     with pytest.raises(MachineError, match="free in the file system"):
@@ -22,8 +22,8 @@ def test_room_is_checked_in_bytes_and_inodes(tmp_path: Path) -> None:
             storage.check_scratch_space(tmp_path, 1, free.f_favail)
 
 
-def lfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, code: int = 0) -> None:
-    """An `lfs` that prints what the Lustre manual shows for `lfs quota -q`."""
+def put_lfs_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, code: int = 0) -> None:
+    """Put an `lfs` on PATH that prints the output of `lfs quota -q` in the Lustre manual."""
     program = tmp_path / "bin" / "lfs"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho '{printed}'\nexit {code}\n")
@@ -40,26 +40,26 @@ def lfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, code: int
         ("nonsense", None),
     ],
 )
-def test_a_lustre_quota_is_read(
+def test_lustre_quota_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, expected: tuple[int | None, int | None] | None
 ) -> None:
-    lfs(tmp_path, monkeypatch, printed)
+    put_lfs_on_path(tmp_path, monkeypatch, printed)
     assert storage.lustre_quota(tmp_path) == expected
 
 
-def test_a_suite_that_would_hit_the_quota_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lfs(tmp_path, monkeypatch, "/mnt/lustre 1024 0 2048 - 10 0 25 -")
+def test_suite_beyond_the_quota_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_lfs_on_path(tmp_path, monkeypatch, "/mnt/lustre 1024 0 2048 - 10 0 25 -")
     storage.check_scratch_space(tmp_path, 1000, 10)
     with pytest.raises(MachineError, match="files free in your quota"):
         storage.check_scratch_space(tmp_path, 1000, 1_048_576)
 
 
-def test_without_lustre_there_is_no_quota_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_is_unknown_without_lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert storage.lustre_quota(tmp_path) is None
 
 
-def test_only_leftovers_of_known_sessions_are_swept(tmp_path: Path) -> None:
+def test_only_directories_of_known_sessions_are_removed(tmp_path: Path) -> None:
     for name in ("iowatch-old", "iowatch-other", "precious"):
         (tmp_path / name / "x").mkdir(parents=True)
     (tmp_path / "iowatch-link").symlink_to(tmp_path / "precious")
@@ -67,7 +67,7 @@ def test_only_leftovers_of_known_sessions_are_swept(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["iowatch-link", "iowatch-other", "precious"]
 
 
-def test_what_plain_reframe_left_is_swept_when_its_process_is_gone(tmp_path: Path) -> None:
+def test_scratch_of_ended_plain_reframe_is_removed(tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     own = storage.session_directory(tmp_path)
@@ -80,7 +80,7 @@ def test_what_plain_reframe_left_is_swept_when_its_process_is_gone(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a b;rm -rf /", "%e=x/y"])
-def test_a_case_directory_is_a_plain_word(tmp_path: Path, name: str) -> None:
+def test_case_directory_name_is_alphanumeric(tmp_path: Path, name: str) -> None:
     place = storage.case_directory(tmp_path, name, "gnu")
     assert place.parent.parent == tmp_path
     assert place.name.isalnum()

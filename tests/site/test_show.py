@@ -1,4 +1,4 @@
-"""`iowatch system show`: what was understood of a file, in its own words."""
+"""`iowatch system show`: the contents of a system file as interpreted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shown(system: System) -> str:
     return console.export_text()
 
 
-def test_a_night_is_repeated_as_it_was_understood() -> None:
+def test_night_settings_are_shown() -> None:
     text = shown(System.model_validate(SYSTEM))
     assert "bytes 500 GiB" in text
     assert "blackout 'maintenance' (tue 06:00 to 18:00 UTC)" in text
@@ -38,7 +38,7 @@ def test_a_night_is_repeated_as_it_was_understood() -> None:
     assert "blackout 'holidays' (every day, since 2026-12-24, until 2027-01-01)" in text
 
 
-def test_words_in_brackets_are_words() -> None:
+def test_text_in_brackets_is_shown() -> None:
     text = shown(System.model_validate(SYSTEM))
     assert "[draft] a cluster" in text
     assert "1 node; 64 cores; X [v2]" in text

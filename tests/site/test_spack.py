@@ -1,4 +1,4 @@
-"""What only the real Spack can tell. Set SPACK_ROOT to a Spack 1.1; downloads must be possible for it."""
+"""Tests that need the real Spack. Set SPACK_ROOT to a Spack 1.1; it must be able to download."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .test_stack_committed import EXAMPLES, LOCKS, MANIFESTS, ROOT, label
 if not os.environ.get("SPACK_ROOT"):
     pytest.skip("needs SPACK_ROOT, a Spack 1.1 (the whole of tests/site/test_spack.py)", allow_module_level=True)
 
-# A minute or two a stack: one of each kind, or all of them.
+# One or two minutes per stack: one of each kind, or all of them.
 SOME = [m for m in MANIFESTS if os.environ.get("IOWATCH_TEST_CONCRETIZE") or label(m) in ("debian", "netcdf-4.3.3.1")]
 RECIPE = ROOT / "benchmarks" / "spack_repo" / "iowatch" / "packages" / "benchio" / "package.py"
 
@@ -30,7 +30,7 @@ def spack(*arguments: str) -> str:
 
 
 def environment(tmp_path: Path, manifest: Path) -> Path:
-    """The environment of a spack.yaml in a place of its own, so that Spack writes nothing into the checkout."""
+    """A copy of the environment of a spack.yaml, so that Spack writes nothing into the checkout."""
     text = manifest.read_text()
     for include in read_mapping(manifest)["spack"]["include"]:
         text = text.replace(f"- {include}\n", f"- {(manifest.parent / include).resolve()}\n")
@@ -38,11 +38,11 @@ def environment(tmp_path: Path, manifest: Path) -> Path:
     return tmp_path
 
 
-def test_it_is_the_pinned_release() -> None:
+def test_spack_is_the_pinned_release() -> None:
     assert spack("--version").split()[0] == stack_install.pinned_spack_version()
 
 
-def test_recipe_is_clean(tmp_path: Path) -> None:
+def test_recipe_passes_the_audit(tmp_path: Path) -> None:
     target = environment(tmp_path, ROOT / "systems" / "local" / "stacks" / "debian" / "spack.yaml")
     answer = spack("-e", str(target), "audit", "packages", "benchio")
     assert "passed" in answer
@@ -50,7 +50,7 @@ def test_recipe_is_clean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("manifest", [*MANIFESTS, *EXAMPLES], ids=label)
-def test_schema_of_spack_itself(tmp_path: Path, manifest: Path) -> None:
+def test_environments_are_valid_for_spack(tmp_path: Path, manifest: Path) -> None:
     """Spack validates an environment and all that it includes when it opens it."""
     target = environment(tmp_path, manifest)
     assert "x86_64_v2" in spack("-e", str(target), "config", "get", "packages")
@@ -67,14 +67,14 @@ def test_lock_is_readable_and_complete(tmp_path: Path, path: Path) -> None:
 
 
 @pytest.mark.parametrize("manifest", SOME, ids=label)
-def test_concretizes_to_the_committed_lock(tmp_path: Path, manifest: Path) -> None:
+def test_environment_concretizes_to_the_committed_lock(tmp_path: Path, manifest: Path) -> None:
     target = environment(tmp_path, manifest)
     spack("-e", str(target), "concretize", "--force")
     assert stack.read_lock_parts(target / "spack.lock") == stack.read_lock_parts(manifest.parent / "spack.lock")
 
 
 @pytest.mark.parametrize("manifest", EXAMPLES, ids=label)
-def test_example_concretizes_on_what_the_site_brings(tmp_path: Path, manifest: Path) -> None:
+def test_example_concretizes_with_the_externals_of_the_site(tmp_path: Path, manifest: Path) -> None:
     target = environment(tmp_path, manifest)
     spack("-e", str(target), "concretize", "--force")
     taken = {external.name: external.version for external in stack_install.externals_of_lock(target / "spack.lock")}

@@ -1,4 +1,4 @@
-"""Activation in a shell: settings come, a broken stack ends the job with that message."""
+"""Activation in a shell: settings are set, a broken stack ends the job with a message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def job(script: Path, command: str, shell: str = "bash") -> subprocess.Completed
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
-def test_settings_arrive(var: Path, stack: Stack, shell: str) -> None:
+def test_settings_are_set_in_the_job(var: Path, stack: Stack, shell: str) -> None:
     script = write_stack_files(stack) / "activate.sh"
     done = job(script, 'echo "$GREETING|$IOWATCH_STACK"; echo "$PATH"; mpirun -np 2', shell)
     assert done.stdout.splitlines()[0] == "it's $HOME|one"
@@ -52,8 +52,8 @@ def test_settings_arrive(var: Path, stack: Stack, shell: str) -> None:
     assert done.stderr == ""
 
 
-def test_modules_are_loaded_in_a_shell_that_is_no_login_shell(var: Path, stack: Stack, tmp_path: Path) -> None:
-    """As environment-modules and Lmod define `module`: in $MODULESHOME/init/sh."""
+def test_modules_are_loaded_in_a_non_login_shell(var: Path, stack: Stack, tmp_path: Path) -> None:
+    """environment-modules and Lmod define `module` in $MODULESHOME/init/sh."""
     home = tmp_path / "modules"
     (home / "init").mkdir(parents=True)
     (home / "init" / "sh").write_text('module() { export LOADED="$*"; }\n')
@@ -65,7 +65,7 @@ def test_modules_are_loaded_in_a_shell_that_is_no_login_shell(var: Path, stack: 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
 @pytest.mark.parametrize("whole", [True, False], ids=["moved prefix", "missing library"])
-def test_a_broken_stack_ends_the_job(var: Path, stack: Stack, shell: str, whole: bool) -> None:
+def test_broken_stack_ends_the_job(var: Path, stack: Stack, shell: str, whole: bool) -> None:
     script = write_stack_files(stack) / "activate.sh"
     library = Path(stack.parts[0].files[0])
     library.unlink()
@@ -83,7 +83,7 @@ def test_stack_json_is_read_back(var: Path, stack: Stack) -> None:
     assert read_stack_json(directory / "stack.json") == stack
 
 
-def test_files_are_left_alone_when_nothing_changed(var: Path, stack: Stack) -> None:
+def test_unchanged_files_are_not_rewritten(var: Path, stack: Stack) -> None:
     """Jobs may be reading them."""
     directory = write_stack_files(stack)
     before = {path: path.stat().st_ino for path in directory.rglob("*")}
@@ -93,7 +93,7 @@ def test_files_are_left_alone_when_nothing_changed(var: Path, stack: Stack) -> N
     assert (directory / "activate.sh").stat().st_ino != before[directory / "activate.sh"]
 
 
-def test_installed_stack_is_found_and_its_loss_noticed(var: Path, stack: Stack) -> None:
+def test_installed_stack_is_found_and_becomes_broken_without_its_library(var: Path, stack: Stack) -> None:
     write_stack_files(replace(stack, name="reference"))
     found = {one.name: one for one in discover_stacks("local")}
     assert found["reference"].status == "installed"
@@ -106,7 +106,7 @@ def test_installed_stack_is_found_and_its_loss_noticed(var: Path, stack: Stack) 
 @pytest.mark.parametrize(
     "document", [{}, {"format": 2}, {"format": 1}, {"format": 1, "parts": [], "name": "x", "surprise": 1}]
 )
-def test_foreign_stack_json_is_refused(tmp_path: Path, document: dict[str, object]) -> None:
+def test_invalid_stack_json_is_refused(tmp_path: Path, document: dict[str, object]) -> None:
     path = tmp_path / "stack.json"
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"stack\.json"):
@@ -114,12 +114,14 @@ def test_foreign_stack_json_is_refused(tmp_path: Path, document: dict[str, objec
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-def test_tools_follow_a_stack_that_moved_or_changed_its_mpi(var: Path, stack: Stack, tmp_path: Path, mpi: str) -> None:
+def test_tools_are_updated_when_a_stack_moves_or_changes_its_mpi(
+    var: Path, stack: Stack, tmp_path: Path, mpi: str
+) -> None:
     """Open MPI's tools are links, MPICH's are scripts; either replaces the other of an earlier installation."""
     moved = tmp_path / "moved" / "mpirun"
     moved.parent.mkdir()
-    for program, says in ((Path(stack.tools["mpirun"]), "old"), (moved, "new")):
-        program.write_text(f"#!/bin/sh\necho {says}\n")
+    for program, text in ((Path(stack.tools["mpirun"]), "old"), (moved, "new")):
+        program.write_text(f"#!/bin/sh\necho {text}\n")
         program.chmod(0o755)
     for name, target in (("openmpi", stack.tools["mpirun"]), ("mpich", stack.tools["mpirun"]), (mpi, str(moved))):
         now = replace(stack, parts=(StackPart(name, "1"),), tools={"mpirun": target})
@@ -127,4 +129,4 @@ def test_tools_follow_a_stack_that_moved_or_changed_its_mpi(var: Path, stack: St
         done = subprocess.run([directory / "bin" / "mpirun"], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == ("new" if target == str(moved) else "old")
     assert (directory / "bin" / "mpirun").is_symlink() == (mpi == "openmpi")
-    assert "old" in Path(stack.tools["mpirun"]).read_text()  # no link was written through
+    assert "old" in Path(stack.tools["mpirun"]).read_text()  # the link was replaced, not its target

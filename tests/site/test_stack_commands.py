@@ -27,7 +27,7 @@ def run(command: object, *arguments: str) -> Result:
 
 
 def test_diff_of_the_two_netcdf_stacks(var: Path) -> None:
-    """They differ in netCDF and in nothing else that runs, as source 000's comparison needs it."""
+    """They differ only in netCDF, as the comparison of source 000 requires."""
     done = run(stack, "diff", "netcdf-4.3.3.1", "netcdf-4.4.0", "--json")
     document = json.loads(done.stdout)
     assert document["differences"] == [{"part": "netcdf-c", "field": "version", "left": "4.3.3.1", "right": "4.4.0"}]
@@ -41,14 +41,14 @@ def test_diff_of_lock_files_by_path(var: Path) -> None:
     assert {"part": "openmpi", "field": "version", "left": "4.1.4", "right": "5.0.10"} in document["differences"]
 
 
-def test_list_tells_what_is_only_locked(var: Path) -> None:
+def test_list_marks_locked_stacks(var: Path) -> None:
     document = json.loads(run(stack, "list", "--json").stdout)
     states = {one["name"]: one["status"] for one in document["stacks"]}
     assert states["reference"] == "locked"
     assert states["netcdf-4.10"] == "locked"
 
 
-def test_list_tells_why_a_stack_is_broken() -> None:
+def test_list_shows_why_a_stack_is_broken() -> None:
     note = "its modules do not load: no module mpi/6"
     console = Console(width=100, record=True, file=io.StringIO())
     render_stack_list([Stack("site", "local", "modules", "broken", (), note=note)], console)
@@ -61,7 +61,7 @@ def test_retired_systems_have_no_stacks(var: Path) -> None:
         install_stack("reference", "archer")
 
 
-def test_a_stack_that_is_only_locked_says_how_to_install_it(var: Path) -> None:
+def test_error_for_a_locked_stack_has_the_install_command(var: Path) -> None:
     """`iowatch run --ab netcdf-4.3.3.1 netcdf-4.4.0` on a machine where they were never built."""
     site = ReframeSite("local", Path("reframe.py"), (), {"system-openmpi": frozenset()})
     with pytest.raises(UsageError, match=r"'netcdf-4\.4\.0' of system 'local' cannot be run") as caught:
@@ -73,14 +73,14 @@ def test_a_stack_that_is_only_locked_says_how_to_install_it(var: Path) -> None:
     assert "Did you mean 'system-openmpi'?" in str(caught.value.hint)
 
 
-def test_a_diff_counts_in_words(var: Path) -> None:
+def test_diff_has_a_summary_line(var: Path) -> None:
     shown = run(stack, "diff", "netcdf-4.3.3.1", "netcdf-4.4.0").stdout
     assert "netcdf-4.3.3.1 against netcdf-4.4.0: 1 version differs; 1 part rebuilt on other parts, " in shown
     same = run(stack, "diff", "netcdf-4.4.0", "netcdf-4.4.0").stdout
     assert "no difference; 0 parts" in same
 
 
-def test_a_lock_file_by_path_cannot_be_installed(var: Path) -> None:
+def test_lock_file_by_path_has_no_install_command(var: Path) -> None:
     shown = run(stack, "show", str(ROOT / "systems/local/stacks/netcdf-4.4.0/spack.lock")).stdout
     assert "iowatch stack install" not in shown
 
@@ -89,13 +89,13 @@ def test_limits_of_a_system_have_units(var: Path) -> None:
     assert "total_bytes 256 GiB" in run(system, "show", "local").stdout
 
 
-def test_unknown_stack_has_a_near_miss(var: Path) -> None:
+def test_unknown_stack_is_refused_with_a_suggestion(var: Path) -> None:
     done = run(stack, "show", "netcdf-4.4")
     assert isinstance(done.exception, UsageError)
     assert "Did you mean 'netcdf-4.4.0'?" in (done.exception.hint or "")
 
 
-def test_a_lock_that_does_not_belong_is_refused(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_of_another_manifest_is_refused(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a changed spack.yaml would silently install the old versions."""
     folder = tmp_path / "checkout" / "systems" / "local" / "stacks" / "one"
     folder.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_system_list_marks_the_retired() -> None:
     assert next(line for line in lines if line.startswith("local ")).rstrip().endswith("in service")
 
 
-def test_a_system_without_stacks_says_so(var: Path) -> None:
-    """An empty table looks like a fault."""
+def test_list_without_stacks_prints_a_message(var: Path) -> None:
+    """A message instead of an empty table."""
     done = run(stack, "list", "--system", "archer")
     assert done.stdout.startswith("No stacks: a retired system")

@@ -1,4 +1,4 @@
-"""The committed environments, without Spack: schema, pins, and locks that belong to their spack.yaml."""
+"""The committed environments, without Spack: schema, pinned versions, and locks that match their spack.yaml."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from iowatch.site.stack_install import pinned_spack_version, spack_settings_file
 from iowatch.site.stacks import REFERENCE_STACK, stack_from_lock
 
 ROOT = Path(__file__).resolve().parents[2]
-# For sites to start from; they are resolved on the site's machine, so there are no locks.
+# Examples for sites; they are concretized on the site's machine, so there are no locks.
 EXAMPLES = sorted(ROOT.glob("systems/_template/stacks/*/spack.yaml"))
 MANIFESTS = sorted({ROOT / "spack.yaml", *ROOT.glob("systems/*/stacks/*/spack.yaml")} - set(EXAMPLES))
 LOCKS = [path.parent / "spack.lock" for path in MANIFESTS]
 CONFIGURATION = sorted([spack_settings_file(), *ROOT.glob("systems/*/*.yaml")])
-STACKS_OF_THE_ISSUE = {
+REQUIRED_STACKS = {
     "netcdf-4.3.3.1": {"netcdf-c": "4.3.3.1", "hdf5": "1.8.16"},
     "netcdf-4.4.0": {"netcdf-c": "4.4.0", "hdf5": "1.8.16"},
     "netcdf-4.9": {"netcdf-c": "4.9.3"},
@@ -32,7 +32,7 @@ STACKS_OF_THE_ISSUE = {
     "mpich-4": {"mpich": "4.3.2"},
 }
 
-# What of Spack's schema of environments these files use; Spack itself checks the whole of it (test_spack.py).
+# The part of Spack's environment schema that these files use; Spack checks all of it (test_spack.py).
 _LIST = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 SCHEMA = {
     "type": "object",
@@ -62,12 +62,12 @@ def label(path: Path) -> str:
     return path.parent.name if path.parent != ROOT else REFERENCE_STACK
 
 
-def test_the_axes_of_the_issue_are_there() -> None:
-    assert {label(path) for path in MANIFESTS} == {*STACKS_OF_THE_ISSUE, "debian", REFERENCE_STACK}
+def test_all_required_stacks_are_committed() -> None:
+    assert {label(path) for path in MANIFESTS} == {*REQUIRED_STACKS, "debian", REFERENCE_STACK}
 
 
 @pytest.mark.parametrize("path", [*MANIFESTS, *EXAMPLES], ids=label)
-def test_schema(path: Path) -> None:
+def test_environments_match_the_schema(path: Path) -> None:
     errors = [error.message for error in Draft7Validator(SCHEMA).iter_errors(read_mapping(path))]
     assert errors == []
 
@@ -78,26 +78,26 @@ def test_every_version_is_pinned(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*MANIFESTS, *EXAMPLES], ids=label)
-def test_includes_are_there_and_relative(path: Path) -> None:
+def test_includes_exist_and_are_relative(path: Path) -> None:
     for include in read_mapping(path)["spack"]["include"]:
         assert not Path(include).is_absolute()
         assert (path.parent / include).is_file()
 
 
-def test_examples_are_of_the_same_versions_as_the_reference() -> None:
-    """Only the MPI is the site's own."""
+def test_examples_have_the_versions_of_the_reference_stack() -> None:
+    """Only the MPI is that of the site."""
     assert [label(path) for path in EXAMPLES] == ["cray", "slurm-lustre"]
     for path in EXAMPLES:
         assert stack.root_specs(path)[1:] == stack.root_specs(ROOT / "spack.yaml")[1:]
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=label)
-def test_lock_belongs_to_its_manifest(path: Path) -> None:
+def test_lock_matches_its_manifest(path: Path) -> None:
     assert stack.lock_matches_manifest(path.parent / "spack.yaml", path)
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=label)
-def test_lock_resolves_to_the_pins(path: Path) -> None:
+def test_lock_has_the_pinned_versions(path: Path) -> None:
     """Each version that spack.yaml names is the one that the lock holds, once."""
     parts = stack.read_lock_parts(path)
     for spec in stack.root_specs(path.parent / "spack.yaml"):
@@ -117,18 +117,18 @@ def test_lock_runs_on_any_x86_64_and_has_one_compiler(path: Path) -> None:
     assert len({part.compiler for part in parts}) == 1
 
 
-@pytest.mark.parametrize("name", STACKS_OF_THE_ISSUE)
-def test_axis(name: str) -> None:
+@pytest.mark.parametrize("name", REQUIRED_STACKS)
+def test_stack_has_the_required_versions(name: str) -> None:
     stack = stack_from_lock(ROOT / "systems" / "local" / "stacks" / name / "spack.lock", name, "local")
     versions = {part.name: part.version for part in stack.parts}
-    assert {part: versions[part] for part in STACKS_OF_THE_ISSUE[name]} == STACKS_OF_THE_ISSUE[name]
+    assert {part: versions[part] for part in REQUIRED_STACKS[name]} == REQUIRED_STACKS[name]
 
 
 @pytest.mark.parametrize(
     "path", [*MANIFESTS, *EXAMPLES, *LOCKS, *CONFIGURATION], ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_no_place_of_one_machine(path: Path) -> None:
-    """Relative, a variable, /usr of the distribution, every Cray's, or a mount point that a source prints."""
+def test_files_contain_no_path_of_one_machine(path: Path) -> None:
+    """Paths are relative, variables, in /usr, of every Cray, or mount points printed in a source."""
     text = path.read_text(encoding="utf-8").replace("/opt/cray/", "/")
     assert re.findall(r"/(?:home|root|tmp|opt|var|builds?|workspace)/[\w/.-]+", text) == []
     assert str(ROOT) not in text

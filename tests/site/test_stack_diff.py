@@ -1,4 +1,4 @@
-"""What differs between two stacks."""
+"""Differences between two stacks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ def stack(name: str, *parts: StackPart) -> Stack:
     return Stack(name, "local", "spack", "locked", parts)
 
 
-def test_equal_stacks_do_not_differ() -> None:
+def test_equal_stacks_have_no_difference() -> None:
     part = StackPart("hdf5", "1.14.6", {"mpi": "true"}, "a")
     result = diff_stacks(stack("one", part), stack("two", part))
     assert (result.differences, result.rebuilt, result.same) == ((), (), 1)
 
 
-def test_versions_come_first_then_the_rest() -> None:
+def test_version_differences_are_listed_first() -> None:
     left = stack(
         "l",
         StackPart("a", "1", {"x": "true"}, "1", compiler="gcc@12"),
@@ -37,7 +37,7 @@ def test_versions_come_first_then_the_rest() -> None:
     )
 
 
-def test_rebuilt_is_not_changed() -> None:
+def test_rebuilt_part_is_no_difference() -> None:
     """Same version and variants, another hash: something below it differs."""
     left = stack("l", StackPart("ior", "4.0.0", {}, "1"), StackPart("openmpi", "4.1.4", {}, "2"))
     right = stack("r", StackPart("ior", "4.0.0", {}, "3"), StackPart("openmpi", "5.0.10", {}, "4"))
@@ -46,8 +46,8 @@ def test_rebuilt_is_not_changed() -> None:
     assert [row.part for row in result.differences] == ["openmpi"]
 
 
-def test_what_one_side_does_not_know_is_no_difference() -> None:
-    """A stack of the operating system tells few variants and no target."""
+def test_unknown_fields_of_one_side_are_no_difference() -> None:
+    """A stack of the operating system has few variants and no target."""
     left = stack("l", StackPart("hdf5", "1.10.8", {"mpi": "true"}))
     right = stack("r", StackPart("hdf5", "1.10.8", {"mpi": "true", "hl": "true"}, "h", target="x86_64_v2"))
     assert diff_stacks(left, right).differences == ()

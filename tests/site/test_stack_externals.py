@@ -1,4 +1,4 @@
-"""A lock or a list of externals that is not true on this machine: told before Spack builds something else."""
+"""A lock or externals that do not match this machine are reported before Spack builds something else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Machine = Callable[..., None]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, var: Path) -> Machine:
-    """A machine that has everything as the committed files say, but for the versions given."""
+    """A machine that matches the committed files except for the given versions."""
 
     def make(**versions: str) -> None:
         monkeypatch.setattr(External, "here", lambda self: versions.get(self.name.replace("-", "_"), self.version))
@@ -28,28 +28,28 @@ def machine(monkeypatch: pytest.MonkeyPatch, var: Path) -> Machine:
 
 
 @pytest.mark.parametrize("stack", ["reference", "debian", "hdf5-1.14", "netcdf-4.4.0"])
-def test_another_gcc_is_told_before_anything_is_built(machine: Machine, stack: str) -> None:
-    """Ubuntu 24.04 has GCC 13 in the same place; Spack would build with it and record 12.2.0."""
+def test_another_gcc_is_reported_before_the_build(machine: Machine, stack: str) -> None:
+    """Ubuntu 24.04 has GCC 13 in the same path; Spack would build with it and record 12.2.0."""
     machine(gcc="13.3.0", glibc="2.39")
-    with pytest.raises(InputError, match=r"it requires gcc 12\.2\.0 \(/usr/bin/gcc\), here 13\.3\.0\n") as told:
+    with pytest.raises(InputError, match=r"it requires gcc 12\.2\.0 \(/usr/bin/gcc\), here 13\.3\.0\n") as error:
         prepare_environment(stack, "local", False, print)
-    assert "--concretize" in (told.value.hint or "")
+    assert "--concretize" in (error.value.hint or "")
 
 
-def test_another_mpi_and_an_absent_library_are_told_together(machine: Machine) -> None:
+def test_another_mpi_and_a_missing_library_are_reported_together(machine: Machine) -> None:
     machine(openmpi="4.1.6", hdf5=ABSENT)
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         prepare_environment("debian", "local", False, print)
-    assert "openmpi 4.1.4 (/usr), here 4.1.6" in told.value.message
-    assert "hdf5 1.10.8 (/usr), here absent" in told.value.message
+    assert "openmpi 4.1.4 (/usr), here 4.1.6" in error.value.message
+    assert "hdf5 1.10.8 (/usr), here absent" in error.value.message
 
 
-def test_other_build_tools_are_said_and_absent_ones_refused(machine: Machine) -> None:
+def test_other_build_tools_are_reported_and_missing_ones_refused(machine: Machine) -> None:
     machine(cmake="3.28.3", glibc="2.39")
-    said: list[str] = []
-    environment = prepare_environment("debian", "local", False, said.append)
+    messages: list[str] = []
+    environment = prepare_environment("debian", "local", False, messages.append)
     assert (environment / "spack.lock").is_file()
-    (line,) = said
+    (line,) = messages
     assert "cmake 3.25.1 (/usr), here 3.28.3" in line
     assert "glibc 2.36 (/usr), here 2.39" in line
     machine(cmake=ABSENT)
@@ -57,10 +57,10 @@ def test_other_build_tools_are_said_and_absent_ones_refused(machine: Machine) ->
         prepare_environment("debian", "local", False, print)
 
 
-def test_resolved_anew_it_takes_what_is_here(machine: Machine) -> None:
+def test_concretization_uses_the_externals_of_this_machine(machine: Machine) -> None:
     machine(gcc="13.3.0", openmpi="4.1.6", autoconf=ABSENT)
-    said: list[str] = []
-    environment = prepare_environment("hdf5-1.14", "local", True, said.append)
+    messages: list[str] = []
+    environment = prepare_environment("hdf5-1.14", "local", True, messages.append)
     assert not (environment / "spack.lock").exists()
     includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
     assert includes == [str(environment / "externals.yaml"), str(ROOT / "benchmarks/spack_repo/common.yaml")]
@@ -69,30 +69,30 @@ def test_resolved_anew_it_takes_what_is_here(machine: Machine) -> None:
     assert packages["openmpi"]["externals"][0]["spec"] == "openmpi@4.1.6"
     assert packages["autoconf"] == {}
     assert packages["perl"]["buildable"] is False
-    assert said == [
+    assert messages == [
         "externals.yaml: gcc is 13.3.0 here, not 12.2.0",
         "externals.yaml: openmpi is 4.1.6 here, not 4.1.4",
         "externals.yaml: no autoconf 2.71 (/usr) on this machine: Spack will build it",
     ]
 
 
-def test_a_stack_of_the_distribution_s_own_versions_is_not_resolved_where_they_are_others(machine: Machine) -> None:
+def test_stack_of_distribution_versions_is_refused_with_other_versions(machine: Machine) -> None:
     """`debian` on Ubuntu 24.04: HDF5 1.10.10, which must not be built, cannot be the 1.10.8 of spack.yaml."""
     machine(gcc="13.3.0", openmpi="4.1.6", hdf5="1.10.10")
-    with pytest.raises(InputError, match=r"requires openmpi@4\.1\.4, here 4\.1\.6|requires hdf5@1\.10\.8") as told:
+    with pytest.raises(InputError, match=r"requires openmpi@4\.1\.4, here 4\.1\.6|requires hdf5@1\.10\.8") as error:
         prepare_environment("debian", "local", True, print)
-    assert "hdf5@1.10.8, here 1.10.10" in told.value.message
-    assert "Copy the stack's folder" in (told.value.hint or "")
+    assert "hdf5@1.10.8, here 1.10.10" in error.value.message
+    assert "Copy the stack's folder" in (error.value.hint or "")
 
 
-def test_where_everything_is_true_the_committed_files_are_used(machine: Machine) -> None:
+def test_committed_externals_are_used_if_they_match(machine: Machine) -> None:
     machine()
     environment = prepare_environment("hdf5-1.14", "local", True, print)
     includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
     assert includes[0] == str(ROOT / "systems/local/externals.yaml")
 
 
-def test_another_processor_is_not_held_to_x86_64(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_is_that_of_the_processor(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine()
     monkeypatch.setattr("iowatch.site.stack_install.platform.machine", lambda: "aarch64")
     environment = prepare_environment("hdf5-1.14", "local", True, print)
@@ -112,7 +112,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_what_must_not_be_built_is_not_left_out(machine: Machine, cluster: Path) -> None:
+def test_missing_unbuildable_external_is_refused(machine: Machine, cluster: Path) -> None:
     machine(lustre=ABSENT)
     with pytest.raises(
         InputError, match=r"externals\.yaml: no lustre 2\.15\.4 \(/usr\) on this machine, and it is not"
@@ -120,7 +120,7 @@ def test_what_must_not_be_built_is_not_left_out(machine: Machine, cluster: Path)
         prepare_environment("slurm-lustre", "cluster", True, print)
 
 
-def test_reference_stack_takes_the_systems_own_externals_where_it_is_resolved(machine: Machine, cluster: Path) -> None:
+def test_concretized_reference_stack_uses_the_externals_of_the_system(machine: Machine, cluster: Path) -> None:
     machine()
     environment = prepare_environment("reference", "cluster", True, print)
     includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
@@ -134,7 +134,7 @@ def _program(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_what_is_here_is_asked_of_the_programs(tmp_path: Path) -> None:
+def test_external_versions_are_read_from_programs(tmp_path: Path) -> None:
     """The texts are those of GCC 12.2, Lustre 2.15, Slurm 22.05, CMake 3.25 and Open MPI 4.1."""
     texts = {"lfs": "lfs 2.15.4", "sinfo": "slurm 22.05.8", "cmake": "cmake version 3.25.1",
              "mpirun": "mpirun (Open MPI) 4.1.4"}  # fmt: skip

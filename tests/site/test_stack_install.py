@@ -1,4 +1,4 @@
-"""`iowatch stack install` with a stand-in for Spack: progress, failures, and what jobs get."""
+"""`iowatch stack install` with a mock-up of Spack: progress, failures, and the environment of jobs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOCK = ROOT / "systems" / "local" / "stacks" / "debian" / "spack.lock"
 
 @pytest.fixture
 def spack(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """A program that answers `find` and `install` as Spack 1.1 does, and keeps what it was asked."""
-    monkeypatch.setattr(External, "here", lambda self: self.version)  # the machine that the locks were made on
+    """A mock-up of Spack 1.1 with `find` and `install`, which records its arguments."""
+    monkeypatch.setattr(External, "here", lambda self: self.version)  # the machine of the lock files
     root = tmp_path / "spack"
     (root / "bin").mkdir(parents=True)
     (root / "lib" / "spack" / "spack").mkdir(parents=True)
@@ -49,18 +49,18 @@ GOOD = """[+] /usr (external parallel-netcdf-1.12.3-ee4zeulgilvepe3fweo7ajek4hfc
 [+] /somewhere/linux-x86_64_v2/benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4"""
 
 
-def test_progress_names_the_parts(spack: Callable[..., Path]) -> None:
+def test_install_progress_names_the_parts(spack: Callable[..., Path]) -> None:
     spack(GOOD, already=False)
-    said: list[str] = []
-    install_stack("debian", "local", say=said.append)
-    assert said == [
+    messages: list[str] = []
+    install_stack("debian", "local", say=messages.append)
+    assert messages == [
         "debian: 1 of 11 parts: parallel-netcdf-1.12.3",
         "debian: Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [11/11]",
         "debian: 2 of 11 parts: benchio-1.0.0",
     ]
 
 
-def test_jobs_need_no_spack(spack: Callable[..., Path], var: Path) -> None:
+def test_jobs_do_not_need_spack(spack: Callable[..., Path], var: Path) -> None:
     root = spack(GOOD)
     stack, directory = install_stack("debian", "local")
     assert stack.status == "installed"
@@ -71,7 +71,7 @@ def test_jobs_need_no_spack(spack: Callable[..., Path], var: Path) -> None:
     assert done.stdout == b"debian\n"
 
 
-def test_own_sources_are_built_again(spack: Callable[..., Path]) -> None:
+def test_packages_of_the_checkout_are_rebuilt(spack: Callable[..., Path]) -> None:
     """The recipe's hash does not change with the sources of the checkout."""
     root = spack(GOOD)
     install_stack("debian", "local")
@@ -80,22 +80,22 @@ def test_own_sources_are_built_again(spack: Callable[..., Path]) -> None:
     assert all("--only-concrete" in line for line in asked if " install " in line)
 
 
-def test_a_failure_shows_the_last_lines(spack: Callable[..., Path]) -> None:
+def test_failure_shows_the_last_lines_of_output(spack: Callable[..., Path]) -> None:
     spack("==> Error: FetchError: All fetchers failed for spack-stage-hdf5", code=1)
     with pytest.raises(MachineError, match="exit code 1:\n    ==> Error: FetchError: All fetchers failed"):
         install_stack("debian", "local")
     assert load_stack("debian").status == "locked"
 
 
-def test_long_lines_of_a_failure_are_cut(spack: Callable[..., Path]) -> None:
-    """Spack prints the bytes of an archive with another checksum."""
+def test_long_lines_of_a_failure_are_truncated(spack: Callable[..., Path]) -> None:
+    """Spack prints the bytes of an archive with a wrong checksum."""
     spack("==> Error: sha256 checksum failed: " + "x" * 5000, code=1)
-    with pytest.raises(MachineError) as told:
+    with pytest.raises(MachineError) as error:
         install_stack("debian", "local")
-    assert len(told.value.message) < 400
+    assert len(error.value.message) < 400
 
 
-def test_a_stack_without_lock_says_how_it_is_resolved(
+def test_stack_without_lock_names_the_concretize_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path
 ) -> None:
     (tmp_path / "systems" / "local" / "stacks" / "own").mkdir(parents=True)
@@ -105,22 +105,22 @@ def test_a_stack_without_lock_says_how_it_is_resolved(
     assert load_stack("own").note == "not resolved; iowatch stack install own --system local --concretize"
 
 
-def test_another_release_is_told(spack: Callable[..., Path]) -> None:
+def test_other_spack_release_is_reported(spack: Callable[..., Path]) -> None:
     root = spack(GOOD)
     (root / "lib" / "spack" / "spack" / "__init__.py").write_text('__version__ = "1.2.0"\n')
-    said: list[str] = []
-    install_stack("debian", "local", say=said.append)
-    assert said[0] == f"this is Spack 1.2.0; the locks were made with {pinned_spack_version()}"
+    messages: list[str] = []
+    install_stack("debian", "local", say=messages.append)
+    assert messages[0] == f"this is Spack 1.2.0; the locks were made with {pinned_spack_version()}"
 
 
-def test_a_wrong_spack_root_is_not_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> None:
+def test_invalid_spack_root_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> None:
     monkeypatch.setenv("SPACK_ROOT", str(tmp_path))
     with pytest.raises(MachineError, match="has no bin/spack"):
         spack_version()
 
 
 @pytest.mark.usefixtures("var")
-def test_without_spack_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_spack_error_suggests_bootstrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SPACK_ROOT", raising=False)
     monkeypatch.setattr(External, "here", lambda self: self.version)
     monkeypatch.setenv("PATH", str(tmp_path))

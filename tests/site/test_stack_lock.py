@@ -21,12 +21,12 @@ from .conftest import node, write_lock
         ("openmpi", ("openmpi", None)),
     ],
 )
-def test_version_of_a_spec(spec: str, expected: tuple[str, str | None]) -> None:
+def test_version_of_a_spec_is_parsed(spec: str, expected: tuple[str, str | None]) -> None:
     assert stack.parse_pinned_spec(spec) == expected
 
 
-def test_parts_are_what_runs_with_their_compiler(tmp_path: Path) -> None:
-    """Build tools are left out; the compiler stays, because it made the code that runs."""
+def test_parts_are_runtime_dependencies_and_the_compiler(tmp_path: Path) -> None:
+    """Build tools are left out; the compiler is kept because it generated the code."""
     nodes = [
         node(
             "hdf5",
@@ -54,14 +54,14 @@ def test_parts_are_what_runs_with_their_compiler(tmp_path: Path) -> None:
         ('{"_meta": {"lockfile-version": 6}}', "damaged lock file"),
     ],
 )
-def test_damaged_lock_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_damaged_lock_is_reported(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "spack.lock"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         stack.read_lock_parts(path)
 
 
-def test_a_lock_matches_only_its_own_manifest(tmp_path: Path) -> None:
+def test_lock_matches_only_its_own_manifest(tmp_path: Path) -> None:
     manifest = tmp_path / "spack.yaml"
     manifest.write_text("spack:\n  specs:\n  - netcdf-c@4.9.3 +parallel-netcdf\n")
     path = write_lock(

@@ -1,4 +1,4 @@
-"""Where striping applies, and which cases of a suite are one without it."""
+"""File systems with striping, and cases of a suite that are duplicates without it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ none /mnt/odd someday rw 0 0
         ("/mnt/odd/x", "someday"),
     ],
 )
-def test_a_directory_is_on_the_nearest_mount_above_it(path: str, kind: str, tmp_path: Path) -> None:
+def test_file_system_is_that_of_the_nearest_mount_point(path: str, kind: str, tmp_path: Path) -> None:
     table = tmp_path / "mounts"
     table.write_text(TABLE)
     assert storage.file_system_type(path, table) == kind
     assert storage.file_system_type(path, tmp_path / "absent") == "unknown"
 
 
-def test_without_lustre_the_axes_of_striping_fall_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_that_differ_only_in_striping_are_duplicates_without_lustre(monkeypatch: pytest.MonkeyPatch) -> None:
     """archer-small: six combinations of count and size at one point, three of size at another."""
     cases = suites.load_suite("archer-small")
     monkeypatch.setattr(storage, "file_system_type", lambda _path: "tmpfs")
@@ -51,7 +51,7 @@ def test_without_lustre_the_axes_of_striping_fall_together(monkeypatch: pytest.M
     assert set(doubles.values()) == {"no striping on tmpfs: duplicates another case of the suite"}
 
 
-def test_on_lustre_every_case_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_duplicate_cases_on_lustre(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "file_system_type", lambda _path: "lustre")
     assert storage.file_system_without_striping(Path("/x")) is None
     assert storage.find_duplicate_cases(suites.load_suite("archer-small"), Path("/x")) == {}

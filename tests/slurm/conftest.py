@@ -1,4 +1,4 @@
-"""A real Slurm of one node for these tests: systems/slurm-local, with a `var/` and ports of its own."""
+"""A real Slurm of one node for these tests: systems/slurm-local, with a separate `var/` and separate ports."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _PROGRAMS = ("munged", "slurmctld", "slurmd", "mpicc")
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster. `hang`: a job that starts while this file exists waits for it to go."""
+    """A running cluster. `hang`: a job that starts while this file exists waits until the file is removed."""
 
     var: Path
     hang: Path
     node: str
     environment: dict[str, str]
 
-    def ask(self, *words: str) -> str:
+    def query(self, *words: str) -> str:
         """Output of a command of Slurm."""
         done = subprocess.run(words, env=self.environment, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     def jobs(self, state: str) -> list[str]:
         """Numbers of the jobs in a state that ReFrame submitted."""
-        listed = self.ask("squeue", "--noheader", "--format=%i|%j", f"--states={state}").splitlines()
+        listed = self.query("squeue", "--noheader", "--format=%i|%j", f"--states={state}").splitlines()
         return [line.split("|")[0] for line in listed if line.split("|")[1].startswith("rfm_")]
 
     def ended(self) -> list[dict[str, str]]:
@@ -45,7 +45,7 @@ class Cluster:
 
 
 def wait_until(condition: Callable[[], object], seconds: float) -> None:
-    """Wait for something of another process; a test that waits for ever tells nobody."""
+    """Wait for a condition of another process, with a timeout."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "did not happen in time"
@@ -54,7 +54,7 @@ def wait_until(condition: Callable[[], object], seconds: float) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Started once; what a test does to the node, it undoes."""
+    """Started once; each test restores the state of the node."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}; as root on Debian, ci/setup --dev installs them")
@@ -62,7 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         pytest.skip("needs root to start a Slurm")
     place = tmp_path_factory.mktemp("slurm")
     var, hang = place / "var", place / "hang"
-    # Every job's bash reads it first: a job that hangs, as on a file system that does not answer.
+    # Every job's bash reads it first: a job that hangs, as on an unresponsive file system.
     waiting = place / "waiting.sh"
     waiting.write_text(f'while [ -n "$SLURM_JOB_ID" ] && [ -e {hang} ]; do sleep 0.2; done\n')
     environment = {

@@ -29,7 +29,7 @@ IOWATCH = str(ROOT / ".venv" / "bin" / "iowatch")
 
 @pytest.fixture(scope="module")
 def stack() -> str:
-    """One is enough here: the one with the most features."""
+    """The name of one installed stack."""
     from iowatch.site.stacks import discover_stacks
 
     return next(found.name for found in discover_stacks("slurm-local") if found.status == "installed")
@@ -41,7 +41,7 @@ def runs_of_last_session(cluster: Cluster) -> tuple[str, list[RunRow]]:
         return session.status, sorted(history.runs(session.uuid), key=lambda run: run.started_at)
 
 
-def test_a_night_goes_through_slurm_one_case_after_the_other(cluster: Cluster, stack: str) -> None:
+def test_session_submits_one_case_at_a_time(cluster: Cluster, stack: str) -> None:
     known = len(cluster.ended())
     words = [str(ROOT / "ci" / "nightly"), "--system", "slurm-local", "--suite", SUITE, "--stack", stack]
     done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True, check=False)
@@ -49,21 +49,21 @@ def test_a_night_goes_through_slurm_one_case_after_the_other(cluster: Cluster, s
     assert f"{SUITE} on slurm-local: OK" in done.stdout
     status, runs = runs_of_last_session(cluster)
     assert status == "ok"
-    # Of a job that ended between two looks at the queue, ReFrame does not learn the nodes.
+    # ReFrame does not see the nodes of a job that ends between two queries of the queue.
     assert all(run.facts["nodes"] in ([], [cluster.node]) for run in runs)
     wait_until(lambda: len(cluster.ended()) == known + len(runs), 10)
     jobs = cluster.ended()[known:]
     assert {job["JobState"] for job in jobs} == {"COMPLETED"}
-    # The node has room for four of them at once (16 processors, 4 ranks a case); times are in seconds.
+    # The node could run four of them at once (16 processors, 4 ranks per case); times are in seconds.
     assert len(jobs) >= 2
     assert all(earlier["EndTime"] <= later["StartTime"] for earlier, later in pairwise(jobs))
-    # The benchmarks themselves, too; `started_at` is cut to the second.
+    # The benchmarks, too, do not overlap; `started_at` is truncated to the second.
     assert all(a.started_at + (a.wall_s or 0) < b.started_at + 1 for a, b in pairwise(runs))
 
 
 @contextmanager
-def night(cluster: Cluster, stack: str) -> Iterator[subprocess.Popen[str]]:
-    """Three cases that take seconds, each with a limit of one minute: the shortest that Slurm knows."""
+def started_session(cluster: Cluster, stack: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a session of three short cases, each with a limit of one minute, the shortest of Slurm."""
     process = subprocess.Popen(
         [IOWATCH, "run", "--system", "slurm-local", "--suite", "tiny", "--stack", stack, "--json"],
         env=cluster.environment,
@@ -82,34 +82,34 @@ def night(cluster: Cluster, stack: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def occupier(cluster: Cluster) -> Iterator[list[str]]:
-    """Numbers of jobs of others; they and a drained node are undone after the test."""
+    """Ids of jobs of other users; after the test they are cancelled and the node is resumed."""
     others: list[str] = []
     yield others
     for job in others:
         subprocess.run(["scancel", job], env=cluster.environment, check=False)
-    cluster.ask("scontrol", "update", f"nodename={cluster.node}", "state=resume")
+    cluster.query("scontrol", "update", f"nodename={cluster.node}", "state=resume")
 
 
-def test_time_limit_cancelled_in_the_queue_and_drained_node_are_told(
+def test_time_limit_cancelled_job_and_drained_node_are_reported(
     cluster: Cluster, stack: str, occupier: list[str]
 ) -> None:
     cluster.hang.touch()
-    with night(cluster, stack) as process:
+    with started_session(cluster, stack) as process:
         wait_until(lambda: cluster.jobs("RUNNING"), 90)
         occupy = ("sbatch", "--parsable", "--exclusive", "--output=/dev/null", "--wrap", "sleep 600")
-        occupier.append(cluster.ask(*occupy))
+        occupier.append(cluster.query(*occupy))
         # The first case hangs until Slurm ends it; the other job then has the node, the second case waits.
         wait_until(lambda: cluster.jobs("PENDING"), 150)
         cluster.hang.unlink()
         (second,) = cluster.jobs("PENDING")
-        cluster.ask("scontrol", "update", f"nodename={cluster.node}", "state=drain", "reason=disk")
-        cluster.ask("scancel", *occupier, second)
+        cluster.query("scontrol", "update", f"nodename={cluster.node}", "state=drain", "reason=disk")
+        cluster.query("scancel", *occupier, second)
         stdout, stderr = process.communicate(timeout=60)
     verdict = json.loads(stdout)
     assert (process.returncode, verdict["status"], verdict["received"]) == (1, "incomplete", 0), stderr
-    told = {trouble["run"]: trouble["reason"] for trouble in verdict["failed"] + verdict["absent"]}
-    assert len(told) == 3
-    slow, cancelled, drained = told.values()
+    reasons = {problem["run"]: problem["reason"] for problem in verdict["failed"] + verdict["absent"]}
+    assert len(reasons) == 3
+    slow, cancelled, drained = reasons.values()
     assert "state TIMEOUT, reason TimeLimit" in slow
     assert f"job {second}: state CANCELLED" in cancelled
     assert "ran 00:00:00" in cancelled
@@ -120,9 +120,9 @@ def test_time_limit_cancelled_in_the_queue_and_drained_node_are_told(
     assert {run.status for run in runs} == {"failed"}
 
 
-def test_a_night_that_is_ended_leaves_no_job_in_slurm(cluster: Cluster, stack: str) -> None:
+def test_terminated_session_leaves_no_job_in_slurm(cluster: Cluster, stack: str) -> None:
     cluster.hang.touch()
-    with night(cluster, stack) as process:
+    with started_session(cluster, stack) as process:
         wait_until(lambda: cluster.jobs("RUNNING"), 90)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
@@ -132,8 +132,8 @@ def test_a_night_that_is_ended_leaves_no_job_in_slurm(cluster: Cluster, stack: s
     assert cluster.ended()[-1]["JobState"] == "CANCELLED"
 
 
-def test_a_fair_run_takes_its_turns_inside_one_allocation(cluster: Cluster, stack: str) -> None:
-    """Started outside of any job: it asks for one, and goes on in there without a job a case."""
+def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
+    """Started outside of a job: it requests one allocation, and runs all cases in it without further jobs."""
     others = len(cluster.ended())
     words = [IOWATCH, "run", "--system", "slurm-local", "--suite", "tiny", "--benchmark", "benchio"]
     words += ["--ab", stack, stack, "--pairs", "3", "--budget", "10", "--json"]
@@ -150,10 +150,10 @@ def test_a_fair_run_takes_its_turns_inside_one_allocation(cluster: Cluster, stac
     with History.open(str(cluster.var / "iowatch.db")) as history:
         session = history.session(document["ab_run"]["session"])
     assert session.attributes["allocation"]["nodes"] == cluster.node
-    wait_until(lambda: not cluster.ask("squeue", "--noheader"), 10)
+    wait_until(lambda: not cluster.query("squeue", "--noheader"), 10)
 
 
-def test_what_init_writes_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:
+def test_new_slurm_system_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:
     """Debian's Slurm has no default for MPI: without `MPI_TYPES` no rank of Open MPI starts."""
     for folder in ("benchmarks", "reframe_tests", "systems/_template"):
         (tmp_path / folder).parent.mkdir(exist_ok=True)

@@ -43,15 +43,15 @@ _CONDITIONS = (
     _C("file_system", "=", ("scratch1",)),
     _C("stack", "=", ("old",)),
 )
-# Parameters that say the same of a case are not planted together.
+# Parameters with the same meaning are not planted together.
 _CONCEPT = {"api": "interface", "file": "interface", "aligned": "transfer", "transfer_bytes": "transfer"}
-# A rule of fewer series, or of all but fewer, is no rule to be found.
+# Rules that select, or leave out, fewer series are not planted.
 _LEAST = 3
 
 
 @dataclass(frozen=True)
 class Planted:
-    """What was found of a planted rule: `same` cases, and of how many conditions more than were planted."""
+    """The result for a planted rule: whether it selects the `same` cases, and the number of additional conditions."""
 
     rule: Rule | None
     same: bool
@@ -88,7 +88,7 @@ def cover(conditions: tuple[Condition, ...], known: list[dict[str, Scalar]]) -> 
 
 
 def plant(known: list[dict[str, Scalar]], size: int, stream: np.random.Generator) -> NDArray[np.bool_]:
-    """Which cases a rule of `size` conditions selects, each of which it needs."""
+    """The cases that a random rule of `size` necessary conditions selects."""
     while True:
         chosen = tuple(_CONDITIONS[i] for i in stream.choice(len(_CONDITIONS), size, replace=False))
         truth = cover(chosen, known)
@@ -99,12 +99,12 @@ def plant(known: list[dict[str, Scalar]], size: int, stream: np.random.Generator
 
 
 def trial(n: int, size: int, wrong: float, missing: float, stream: np.random.Generator) -> Planted:
-    """Plants a rule and looks for it.
+    """Plant a rule and search for it.
 
     Args:
         n: number of cases.
         size: of the planted rule, in conditions.
-        wrong: share of the series that are said to have changed though they did not, or the reverse.
+        wrong: share of the series with a wrong label.
         missing: share of the series without data.
     """
     known = cases(n, stream)
@@ -112,8 +112,8 @@ def trial(n: int, size: int, wrong: float, missing: float, stream: np.random.Gen
     labels = truth ^ (stream.random(n) < wrong)
     kept = np.flatnonzero(stream.random(n) >= missing)
     seen = [known[i] for i in kept]
-    told = [SeriesResponse(c, bool(labels[i]), math.log(0.5) * labels[i]) for i, c in zip(kept, seen, strict=True)]
-    rule = explain_changes(told).rule
+    responses = [SeriesResponse(c, bool(labels[i]), math.log(0.5) * labels[i]) for i, c in zip(kept, seen, strict=True)]
+    rule = explain_changes(responses).rule
     if rule is None:
         return Planted(None, False, 0)
     same = bool((cover(rule.conditions, seen) == truth[kept]).all())

@@ -13,7 +13,7 @@ START = 1.2e9
 
 
 def times(n: int) -> Floats:
-    """One night a day."""
+    """One observation per day."""
     return START + DAY * np.arange(n)
 
 
@@ -43,11 +43,11 @@ def correlated(rng: np.random.Generator, n: int) -> Floats:
 
 
 def bursts(rng: np.random.Generator, n: int) -> Floats:
-    """Good nights with spells of bad ones, as on a shared file system."""
-    logs, bad = 0.04 * rng.normal(size=n), False
+    """Inliers with bursts of outliers, as on a shared file system."""
+    logs, is_outlier = 0.04 * rng.normal(size=n), False
     for i in range(n):
-        bad = rng.random() < (0.5 if bad else 0.05)
-        logs[i] -= rng.exponential(0.4) if bad else 0.0
+        is_outlier = rng.random() < (0.5 if is_outlier else 0.05)
+        logs[i] -= rng.exponential(0.4) if is_outlier else 0.0
     return logs
 
 

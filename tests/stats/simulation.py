@@ -1,4 +1,4 @@
-"""Seeded samples with a known ratio: night effects, heavy tails, contention. Used by the tests and by
+"""Seeded samples with a known ratio: session effects, heavy tails, contention. Used by the tests and by
 bench/compare.py."""
 
 from __future__ import annotations
@@ -15,50 +15,52 @@ Floats = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int, int, int], Floats]
 
 
-def _student(df: float, night: float, sample: float) -> Noise:
-    """Student-t nights and samples; `night` and `sample` are scales of the log."""
+def _student(df: float, session: float, sample: float) -> Noise:
+    """Student-t sessions and samples; `session` and `sample` are scales of the log."""
 
-    def draw(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> Floats:
-        between = night * rng.standard_t(df, (pairs, nights, 1))
-        return between + sample * rng.standard_t(df, (pairs, nights, repetitions))
+    def draw(rng: np.random.Generator, pairs: int, sessions: int, repetitions: int) -> Floats:
+        between = session * rng.standard_t(df, (pairs, sessions, 1))
+        return between + sample * rng.standard_t(df, (pairs, sessions, repetitions))
 
     return draw
 
 
-def _normal(night: float, sample: float) -> Noise:
-    def draw(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> Floats:
-        return night * rng.standard_normal((pairs, nights, 1)) + sample * rng.standard_normal(
-            (pairs, nights, repetitions)
+def _normal(session: float, sample: float) -> Noise:
+    def draw(rng: np.random.Generator, pairs: int, sessions: int, repetitions: int) -> Floats:
+        return session * rng.standard_normal((pairs, sessions, 1)) + sample * rng.standard_normal(
+            (pairs, sessions, repetitions)
         )
 
     return draw
 
 
-def _contention(night: float, sample: float) -> Noise:
-    """Every seventh sample and every tenth night lose 10 to 70 % to other users."""
-    usual = _normal(night, sample)
+def _contention(session: float, sample: float) -> Noise:
+    """Every seventh sample and every tenth session are 10 to 70 % slower because of other users."""
+    normal = _normal(session, sample)
 
-    def draw(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> Floats:
-        shape = (pairs, nights, repetitions)
+    def draw(rng: np.random.Generator, pairs: int, sessions: int, repetitions: int) -> Floats:
+        shape = (pairs, sessions, repetitions)
         slow = np.where(rng.random(shape) < 1 / 7, np.log(rng.uniform(0.3, 0.9, shape)), 0)
-        bad = np.where(rng.random((pairs, nights, 1)) < 0.1, np.log(rng.uniform(0.3, 0.9, (pairs, nights, 1))), 0)
-        return usual(rng, pairs, nights, repetitions) + slow + bad
+        slow_sessions = np.where(
+            rng.random((pairs, sessions, 1)) < 0.1, np.log(rng.uniform(0.3, 0.9, (pairs, sessions, 1))), 0
+        )
+        return normal(rng, pairs, sessions, repetitions) + slow + slow_sessions
 
     return draw
 
 
-def wandering(neighbours: float, share: float = 1.0, scale: float = 0.1) -> Noise:
-    """Nights that hang together: a first-order autoregression with this correlation of neighbours, which has
-    `share` of the variance between nights; the rest is independent."""
+def wandering(correlation: float, share: float = 1.0, scale: float = 0.1) -> Noise:
+    """Autocorrelated sessions: a first-order autoregression with this lag-1 `correlation`, which has `share` of the
+    variance between sessions; the rest is independent."""
 
-    def draw(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> Floats:
-        steps = rng.standard_normal((pairs, nights)) * np.sqrt(1 - neighbours**2)
+    def draw(rng: np.random.Generator, pairs: int, sessions: int, repetitions: int) -> Floats:
+        steps = rng.standard_normal((pairs, sessions)) * np.sqrt(1 - correlation**2)
         steps[:, 0] = rng.standard_normal(pairs)
-        for night in range(1, nights):
-            steps[:, night] += neighbours * steps[:, night - 1]
-        own = rng.standard_normal((pairs, nights))
+        for session in range(1, sessions):
+            steps[:, session] += correlation * steps[:, session - 1]
+        own = rng.standard_normal((pairs, sessions))
         between = scale * (np.sqrt(share) * steps + np.sqrt(1 - share) * own)
-        return np.asarray(between[:, :, None] + 0.02 * rng.standard_normal((pairs, nights, repetitions)))
+        return np.asarray(between[:, :, None] + 0.02 * rng.standard_normal((pairs, sessions, repetitions)))
 
     return draw
 
@@ -78,16 +80,16 @@ def make_pairs(
     rng: np.random.Generator,
     noise: Noise,
     pairs: int,
-    nights: tuple[int, int],
+    sessions: tuple[int, int],
     repetitions: int,
     ratio: float = 1.0,
     shared: bool = False,
 ) -> list[Pair]:
-    """Pairs whose true ratio right / left is `ratio`; `shared`: both sides have the same nights' effects."""
-    left = 1000 * np.exp(noise(rng, pairs, nights[0], repetitions))
-    right = 1000 * ratio * np.exp(noise(rng, pairs, nights[1], repetitions))
+    """Pairs whose true ratio right / left is `ratio`; `shared`: both sides have the same session effects."""
+    left = 1000 * np.exp(noise(rng, pairs, sessions[0], repetitions))
+    right = 1000 * ratio * np.exp(noise(rng, pairs, sessions[1], repetitions))
     if shared:
-        common = np.exp(0.2 * rng.standard_normal((pairs, nights[0], 1)))
+        common = np.exp(0.2 * rng.standard_normal((pairs, sessions[0], 1)))
         left, right = left * common, right * common
     names = ("n", "n") if shared else ("l", "r")
     return [
@@ -100,5 +102,6 @@ def make_pairs(
 
 def _sides(values: Floats, name: str) -> list[SideSamples]:
     return [
-        SideSamples({f"{name}{night}": tuple(samples) for night, samples in enumerate(one.tolist())}) for one in values
+        SideSamples({f"{name}{session}": tuple(samples) for session, samples in enumerate(one.tolist())})
+        for one in values
     ]

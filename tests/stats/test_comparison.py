@@ -37,31 +37,31 @@ CASE = Case("ior", {"operation": "write", "ranks": 4})
 DRAWS = ComparisonSettings(resamples=400)
 
 
-def side(*nights: tuple[float, ...], name: str = "n") -> SideSamples:
-    return SideSamples({f"{name}{index}": samples for index, samples in enumerate(nights)})
+def side(*sessions: tuple[float, ...], name: str = "n") -> SideSamples:
+    return SideSamples({f"{name}{index}": samples for index, samples in enumerate(sessions)})
 
 
 def one(left: SideSamples | SideSummary, right: SideSamples | SideSummary, metric: str = "bandwidth") -> PairComparison:
     return compare_pairs([Pair(CASE, metric, left, right)])[0][0]
 
 
-def noisy(seed: int, nights: int, level: float, name: str, cv: float = 0.05) -> SideSamples:
+def noisy(seed: int, sessions: int, level: float, name: str, cv: float = 0.05) -> SideSamples:
     rng = np.random.default_rng(seed)
-    return side(*[tuple(level * np.exp(cv * rng.standard_normal(5))) for _ in range(nights)], name=name)
+    return side(*[tuple(level * np.exp(cv * rng.standard_normal(5))) for _ in range(sessions)], name=name)
 
 
-# The pieces, against other implementations
+# Parts, compared with other implementations
 
 
-def test_drawn_medians_are_numpys_of_the_repeated_nights() -> None:
+def test_bootstrap_medians_agree_with_numpy() -> None:
     rng = np.random.default_rng(1)
-    night = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2])
+    session = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2])
     values = rng.lognormal(size=9)
     counts = draw_session_counts(3, 50, 7)
     expected = [
-        np.median(np.concatenate([np.repeat(values[night == k], c) for k, c in enumerate(draw)])) for draw in counts.T
+        np.median(np.concatenate([np.repeat(values[session == k], c) for k, c in enumerate(draw)])) for draw in counts.T
     ]
-    np.testing.assert_allclose(bootstrap_medians(values, night, counts), expected)
+    np.testing.assert_allclose(bootstrap_medians(values, session, counts), expected)
 
 
 def test_rank_sum_agrees_with_enumeration() -> None:
@@ -70,15 +70,15 @@ def test_rank_sum_agrees_with_enumeration() -> None:
     assert rank_sum_p_values(left, right)[0] == pytest.approx(2 / comb(10, 5))
 
 
-@pytest.mark.parametrize("nights", [4, 9, 30, 60])
-def test_signed_rank_agrees_with_scipy(nights: int) -> None:
-    differences = np.random.default_rng(nights).normal(0.3, 1, (20, nights))
-    method = "exact" if nights <= 30 else "asymptotic"
-    expected = [stats.wilcoxon(row, method=method, correction=nights > 30).pvalue for row in differences]
+@pytest.mark.parametrize("sessions", [4, 9, 30, 60])
+def test_signed_rank_agrees_with_scipy(sessions: int) -> None:
+    differences = np.random.default_rng(sessions).normal(0.3, 1, (20, sessions))
+    method = "exact" if sessions <= 30 else "asymptotic"
+    expected = [stats.wilcoxon(row, method=method, correction=sessions > 30).pvalue for row in differences]
     np.testing.assert_allclose(signed_rank_p_values(differences), expected, rtol=1e-6)
 
 
-def test_ties_and_zeros_do_not_make_a_difference() -> None:
+def test_ties_and_zeros_have_p_value_1() -> None:
     assert signed_rank_p_values(np.zeros((1, 10)))[0] == 1.0
     assert rank_sum_p_values(np.ones((1, 6)), np.ones((1, 6)))[0] == 1.0
 
@@ -90,8 +90,8 @@ def test_student_agrees_with_scipy() -> None:
     np.testing.assert_allclose(paired_t_test(left), stats.ttest_1samp(left, 0, axis=1).pvalue)
 
 
-def test_separated_nights_are_found_among_many_pairs() -> None:
-    """Ten nights, 2 % of 500 pairs slower by half: ranks alone stop at p = 0.002, too much after the
+def test_clear_differences_are_found_among_many_pairs() -> None:
+    """Ten sessions, 2 % of 500 pairs slower by half: rank tests alone reach p = 0.002, too high after the
     correction."""
     rng = np.random.default_rng(9)
     same = make_pairs(rng, NOISE["normal"], 490, (10, 10), 3, shared=True)
@@ -102,7 +102,7 @@ def test_separated_nights_are_found_among_many_pairs() -> None:
 
 
 def test_p_values_are_adjusted_over_the_pairs_with_samples() -> None:
-    """Pairs of figures without samples have no p value, and do not count."""
+    """Pairs of figures without samples have no p value and are not counted."""
     rng = np.random.default_rng(3)
     measured = make_pairs(rng, NOISE["normal"], 40, (10, 10), 3, ratio=1.1)
     printed = Pair(measured[0].case, "bandwidth", SideSummary(max=1.0), SideSummary(max=2.0))
@@ -113,7 +113,7 @@ def test_p_values_are_adjusted_over_the_pairs_with_samples() -> None:
     np.testing.assert_allclose(adjusted, stats.false_discovery_control(p))
 
 
-def test_a_constant_side_is_no_reason_to_warn() -> None:
+def test_constant_side_causes_no_warning() -> None:
     one = np.full((1, 6), 7.0)
     other = 7.1 + 0.01 * np.random.default_rng(4).standard_normal((1, 6))
     assert welch_t_test(one, other)[0] < 1e-5
@@ -130,11 +130,11 @@ def test_expected_maximum_is_the_mean_over_all_subsets() -> None:
 
 
 @pytest.mark.parametrize(("fraction", "words"), [(0.0312, "3.2 %"), (0.03, "3 %"), (0.1301, "14 %"), (0.0999, "10 %")])
-def test_percent_rounds_up(fraction: float, words: str) -> None:
+def test_percent_is_rounded_up(fraction: float, words: str) -> None:
     assert format_percent(fraction) == words
 
 
-def test_degrees_of_freedom_of_two_independent_sides_are_those_of_welch() -> None:
+def test_degrees_of_freedom_of_independent_sides_agree_with_welch() -> None:
     rng = np.random.default_rng(11)
     left, right = rng.normal(0, 1, 4), rng.normal(0, 3, 15)
     parts = [EstimateUncertainty(float(x.var(ddof=1)) / len(x), len(x) - 1) for x in (left, right)]
@@ -144,13 +144,13 @@ def test_degrees_of_freedom_of_two_independent_sides_are_those_of_welch() -> Non
 
 
 @pytest.mark.parametrize("runs", [2, 4, 20])
-def test_the_variance_of_few_runs_is_corrected_for_their_number(runs: int) -> None:
-    """Draws of n runs scatter by (n - 1) / n of the variance of their mean (Davison and Hinkley 1997, 2.3)."""
+def test_bootstrap_variance_of_few_runs_is_corrected(runs: int) -> None:
+    """Bootstrap draws of n runs have (n - 1) / n of the variance of their mean (Davison and Hinkley 1997, 2.3)."""
     draws = stats.norm.ppf((np.arange(4000) + 0.5) / 4000)
     assert uncertainty_from_draws(draws, runs).variance == pytest.approx(runs / (runs - 1), rel=0.01)
 
 
-def test_an_interval_reaches_farther_on_the_side_where_the_draws_do() -> None:
+def test_interval_is_asymmetric_like_the_draws() -> None:
     draws = np.random.default_rng(13).exponential(size=4000)
     low, high = expanded_percentile_interval(float(np.median(draws)), draws, EstimateUncertainty(1.0, 20), 0.95)
     assert high - float(np.median(draws)) > 2 * (float(np.median(draws)) - low)
@@ -161,19 +161,19 @@ def test_an_interval_reaches_farther_on_the_side_where_the_draws_do() -> None:
 # Verdicts
 
 
-def test_faster_and_slower_speak_of_the_right_side() -> None:
+def test_verdict_refers_to_the_right_side() -> None:
     slow, fast = noisy(1, 8, 400, "l"), noisy(2, 8, 800, "r")
     assert one(slow, fast).words == "faster"
     assert one(fast, slow).words == "slower"
     assert one(slow, fast).ratio == pytest.approx(2, rel=0.1)
 
 
-def test_direction_comes_from_the_metric() -> None:
+def test_direction_depends_on_the_metric() -> None:
     short, long = noisy(1, 8, 400, "l"), noisy(2, 8, 800, "r")
     assert one(short, long, "time").words == "slower"
 
 
-def test_a_metric_without_a_better_direction_is_refused() -> None:
+def test_metric_without_a_better_direction_is_refused() -> None:
     with pytest.raises(UsageError, match="neither higher nor lower"):
         one(noisy(1, 8, 400, "l"), noisy(2, 8, 800, "r"), "count")
 
@@ -187,7 +187,7 @@ def test_unpaired_ratio_is_that_of_the_medians_shown() -> None:
     assert result.ci[0] < result.ratio < result.ci[1]
 
 
-def test_a_single_run_a_side_is_not_enough_whatever_it_shows() -> None:
+def test_single_run_per_side_is_not_enough_data() -> None:
     result = one(side((1.0,) * 10, name="l"), side((9.0,) * 10, name="r"))
     assert result.words == "not enough data"
     assert result.ci is None
@@ -196,7 +196,7 @@ def test_a_single_run_a_side_is_not_enough_whatever_it_shows() -> None:
     assert result.runs_needed >= 5
 
 
-def test_many_samples_of_one_night_are_one_night() -> None:
+def test_many_samples_of_one_session_are_one_observation() -> None:
     rng = np.random.default_rng(4)
     crowd = [side(tuple(rng.normal(level, 1, 500)), name=n) for level, n in ((100, "l"), (120, "r"))]
     assert one(*crowd).words == "not enough data"
@@ -210,23 +210,23 @@ def test_equal_sides_give_no_difference_with_its_bound() -> None:
     assert result.bound == pytest.approx(max(result.ci[1] - 1, 1 - result.ci[0]))
 
 
-def test_a_certain_but_negligible_difference_is_none() -> None:
+def test_significant_but_negligible_difference_is_no_difference() -> None:
     result = one(noisy(1, 40, 400, "l", cv=0.001), noisy(2, 40, 402, "r", cv=0.001))
     assert result.p_adjusted is not None
     assert result.p_adjusted < 1e-6
     assert result.verdict == "no difference"
 
 
-def test_constant_samples_are_judged_without_a_crash() -> None:
+def test_constant_samples_are_compared() -> None:
     same = one(side(*[(5.0, 5.0)] * 6, name="l"), side(*[(5.0, 5.0)] * 6, name="r"))
     assert same.words == "no difference above 0 %"
     other = one(side(*[(5.0, 5.0)] * 6, name="l"), side(*[(6.0, 6.0)] * 6, name="r"))
     assert other.words == "faster"
 
 
-def test_shared_nights_are_compared_one_by_one() -> None:
+def test_shared_sessions_are_compared_in_pairs() -> None:
     rng = np.random.default_rng(5)
-    levels = np.exp(rng.normal(0, 1, 12))  # nights differ by factors; the right is 5 % faster in each
+    levels = np.exp(rng.normal(0, 1, 12))  # sessions differ by factors; the right is 5 % faster in each
     left = side(*[(100 * level,) for level in levels])
     right = side(*[(105 * level * exp(rng.normal(0, 0.01)),) for level in levels])
     result = one(left, right)
@@ -235,7 +235,7 @@ def test_shared_nights_are_compared_one_by_one() -> None:
     assert result.ratio == pytest.approx(1.05, abs=0.01)
 
 
-def test_nights_that_are_not_shared_are_counted() -> None:
+def test_sessions_without_counterpart_are_counted() -> None:
     left = noisy(1, 10, 400, "n")
     right = SideSamples({**noisy(2, 9, 400, "n").sessions, "other": (400.0,)})
     result = one(left, right)
@@ -244,7 +244,7 @@ def test_nights_that_are_not_shared_are_counted() -> None:
 
 
 @pytest.mark.parametrize(("shared", "paired"), [(6, True), (5, False)])
-def test_sides_are_paired_where_three_quarters_of_the_shorter_one_are_shared(shared: int, paired: bool) -> None:
+def test_sides_are_paired_if_three_quarters_of_sessions_are_shared(shared: int, paired: bool) -> None:
     """Eight runs on the left, twenty on the right."""
     left = SideSamples({f"n{i}": (100.0 + i,) for i in range(8)})
     right = SideSamples({f"n{8 - shared + i}": (110.0 + i,) for i in range(20)})
@@ -274,7 +274,7 @@ def test_peaks_and_scaling_follow_the_direction_of_the_metric() -> None:
 
 
 @pytest.mark.parametrize(("value", "direction"), [(50.0, "slower"), (200.0, "faster")])
-def test_printed_figures_that_differ_have_a_common_factor_in_either_direction(value: float, direction: str) -> None:
+def test_differing_published_figures_have_a_common_factor(value: float, direction: str) -> None:
     pairs = [
         Pair(
             Case("ior", {"operation": operation, "api": api, "ranks": ranks}),
@@ -291,7 +291,7 @@ def test_printed_figures_that_differ_have_a_common_factor_in_either_direction(va
     assert (found.inside, found.inside_total, found.outside) == (4, 4, 0)
 
 
-def test_printed_figures_of_four_cases_have_the_interval_of_student() -> None:
+def test_interval_of_four_published_figures_is_that_of_student() -> None:
     """Logarithms of the ratios 0.1, 0.2, 0.3, 0.4: mean 0.25, standard error 0.0645, Student's t of 3 degrees 3.182."""
     pairs = [
         Pair(Case("ior", {"ranks": n}), "bandwidth", SideSummary(max=100.0), SideSummary(max=100 * np.exp(0.1 * n)))
@@ -303,14 +303,14 @@ def test_printed_figures_of_four_cases_have_the_interval_of_student() -> None:
     assert np.log(overall.ci) == pytest.approx([0.25 - 3.182 * 0.06455, 0.25 + 3.182 * 0.06455], abs=1e-3)
 
 
-def test_printed_tables_give_a_ratio_of_what_both_have() -> None:
+def test_published_tables_give_a_ratio_of_a_common_statistic() -> None:
     result = one(SideSummary(max=400.0, mean=300.0), SideSummary(max=800.0))
     assert (result.statistic, result.ratio, result.words) == ("max", 2.0, "not enough data")
     nothing = one(SideSummary(max=400.0), SideSummary(min=3.0))
     assert nothing.ratio is None
 
 
-def test_the_same_data_give_the_same_answer() -> None:
+def test_comparison_is_reproducible() -> None:
     pairs = make_pairs(np.random.default_rng(1), NOISE["contention"], 5, (6, 7), 3)
     assert repr(compare_pairs(pairs)) == repr(compare_pairs(pairs))
 
@@ -320,54 +320,61 @@ def test_the_same_data_give_the_same_answer() -> None:
 
 @pytest.mark.parametrize("noise", list(NOISE))
 @pytest.mark.parametrize(
-    ("nights", "repetitions", "shared"), [((8, 8), 5, False), ((6, 15), 3, False), ((15, 15), 3, True)]
+    ("sessions", "repetitions", "shared"), [((8, 8), 5, False), ((6, 15), 3, False), ((15, 15), 3, True)]
 )
-def test_coverage_of_the_95_percent_intervals(
-    noise: str, nights: tuple[int, int], repetitions: int, shared: bool
+def test_intervals_cover_the_true_ratio_in_95_percent(
+    noise: str, sessions: tuple[int, int], repetitions: int, shared: bool
 ) -> None:
     rng = np.random.default_rng(11)
-    pairs = make_pairs(rng, NOISE[noise], 400, nights, repetitions, ratio=1.3, shared=shared)
+    pairs = make_pairs(rng, NOISE[noise], 400, sessions, repetitions, ratio=1.3, shared=shared)
     compared, _ = compare_pairs(pairs, DRAWS)
     covered = np.mean([c.ci[0] <= 1.3 <= c.ci[1] for c in compared if c.ci])
-    # 93 to 97 % is the aim; 400 draws add two standard errors of 1.1 % each way.
+    # The target is 93 to 97 %; 400 draws add two standard errors of 1.1 % each way.
     assert 0.908 <= covered <= 0.992
 
 
 @pytest.mark.parametrize("noise", list(NOISE))
-def test_null_pairs_are_hardly_ever_called_different(noise: str) -> None:
+def test_equal_pairs_are_rarely_reported_as_different(noise: str) -> None:
     rng = np.random.default_rng(12)
     compared, overall = compare_pairs(make_pairs(rng, NOISE[noise], 600, (8, 8), 5), DRAWS)
     assert overall.counts["faster"] + overall.counts["slower"] <= 6
-    # Also alone, where no correction helps: at most 1 %, and 0.4 % of standard error twice.
-    alone = [c.p is not None and c.p <= 0.01 and c.ci is not None and not c.ci[0] <= 1 <= c.ci[1] for c in compared]
-    assert np.mean(alone) <= 0.018
+    # Also without correction for many pairs: at most 1 %, plus two standard errors of 0.4 %.
+    uncorrected = [
+        c.p is not None and c.p <= 0.01 and c.ci is not None and not c.ci[0] <= 1 <= c.ci[1] for c in compared
+    ]
+    assert np.mean(uncorrected) <= 0.018
     assert overall.verdict == "no difference"
 
 
-def test_a_wider_side_is_not_taken_for_a_faster_one() -> None:
+def test_side_with_larger_scatter_is_not_reported_as_faster() -> None:
     rng = np.random.default_rng(13)
-    quiet, wild = (
-        [np.exp(scale * rng.standard_normal((nights, 3))) for _ in range(300)]
-        for scale, nights in ((0.03, 25), (0.3, 6))
+    narrow, wide = (
+        [np.exp(scale * rng.standard_normal((sessions, 3))) for _ in range(300)]
+        for scale, sessions in ((0.03, 25), (0.3, 6))
     )
     pairs = [
         Pair(CASE, "bandwidth", side(*map(tuple, a), name="l"), side(*map(tuple, b), name="r"))
-        for a, b in zip(quiet, wild, strict=True)
+        for a, b in zip(narrow, wide, strict=True)
     ]
     compared, _ = compare_pairs(pairs, DRAWS)
-    alone = [c.p is not None and c.p <= 0.01 and c.ci is not None and not c.ci[0] <= 1 <= c.ci[1] for c in compared]
-    # Ranks alone are wrong in some 5 % here.
-    assert np.mean(alone) <= 0.025
+    uncorrected = [
+        c.p is not None and c.p <= 0.01 and c.ci is not None and not c.ci[0] <= 1 <= c.ci[1] for c in compared
+    ]
+    # Rank tests alone are wrong in about 5 % here.
+    assert np.mean(uncorrected) <= 0.025
 
 
 @pytest.mark.parametrize("pilot", [1, 5, 12])
-def test_ten_percent_is_found_at_the_number_of_runs_asked_for(pilot: int) -> None:
+def test_ten_percent_is_found_with_the_recommended_number_of_runs(pilot: int) -> None:
     cv = np.sqrt(log(1 + 0.2**2))
 
-    def noise(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> np.ndarray:
-        """Coefficient of variation 20 %, half of it between nights."""
-        night, sample = (rng.standard_normal((pairs, nights, 1)), rng.standard_normal((pairs, nights, repetitions)))
-        return np.asarray(cv * (night + sample) / np.sqrt(2))
+    def noise(rng: np.random.Generator, pairs: int, sessions: int, repetitions: int) -> np.ndarray:
+        """Coefficient of variation 20 %, half of it between sessions."""
+        session, sample = (
+            rng.standard_normal((pairs, sessions, 1)),
+            rng.standard_normal((pairs, sessions, repetitions)),
+        )
+        return np.asarray(cv * (session + sample) / np.sqrt(2))
 
     rng = np.random.default_rng(14)
     found = []

@@ -1,4 +1,4 @@
-"""What a detector must and must not say. Expected values are what was put into the seeded series."""
+"""Changes that a detector must and must not report. Expected values are the parameters of the seeded series."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from tests.stats.series import DAY, FAMILIES, START, Floats, stepped, times
 YEAR = 365
 
 
-def indices(answer: Detection) -> list[int]:
-    return [change.index for change in answer.changes]
+def indices(detection: Detection) -> list[int]:
+    return [change.index for change in detection.changes]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_pure_noise_has_hardly_any_change(family: str) -> None:
-    """At most 0.1 false alarms a series-year: docs/detection.md states 0.05 for noise like Edison's."""
+def test_pure_noise_has_few_false_alarms(family: str) -> None:
+    """At most 0.1 false alarms per series-year: docs/detection.md states 0.05 for noise like Edison's."""
     rng = np.random.default_rng(1)
     series = [(times(300), 1000 * np.exp(FAMILIES[family](rng, 300))) for _ in range(50)]
-    alarms = sum(len(answer.changes) for answer in detect_many(series))
+    alarms = sum(len(detection.changes) for detection in detect_many(series))
     assert alarms / (50 * 300 / YEAR) <= 0.1
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_short_histories_are_judged_with_restraint(family: str) -> None:
-    """At most 0.3 false alarms a series-year with 7 to 20 nights (issue: Detection)."""
+def test_short_histories_have_few_false_alarms(family: str) -> None:
+    """At most 0.3 false alarms per series-year with 7 to 20 observations (issue: Detection)."""
     rng = np.random.default_rng(2)
     lengths = [7 + i % 14 for i in range(280)]
     series = [(times(n), np.exp(FAMILIES[family](rng, n))) for n in lengths]
-    alarms = sum(len(answer.changes) for answer in detect_many(series))
+    alarms = sum(len(detection.changes) for detection in detect_many(series))
     assert alarms / (sum(lengths) / YEAR) <= 0.3
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_change_is_as_credible_as_asked(family: str) -> None:
-    """Also after its date has been chosen, which moves nights from one level to the other."""
+def test_every_change_has_the_minimum_confidence(family: str) -> None:
+    """Also after its date is adjusted, which moves observations from one level to the other."""
     rng, found = np.random.default_rng(19), []
     for ratio in np.repeat([0.85, 0.9, 1.1, 1.15], 40):
         logs = FAMILIES[family](rng, 60)
         logs[30:] += np.log(ratio)
         found.append((times(60), np.exp(logs)))
-    confidences = [change.confidence for answer in detect_many(found) for change in answer.changes]
+    confidences = [change.confidence for detection in detect_many(found) for change in detection.changes]
     assert confidences
     assert min(confidences) >= DetectorSettings().min_confidence
 
 
 @pytest.mark.parametrize("ratio", [0.02, 0.5, 0.8, 1.25, 2.0, 50.0])
-def test_a_step_is_found_with_date_size_and_direction(ratio: float) -> None:
+def test_step_is_found_with_date_size_and_direction(ratio: float) -> None:
     (change,) = detect(times(120), stepped(120, 70, ratio, seed=3)).changes
     assert abs(change.index - 70) <= 1
     assert change.ratio == pytest.approx(ratio, rel=0.05)
@@ -66,7 +66,7 @@ def test_a_step_is_found_with_date_size_and_direction(ratio: float) -> None:
     assert change.confidence > 0.9
 
 
-def test_several_steps_are_found_apart() -> None:
+def test_several_steps_are_found() -> None:
     logs = np.repeat(np.log([1.0, 2.0, 1.2, 3.0]), 50) + FAMILIES["gaussian"](np.random.default_rng(4), 200)
     assert indices(detect(times(200), np.exp(logs))) == [50, 100, 150]
 
@@ -82,7 +82,7 @@ def test_levels_cover_the_series_without_overlap() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 2.0**20])
-def test_units_do_not_matter(scale: float) -> None:
+def test_detection_is_independent_of_units(scale: float) -> None:
     values = stepped(150, 60, 0.8, seed=5)
     plain, scaled = detect(times(150), values), detect(times(150), scale * values)
     assert indices(plain) == indices(scaled) == [60]
@@ -90,49 +90,49 @@ def test_units_do_not_matter(scale: float) -> None:
     assert scaled.changes[0].before == pytest.approx(scale * plain.changes[0].before, rel=0.01)
 
 
-def test_the_order_of_rows_does_not_matter() -> None:
+def test_detection_is_independent_of_row_order() -> None:
     values, order = stepped(150, 60, 0.8, seed=5), np.random.default_rng(6).permutation(150)
     assert detect(times(150)[order], values[order]) == detect(times(150), values)
 
 
-def test_points_of_one_time_may_come_in_any_order() -> None:
+def test_points_of_one_time_may_be_in_any_order() -> None:
     moments, values = np.repeat(times(40), 3), stepped(120, 60, 2.0, seed=7)
     order = np.random.default_rng(8).permutation(120)
     assert detect(moments[order], values[order]) == detect(moments, values)
 
 
-def test_samples_of_one_night_count_as_one_night() -> None:
-    """Five samples a night, given as they are or as their medians, tell of the same nights."""
+def test_samples_of_one_session_are_one_observation() -> None:
+    """Five samples per session, given as samples or as medians, give the same observations."""
     rng = np.random.default_rng(21)
-    nights = np.log(stepped(60, 40, 0.7, seed=22))
-    samples = nights[:, None] + 0.02 * rng.normal(size=(60, 5))
+    observations = np.log(stepped(60, 40, 0.7, seed=22))
+    samples = observations[:, None] + 0.02 * rng.normal(size=(60, 5))
     (one,) = detect(times(60), np.exp(np.median(samples, axis=1))).changes
-    answer = detect(np.repeat(times(60), 5), np.exp(samples.ravel()))
-    assert answer.n == 300
-    (all_samples,) = answer.changes
+    detection = detect(np.repeat(times(60), 5), np.exp(samples.ravel()))
+    assert detection.n == 300
+    (all_samples,) = detection.changes
     assert all_samples == replace(one, index=5 * one.index)
-    assert [(level.index, level.last_index) for level in answer.levels] == [
+    assert [(level.index, level.last_index) for level in detection.levels] == [
         (0, 5 * one.index - 1),
         (5 * one.index, 299),
     ]
 
 
-def test_many_samples_of_one_bad_night_are_no_change() -> None:
+def test_many_samples_of_one_outlier_are_no_change() -> None:
     values = stepped(60, 59, 0.5, seed=23)
     moments = np.concatenate([times(60), np.full(9, times(60)[-1])])
-    answer = detect(moments, np.concatenate([values, np.full(9, values[-1])]))
-    assert answer.changes == ()
-    (newest,) = answer.suspected
+    detection = detect(moments, np.concatenate([values, np.full(9, values[-1])]))
+    assert detection.changes == ()
+    (newest,) = detection.suspected
     assert (newest.index, newest.observations) == (59, 1)
 
 
 @pytest.mark.parametrize("hours", [-11, 5.5, 13])
-def test_the_time_zone_does_not_matter(hours: float) -> None:
+def test_detection_is_independent_of_the_time_zone(hours: float) -> None:
     values = stepped(150, 60, 0.8, seed=5)
     assert indices(detect(times(150) + 3600 * hours, values)) == indices(detect(times(150), values))
 
 
-def test_gaps_do_not_matter() -> None:
+def test_detection_is_independent_of_gaps() -> None:
     rng = np.random.default_rng(9)
     kept = np.sort(rng.choice(400, 150, replace=False))
     (change,) = detect(times(400)[kept], stepped(150, 60, 0.7, seed=5)).changes
@@ -141,8 +141,8 @@ def test_gaps_do_not_matter() -> None:
 
 @pytest.mark.parametrize("ratio", [0.5, 0.85, 1.2, 3.0])
 @pytest.mark.parametrize("family", ["gaussian", "heavy", "skewed"])
-def test_a_step_is_found_from_both_sides(ratio: float, family: str) -> None:
-    """In reversed time the same step lies at n - index, other way round, within three nights."""
+def test_step_is_found_in_reversed_time(ratio: float, family: str) -> None:
+    """In reversed time the same step is at n - index, with opposite direction, within three observations."""
     logs = FAMILIES[family](np.random.default_rng(10), 160)
     logs[80:] += np.log(ratio)
     forward, backward = detect(times(160), np.exp(logs)), detect(times(160), np.exp(logs[::-1]))
@@ -152,36 +152,36 @@ def test_a_step_is_found_from_both_sides(ratio: float, family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["gaussian", "skewed", "bursts"])
-def test_a_new_night_never_moves_an_old_change(family: str) -> None:
-    """Once a change is 14 nights old, later nights move it by at most 2 nights."""
+def test_new_observations_do_not_move_an_old_change(family: str) -> None:
+    """Once a change is 14 observations old, later observations move it by at most 2."""
     logs = FAMILIES[family](np.random.default_rng(11), 120)
     logs[50:] += np.log(1.4)
     prefixes = [(times(n), np.exp(logs[:n])) for n in range(64, 121)]
-    answers = [indices(answer) for answer in detect_many(prefixes)]
-    assert all(len(found) == 1 for found in answers)
-    assert all(abs(b[0] - a[0]) <= 2 for a, b in pairwise(answers))
+    detections = [indices(detection) for detection in detect_many(prefixes)]
+    assert all(len(found) == 1 for found in detections)
+    assert all(abs(b[0] - a[0]) <= 2 for a, b in pairwise(detections))
 
 
 @pytest.mark.parametrize("newest", [1, 2, 3])
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 2.0])
-def test_the_newest_nights_are_only_suspected(newest: int, ratio: float) -> None:
-    answer = detect(times(80), stepped(80, 80 - newest, ratio, seed=12))
-    assert answer.changes == ()
-    (suspect,) = answer.suspected
-    assert suspect.index == 80 - newest
-    assert suspect.direction == ("up" if ratio > 1 else "down")
-    assert suspect.observations == newest
+def test_change_in_the_newest_observations_is_only_suspected(newest: int, ratio: float) -> None:
+    detection = detect(times(80), stepped(80, 80 - newest, ratio, seed=12))
+    assert detection.changes == ()
+    (suspected,) = detection.suspected
+    assert suspected.index == 80 - newest
+    assert suspected.direction == ("up" if ratio > 1 else "down")
+    assert suspected.observations == newest
 
 
 @pytest.mark.parametrize("ratio", [0.3, 3.0])
-def test_a_level_is_confirmed_by_its_fourth_observation(ratio: float) -> None:
-    answer = detect(times(80), stepped(80, 76, ratio, seed=12))
-    (change,) = answer.changes
-    assert (change.index, change.observations, answer.suspected) == (76, 4, ())
+def test_level_is_confirmed_by_its_fourth_observation(ratio: float) -> None:
+    detection = detect(times(80), stepped(80, 76, ratio, seed=12))
+    (change,) = detection.changes
+    assert (change.index, change.observations, detection.suspected) == (76, 4, ())
 
 
-def test_a_suspected_level_is_the_median_of_the_newest_observations() -> None:
-    """Of the last three of twenty nights, too few for a level of their own."""
+def test_suspected_level_is_the_median_of_the_newest_observations() -> None:
+    """The last three of twenty observations are too few for a separate level."""
     values = stepped(20, 5, 1.0, seed=12)
     values[-3:] *= (0.8, 0.7, 0.75)
     (newest,) = detect(times(20), values).suspected
@@ -189,7 +189,7 @@ def test_a_suspected_level_is_the_median_of_the_newest_observations() -> None:
     assert newest.after == pytest.approx(np.median(values[-3:]))
 
 
-def test_what_is_far_below_a_level_depends_on_the_scatter_below_it() -> None:
+def test_outliers_are_assessed_by_the_scatter_on_their_side() -> None:
     """The skewed noise scatters by 0.08 below its level and by 0.03 above: 0.15 is far above only."""
     logs = FAMILIES["skewed"](np.random.default_rng(25), 200)
     logs[-1] = 0.15
@@ -200,27 +200,27 @@ def test_what_is_far_below_a_level_depends_on_the_scatter_below_it() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.03, 0.3, 3.0, 10.0])
-def test_a_single_outlier_is_no_change(factor: float) -> None:
+def test_single_outlier_is_no_change(factor: float) -> None:
     values = stepped(100, 0, 1.0, seed=13)
     values[40] *= factor
     assert detect(times(100), values).changes == ()
 
 
-def test_a_spell_that_passes_is_a_transient() -> None:
+def test_departure_that_returns_is_a_transient() -> None:
     values = stepped(100, 0, 1.0, seed=14)
     values[40:47] *= 0.6
-    answer = detect(times(100), values)
-    assert answer.changes == ()
-    (burst,) = answer.transients
+    detection = detect(times(100), values)
+    assert detection.changes == ()
+    (burst,) = detection.transients
     assert (burst.index, burst.last_index, burst.direction) == (40, 46, "down")
     assert (burst.time, burst.last_time) == (times(100)[40], times(100)[46])
-    # Observations of the transient do not count for the level.
-    assert [(level.index, level.last_index, level.observations) for level in answer.levels] == [(0, 99, 93)]
+    # Observations of the transient are not part of the level.
+    assert [(level.index, level.last_index, level.observations) for level in detection.levels] == [(0, 99, 93)]
     assert burst.ratio == pytest.approx(0.6, rel=0.1)
 
 
 @pytest.mark.parametrize(("ratio", "after", "expected"), [(0.5, 1.3, 0.5), (2.0, 0.75, 2.0), (0.5, 0.8, 0.625)])
-def test_a_transient_between_two_levels_is_relative_to_the_nearer_one(
+def test_transient_between_two_levels_is_relative_to_the_nearer_one(
     ratio: float, after: float, expected: float
 ) -> None:
     """Eight observations at `ratio` between the levels 1 and `after`: the ratio to the nearer one, by hand."""
@@ -241,79 +241,77 @@ def stepped_twice(n: int, *parts: tuple[int, int, float], seed: int) -> Floats:
 
 
 @pytest.mark.parametrize(("length", "transients", "changes"), [(14, 1, 0), (15, 0, 2)])
-def test_a_departure_of_fourteen_observations_is_a_transient_and_of_fifteen_two_changes(
-    length: int, transients: int, changes: int
-) -> None:
+def test_departure_of_up_to_14_observations_is_a_transient(length: int, transients: int, changes: int) -> None:
     series = [(times(160), stepped_twice(160, (60, 60 + length, 0.7), seed=i)) for i in range(20)]
-    found = [(len(answer.transients), len(answer.changes)) for answer in detect_many(series)]
+    found = [(len(detection.transients), len(detection.changes)) for detection in detect_many(series)]
     assert found.count((transients, changes)) >= 19
 
 
-def test_a_loss_of_a_fifth_is_reported_with_its_fourth_observation() -> None:
-    """Found in 59 of 60 series, and in 51 if a newest level paid for being short."""
+def test_loss_of_20_percent_is_reported_with_its_fourth_observation() -> None:
+    """Found in 59 of 60 series, and in 51 if a short newest level had a penalty."""
     series = [(times(120), stepped_twice(120, (116, 120, 0.8), seed=i)) for i in range(60)]
-    assert sum(bool(answer.changes) for answer in detect_many(series)) >= 56
+    assert sum(bool(detection.changes) for detection in detect_many(series)) >= 56
 
 
-def test_a_transient_shortly_before_a_step_does_not_date_it() -> None:
-    """Eight bad observations, two good ones, then the step: 0.9 days off on average, 9.9 by the transient."""
+def test_transient_shortly_before_a_step_does_not_date_it() -> None:
+    """Eight outliers, two inliers, then the step: the error is 0.9 days on average, 9.9 if the transient dates it."""
     series = [(times(160), stepped_twice(160, (70, 78, 0.6), (80, 160, 0.75), seed=i)) for i in range(40)]
-    off = [abs(change.index - 80) for answer in detect_many(series) for change in answer.changes]
+    off = [abs(change.index - 80) for detection in detect_many(series) for change in detection.changes]
     assert len(off) == 40
     assert np.mean(off) <= 2
 
 
-def test_a_spell_beside_a_step_does_not_draw_its_date() -> None:
-    """Ten good nights, then at once the step down at night 60: the date is not inside the spell."""
+def test_burst_next_to_a_step_does_not_move_its_date() -> None:
+    """Ten high observations, directly followed by the step down at 60: the date is not in the burst."""
     values = stepped(110, 60, 0.75, seed=20)
     values[50:60] *= 1.12
     (change,) = detect(times(110), values).changes
     assert abs(change.index - 60) <= 1
 
 
-def test_a_repair_after_three_weeks_is_told() -> None:
-    """A step that is undone is doubted more, but not when it is as clear as the one of Edison's scratch3."""
+def test_recovery_after_three_weeks_is_a_change() -> None:
+    """A reversed step has a lower confidence, unless it is as clear as the one of Edison's scratch3."""
     logs = FAMILIES["gaussian"](np.random.default_rng(21), 120)
     logs[50:70] += np.log(0.7)
     assert [abs(a - b) <= 1 for a, b in zip(indices(detect(times(120), np.exp(logs))), [50, 70], strict=True)]
 
 
 @pytest.mark.parametrize("total", [0.6, 1.7])
-def test_a_slow_trend_is_drift(total: float) -> None:
+def test_slow_trend_is_drift(total: float) -> None:
     logs = FAMILIES["gaussian"](np.random.default_rng(15), 200) + np.log(total) * np.arange(200) / 200
-    answer = detect(times(200), np.exp(logs))
-    assert answer.changes == ()
-    (drift,) = answer.drifts
+    detection = detect(times(200), np.exp(logs))
+    assert detection.changes == ()
+    (drift,) = detection.drifts
     assert drift.ratio == pytest.approx(total, rel=0.1)
 
 
 @pytest.mark.parametrize("n", range(7))
-def test_too_few_observations_are_said_to_be_too_few(n: int) -> None:
-    answer = detect(times(n), stepped(n, n // 2, 3.0, seed=16))
-    assert answer.status == ("too few observations" if n else "no data")
-    assert (answer.n, answer.changes, answer.suspected, answer.levels) == (n, (), (), ())
+def test_too_few_observations_are_reported(n: int) -> None:
+    detection = detect(times(n), stepped(n, n // 2, 3.0, seed=16))
+    assert detection.status == ("too few observations" if n else "no data")
+    assert (detection.n, detection.changes, detection.suspected, detection.levels) == (n, (), (), ())
 
 
 @pytest.mark.parametrize("n", [7, 8, 30, 365])
-def test_a_constant_series_is_at_one_level(n: int) -> None:
-    answer = detect(times(n), np.full(n, 42.0))
-    assert answer.status == "ok"
-    assert answer.changes == answer.suspected == answer.transients == answer.drifts == ()
-    assert [level.value for level in answer.levels] == [pytest.approx(42.0, rel=0.01)]
+def test_constant_series_has_one_level(n: int) -> None:
+    detection = detect(times(n), np.full(n, 42.0))
+    assert detection.status == "ok"
+    assert detection.changes == detection.suspected == detection.transients == detection.drifts == ()
+    assert [level.value for level in detection.levels] == [pytest.approx(42.0, rel=0.01)]
 
 
-def test_quantised_values_change_where_they_change() -> None:
+def test_step_of_quantised_values_is_found() -> None:
     values = np.round(stepped(100, 50, 1.5, seed=17, level=4.0))
     assert indices(detect(times(100), values)) == [50]
 
 
-def test_a_step_below_the_smallest_effect_is_not_told() -> None:
+def test_step_below_the_smallest_effect_is_not_reported() -> None:
     values = np.where(np.arange(200) < 100, 1.0, 1.02) * np.exp(1e-4 * np.sin(np.arange(200)))
     assert detect(times(200), values).changes == ()
 
 
-def test_detection_can_start_anew() -> None:
-    """Indices go on counting in the whole series; the step before `since` is not looked at."""
+def test_detection_can_start_at_an_accepted_level() -> None:
+    """Indices refer to the whole series; the step before `since` is ignored."""
     logs = np.repeat(np.log([1.0, 2.0, 1.0]), 50) + FAMILIES["gaussian"](np.random.default_rng(18), 150)
     assert indices(detect(times(150), np.exp(logs))) == [50, 100]
     later = detect(times(150), np.exp(logs), since=START + 50 * DAY)
@@ -324,7 +322,7 @@ def test_detection_can_start_anew() -> None:
     assert detect(times(150), np.exp(logs), since=START + 999 * DAY).status == "no data"
 
 
-def test_many_at_once_are_judged_as_one_by_one() -> None:
+def test_detect_many_equals_detect_of_each_series() -> None:
     series = [(times(n), stepped(n, n // 2, 1.5, seed=n)) for n in (3, 30, 31, 90, 200)]
     assert detect_many(series) == [detect(*one) for one in series]
 
@@ -333,6 +331,6 @@ def test_many_at_once_are_judged_as_one_by_one() -> None:
     ("moments", "values"),
     [([1.0, 2.0], [1.0]), ([[1.0]], [[1.0]]), ([1.0], [0.0]), ([1.0], [-3.0]), ([1.0], [np.nan]), ([np.inf], [1.0])],
 )
-def test_bad_input_is_refused(moments: Floats, values: Floats) -> None:
+def test_invalid_input_is_refused(moments: Floats, values: Floats) -> None:
     with pytest.raises(InputError, match="series 0"):
         detect(moments, values)

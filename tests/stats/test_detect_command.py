@@ -1,4 +1,4 @@
-"""`iowatch detect --csv`: the contract of its output, exit codes, messages."""
+"""`iowatch detect --csv`: fields of its output, exit codes, messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path, lines: list[str], *options: str) -> Result:
     return CliRunner().invoke(command, ["--csv", str(file), *options])
 
 
-def test_a_change_is_a_finding(tmp_path: Path) -> None:
+def test_change_is_reported_and_exits_with_1(tmp_path: Path) -> None:
     result = run(tmp_path, ["series,time,value", *rows("a", 40, 2.0), *rows("b", 40, 1.0)], "--json")
     assert result.exit_code == 1
     series = json.loads(result.stdout)["series"]
@@ -37,14 +37,14 @@ def test_a_change_is_a_finding(tmp_path: Path) -> None:
     assert series["b"]["n"] == 40
 
 
-def test_no_change_is_fine(tmp_path: Path) -> None:
+def test_no_change_exits_with_0(tmp_path: Path) -> None:
     result = run(tmp_path, ["series,time,value", *rows("b", 40, 1.0)])
     assert result.exit_code == 0
     assert "0 of 1 series changed" in result.stdout
 
 
-def test_columns_rows_and_times_may_come_in_any_form(tmp_path: Path) -> None:
-    """Other column order, a further column, a byte order mark, rows backwards, a zone: the same answer."""
+def test_columns_rows_and_times_may_have_any_form(tmp_path: Path) -> None:
+    """Other column order, a further column, a byte order mark, reversed rows, a time zone: the same result."""
     plain = run(tmp_path, ["series,time,value", *rows("a", 40, 2.0)], "--json")
     values = stepped(40, 20, 2.0, seed=1)
     other = [
@@ -61,19 +61,19 @@ def test_columns_rows_and_times_may_come_in_any_form(tmp_path: Path) -> None:
         ("a,2009-03-17T02:00:00Z", "s.csv:3: 2 fields, the header has 3"),
     ],
 )
-def test_a_row_with_other_fields_than_the_header_is_refused(tmp_path: Path, line: str, message: str) -> None:
+def test_row_with_other_fields_than_the_header_is_refused(tmp_path: Path, line: str, message: str) -> None:
     result = run(tmp_path, ["series,time,value", "a,2009-03-16T02:00:00Z,1200", line])
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
 
 
-def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_duplicate_column_is_refused(tmp_path: Path) -> None:
     result = run(tmp_path, ["series,time,value,value", "a,2009-03-16T02:00:00Z,1200,1"])
     assert isinstance(result.exception, InputError)
     assert "has value more than once" in str(result.exception)
 
 
-def test_too_few_observations_and_no_series_are_said(tmp_path: Path) -> None:
+def test_too_few_observations_and_no_series_are_reported(tmp_path: Path) -> None:
     result = run(tmp_path, ["series,time,value", *rows("a", 5, 9.0)])
     assert result.exit_code == 0
     assert "1 not assessed: too few observations" in result.stdout
@@ -92,14 +92,14 @@ def test_too_few_observations_and_no_series_are_said(tmp_path: Path) -> None:
         (["series,time,value", *["a,1,-1"] * 30], ["s.csv:11", "and 20 more"]),
     ],
 )
-def test_bad_input_says_where(tmp_path: Path, lines: list[str], words: list[str]) -> None:
+def test_invalid_input_is_reported_with_its_line(tmp_path: Path, lines: list[str], words: list[str]) -> None:
     error = run(tmp_path, lines).exception
     assert isinstance(error, InputError)
     assert error.exit_code == 2
     assert all(word in str(error) for word in words)
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+def test_binary_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "s.csv"
     file.write_bytes(b"series,time,value\na,1,\xff\n")
     error = CliRunner().invoke(command, ["--csv", str(file)]).exception

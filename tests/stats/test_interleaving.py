@@ -1,4 +1,4 @@
-"""Fair runs: order, warm-up, when they stop; and that stopping does not spoil the interval."""
+"""Interleaved A/B runs: order, warm-up, stop rules; and the coverage of the interval after a sequential stop."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_each_pair_has_both_sides_and_blocks_have_both_orders() -> None:
         assert (third, fourth) == (second, first)
 
 
-def test_the_order_is_random_and_repeatable() -> None:
+def test_order_is_random_and_repeatable() -> None:
     orders = [[t.side for t in run(AbSchedule(StopRule(pairs=8), seed=s), lambda _: 1.0)] for s in (1, 1, 2, 3, 4)]
     assert orders[0] == orders[1]
     assert len({tuple(order) for order in orders}) > 1
 
 
-def test_warm_ups_come_first_and_do_not_count() -> None:
+def test_warm_ups_are_first_and_excluded() -> None:
     schedule = AbSchedule(StopRule(pairs=8), seed=3, warm_ups=2)
     turns = run(schedule, lambda turn: 1e9 if turn.warm_up else 5.0)
     assert [turn.warm_up for turn in turns] == [True] * 4 + [False] * 16
@@ -47,7 +47,7 @@ def test_warm_ups_come_first_and_do_not_count() -> None:
     assert schedule.stopped == "pairs"
 
 
-def test_a_steady_drift_of_the_machine_cancels() -> None:
+def test_drift_of_the_machine_cancels() -> None:
     samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
     clock = iter(range(1000))
     schedule = AbSchedule(StopRule(pairs=20), seed=4)
@@ -62,7 +62,7 @@ def test_a_steady_drift_of_the_machine_cancels() -> None:
     assert one.verdict == "no difference"
 
 
-def test_the_budget_ends_a_run_before_it_is_over() -> None:
+def test_ab_run_ends_within_the_budget() -> None:
     schedule = AbSchedule(StopRule(half_width=0.0001, budget_s=50), seed=5)
     rng = np.random.default_rng(5)
     turns = run(schedule, lambda _: float(rng.uniform(1, 2)), seconds=4.0)
@@ -70,19 +70,19 @@ def test_the_budget_ends_a_run_before_it_is_over() -> None:
     assert len(turns) * 4 <= 50
 
 
-def test_noise_needs_more_pairs_than_quiet() -> None:
+def test_noisy_runs_need_more_pairs() -> None:
     lengths = []
     for sigma in (0.01, 0.2):
         rng = np.random.default_rng(6)
         schedule = AbSchedule(StopRule(half_width=0.05), seed=6)
         lengths.append(len(run(schedule, lambda _, s=sigma, r=rng: float(np.exp(s * r.standard_normal())))))
         assert schedule.stopped == "interval"
-    assert lengths[0] == 2 + 2 * 10  # 8 pairs for the rank test, and one more block that agrees
+    assert lengths[0] == 2 + 2 * 10  # 8 pairs for the rank test, and one block for confirmation
     assert lengths[1] > 3 * lengths[0]
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_an_interval_is_as_wide_as_its_farther_end(sign: float) -> None:
+def test_half_width_is_that_of_the_farther_end(sign: float) -> None:
     """The interval is that of `compare_pairs` for the pairs, without the warm-up; skewed noise makes it asymmetric."""
     samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
     schedule, rng = AbSchedule(StopRule(pairs=12), seed=9), np.random.default_rng(9)
@@ -100,7 +100,7 @@ def test_an_interval_is_as_wide_as_its_farther_end(sign: float) -> None:
     assert schedule.half_widths() == {"case": pytest.approx(ends[1])}
 
 
-def test_a_case_without_samples_on_one_side_never_counts_as_narrow() -> None:
+def test_case_without_samples_on_one_side_prevents_the_interval_stop() -> None:
     schedule = AbSchedule(StopRule(half_width=0.05, most=30), seed=7)
     last = 0
     for turn in schedule.turns():
@@ -111,13 +111,13 @@ def test_a_case_without_samples_on_one_side_never_counts_as_narrow() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"pairs": 0}, {"half_width": 0.0}, {"half_width": 5.0}])
-def test_an_end_that_is_none_is_refused(wrong: dict[str, float]) -> None:
+def test_invalid_stop_rule_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         StopRule(**wrong)  # type: ignore[arg-type]
 
 
-def test_the_same_stack_against_itself_is_no_difference() -> None:
-    """A/A runs that stop by themselves: >= 95 of 100 say "no difference", and the interval covers 1."""
+def test_stack_compared_with_itself_shows_no_difference() -> None:
+    """A/A runs with a stop rule: >= 95 of 100 report "no difference", and the interval covers 1."""
     verdicts, covered = [], []
     for seed in range(100):
         rng = np.random.default_rng([8, seed])
@@ -133,11 +133,11 @@ def test_the_same_stack_against_itself_is_no_difference() -> None:
         verdicts.append(one.verdict)
         covered.append(one.ci is not None and one.ci[0] <= 1 <= one.ci[1])
     assert verdicts.count("no difference") >= 95
-    assert sum(covered) >= 89  # 93 aimed at, less two standard errors of 2.2
+    assert sum(covered) >= 89  # target 93, less two standard errors of 2.2
 
 
-def test_the_time_left_is_that_of_the_pairs_to_come_or_of_the_budget() -> None:
-    """Turns of 3 s, two a pair: after 4 of 10 pairs and a warm-up of both sides 30 s are used."""
+def test_remaining_time_is_that_of_remaining_pairs_or_budget() -> None:
+    """Executions of 3 s, two per pair: after 4 of 10 pairs and a warm-up of both sides 30 s are used."""
     schedules = [
         AbSchedule(until, seed=1)
         for until in (StopRule(pairs=10), StopRule(budget_s=50), StopRule(pairs=10, budget_s=50))
@@ -151,6 +151,6 @@ def test_the_time_left_is_that_of_the_pairs_to_come_or_of_the_budget() -> None:
 
 
 @pytest.mark.parametrize(("budget_s", "turns"), [(29.9, 8), (30.0, 10)])
-def test_a_pair_is_begun_only_where_both_of_its_turns_fit_the_budget(budget_s: float, turns: int) -> None:
-    """Turns of 3 s: warm-ups 6 s, then 6 s a pair."""
+def test_pair_starts_only_if_both_executions_fit_the_budget(budget_s: float, turns: int) -> None:
+    """Executions of 3 s: warm-ups 6 s, then 6 s per pair."""
     assert len(run(AbSchedule(StopRule(budget_s=budget_s), seed=2), lambda _: 1.0, seconds=3.0)) == turns

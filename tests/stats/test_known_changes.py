@@ -32,7 +32,7 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
-def judge(cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def detect_cases(cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     answers = detect_many([tuple(zip(*case["series"], strict=True)) for case in cases])
     return {
         case["id"]: [{"index": c.index, "direction": c.direction, "magnitude": c.ratio} for c in answer.changes]
@@ -40,12 +40,12 @@ def judge(cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-# The bounds are the aims of the detector (docs/detection.md, Scores), less one or two steps where it only just
-# meets one, because another processor may round a doubtful step the other way.
+# The bounds are the targets of the detector (docs/detection.md, Scores), less one or two steps where it only just
+# meets one, because another processor may round a borderline step differently.
 
 
-def test_scores_on_real_noise(scorer: ModuleType) -> None:
-    score = scorer.score(read("truth_shown.json"), judge(read("cases_shown.json")["cases"]))
+def test_scores_on_real_noise_reach_the_targets(scorer: ModuleType) -> None:
+    score = scorer.score(read("truth_shown.json"), detect_cases(read("cases_shown.json")["cases"]))
     assert score["precision"] >= 0.95
     assert score["f1"] >= 0.886
     assert score["recall_detectable"] >= 0.94
@@ -55,27 +55,27 @@ def test_scores_on_real_noise(scorer: ModuleType) -> None:
     assert score["drift_reports_per_series"] <= 0.34
 
 
-def test_scores_when_judged_every_morning(scorer: ModuleType) -> None:
+def test_scores_with_daily_detection_reach_the_targets(scorer: ModuleType) -> None:
     truth = read("truth_online_shown.json")
-    score = scorer.online(truth, judge(scorer.expand(read("online_shown.json"), truth)["cases"]))
+    score = scorer.online(truth, detect_cases(scorer.expand(read("online_shown.json"), truth)["cases"]))
     assert score["delay_median_snr2"] <= 4
-    assert score["never_snr2"] <= 2 / 46  # the aim of 3 % is missed: docs/detection.md says why
+    assert score["never_snr2"] <= 2 / 46  # the target of 3 % is missed: docs/detection.md states why
     assert score["online_fa_per_series_year"] <= 1.1
 
 
 @pytest.mark.parametrize(("width", "shortest", "longest"), [(51, 7, 7), (31, 10, 40)])
-def test_few_nights_of_real_noise_are_judged_with_restraint(
+def test_short_histories_of_real_noise_have_few_false_alarms(
     width: int, shortest: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At most 0.3 false alarms a series-year with 7 to 20 nights, natural spells counted (issue: Detection).
+    """At most 0.3 false alarms per series-year with 7 to 20 observations, including natural bursts (issue: Detection).
 
-    The noise is made of blocks of the real series less their running median of so many nights.
+    The noise consists of blocks of the real series minus their running median of `width` observations.
     """
     monkeypatch.syspath_prepend(ROOT / "bench")
     fit = import_module("detect_fit")
     noise = fit.blocks(fit.residuals(width), lambda rng: int(rng.integers(shortest, longest + 1)))
     rng = np.random.default_rng(4)
-    nights = [noise(rng, int(rng.integers(7, 21))) for _ in range(3000)]
-    answers = detect_many([(times(len(logs)), np.exp(logs)) for logs in nights])
+    histories = [noise(rng, int(rng.integers(7, 21))) for _ in range(3000)]
+    answers = detect_many([(times(len(logs)), np.exp(logs)) for logs in histories])
     alarms = sum(len(answer.changes) for answer in answers)
-    assert alarms / (sum(map(len, nights)) / 365) <= 0.3
+    assert alarms / (sum(map(len, histories)) / 365) <= 0.3

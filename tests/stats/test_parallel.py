@@ -1,4 +1,4 @@
-"""Judging in other processes: the same answers, and nobody left behind."""
+"""Detection in worker processes: the same results, and no process remains."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if __name__ == "__main__":
 """
 
 
-def test_other_processes_answer_the_same() -> None:
-    nights = times(90)
-    series = [(nights, stepped(90, at=45, ratio=1.5, seed=seed)) for seed in range(6)]
-    since = [None, None, None, None, None, nights[60]]
-    with detection_pool(6 * 90, processes=2) as ask:
-        answers = [ask(series[:3], since[:3]), ask(series[3:], since[3:])]
-        found = [one for some in answers for one in some()]
+def test_worker_processes_give_the_same_detections() -> None:
+    day_times = times(90)
+    series = [(day_times, stepped(90, at=45, ratio=1.5, seed=seed)) for seed in range(6)]
+    since = [None, None, None, None, None, day_times[60]]
+    with detection_pool(6 * 90, processes=2) as submit:
+        results = [submit(series[:3], since[:3]), submit(series[3:], since[3:])]
+        found = [one for some in results for one in some()]
     assert found == detect_many(series, since=since)
     assert found[0].changes
     assert not found[5].changes
@@ -56,7 +56,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _alive(pid: int) -> bool:
-    """Whether it runs: nobody may have collected the end of an orphan."""
+    """Whether the process runs; an orphan can be a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The parts of the detector against independent ones: scipy, and brute force."""
+"""The parts of the detector compared with independent implementations: scipy and brute force."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_densities_integrate_to_one(which: int) -> None:
     assert total == pytest.approx(1, abs=1e-6)
 
 
-def test_noise_is_recovered() -> None:
-    """Two-piece t noise of known spreads; 15 % is three standard errors at 4,000 nights, shrinkage included."""
+def test_noise_parameters_are_recovered() -> None:
+    """Two-piece t noise of known spreads; 15 % is three standard errors at 4,000 observations, shrinkage included."""
     rng = np.random.default_rng(1)
     z = np.abs(rng.standard_t(SETTINGS.freedom, 4000))
     logs = np.where(rng.random(4000) < 0.08 / 0.13, -0.08 * z, 0.05 * z)
@@ -53,22 +53,22 @@ def test_noise_is_recovered() -> None:
     assert noise.right == pytest.approx(0.05, rel=0.15)
 
 
-def test_rank_distance_is_that_of_scipy() -> None:
+def test_rank_distance_agrees_with_scipy() -> None:
     rng = np.random.default_rng(2)
     a, b = rng.normal(size=30), rng.normal(0.7, 1, size=20)
     p = mannwhitneyu(a, b, use_continuity=False, method="asymptotic").pvalue
     assert rank_distance(a, b) == pytest.approx(norm.isf(p / 2), rel=1e-9)
 
 
-def test_rank_distance_of_nothing_is_zero() -> None:
+def test_rank_distance_without_observations_is_zero() -> None:
     assert rank_distance(np.array([]), np.array([1.0])) == 0
 
 
-def test_a_path_gives_each_night_its_level() -> None:
+def test_path_gives_the_level_of_each_observation() -> None:
     assert list(levels_along_path([(0, 1.0), (2, 5.0)], 4)) == [1.0, 1.0, 5.0, 5.0]
 
 
-def test_a_path_starts_at_the_first_night_and_goes_up() -> None:
+def test_path_starts_at_the_first_observation_and_increases() -> None:
     rng = np.random.default_rng(3)
     series = [np.log(100) + np.cumsum(0.3 * rng.normal(size=n)) for n in (7, 50, 51, 200)]
     for path, _ in segment_many(series, SETTINGS):
@@ -77,40 +77,42 @@ def test_a_path_starts_at_the_first_night_and_goes_up() -> None:
         assert starts == sorted(set(starts))
 
 
-def test_the_first_guess_of_a_constant_series_is_the_floor() -> None:
+def test_initial_spread_of_a_constant_series_is_the_floor() -> None:
     assert initial_noise(np.zeros(20), SETTINGS).spread == pytest.approx(SETTINGS.floor)
 
 
-def levels(*nights_and_levels: tuple[int, float]) -> list[Segment]:
-    ends = np.cumsum([nights for nights, _ in nights_and_levels])
+def levels(*observations_and_levels: tuple[int, float]) -> list[Segment]:
+    ends = np.cumsum([observations for observations, _ in observations_and_levels])
     return [
-        Segment(int(end) - nights, int(end), level, 0.0, np.full(nights, level))
-        for end, (nights, level) in zip(ends, nights_and_levels, strict=True)
+        Segment(int(end) - observations, int(end), level, 0.0, np.full(observations, level))
+        for end, (observations, level) in zip(ends, observations_and_levels, strict=True)
     ]
 
 
-def test_steps_that_are_soon_undone_count_as_undone() -> None:
-    """Down by 0.5 and up by 0.4 after 15 nights: 80 % and 75 % of them are undone, faded to 1/e."""
-    back = step_reversals(levels((50, 1.0), (15, 0.5), (50, 0.9)), 15)
-    assert back == pytest.approx([0.8 / np.e, 0.75 / np.e])
+def test_steps_that_are_soon_reversed_count_as_reversed() -> None:
+    """Down by 0.5 and up by 0.4 after 15 observations: 80 % and 75 % of them are reversed, times 1/e."""
+    reversals = step_reversals(levels((50, 1.0), (15, 0.5), (50, 0.9)), 15)
+    assert reversals == pytest.approx([0.8 / np.e, 0.75 / np.e])
 
 
 @pytest.mark.parametrize("last", [0.0, -0.5, 3.0])
-def test_steps_that_nothing_undoes_are_not_undone(last: float) -> None:
-    """On the same way, or far past where it came from."""
+def test_lasting_steps_have_no_reversal(last: float) -> None:
+    """In the same direction, or far beyond the previous level."""
     assert step_reversals(levels((50, 1.0), (5, 0.5), (50, last)), 15)[0] == 0
 
 
 @pytest.mark.parametrize(
-    ("first", "nights", "expected"), [(15, 75, 0.25), (7, 14, 23 / 30 * 136 / 150), (30, 40, 0), (10, 150, 0)]
+    ("first", "observations", "expected"), [(15, 75, 0.25), (7, 14, 23 / 30 * 136 / 150), (30, 40, 0), (10, 150, 0)]
 )
-def test_a_first_level_is_proven_by_its_nights_and_by_an_old_series(first: int, nights: int, expected: float) -> None:
-    """By hand: (1 - first/30) * (1 - nights/150), neither below 0."""
-    assert first_level_uncertainty(levels((first, 1.0))[0], nights, SETTINGS) == pytest.approx(expected)
+def test_uncertainty_of_the_first_level_decreases_with_observations(
+    first: int, observations: int, expected: float
+) -> None:
+    """By hand: (1 - first/30) * (1 - observations/150), neither below 0."""
+    assert first_level_uncertainty(levels((first, 1.0))[0], observations, SETTINGS) == pytest.approx(expected)
 
 
-def test_the_same_step_is_doubted_more_at_the_start_of_a_young_series() -> None:
-    """Ten nights at one level and twenty at the next, alone and after a year at a level of their own."""
+def test_step_at_the_start_of_a_short_series_has_less_confidence() -> None:
+    """Ten observations at one level and twenty at the next, alone and after a year at another level."""
     rng = np.random.default_rng(8)
     step = np.concatenate([np.zeros(10), np.full(20, 0.25)])
     logs = np.concatenate([np.full(365, 1.0), step]) + 0.1 * rng.normal(size=395)
@@ -125,7 +127,7 @@ def test_the_same_step_is_doubted_more_at_the_start_of_a_young_series() -> None:
 
 
 def facts_of(logs: np.ndarray, *starts: tuple[int, float]) -> tuple[tuple[float, ...], bool]:
-    """Facts of the newest step, and whether they are those of a newest level."""
+    """Features of the newest step, and whether its level is the newest one."""
     series = SeriesFit(logs, NOISE, SETTINGS, np.zeros(len(logs), dtype=bool))
     return step_features(series, series.segments(list(starts)))[-1]
 
@@ -135,14 +137,14 @@ def around(level: float, scatter: float, observations: int) -> np.ndarray:
     return level + scatter * (np.arange(observations) % 3 - 1.0)
 
 
-def test_a_newest_step_is_measured_by_the_scatter_before_it() -> None:
+def test_newest_step_is_relative_to_the_scatter_before_it() -> None:
     """A step of 1 after observations within 0.05 of their level: ln 20; those after it scatter by 0.4."""
     facts, newest = facts_of(np.concatenate([around(0, 0.05, 21), around(1, 0.4, 14)]), (0, 0.0), (21, 1.0))
     assert newest
     assert facts[2] == pytest.approx(np.log(20), abs=0.5)
 
 
-def test_a_settled_step_is_measured_by_the_scatter_of_the_whole_series() -> None:
+def test_older_step_is_relative_to_the_scatter_of_the_series() -> None:
     """Half of the observations scatter by 0.4, and so does the 80 % quantile of all: ln(2 / 0.4)."""
     facts, newest = facts_of(np.concatenate([around(0, 0.05, 30), around(2, 0.4, 30)]), (0, 0.0), (30, 2.0))
     assert not newest
@@ -150,7 +152,7 @@ def test_a_settled_step_is_measured_by_the_scatter_of_the_whole_series() -> None
 
 
 @pytest.mark.parametrize(("second", "taken"), [(7, True), (8, False)])
-def test_a_departure_in_two_steps_is_one_transient_of_at_most_fourteen_observations(second: int, taken: bool) -> None:
+def test_departure_in_two_steps_is_one_transient_of_at_most_14_observations(second: int, taken: bool) -> None:
     """Seven observations at -0.5 and seven at -0.9, -0.7 on average, between two parts of one level."""
     n = 37 + second
     logs = np.concatenate([around(0, 0.05, 30), around(-0.5, 0.05, 7), around(-0.9, 0.05, second), around(0, 0.05, 30)])
@@ -162,7 +164,7 @@ def test_a_departure_in_two_steps_is_one_transient_of_at_most_fourteen_observati
     assert list(np.flatnonzero(series.away)) == (list(range(30, 44)) if taken else [])
 
 
-def test_correlated_observations_thin_out_evidence() -> None:
+def test_autocorrelated_observations_reduce_the_evidence() -> None:
     """(1 + r) / (1 - r) for a lag-1 autocorrelation of r = 0.2: 1.5; independent ones at most 1.1."""
     rng = np.random.default_rng(9)
     noise = rng.normal(size=4000)
@@ -174,7 +176,7 @@ def test_correlated_observations_thin_out_evidence() -> None:
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_the_side_of_bad_observations_is_learnt(sign: float) -> None:
+def test_side_of_outliers_is_estimated(sign: float) -> None:
     """Every tenth of 2,000 observations is ten times the spread below the level, or above it."""
     logs = 0.05 * np.random.default_rng(10).normal(size=2000)
     logs[::10] = sign * 0.5
@@ -182,14 +184,14 @@ def test_the_side_of_bad_observations_is_learnt(sign: float) -> None:
     assert share > 0.85 if sign < 0 else share < 0.4
 
 
-def test_the_first_guess_of_the_spread_is_that_of_the_values() -> None:
-    """Differences of neighbours scatter by the square root of 2 more than the values do."""
+def test_initial_spread_is_that_of_the_values() -> None:
+    """Differences of consecutive observations scatter by the square root of 2 more than the values."""
     logs = 0.05 * np.random.default_rng(11).normal(size=20_000)
     assert initial_noise(logs, SETTINGS).spread == pytest.approx(0.05, rel=0.03)
 
 
-def test_a_slope_is_fitted_with_the_noise_of_each_side() -> None:
-    """Skewed noise of known spreads along a known line: no line is fitted that is less likely than that one."""
+def test_slope_is_fitted_with_the_noise_of_each_side() -> None:
+    """Skewed noise of known spreads along a known line: the fitted line is at least as likely as that one."""
     n, rise, noise = 150, 0.5, NoiseModel(left=0.12, right=0.04, enter=0.04, leave=0.5, outlier_left=0.8, thinning=1.0)
     observations, line = np.arange(n, dtype=float), rise * np.arange(n) / n
     for seed in range(20):
@@ -202,8 +204,8 @@ def test_a_slope_is_fitted_with_the_noise_of_each_side() -> None:
         assert slope * n == pytest.approx(rise, abs=0.1)
 
 
-def test_a_slope_is_looked_for_from_the_medians_of_the_first_and_the_last_third() -> None:
-    """Before any round of the fit, a line without noise is found as it is."""
+def test_slope_fit_starts_from_the_medians_of_first_and_last_third() -> None:
+    """Before any round of the fit, a line without noise is found exactly."""
     line = 0.01 * np.arange(90)
     series = SeriesFit(line, NOISE, SETTINGS, np.zeros(90, dtype=bool))
     assert fit_slope(series, np.arange(90, dtype=float), line, rounds=0)[1] == pytest.approx(0.01)

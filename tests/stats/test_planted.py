@@ -1,4 +1,4 @@
-"""How often a planted rule is found again; figures of more trials: `python bench/findings.py rules`."""
+"""How often a planted rule is found; figures of more trials: `python bench/findings.py rules`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DAY = 86_400
         (3, 0.05, 0.3, 16),
     ],
 )
-def test_planted_rules_are_found_again(size: int, wrong: float, missing: float, least: int) -> None:
-    """96 cases; the bounds are what was measured over 100 trials, less two standard deviations of 30."""
+def test_planted_rules_are_found(size: int, wrong: float, missing: float, least: int) -> None:
+    """96 cases; the bounds are the results of 100 trials, less two standard deviations of 30."""
     stream = np.random.default_rng([17, size, int(100 * wrong)])
     found = [trial(96, size, wrong, missing, stream) for _ in range(TRIALS)]
     assert sum(f.same for f in found) >= least
@@ -46,7 +46,7 @@ def explained(known: list[dict[str, Scalar]], changed: list[bool]) -> Explanatio
     [((16, 64, 256), 64), ((16, 64, 256, 1024), 256), (tuple(range(1, 101)), 37)],
     ids=["two of three", "two of four", "of a hundred"],
 )
-def test_an_order_of_numbers_is_told_as_a_threshold(ranks: tuple[int, ...], limit: int) -> None:
+def test_ordered_numbers_are_reported_as_a_threshold(ranks: tuple[int, ...], limit: int) -> None:
     known: list[dict[str, Scalar]] = [
         {"benchmark": "ior", "operation": operation, "api": api, "ranks": n}
         for n in ranks
@@ -75,7 +75,7 @@ def test_sizes_have_thresholds_and_values_of_an_enumeration_are_in_order() -> No
 
 
 def test_named_stripe_counts_have_no_order() -> None:
-    """-1 is all targets and 0 the default: `stripe_count < 4` would be neither."""
+    """-1 is all targets and 0 the default: `stripe_count < 4` would be wrong for both."""
     known: list[dict[str, Scalar]] = [
         {"benchmark": "ior", "operation": operation, "ranks": n, "stripe_count": stripes}
         for operation in ("write", "read")
@@ -84,11 +84,11 @@ def test_named_stripe_counts_have_no_order() -> None:
     ]
     rule = explained(known, [c["stripe_count"] in (-1, 0) for c in known]).rule
     assert rule is not None
-    told = [c.words for c in (*rule.conditions, *(c for group in rule.equivalents for c in group))]
-    assert not [words for words in told if ">" in words or "<" in words]
+    texts = [c.words for c in (*rule.conditions, *(c for group in rule.equivalents for c in group))]
+    assert not [words for words in texts if ">" in words or "<" in words]
 
 
-def test_a_value_of_many_is_a_dear_choice() -> None:
+def test_condition_on_one_of_many_values_has_a_high_cost() -> None:
     """Labels drawn at random over 50 job sizes with 2 operations: both of one size changed in 1 draw of 3."""
     known: list[dict[str, Scalar]] = [
         {"benchmark": "ior", "operation": operation, "ranks": n, "total_bytes": n << 30}
@@ -100,8 +100,8 @@ def test_a_value_of_many_is_a_dear_choice() -> None:
     assert sum(explained(known, labels).rule is not None for labels in draws) <= 3
 
 
-def test_parameters_that_always_go_together_are_both_said_to_fit() -> None:
-    """All runs on scratch1 were on partition cpu: the line names both, the page says that either fits."""
+def test_equivalent_parameters_are_both_reported() -> None:
+    """All runs on scratch1 were on partition cpu: the line names both, the page states that either fits."""
     stream = np.random.default_rng(3)
     known = [{**c, "partition": "cpu" if c["file_system"] == "scratch1" else "gpu"} for c in cases(64, stream)]
     rule = explained(known, [c["partition"] == "cpu" and c["operation"] == "read" for c in known]).rule
@@ -110,8 +110,8 @@ def test_parameters_that_always_go_together_are_both_said_to_fit() -> None:
     assert list(format_equivalents(rule)) == ["these data do not distinguish 'scratch1' from: cpu"]
 
 
-def test_two_causes_of_one_night_are_two_common_factors() -> None:
-    """A stack and a file system change on the same night; what is left over fits neither."""
+def test_two_causes_of_one_day_are_two_common_factors() -> None:
+    """A stack and a file system change on the same day; one more changed series fits neither."""
     known = cases(128, np.random.default_rng(5))
     slow = [c["api"] == "NETCDF4" and c["operation"] == "write" and c["stack"] == "new" for c in known]
     full = [c["file_system"] == "scratch1" and c["file"] == "per-process" for c in known]
@@ -130,7 +130,7 @@ def test_two_causes_of_one_night_are_two_common_factors() -> None:
     assert sized == {i for i, is_ in enumerate(changed) if is_ and i != odd}
 
 
-def test_chance_outside_of_a_rule_is_seldom_a_second_one() -> None:
+def test_random_changes_outside_a_rule_rarely_give_a_second_rule() -> None:
     stream = np.random.default_rng(6)
     second = 0
     for _ in range(30):
@@ -140,8 +140,8 @@ def test_chance_outside_of_a_rule_is_seldom_a_second_one() -> None:
     assert second <= 4
 
 
-def test_a_cause_is_held_against_the_common_factor_that_it_fits() -> None:
-    """A new netcdf-c and a full scratch1 on one night; a scheduler the day before explains neither better."""
+def test_cause_is_assessed_with_the_common_factor_that_it_fits() -> None:
+    """A new netcdf-c and a full scratch1 on one day; a scheduler change the day before explains neither better."""
     known = cases(128, np.random.default_rng(5))
     slow = [c["api"] == "NETCDF4" and c["operation"] == "write" for c in known]
     full = [c["file_system"] == "scratch1" and c["file"] == "per-process" for c in known]
@@ -161,5 +161,5 @@ def test_a_cause_is_held_against_the_common_factor_that_it_fits() -> None:
     )
     assert {c.name for c in causes[:2]} == {"netcdf-c", "full"}
     assert [c.name for c in causes[2:]] == ["scheduler", "other"]
-    told = next(c for c in causes if c.name == "netcdf-c").speaks_for
-    assert f"{sum(slow)} of {sum(slow)} changed series of NETCDF4 writes lie in its scope (api NETCDF4)" in told
+    texts = next(c for c in causes if c.name == "netcdf-c").speaks_for
+    assert f"{sum(slow)} of {sum(slow)} changed series of NETCDF4 writes lie in its scope (api NETCDF4)" in texts

@@ -1,4 +1,4 @@
-"""The rule that is found is the rule that was planted; chance is not explained."""
+"""The found rule is the planted rule; random changes are not explained."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("planted", "text"), PLANTED, ids=[text for _, text in PLANTED])
-def test_the_planted_rule_is_found_exactly(planted: dict[str, Scalar], text: str) -> None:
+def test_planted_rule_is_found_exactly(planted: dict[str, Scalar], text: str) -> None:
     rule = explained([planted.items() <= case.items() for case in matrix()]).rule
     assert rule is not None
     assert (rule.precision, rule.recall) == (1.0, 1.0)
@@ -77,7 +77,7 @@ def test_order_of_series_does_not_matter() -> None:
     assert one.conditions == other.conditions
 
 
-def test_a_rule_survives_an_exception_on_each_side_and_names_both() -> None:
+def test_rule_with_an_exception_on_each_side_names_both() -> None:
     changed = [case["api"] == "HDF5" for case in matrix()]
     inside, outside = changed.index(True), changed.index(False)
     changed[inside], changed[outside] = False, True
@@ -88,7 +88,7 @@ def test_a_rule_survives_an_exception_on_each_side_and_names_both() -> None:
     assert (found.rule.changed_in, found.rule.total_in, found.rule.changed_out) == (15, 16, 1)
 
 
-def test_chance_is_seldom_explained() -> None:
+def test_random_changes_are_rarely_explained() -> None:
     """Labels drawn at random have no common factor; some of 60 draws find one by chance."""
     stream = np.random.default_rng(11)
     cases = matrix()
@@ -107,7 +107,7 @@ def test_all_changed_needs_no_condition_and_none_changed_has_no_rule() -> None:
     assert nothing.rule is None
 
 
-def test_what_cannot_be_told_apart_is_said() -> None:
+def test_equivalent_conditions_are_listed() -> None:
     """In this matrix shared file, MPI-IO and `not POSIX` are the same cases."""
     rule = explained([case["file"] == "shared" for case in matrix()]).rule
     assert rule is not None
@@ -115,7 +115,7 @@ def test_what_cannot_be_told_apart_is_said() -> None:
     assert {"shared file", "MPI-IO", "not POSIX"} <= words
 
 
-def test_a_parameter_that_a_case_does_not_have_is_never_its_cause() -> None:
+def test_missing_parameter_of_a_case_is_never_its_cause() -> None:
     cases: list[dict[str, Scalar]] = [*matrix(), {"benchmark": "mdtest", "operation": "create", "stack": "one"}]
     observations = [SeriesResponse(c, c.get("stripe_count") == 1, 0.0) for c in cases]
     rule = explain_changes(observations).rule
@@ -124,7 +124,7 @@ def test_a_parameter_that_a_case_does_not_have_is_never_its_cause() -> None:
 
 
 def test_subgroups_of_about_equal_fit_are_named_by_the_more_meaningful_parameter() -> None:
-    """By hand, segments leave a variance of 0.09 and the file layout 0.92; but segments are rarely a cause."""
+    """By hand, the residual variance is 0.09 with segments and 0.92 with the layout; segments are rarely a cause."""
     groups = [("per-process", 1, 2.0)] * 5 + [("shared", 16, 8.0)] * 5 + [("shared", 1, 2.8)]
     found = explain_changes(
         [
@@ -154,7 +154,7 @@ def test_subgroups_of_about_equal_fit_are_named_by_the_more_meaningful_parameter
         ("POSIX", "shared", False),
     ],
 )
-def test_libraries_reach_only_shared_files_through_mpi_io(api: str, file: str, expected: bool) -> None:
+def test_libraries_use_mpiio_only_for_shared_files(api: str, file: str, expected: bool) -> None:
     """HDF5, NetCDF-4 and PnetCDF open a shared file with an MPI communicator, a file per process with POSIX."""
     assert derive_parameters({"api": api, "file": file})["mpiio"] is expected
 
@@ -181,7 +181,7 @@ def test_every_value_but_the_smallest_can_be_an_upper_limit(limit: int) -> None:
 
 
 def test_precision_and_recall_count_their_own_series() -> None:
-    """HDF5: 14 of 16 changed; of the other 32 one did."""
+    """HDF5: 14 of 16 changed; of the other 32 one changed."""
     changed = [case["api"] == "HDF5" for case in matrix()]
     first, second = (i for i, is_ in enumerate(changed) if is_ and i % 8 == 0)
     changed[first] = changed[second] = False
@@ -191,7 +191,7 @@ def test_precision_and_recall_count_their_own_series() -> None:
     assert (rule.text, rule.precision, rule.recall) == ("HDF5", 14 / 16, 14 / 15)
 
 
-def test_a_series_of_two_common_factors_is_sized_once() -> None:
+def test_series_of_two_common_factors_is_sized_once() -> None:
     """Reads on scratch1 and everything through HDF5 changed: HDF5 reads on scratch1 fit both."""
     cases: list[dict[str, Scalar]] = [
         {**case, "file_system": name} for case in matrix() for name in ("scratch1", "scratch2")
@@ -217,7 +217,7 @@ def test_two_series_outside_the_common_factor_may_have_their_own(odd: int, text:
     assert (found.second and found.second.text) == text
 
 
-def test_the_size_of_a_subgroup_is_a_geometric_mean() -> None:
+def test_size_of_a_subgroup_is_a_geometric_mean() -> None:
     """Of the ratios 2 and 2.88 (less than a factor of 1.5 apart): 2.4; their arithmetic mean is 2.44."""
     observations = [SeriesResponse(c, True, math.log((2.0, 2.88)[i % 2])) for i, c in enumerate(matrix())]
     (size,) = explain_changes(observations).magnitudes
@@ -225,7 +225,7 @@ def test_the_size_of_a_subgroup_is_a_geometric_mean() -> None:
     assert (size.lowest, size.highest) == (pytest.approx(2.0), pytest.approx(2.88))
 
 
-def test_the_largest_effect_comes_first_whatever_its_direction() -> None:
+def test_largest_effect_is_listed_first_in_any_direction() -> None:
     """Logarithms: a third (1.1) is more than double (0.7)."""
     ratios = {"write": 2.0, "read": 1 / 3}
     found = explain_changes([SeriesResponse(c, True, math.log(ratios[str(c["operation"])])) for c in matrix()])
@@ -235,8 +235,8 @@ def test_the_largest_effect_comes_first_whatever_its_direction() -> None:
     ]
 
 
-def test_the_control_group_is_counted_and_sized_outside_the_common_factor() -> None:
-    """HDF5 changed on both file systems; of seven other series on scratch1 one did, and one on scratch2."""
+def test_control_group_is_counted_and_sized_outside_the_common_factor() -> None:
+    """HDF5 changed on both file systems; of seven other series on scratch1 one changed, and one on scratch2."""
     hdf5 = [("HDF5", name, True, 0.5) for name in ("scratch1", "scratch2") for _ in range(4)]
     unchanged = [0.96, 0.98, 1.01, 1.03, 1.05, 1.3]
     others = [("MPIIO" if i % 2 else "POSIX", "scratch1", False, ratio) for i, ratio in enumerate(unchanged)]
@@ -258,10 +258,10 @@ DAY = 86_400
 BEFORE, AFTER = 100 * DAY, 101 * DAY
 
 
-def ranked(*suspects: PossibleCause, cases: list[dict[str, Scalar]] | None = None) -> dict[str, float]:
+def ranked(*likely_causes: PossibleCause, cases: list[dict[str, Scalar]] | None = None) -> dict[str, float]:
     """Scores by name, best first, for a change of everything through HDF5."""
     observations = [SeriesResponse(c, c["api"] == "HDF5", 0.0) for c in cases or matrix()]
-    causes = rank_causes(suspects, BEFORE, AFTER, observations, explain_changes(observations))
+    causes = rank_causes(likely_causes, BEFORE, AFTER, observations, explain_changes(observations))
     return {cause.name: cause.score for cause in causes}
 
 
@@ -277,22 +277,20 @@ def ranked(*suspects: PossibleCause, cases: list[dict[str, Scalar]] | None = Non
         (AFTER + 4 * DAY, AFTER + 4 * DAY, None),
     ],
 )
-def test_an_event_is_dated_by_its_distance_from_the_gap_between_the_runs(
-    start: int, end: int, expected: str | None
-) -> None:
-    """Events up to seven days before and three days after count; what reaches into the gap is at the change."""
+def test_event_distance_is_from_the_gap_between_the_runs(start: int, end: int, expected: str | None) -> None:
+    """Events up to seven days before and three days after count; an event that overlaps the gap is at the change."""
     observations = [SeriesResponse(c, c["api"] == "HDF5", 0.0) for c in matrix()]
     event = PossibleCause("event", "other", "other", start, end)
     causes = rank_causes([event], BEFORE, AFTER, observations, explain_changes(observations))
     assert [cause.when for cause in causes] == ([] if expected is None else [expected])
 
 
-def test_events_are_likelier_the_nearer_they_are_to_the_change() -> None:
+def test_nearer_events_have_a_higher_score() -> None:
     events = [PossibleCause(f"{d}", "other", "other", BEFORE - d * DAY, BEFORE - d * DAY) for d in (6, 3, 1)]
     assert list(ranked(PossibleCause("0", "other", "other", BEFORE, AFTER), *events)) == ["0", "1", "3", "6"]
 
 
-def test_what_began_after_the_change_is_less_likely_than_anything_of_the_week_before() -> None:
+def test_events_after_the_change_have_a_lower_score_than_events_before() -> None:
     """exp(-6 / 2) = 0.050 for six days before, 0.1 exp(-1) = 0.037 for one day after."""
     after = PossibleCause("after", "other", "other", AFTER + DAY, AFTER + DAY)
     before = PossibleCause("before", "other", "other", BEFORE - 6 * DAY, BEFORE - 6 * DAY)
@@ -308,7 +306,7 @@ def test_what_began_after_the_change_is_less_likely_than_anything_of_the_week_be
         ({"operation": "read"}, False, "8 of 16 changed series lie in its scope (operation read)"),
     ],
 )
-def test_a_scope_supports_an_event_only_where_it_holds_all_changed_series(
+def test_scope_is_evidence_for_an_event_only_if_it_holds_all_changed_series(
     scope: dict[str, Scalar], supports: bool, text: str
 ) -> None:
     observations = [SeriesResponse(c, c["api"] == "HDF5", 0.0) for c in matrix()]
@@ -318,8 +316,8 @@ def test_a_scope_supports_an_event_only_where_it_holds_all_changed_series(
 
 
 @pytest.mark.parametrize(("kind", "supports"), [("software", False), ("hardware", True)])
-def test_a_change_outside_the_common_factor_supports_what_acts_on_every_access(kind: str, supports: bool) -> None:
-    """HDF5 changed but for one series, and one POSIX series did: only that one is named."""
+def test_change_outside_the_common_factor_is_evidence_for_global_causes(kind: str, supports: bool) -> None:
+    """HDF5 changed except one series, and one POSIX series changed: only that one is named."""
     changed = [case["api"] == "HDF5" for case in matrix()]
     changed[changed.index(True)] = False
     changed[next(i for i, case in enumerate(matrix()) if case["api"] == "POSIX")] = True
@@ -332,7 +330,7 @@ def test_a_change_outside_the_common_factor_supports_what_acts_on_every_access(k
     assert (text in cause.speaks_for, text in cause.speaks_against) == (supports, not supports)
 
 
-def test_evidence_for_an_event_raises_it_and_evidence_against_lowers_it() -> None:
+def test_evidence_for_and_against_an_event_changes_its_rank() -> None:
     supported, neutral, contradicted = (
         PossibleCause(name, "other", "other", BEFORE, AFTER, {}, evidence)
         for name, evidence in (
@@ -344,7 +342,7 @@ def test_evidence_for_an_event_raises_it_and_evidence_against_lowers_it() -> Non
     assert list(ranked(contradicted, neutral, supported)) == ["supported", "neutral", "contradicted"]
 
 
-def test_a_cause_that_acts_on_all_accesses_is_judged_by_the_series_in_its_scope() -> None:
+def test_global_cause_is_assessed_by_the_series_in_its_scope() -> None:
     """All series on scratch1 use HDF5 and changed; of the whole system a third changed."""
     cases: list[dict[str, Scalar]] = [
         {**case, "file_system": "scratch1" if case["api"] == "HDF5" else "scratch2"} for case in matrix()

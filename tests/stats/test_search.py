@@ -1,4 +1,4 @@
-"""The remembered graph by which bench/detect_search.py judges, against the detector itself."""
+"""The cached graph that bench/detect_search.py uses for detection, compared with the detector itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stats.series import FAMILIES, Floats, times
 
 
 def load(path: Path) -> ModuleType:
-    """A script as a module; its folder stays off the path, where bench/darshan.py would hide PyDarshan."""
+    """A script as a module; its folder is not added to the path, because bench/darshan.py would hide PyDarshan."""
     spec = util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -32,7 +32,7 @@ SERIES = 60
 
 
 def perturbed(seed: int, shift: float, drift_penalty: float) -> DetectorSettings:
-    """Each weight times 0.2 to 2, so that other steps are the most doubtful ones; the intercepts shifted."""
+    """Each weight times 0.2 to 2, so that other steps have the lowest confidence; the intercepts shifted."""
     rng = np.random.default_rng(seed)
     (a, *facts), (b, *others) = IN_USE.settled_weights, IN_USE.newest_weights
     return replace(
@@ -46,7 +46,7 @@ def perturbed(seed: int, shift: float, drift_penalty: float) -> DetectorSettings
 WEIGHTS = {"in use": IN_USE, "stricter": perturbed(1, -2.0, 0.0), "laxer": perturbed(2, 1.0, 9.0)}
 
 
-def made_up(rng: np.random.Generator, number: int) -> Floats:
+def simulated_logs(rng: np.random.Generator, number: int) -> Floats:
     """ln values of a family: up to four levels, some with a short first or newest one, some on a slope."""
     n = int(rng.integers(20, 180))
     logs = list(FAMILIES.values())[number % len(FAMILIES)](rng, n)
@@ -64,34 +64,34 @@ def made_up(rng: np.random.Generator, number: int) -> Floats:
 @pytest.fixture(scope="module")
 def series() -> list[tuple[Floats, Floats]]:
     rng = np.random.default_rng(32)
-    return [(times(len(logs)), np.exp(logs)) for logs in (made_up(rng, i) for i in range(SERIES))]
+    return [(times(len(logs)), np.exp(logs)) for logs in (simulated_logs(rng, i) for i in range(SERIES))]
 
 
 @pytest.fixture(scope="module")
 def graph(series: list[tuple[Floats, Floats]]) -> list[Any]:
-    """One graph for all weights, so that what it remembers of one is met by the next."""
+    """One graph for all weights, so that cached states of one are used by the next."""
     states: list[Any] = GRAPH.roots([np.log(values) for _, values in series], IN_USE)
     return states
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_graph_ends_where_the_detector_does(
+def test_graph_gives_the_results_of_the_detector(
     series: list[tuple[Floats, Floats]], graph: list[Any], weights: str
 ) -> None:
-    """Exactly the same numbers: both do the same sums in the same order."""
+    """Exactly the same numbers: both compute the same sums in the same order."""
     settings = WEIGHTS[weights]
-    answers = detect_many(series, settings=settings)
+    detections = detect_many(series, settings=settings)
     states = [GRAPH.judge(root, settings) for root in graph]
     assert [[(s.first, s.end - 1, math.exp(s.level)) for s in state.segments] for state in states] == [
-        [(level.index, level.last_index, level.value) for level in answer.levels] for answer in answers
+        [(level.index, level.last_index, level.value) for level in detection.levels] for detection in detections
     ]
     assert [[tuple(change.values()) for change in state.changes] for state in states] == [
-        [(change.index, change.direction, change.ratio) for change in answer.changes] for answer in answers
+        [(change.index, change.direction, change.ratio) for change in detection.changes] for detection in detections
     ]
 
 
-def test_series_have_what_the_graph_must_remember(graph: list[Any]) -> None:
-    """All that may happen to a step, and other answers for other weights; else the test above proves little."""
+def test_series_cover_all_outcomes_of_the_graph(graph: list[Any]) -> None:
+    """All outcomes of a step, and different results for other weights; otherwise the test above shows little."""
     ends = [[GRAPH.judge(root, settings) for root in graph] for settings in WEIGHTS.values()]
     pairs = [(root, end) for group in ends for root, end in zip(graph, group, strict=True)]
     assert sum(len(end.segments) < len(root.segments) for root, end in pairs) >= 20
@@ -102,7 +102,7 @@ def test_series_have_what_the_graph_must_remember(graph: list[Any]) -> None:
 
 
 def _dated_once(root: Any) -> list[Any]:
-    """The levels before their dates make further steps doubtful."""
+    """The levels before their dates reduce the confidence of further steps."""
     dated = GRAPH._credible(root, IN_USE).sloped(IN_USE.drift_penalty).dated
     segments: list[Any] = dated.segments
     return segments

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest, tmp_path: Path, var: Path) -> Callable[[str], str]:
-    """A new empty database of a kind (`sqlite`, `postgresql`); of PostgreSQL one per test."""
+    """A new empty database of a kind (`sqlite`, `postgresql`); one PostgreSQL database per test."""
 
     def make(kind: str) -> str:
         if kind == "postgresql":

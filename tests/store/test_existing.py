@@ -1,4 +1,4 @@
-"""Reading asks for a history that is there: a misspelt name must not look like a quiet night."""
+"""Reading requires an existing history: a misspelt name must not look like a session without changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ READING = [
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
-def test_reading_refuses_what_is_not_there_and_makes_nothing(cli: Cli, var: Path, words: tuple[str, ...]) -> None:
+def test_reading_a_missing_history_is_refused_and_creates_nothing(cli: Cli, var: Path, words: tuple[str, ...]) -> None:
     absent = var / "mispelt" / "iowatch.db"
     found = cli(*words, "--db", absent)
     assert found.exit_code == 2
@@ -49,26 +49,26 @@ def test_reading_refuses_what_is_not_there_and_makes_nothing(cli: Cli, var: Path
     assert not absent.parent.exists()
 
 
-def test_an_empty_file_is_no_history(tmp_path: Path) -> None:
+def test_empty_file_is_no_history(tmp_path: Path) -> None:
     path = tmp_path / "touched.db"
     path.touch()
     with pytest.raises(InputError, match="there is no history"):
         History.existing(str(path))
 
 
-def test_an_empty_database_on_a_server_is_no_history(postgresql_url: str) -> None:
+def test_empty_database_on_a_server_is_no_history(postgresql_url: str) -> None:
     with pytest.raises(InputError, match="there is no history"):
         History.existing(postgresql_url)
     History.open(postgresql_url).close()
     History.existing(postgresql_url).close()
 
 
-def test_copying_from_nowhere_makes_nothing(cli: Cli, var: Path, tmp_path: Path) -> None:
+def test_copying_a_missing_history_creates_nothing(cli: Cli, var: Path, tmp_path: Path) -> None:
     found = cli("history", "copy", tmp_path / "from.db", tmp_path / "to.db")
     assert (found.exit_code, list(tmp_path.glob("*.db"))) == (2, [])
 
 
-def test_reference_files_can_be_checked_before_the_first_night(cli: Cli, var: Path) -> None:
+def test_reference_files_can_be_checked_before_the_first_session(cli: Cli, var: Path) -> None:
     found = cli("reference", "check", "--json")
     assert (found.exit_code, "only the files are checked" in found.stderr) == (0, True)
     assert not (var / "iowatch.db").exists()
@@ -86,7 +86,7 @@ def test_reference_files_can_be_checked_before_the_first_night(cli: Cli, var: Pa
     ],
     ids=" ".join,
 )
-def test_a_misspelt_system_is_told_everywhere(cli: Cli, history: History, words: tuple[str, ...]) -> None:
+def test_misspelt_system_is_reported_by_every_command(cli: Cli, history: History, words: tuple[str, ...]) -> None:
     empty = cli(*words, "--system", "arhcer")
     assert (empty.exit_code, empty.stdout) == (2, "")
     assert "Nothing is in it yet" in empty.stderr
@@ -97,15 +97,15 @@ def test_a_misspelt_system_is_told_everywhere(cli: Cli, history: History, words:
     assert "Did you mean 'archer'?" in found.stderr
 
 
-def test_a_system_of_the_history_is_accepted(history: History) -> None:
+def test_system_of_the_history_is_accepted(history: History) -> None:
     history.begin_session(SessionRecord("s", "archer", "nightly", "run", 0))
     history.require_system("archer")
     with pytest.raises(UsageError):
         history.require_system("franklin")
 
 
-def test_a_history_of_another_account_is_told(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite only says "attempt to write a readonly database", to somebody who wanted to read."""
+def test_history_of_another_account_is_reported(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite only reports "attempt to write a readonly database", even for a read."""
     error = OperationalError("SELECT 1", None, sqlite3.OperationalError("attempt to write a readonly database"))
     assert database_error_reason(error, history.engine) == "attempt to write a readonly database"
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -113,8 +113,8 @@ def test_a_history_of_another_account_is_told(history: History, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
-def test_a_url_as_postgresql_writes_it_needs_no_name_of_a_driver(postgresql_url: str, scheme: str) -> None:
-    """libpq takes both schemes (PostgreSQL manual, 34.1.1.2)."""
+def test_postgresql_url_needs_no_driver_name(postgresql_url: str, scheme: str) -> None:
+    """libpq accepts both schemes (PostgreSQL manual, 34.1.1.2)."""
     History.open(postgresql_url.replace("postgresql+psycopg", scheme)).close()
     History.existing(postgresql_url).close()
 
@@ -122,7 +122,7 @@ def test_a_url_as_postgresql_writes_it_needs_no_name_of_a_driver(postgresql_url:
 @pytest.mark.parametrize(
     ("place", "kind"), [("home/me/var", "nfs4"), ("lustre/x", "lustre"), ("home/local disk", "ext4")]
 )
-def test_a_history_on_a_network_file_system_is_refused_unless_told_otherwise(
+def test_history_on_a_network_file_system_is_refused_unless_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
 ) -> None:
     """The innermost mount counts; /proc/self/mounts writes a blank as \\040."""

@@ -1,4 +1,4 @@
-"""What Grafana asks: every query of the dashboard, as the read-only role, on a real PostgreSQL."""
+"""Grafana: every query of the dashboard, as the read-only role, on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.conftest import ROOT
 from tests.faults.material import STACK, SYSTEM, expected
 
 FOLDER = ROOT / "dashboards" / "grafana"
-NIGHTS = 100
-# What the variables stand for; Grafana's own formats: `sqlstring` quotes, plain joins by commas.
+SESSIONS = 100
+# Values of the variables; Grafana's formats: `sqlstring` quotes, plain joins by commas.
 CHOSEN = {
     "system": f"'{SYSTEM}'", "benchmark": "'ior'", "operation": "'write','read'", "metric": "'bandwidth'",
     "series": "1,2",
@@ -38,7 +38,7 @@ def expanded(sql: str) -> str:
 
 
 def queries() -> dict[str, str]:
-    """Every query of the dashboard by where it stands."""
+    """Every query of the dashboard by its panel or variable."""
     document = json.loads((FOLDER / "iowatch.json").read_text())
     variables = document["templating"]["list"]
     found = {f"variable {v['name']}": v["query"] for v in variables if v["type"] == "query"}
@@ -49,12 +49,12 @@ def queries() -> dict[str, str]:
 
 
 def fill(history: History) -> None:
-    """Nights of four runs, write and read; all writes halve after three fifths of them."""
+    """Sessions of four runs, write and read; all writes halve after three fifths of the sessions."""
     draw = Random(1)
-    for night in range(NIGHTS):
-        uuid, moment = f"night-{night}", 1_700_000_000 + night * 86400
+    for number in range(SESSIONS):
+        uuid, moment = f"night-{number}", 1_700_000_000 + number * 86400
         history.begin_session(SessionRecord(uuid, SYSTEM, "nightly", "run", moment), expected(4))
-        level = {"write": 500.0 if night >= 0.6 * NIGHTS else 1000.0, "read": 2000.0}
+        level = {"write": 500.0 if number >= 0.6 * SESSIONS else 1000.0, "read": 2000.0}
         runs = []
         for ranks in (1, 2, 3, 4):
             case = {"api": "POSIX", "file": "shared", "ranks": ranks}
@@ -70,7 +70,7 @@ def fill(history: History) -> None:
 
 @pytest.fixture(scope="module")
 def server(postgresql_socket: Path) -> str:
-    """A history of some nights with a finding, and its read-only role."""
+    """A history of some sessions with a finding, and its read-only role."""
     from tests import postgresql
 
     url = postgresql.create_database(postgresql_socket, "grafana")
@@ -78,7 +78,7 @@ def server(postgresql_socket: Path) -> str:
         fill(history)
         assert update_findings(history, SYSTEM)
     words = ["psql", "-q", "-h", str(postgresql_socket), "-U", "iowatch", "-d", "grafana", "-v", "reader=watcher"]
-    for _ in range(2):  # a second time changes nothing
+    for _ in range(2):  # idempotent
         subprocess.run([*words, "-f", str(FOLDER / "reader.sql")], check=True)
     return url
 
@@ -93,13 +93,13 @@ def reader(server: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.mark.parametrize("where", queries())
-def test_every_query_returns_rows_to_the_reader(reader: psycopg.Connection[Any], where: str) -> None:
+def test_every_query_returns_rows_for_the_read_only_role(reader: psycopg.Connection[Any], where: str) -> None:
     rows = reader.execute(expanded(queries()[where]).encode()).fetchall()
     assert rows
     assert all(value is not None for value in rows[0])
 
 
-def test_the_numbers_are_those_of_the_history(reader: psycopg.Connection[Any], server: str) -> None:
+def test_views_have_the_values_of_the_history(reader: psycopg.Connection[Any], server: str) -> None:
     with History.open(server) as history:
         series = history.series()
         points = history.points([series[0].id])[series[0].id]
@@ -107,12 +107,12 @@ def test_the_numbers_are_those_of_the_history(reader: psycopg.Connection[Any], s
     rows = reader.execute(statement, (series[0].id,)).fetchall()
     wanted = zip(points.time, points.max, points.median, points.min, points.mean, points.count, strict=True)
     assert rows == [tuple(value.item() for value in row) for row in wanted]
-    told = reader.execute("SELECT expected, runs, failed_runs FROM iowatch_sessions LIMIT 1").fetchone()
-    assert told == (8, 4, 0)
+    session_row = reader.execute("SELECT expected, runs, failed_runs FROM iowatch_sessions LIMIT 1").fetchone()
+    assert session_row == (8, 4, 0)
 
 
-def test_a_series_is_read_by_its_index(reader: psycopg.Connection[Any]) -> None:
-    """Ten years of 2,400 series: no panel may read them all. The planner is told that this costs much."""
+def test_series_query_uses_the_index(reader: psycopg.Connection[Any]) -> None:
+    """Ten years of 2,400 series: no panel may read them all. The planner avoids sequential scans."""
     reader.execute("SET enable_seqscan = off")
     sql = expanded(queries()["Best sample of each night A"])
     plan = "\n".join(row[0] for row in reader.execute(f"EXPLAIN {sql}".encode()))
@@ -123,7 +123,7 @@ def test_a_series_is_read_by_its_index(reader: psycopg.Connection[Any]) -> None:
     "statement",
     ["DELETE FROM result", "UPDATE run SET status = 'x'", "CREATE TABLE x (a int)", "DROP VIEW iowatch_series"],
 )  # fmt: skip
-def test_the_reader_changes_nothing(reader: psycopg.Connection[Any], statement: str) -> None:
+def test_read_only_role_cannot_write(reader: psycopg.Connection[Any], statement: str) -> None:
     with pytest.raises(psycopg.Error):
         reader.execute(statement.encode())
     reader.rollback()
@@ -133,7 +133,7 @@ def test_the_reader_changes_nothing(reader: psycopg.Connection[Any], statement: 
         reader.execute(statement.encode())
 
 
-def test_the_site_is_built_by_the_reader(server: str, var: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_site_can_be_built_with_the_read_only_role(server: str, var: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = server.replace("//iowatch@", "//watcher@")
     assert _run_command(["dashboard", "build", "--db", url]) == 0
     assert SYSTEM in (var / "site" / "index.html").read_text()
@@ -141,7 +141,7 @@ def test_the_site_is_built_by_the_reader(server: str, var: Path, capsys: pytest.
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_the_views_are_documented() -> None:
+def test_views_are_documented() -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
     for name in VIEW_NAMES:
         assert f"`{name}`" in text

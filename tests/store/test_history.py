@@ -1,4 +1,4 @@
-"""The history: nothing lost, nothing twice, foreign files refused."""
+"""The history: nothing lost, nothing duplicated, files of other programs refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(
     return RunRecord(name, "default", StackRecord("gnu", {"mpi": "4.1.4"}), fingerprint, started_at, output)
 
 
-def test_what_goes_in_comes_out(history: History) -> None:
+def test_recorded_session_is_read_back(history: History) -> None:
     expected = [ExpectedResult("a", "default", "gnu", "write", "bandwidth")]
     history.begin_session(session(), expected)
     assert history.record_runs("s1", [run("f1")]) == 1
@@ -77,7 +77,7 @@ def test_what_goes_in_comes_out(history: History) -> None:
     assert (points.max[0], points.median[0], points.min[0], points.mean[0]) == (3.0, 2.0, 1.0, 2.0)
 
 
-def test_ingestion_twice_is_the_same_as_once(history: History) -> None:
+def test_ingestion_is_idempotent(history: History) -> None:
     for _ in range(2):
         history.begin_session(session(), [ExpectedResult("a", "default", "gnu", "write", "bandwidth")])
         history.record_runs("s1", [run("f1"), run("f1")])
@@ -86,7 +86,7 @@ def test_ingestion_twice_is_the_same_as_once(history: History) -> None:
     assert history.series()[0].n == 1
 
 
-def test_a_failed_run_is_kept_but_is_no_point_of_a_series(history: History) -> None:
+def test_failed_run_is_stored_but_is_no_point_of_a_series(history: History) -> None:
     history.begin_session(session())
     history.record_runs("s1", [run("f1", status="incomplete")])
     (kept,) = history.runs("s1")
@@ -95,7 +95,7 @@ def test_a_failed_run_is_kept_but_is_no_point_of_a_series(history: History) -> N
     assert history.series() == []
 
 
-def test_points_come_in_time_order_whatever_the_order_of_ingestion(history: History) -> None:
+def test_points_are_ordered_by_time(history: History) -> None:
     history.begin_session(session())
     history.record_runs("s1", [run(f"f{t}", started_at=t) for t in (30, 10, 20)])
     (row,) = history.series()
@@ -104,7 +104,7 @@ def test_points_come_in_time_order_whatever_the_order_of_ingestion(history: Hist
     assert history.points([row.id], since=20)[row.id].time.tolist() == [20, 30]
 
 
-def test_the_last_stack_is_of_the_latest_time_then_of_the_latest_run(history: History) -> None:
+def test_last_stack_is_of_the_latest_time_then_of_the_latest_run(history: History) -> None:
     history.begin_session(session(), [])
     for number, (moment, version) in enumerate([(30, "3"), (10, "1"), (30, "4"), (20, "2")]):
         stack = StackRecord("gnu", {"mpi": version})
@@ -113,7 +113,7 @@ def test_the_last_stack_is_of_the_latest_time_then_of_the_latest_run(history: Hi
     assert history.last_stacks([row.id, row.id + 1]) == {row.id: {"mpi": "4"}}
 
 
-def test_a_period_has_its_first_second_and_not_its_last(history: History) -> None:
+def test_period_includes_its_start_but_not_its_end(history: History) -> None:
     """`since` <= time < `until`, for points and for exported results."""
     history.begin_session(session())
     history.record_runs("s1", [run(f"f{t}", started_at=t) for t in (10, 20, 30)])
@@ -124,7 +124,7 @@ def test_a_period_has_its_first_second_and_not_its_last(history: History) -> Non
     assert [one.time for one in history.results(ResultFilter(since=11, until=31))] == [20, 30]
 
 
-def test_samples_are_read_from_the_first_to_the_last_second_asked_for(history: History) -> None:
+def test_samples_are_read_including_both_ends_of_the_period(history: History) -> None:
     history.begin_session(session())
     values = {10: (1.0, 2.0), 20: (3.0,), 30: (4.0, 6.0, 5.0)}
     history.record_runs("s1", [run(f"f{t}", started_at=t, samples=v) for t, v in values.items()])
@@ -140,8 +140,8 @@ def test_samples_are_read_from_the_first_to_the_last_second_asked_for(history: H
     assert ends.samples.tolist() == [1.0, 2.0, 4.0, 6.0, 5.0]
 
 
-def test_runs_belong_to_their_sessions_also_where_two_sessions_ran_at_once(history: History) -> None:
-    """Runs 1 to 6 in turns of two sessions, 7 and 8 of a third; of what is not there nothing is known."""
+def test_runs_of_concurrent_sessions_belong_to_their_sessions(history: History) -> None:
+    """Runs 1 to 6 alternate between two sessions, 7 and 8 belong to a third; other runs have no session."""
     uuids = ["a", "b", "c"]
     for uuid in uuids:
         history.begin_session(session(uuid))
@@ -159,7 +159,7 @@ def test_runs_belong_to_their_sessions_also_where_two_sessions_ran_at_once(histo
     assert gap.of(np.array([2, 3, 5, 7, 9])).tolist() == [-1, 1, -1, 2, -1]
 
 
-def test_a_stack_is_in_use_from_its_first_run_to_its_last(history: History) -> None:
+def test_stack_is_in_use_from_its_first_run_to_its_last(history: History) -> None:
     history.begin_session(session())
     for number, (moment, version) in enumerate([(30, "new"), (10, "old"), (20, "old"), (40, "new"), (25, "old")]):
         stack = StackRecord("gnu", {"mpi": version})
@@ -173,11 +173,11 @@ def test_a_stack_is_in_use_from_its_first_run_to_its_last(history: History) -> N
     ]
 
 
-def test_an_unknown_series_has_no_points(history: History) -> None:
+def test_unknown_series_has_no_points(history: History) -> None:
     assert len(history.points([99])[99].time) == 0
 
 
-def test_filters_select(history: History) -> None:
+def test_filters_select_series(history: History) -> None:
     for number, system in enumerate(("one", "two")):
         history.begin_session(session(system, system))
         history.record_runs(system, [run(f"f{number}")])
@@ -185,7 +185,7 @@ def test_filters_select(history: History) -> None:
     assert history.series(SeriesFilter(benchmark="ior")) == []
 
 
-def test_a_session_is_found_by_the_beginning_of_its_uuid(history: History) -> None:
+def test_session_is_found_by_a_prefix_of_its_uuid(history: History) -> None:
     history.begin_session(session("abc-1"))
     history.begin_session(session("abd-2"))
     assert history.session("abc").uuid == "abc-1"
@@ -199,15 +199,15 @@ def test_runs_need_a_session(history: History) -> None:
         history.record_runs("nowhere", [run("f1")])
 
 
-def test_a_transaction_that_fails_leaves_nothing(history: History) -> None:
+def test_failed_transaction_stores_nothing(history: History) -> None:
     history.begin_session(session())
     with pytest.raises(InputError):
         history.record_runs("s1", [run("f1"), run("f2", samples=())])
     assert history.runs("s1") == []
 
 
-def test_the_migrations_give_the_schema_of_the_models(history: History) -> None:
-    """Columns, keys and indices as the database reports them; Alembic would have nothing to change."""
+def test_migrations_give_the_schema_of_the_models(history: History) -> None:
+    """Columns, keys and indices as the database reports them; Alembic finds no difference."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -218,7 +218,7 @@ def test_the_migrations_give_the_schema_of_the_models(history: History) -> None:
     assert set(views) == (set(VIEW_NAMES) if history.engine.dialect.name == "postgresql" else set())
 
 
-def test_a_file_that_is_no_database_is_refused(var: Path) -> None:
+def test_file_that_is_no_database_is_refused(var: Path) -> None:
     var.mkdir()
     (var / "iowatch.db").write_text("name,value\n")
     with pytest.raises(InputError, match="not an SQLite database"):
@@ -226,7 +226,7 @@ def test_a_file_that_is_no_database_is_refused(var: Path) -> None:
     assert (var / "iowatch.db").read_text() == "name,value\n"
 
 
-def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE bookmarks (id INTEGER)")
@@ -237,7 +237,7 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "remedy"), [("9999", "newer iowatch"), ("0004", "Export it with the iowatch that wrote it")]
 )
-def test_a_history_of_another_version_is_refused(history: History, place: str, version: str, remedy: str) -> None:
+def test_history_of_another_version_is_refused(history: History, place: str, version: str, remedy: str) -> None:
     with history.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
     for open_place in (History.open, History.existing):
@@ -246,8 +246,8 @@ def test_a_history_of_another_version_is_refused(history: History, place: str, v
         assert remedy in (refused.value.hint or "")
 
 
-def test_an_alembic_database_of_another_program_is_refused(tmp_path: Path) -> None:
-    """Alembic's table and a table of ours by chance."""
+def test_alembic_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    """Alembic's table and a table with the name of one of iowatch."""
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as other:
         other.executescript(
@@ -259,7 +259,7 @@ def test_an_alembic_database_of_another_program_is_refused(tmp_path: Path) -> No
     assert "--db" in (refused.value.hint or "")
 
 
-def test_a_damaged_history_is_told(var: Path) -> None:
+def test_damaged_history_is_reported(var: Path) -> None:
     path = var / "iowatch.db"
     History.open(str(path)).close()
     content = path.read_bytes()
@@ -268,12 +268,12 @@ def test_a_damaged_history_is_told(var: Path) -> None:
         History.open(str(path)).series()
 
 
-def test_a_place_that_cannot_be_made_is_told() -> None:
+def test_uncreatable_path_is_reported() -> None:
     with pytest.raises(MachineError, match="/proc"):
         History.open("/proc/nowhere/iowatch.db")
 
 
-def test_an_url_that_is_none_is_told() -> None:
+def test_invalid_url_is_reported() -> None:
     with pytest.raises(UsageError):
         History.open("nonsense://x")
 
@@ -285,8 +285,8 @@ def _write(place: str, worker: int) -> None:
             history.record_runs(f"s{worker}", [run(f"f{worker}-{number}", name=str(number))])
 
 
-def test_eight_processes_write_at_once(place: str) -> None:
-    """Also the first opening, where all find no schema yet."""
+def test_eight_processes_write_concurrently(place: str) -> None:
+    """Also when all open a history without schema."""
     workers = [multiprocessing.get_context("spawn").Process(target=_write, args=(place, n)) for n in range(8)]
     for worker in workers:
         worker.start()
@@ -300,8 +300,8 @@ def test_eight_processes_write_at_once(place: str) -> None:
 
 @settings(max_examples=20)
 @given(st.text(max_size=50))
-def test_names_of_any_kind_are_only_names(name: str) -> None:
-    """Quotes, wildcards and statements in a name reach no SQL."""
+def test_names_are_never_executed_as_sql(name: str) -> None:
+    """Quotes, wildcards and statements in a name are not executed as SQL."""
     name = name.replace("\0", "").encode("utf-8", "ignore").decode()
     with History.open("sqlite:///:memory:") as history:
         history.begin_session(session("s1", name or "x"))

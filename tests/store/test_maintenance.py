@@ -43,20 +43,20 @@ def run(number: int, status: str = "ok", samples: tuple[float, ...] = (1.0, 3.0,
     return RunRecord(f"r{number}", "compute", stack, f"fp{number}", 1000 + number // 4, output, artefacts=(log,))
 
 
-def fill(history: History, nights: int = 3, system: str = "local") -> None:
-    """Nights of four runs, one of them failed; the last night goes on."""
-    for night in range(nights):
-        uuid = f"{system}-{night}"
+def fill(history: History, sessions: int = 3, system: str = "local") -> None:
+    """Sessions of four runs, one of them failed; the last session is running."""
+    for number in range(sessions):
+        uuid = f"{system}-{number}"
         expected = [ExpectedResult(f"r{n}", "compute", "gnu", "write", "bandwidth") for n in range(4)]
-        history.begin_session(SessionRecord(uuid, system, "smoke", "run", 1000 + night), expected)
-        numbers = range(4 * night, 4 * night + 4)
+        history.begin_session(SessionRecord(uuid, system, "smoke", "run", 1000 + number), expected)
+        numbers = range(4 * number, 4 * number + 4)
         history.record_runs(uuid, [run(n, "failed" if n % 4 == 3 else "ok") for n in numbers])
-        if night < nights - 1:
-            history.end_session(uuid, "failed", 2000 + night)
+        if number < sessions - 1:
+            history.end_session(uuid, "failed", 2000 + number)
 
 
 def content(history: History) -> dict[str, Any]:
-    """Everything in a history without the numbers of rows, which differ between stores."""
+    """Everything in a history except row ids, which differ between databases."""
     sessions = history.sessions()
     found: dict[str, Any] = {}
     for row in sessions:
@@ -75,23 +75,21 @@ def content(history: History) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("left", "right"), [("sqlite", "sqlite"), ("sqlite", "postgresql"), ("postgresql", "sqlite")])
-def test_a_copy_is_the_same_history_and_twice_is_once(
-    new_database: Callable[[str], str], left: str, right: str
-) -> None:
+def test_copy_is_equal_and_idempotent(new_database: Callable[[str], str], left: str, right: str) -> None:
     with History.open(new_database(left)) as source, History.open(new_database(right)) as target:
         fill(source)
-        # The target's own numbers are in the way of the source's.
+        # Row ids of the target collide with those of the source.
         target.begin_session(SessionRecord("other", "other", "smoke", "run", 5))
         target.record_runs("other", [run(77)])
         assert copy_history(source, target) == CopyResult(sessions=3, runs=12, results=18, findings=0)
         assert copy_history(source, target) == CopyResult(sessions=3, runs=0, results=0, findings=0)
-        there = content(target)
-        del there["other"]
-        assert there == content(source)
+        copied = content(target)
+        del copied["other"]
+        assert copied == content(source)
         assert maintenance.check_history(target).faults == ()
 
 
-def test_a_copy_goes_on_where_the_source_went_on(new_database: Callable[[str], str]) -> None:
+def test_second_copy_adds_new_runs_of_the_source(new_database: Callable[[str], str]) -> None:
     with History.open(new_database("sqlite")) as source, History.open(new_database("sqlite")) as target:
         fill(source)
         copy_history(source, target)
@@ -101,8 +99,8 @@ def test_a_copy_goes_on_where_the_source_went_on(new_database: Callable[[str], s
         assert content(target) == content(source)
 
 
-def test_a_copy_that_was_cut_off_is_repeated(new_database: Callable[[str], str]) -> None:
-    """The copy ends in the middle of its second session, when its runs are written and its results are not."""
+def test_aborted_copy_can_be_repeated(new_database: Callable[[str], str]) -> None:
+    """The copy is aborted in its second session, after its runs and before its results."""
     with History.open(new_database("sqlite")) as source, History.open(new_database("sqlite")) as target:
         fill(source)
         statements = []
@@ -122,7 +120,7 @@ def test_a_copy_that_was_cut_off_is_repeated(new_database: Callable[[str], str])
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_stores_merge_the_same_in_any_order(new_database: Callable[[str], str], seed: int) -> None:
+def test_two_histories_merge_the_same_in_any_order(new_database: Callable[[str], str], seed: int) -> None:
     draw = random.Random(seed)
     runs = [(draw.randrange(2), number, draw.uniform(0.001, 1e9)) for number in draw.sample(range(9), 6)]
     with History.open(new_database("sqlite")) as one, History.open(new_database("sqlite")) as two:
@@ -141,7 +139,7 @@ def test_two_stores_merge_the_same_in_any_order(new_database: Callable[[str], st
 
 
 def finding(history: History, updated_at: int = 10) -> FindingRow:
-    """As much of a finding as a copy looks at."""
+    """The fields of a finding that a copy uses."""
     (first, *_, last) = history.runs("local-1")
     series = history.series()[0].id
     members = [{"series_id": series, "run_before": first.id, "run_after": last.id, "name": "x"}]
@@ -149,20 +147,20 @@ def finding(history: History, updated_at: int = 10) -> FindingRow:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_findings_point_to_the_same_runs_and_series(new_database: Callable[[str], str], kind: str) -> None:
+def test_copied_findings_refer_to_the_same_runs_and_series(new_database: Callable[[str], str], kind: str) -> None:
     with History.open(new_database("sqlite")) as source, History.open(new_database(kind)) as target:
         fill(source)
         source.save_findings([finding(source)])
-        fill(target, system="another")  # takes the fingerprints and the numbers
+        fill(target, system="another")  # uses the same fingerprints and row ids
         with pytest.raises(UsageError):
             copy_history(source, source)
         assert copy_history(source, target).findings == 1
         assert copy_history(source, target).findings == 0
-        (there,) = target.findings("local")
+        (copied,) = target.findings("local")
         (here,) = source.findings("local")
         for end in ("run_before", "run_after"):
             names = [
-                history.run(row.document["members"][0][end]).name for history, row in ((source, here), (target, there))
+                history.run(row.document["members"][0][end]).name for history, row in ((source, here), (target, copied))
             ]
             assert names[0] == names[1]
         source.save_findings([finding(source, updated_at=20)])
@@ -174,7 +172,7 @@ def test_findings_point_to_the_same_runs_and_series(new_database: Callable[[str]
         assert target.findings("local")[0].updated_at == 20
 
 
-def test_one_system_can_be_copied_alone(new_database: Callable[[str], str]) -> None:
+def test_single_system_can_be_copied(new_database: Callable[[str], str]) -> None:
     with History.open(new_database("sqlite")) as source, History.open(new_database("sqlite")) as target:
         fill(source)
         source.save_findings([finding(source)])
@@ -190,19 +188,19 @@ def test_one_system_can_be_copied_alone(new_database: Callable[[str], str]) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sound_history_has_no_fault(new_database: Callable[[str], str], kind: str) -> None:
+def test_valid_history_has_no_fault(new_database: Callable[[str], str], kind: str) -> None:
     with History.open(new_database(kind)) as history:
         fill(history)
         found = maintenance.check_history(history)
     assert (found.sessions, found.runs, found.results, found.faults) == (3, 12, 18, ())
     assert found.size_bytes > 0
-    # A session of 1970 that goes on; logs that the test never kept.
+    # A running session of 1970; logs that are not in the artefact store.
     assert "local-2 never ended" in found.notes[0]
     assert "12 files" in found.notes[1]
 
 
-def test_a_session_has_two_days_to_end_and_lost_files_are_added_up(new_database: Callable[[str], str]) -> None:
-    """Of two sessions that go on one began 47 hours ago and the other 49; 12 files of 10 B are not kept."""
+def test_check_notes_sessions_open_for_two_days_and_missing_files(new_database: Callable[[str], str]) -> None:
+    """Of two running sessions one began 47 hours ago and the other 49; 12 files of 10 B are missing."""
     now = int(time.time())
     with History.open(new_database("sqlite")) as history:
         fill(history)
@@ -228,21 +226,21 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_of_rows_is_told(new_database: Callable[[str], str], kind: str) -> None:
+def test_damaged_rows_are_reported(new_database: Callable[[str], str], kind: str) -> None:
     with History.open(new_database(kind)) as history:
         fill(history)
         with history.writing() as connection:
             for statement in DAMAGE:
                 connection.exec_driver_sql(statement)
         faults = "\n".join(maintenance.check_history(history).faults)
-    for told in DAMAGE.values():
-        assert told in faults
+    for fault in DAMAGE.values():
+        assert fault in faults
 
 
-def test_damage_of_the_file_is_told(new_database: Callable[[str], str], cli: Callable[..., Done]) -> None:
+def test_damaged_file_is_reported(new_database: Callable[[str], str], cli: Callable[..., Done]) -> None:
     place = new_database("sqlite")
     with History.open(place) as history:
-        fill(history, nights=40)
+        fill(history, sessions=40)
     data = bytearray(Path(place).read_bytes())
     page = 4096
     for start in range(20 * page, len(data) - page, 3 * page):
@@ -256,7 +254,7 @@ def test_damage_of_the_file_is_told(new_database: Callable[[str], str], cli: Cal
     assert "damaged" in copied.output or "malformed" in copied.output
 
 
-def test_a_damaged_file_is_not_copied(new_database: Callable[[str], str]) -> None:
+def test_damaged_file_is_not_copied(new_database: Callable[[str], str]) -> None:
     """Half a page of an index: SQLite opens it and reads sessions."""
     place = new_database("sqlite")
     with History.open(place) as history:
@@ -278,7 +276,7 @@ def test_a_damaged_file_is_not_copied(new_database: Callable[[str], str]) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_backup_restored_is_the_same_history(new_database: Callable[[str], str], kind: str, tmp_path: Path) -> None:
+def test_restored_backup_equals_the_history(new_database: Callable[[str], str], kind: str, tmp_path: Path) -> None:
     file = tmp_path / "backup" / "one.db"
     file.parent.mkdir()
     place = new_database(kind)
@@ -294,7 +292,7 @@ def test_a_backup_restored_is_the_same_history(new_database: Callable[[str], str
         assert content(fresh) == before
 
 
-def test_a_backup_is_restored_into_postgresql(new_database: Callable[[str], str], tmp_path: Path) -> None:
+def test_backup_is_restored_into_postgresql(new_database: Callable[[str], str], tmp_path: Path) -> None:
     with History.open(new_database("sqlite")) as history:
         fill(history)
         before = content(history)
@@ -304,8 +302,8 @@ def test_a_backup_is_restored_into_postgresql(new_database: Callable[[str], str]
         assert content(fresh) == before
 
 
-def test_restoring_loses_nothing_that_is_newer(new_database: Callable[[str], str], tmp_path: Path) -> None:
-    """A backup copied over a history that went on: what is there stays."""
+def test_restoring_a_backup_keeps_newer_runs(new_database: Callable[[str], str], tmp_path: Path) -> None:
+    """A backup is copied into a history with newer runs: these are kept."""
     with History.open(new_database("sqlite")) as history:
         fill(history)
         maintenance.backup_history(history, tmp_path / "b.db")
@@ -316,7 +314,7 @@ def test_restoring_loses_nothing_that_is_newer(new_database: Callable[[str], str
         assert content(history) == later
 
 
-def test_a_backup_while_somebody_writes_is_whole(new_database: Callable[[str], str], tmp_path: Path) -> None:
+def test_backup_during_a_write_is_complete(new_database: Callable[[str], str], tmp_path: Path) -> None:
     with History.open(new_database("sqlite")) as history:
         fill(history)
         with history.writing() as connection:
@@ -327,7 +325,7 @@ def test_a_backup_while_somebody_writes_is_whole(new_database: Callable[[str], s
 
 
 @pytest.mark.parametrize("text", [b"", b"SQLite format 3\0 and no more", b"hello" * 1000])
-def test_what_is_no_backup_is_refused(cli: Callable[..., Done], tmp_path: Path, text: bytes) -> None:
+def test_files_that_are_no_backup_are_refused(cli: Callable[..., Done], tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "b.db"
     file.write_bytes(text)
     target = tmp_path / "target.db"
@@ -338,7 +336,7 @@ def test_what_is_no_backup_is_refused(cli: Callable[..., Done], tmp_path: Path, 
         assert not target.exists()
 
 
-def test_an_unwritable_backup_is_told_and_leaves_nothing(new_database: Callable[[str], str], tmp_path: Path) -> None:
+def test_unwritable_backup_path_is_reported(new_database: Callable[[str], str], tmp_path: Path) -> None:
     with History.open(new_database("sqlite")) as history, pytest.raises(MachineError, match="cannot write"):
         maintenance.backup_history(history, tmp_path / "absent" / "b.db")
 
@@ -346,7 +344,7 @@ def test_an_unwritable_backup_is_told_and_leaves_nothing(new_database: Callable[
 # Pruning
 
 
-def test_the_evidence_of_findings_stays(var: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
+def test_prune_keeps_the_evidence_of_findings(var: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
     digests = []
     for number in range(3):
         file = tmp_path / "log"
@@ -363,14 +361,14 @@ def test_the_evidence_of_findings_stays(var: Path, tmp_path: Path, cli: Callable
                 connection.execute(update(ArtefactTable).where(of_run).values(sha256=digest))
         history.save_findings([finding(history)])  # its first run is numbers[0]
     assert cli("history", "prune").exit_code == 2
-    rehearsed = json.loads(cli("history", "prune", "--days", 30, "--dry-run", "--json").stdout)
-    assert set(rehearsed["removed"]) == {digests[1], digests[2]}
+    dry_run = json.loads(cli("history", "prune", "--days", 30, "--dry-run", "--json").stdout)
+    assert set(dry_run["removed"]) == {digests[1], digests[2]}
     assert cli("history", "prune", "--days", 30).exit_code == 0
     assert [files.artefact_path(digest).exists() for digest in digests] == [True, False, False]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_what_is_gone_is_forgotten(new_database: Callable[[str], str], kind: str) -> None:
+def test_only_records_of_missing_files_are_deleted(new_database: Callable[[str], str], kind: str) -> None:
     with History.open(new_database(kind)) as history:
         fill(history)
         before = {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("local-1")}
@@ -380,7 +378,7 @@ def test_only_what_is_gone_is_forgotten(new_database: Callable[[str], str], kind
         assert before == {r.name: [v for _, v in history.run_results(r.id)] for r in history.runs("local-1")}
 
 
-def test_the_commands_say_what_they_did(cli: Callable[..., Done], var: Path, tmp_path: Path) -> None:
+def test_commands_report_their_result(cli: Callable[..., Done], var: Path, tmp_path: Path) -> None:
     with History.open() as history:
         fill(history)
     file, other = tmp_path / "b.db", tmp_path / "other.db"

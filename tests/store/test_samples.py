@@ -1,4 +1,4 @@
-"""Samples and facts of runs are read back exactly; names of nodes are folded for people."""
+"""Samples and facts of runs are read back exactly; node names are folded for display."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ samples = st.lists(st.floats(allow_nan=False), min_size=1, max_size=40)
 
 
 def exactly(values: object) -> bytes:
-    """Bit by bit: 0.0 and -0.0 are equal, but not the same."""
+    """Bit by bit: 0.0 and -0.0 are equal, but have different bits."""
     return np.asarray(values, dtype="<f8").tobytes()
 
 
@@ -31,7 +31,7 @@ def test_samples_are_decoded_exactly(values: list[float]) -> None:
 
 
 @given(st.lists(samples, max_size=8))
-def test_many_results_are_decoded_one_after_the_other(results: list[list[float]]) -> None:
+def test_many_results_are_decoded_together(results: list[list[float]]) -> None:
     assert exactly(decode_many_samples([encode_samples(values) for values in results])) == exactly([*chain(*results)])
 
 
@@ -47,8 +47,8 @@ def history_of_kind(request: pytest.FixtureRequest, new_database: Callable[[str]
         yield history
 
 
-def test_every_way_of_reading_gives_the_samples_bit_by_bit(history_of_kind: History) -> None:
-    """Values of all magnitudes, as tools print them and with all digits of a float64; results of several lengths."""
+def test_every_query_returns_the_samples_exactly(history_of_kind: History) -> None:
+    """Values of all magnitudes, with few digits and with all digits of a float64; results of several lengths."""
     history = history_of_kind
     results = [(0.1 + 0.2, 1 / 3), (487.8,), (5e-324, 1.7976931348623157e308, 2355.21), (-0.0, 1e-9)]
     for number, values in enumerate(results):
@@ -66,7 +66,7 @@ def test_every_way_of_reading_gives_the_samples_bit_by_bit(history_of_kind: Hist
     assert chosen.time.tolist() == [1001, 1003]
 
 
-# PostgreSQL's JSON knows neither NUL nor half a surrogate.
+# PostgreSQL's JSON supports neither NUL nor single surrogates.
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 value = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | text,
@@ -77,8 +77,8 @@ value = st.recursive(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(["mpi", "filesystem", "command"]) | text, value, max_size=8))
-def test_facts_are_read_as_they_were_written(history_of_kind: History, facts: dict[str, Any]) -> None:
-    """Equality of the texts tells 1 from 1.0 and true."""
+def test_facts_are_read_back_exactly(history_of_kind: History, facts: dict[str, Any]) -> None:
+    """Comparison as text distinguishes 1 from 1.0 and true."""
     history = history_of_kind
     history.record_runs("s", [run(f"f{len(history.runs('s'))}", (1.0,), facts)])
     newest = history.runs("s")[-1]
@@ -87,7 +87,7 @@ def test_facts_are_read_as_they_were_written(history_of_kind: History, facts: di
     assert history.run(newest.id) == newest
 
 
-def test_pairs_sides_and_nodes_are_found_in_facts(history_of_kind: History) -> None:
+def test_pairs_sides_and_nodes_are_read_from_facts(history_of_kind: History) -> None:
     history = history_of_kind
     for number, nodes in enumerate((["n1", "n2"], [], None)):
         facts = {"pair": number, "side": "left", **({} if nodes is None else {"nodes": nodes})}
@@ -107,7 +107,7 @@ def test_pairs_sides_and_nodes_are_found_in_facts(history_of_kind: History) -> N
         (["node"], "node"),
         (["x1.cluster", "x2.cluster"], "x[1-2].cluster"),
         ([f"nid{n:06d}" for n in range(512)], "nid[000000-000511]"),
-        # Names that the notation would read as something else are only joined.
+        # Names that would be ambiguous in the notation are only joined.
         (["n[1-3]", "a"], "n[1-3],a"),
         (["n1!n2"], "n1!n2"),
         (["a&b", ""], "a&b,"),
@@ -116,5 +116,5 @@ def test_pairs_sides_and_nodes_are_found_in_facts(history_of_kind: History) -> N
         ([], ""),
     ],
 )
-def test_nodes_are_written_as_slurm_does(names: list[str], text: str) -> None:
+def test_node_names_are_folded_in_slurm_notation(names: list[str], text: str) -> None:
     assert fold_node_names(names) == text

@@ -1,4 +1,4 @@
-"""A real browser for tests: Debian's Chromium through Selenium; why there is none, where there is none."""
+"""A real browser for tests: Debian's Chromium through Selenium; or the reason why it cannot be used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def unusable() -> str | None:
 
 
 def _runs(name: str) -> bool:
-    """Ubuntu's packages of Chromium are scripts that ask for a snap."""
+    """Ubuntu's packages of Chromium are scripts that need a snap."""
     program = shutil.which(name)
     return program is not None and subprocess.run([program, "--version"], capture_output=True).returncode == 0
 
@@ -47,12 +47,12 @@ class Browser:
         self.driver.quit()
 
     def open(self, page: Path, fragment: str = "") -> None:
-        """Open a page from the file system, as a reader without a server does."""
+        """Open a page from the file system, without a web server."""
         self.driver.get("about:blank")
         self.driver.get(page.as_uri() + fragment)
 
     def run(self, script: str, *values: object) -> Any:
-        """The value of a script in the page."""
+        """Run a script in the page and return its value."""
         return self.driver.execute_script(script, *values)
 
     def wait(self, script: str) -> None:
@@ -63,7 +63,7 @@ class Browser:
         WebDriverWait(self.driver, 30, 0.05).until(done)
 
     def messages(self) -> list[str]:
-        """What pages wrote to the console since the last call: warnings, errors, violations of the policy."""
+        """Console messages of pages since the last call: warnings, errors, violations of the policy."""
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
 
@@ -73,12 +73,12 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def scheme(self, name: str) -> None:
-        """Ask for light or dark colours."""
+        """Request light or dark colours."""
         features = {"features": [{"name": "prefers-color-scheme", "value": name}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
 
     def picture(self, target: Path, width: int, most_height: int = 2400) -> None:
-        """A screenshot of the page at a width, as high as it is up to a limit."""
+        """Save a screenshot of the page at a width, with the height of the page up to a limit."""
         self.resize(width, 900)
         height = min(int(self.run("return document.documentElement.scrollHeight")), most_height)
         self.resize(width, height)

@@ -1,4 +1,4 @@
-"""Sites to look at: Franklin's story and a hostile history, built once; and a browser."""
+"""Sites of the Franklin demonstration and of a hostile history, built once; and a browser."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.output.dashboard.browser import Browser, unusable
 
 @pytest.fixture(scope="session")
 def franklin_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Franklin from mid-February 2009 on, as `iowatch demo franklin` makes it, looked at on 1 May."""
+    """Franklin from mid-February 2009 on, as `iowatch demo franklin` records it, updated on 1 May."""
     path = tmp_path_factory.mktemp("franklin") / "history.db"
     with History.open(str(path)) as history:
-        for night in generate_sessions(scenarios.franklin_scenario(), 2009):
-            if night.session.started_at >= datetime(2009, 2, 10, tzinfo=UTC).timestamp():
-                history.begin_session(night.session, night.expected)
-                history.record_runs(night.session.uuid, night.runs)
-                history.end_session(night.session.uuid, "ok", night.session.started_at + 3600)
+        for session in generate_sessions(scenarios.franklin_scenario(), 2009):
+            if session.session.started_at >= datetime(2009, 2, 10, tzinfo=UTC).timestamp():
+                history.begin_session(session.session, session.expected)
+                history.record_runs(session.session.uuid, session.runs)
+                history.end_session(session.session.uuid, "ok", session.session.started_at + 3600)
         update_findings(
             history, scenarios.FRANKLIN_SYSTEM, datetime.combine(date(2009, 5, 1), datetime.min.time(), UTC)
         )
@@ -66,7 +66,7 @@ def shapes_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium; its profile is gone afterwards."""
+    """A headless Chromium; its profile is removed afterwards."""
     why = unusable()
     if why:
         pytest.skip(why)
@@ -84,7 +84,7 @@ def browser(chromium: Browser) -> Browser:
 
 @pytest.fixture(scope="session")
 def screenshots() -> Path:
-    """Where pictures of pages are left for people: `var/screenshots/` of the checkout."""
+    """The directory of screenshots: `var/screenshots/` of the checkout."""
     place = ROOT / "var" / "screenshots"
     place.mkdir(parents=True, exist_ok=True)
     return place

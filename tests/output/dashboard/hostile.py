@@ -1,4 +1,4 @@
-"""A history whose every name, parameter, output and reason is an attack on whoever shows it."""
+"""A history in which every name, parameter, output and reason is an attack on the page that shows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionR
 
 DAY_S = 86400
 START = 1_735_700_000
-# Whatever of this runs leaves a mark in the page that shows it.
+# A script that runs sets a variable in the page.
 SCRIPT = "<script>window.hacked=1</script>"
 ATTACKS = (
     f"{SCRIPT}\"'><img src=x onerror=window.hacked=2>",
@@ -31,7 +31,7 @@ def _text(value: str) -> str:
 
 
 def fill(database: Path) -> None:
-    """Write it: a system a name, twelve nights each, a step, a failed run, an absent result, a kept output."""
+    """Write one system per attack: twelve sessions each, a step, a failed run, a missing result, an artefact."""
     with History.open(str(database)) as history:
         for number, attack in enumerate(map(_text, ATTACKS)):
             _system(history, number, attack, database.parent)
@@ -39,37 +39,37 @@ def fill(database: Path) -> None:
 
 def _system(history: History, number: int, attack: str, place: Path) -> None:
     name = attack[:180]
-    for night in range(14):
-        begin = START + night * DAY_S
+    for day in range(14):
+        begin = START + day * DAY_S
         session = SessionRecord(
-            f"{attack[:40]}{number}-{night}"[-60:], name, attack[:180], "run", begin, {"note": attack}
+            f"{attack[:40]}{number}-{day}"[-60:], name, attack[:180], "run", begin, {"note": attack}
         )
         expected = [
             ExpectedResult(attack, name, name, "write", "bandwidth"),
             ExpectedResult(f"{attack}2", name, name, "read", "bandwidth"),
         ]
         history.begin_session(session, expected)
-        history.record_runs(session.uuid, [_run(number, night, attack, place)])
-        history.end_session(session.uuid, "ok" if night % 2 else "incomplete", begin + 600)
+        history.record_runs(session.uuid, [_run(number, day, attack, place)])
+        history.end_session(session.uuid, "ok" if day % 2 else "incomplete", begin + 600)
     with suppress(UsageError):  # findings refuse names that would lead out of reference/; the site shows them still
         update_findings(history, name, datetime.fromtimestamp(START + 15 * DAY_S, UTC))
 
 
-def _run(number: int, night: int, attack: str, place: Path) -> RunRecord:
-    value = 100.0 * (3.0 if night >= 7 else 1.0) + night % 3
+def _run(number: int, day: int, attack: str, place: Path) -> RunRecord:
+    value = 100.0 * (3.0 if day >= 7 else 1.0) + day % 3
     case = {"api": attack, "file": attack[:100], "ranks": 4, attack[:50]: attack}
     results = (Result("write", "bandwidth", "MiB/s", (value, value * 0.97), case),)
     output = place / "output.txt"
     output.write_text(f"{attack}\n", encoding="utf-8", errors="replace")
     digest, size = files.store_artefact(output)
     parts = [{"name": attack, "version": attack, "hash": attack, "compiler": attack}]
-    failed = night == 13
+    failed = day == 13
     return RunRecord(
         name=attack,
         partition=attack[:180],
-        stack=StackRecord(attack[:180], {"parts": parts, "note": attack, "night": night // 7}),
-        fingerprint=f"{number}-{night}",
-        started_at=START + night * DAY_S + 60,
+        stack=StackRecord(attack[:180], {"parts": parts, "note": attack, "night": day // 7}),
+        fingerprint=f"{number}-{day}",
+        started_at=START + day * DAY_S + 60,
         output=Output("ior", attack[:180], "failed" if failed else "ok", attack if failed else None, results),
         facts={
             "nodes": [attack],

@@ -1,4 +1,4 @@
-"""A history of what pictures of series can show: reference, published figure, transient, drift, suspicion."""
+"""A history of what plots of series show: reference, published figure, transient, drift, suspected change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 DAY_S = 86400
 START = 1_735_700_000
-NIGHTS = 120
-AWAY = range(50, 56)
+SESSIONS = 120
+TRANSIENT_DAYS = range(50, 56)
 # Published and accepted of this case: 4944 MiB/s (seed 000, table 2; reference/bandwidth/archer.yaml).
 CASE: Mapping[str, Scalar] = {
     "api": "MPIIO",
@@ -30,48 +30,48 @@ CASE: Mapping[str, Scalar] = {
     "stripe_bytes": 2**20,
     "stripe_count": -1,
 }
-# Nothing that is published; each is a series of its own.
+# Shapes without a published figure; each is a separate series.
 SHAPES = ("reference", "transient", "drift", "suspected")
 
 
 def values(shape: str) -> NDArray[np.float64]:
-    """A series of 4944 MiB/s with 2 % of noise, seeded, and one thing that happened."""
-    nights = np.arange(NIGHTS)
-    factor = np.ones(NIGHTS)
+    """A series of 4944 MiB/s with 2 % of noise, seeded, and one event."""
+    days = np.arange(SESSIONS)
+    factor = np.ones(SESSIONS)
     if shape == "transient":
-        factor[AWAY.start : AWAY.stop] = 0.5
+        factor[TRANSIENT_DAYS.start : TRANSIENT_DAYS.stop] = 0.5
     elif shape == "drift":
-        factor = 2.0 ** (-nights / NIGHTS)
+        factor = 2.0 ** (-days / SESSIONS)
     elif shape == "suspected":
         factor[-2:] = 0.4
-    noise = np.random.default_rng(SHAPES.index(shape)).normal(0, 0.02, NIGHTS)
+    noise = np.random.default_rng(SHAPES.index(shape)).normal(0, 0.02, SESSIONS)
     return np.asarray(4944 * factor * np.exp(noise))
 
 
-def fill(database: Path | str, nights: int = NIGHTS, without: Container[int] = ()) -> None:
-    """Write the first nights of it, but those `without`: a run a shape and night on the system `archer`."""
+def fill(database: Path | str, days: int = SESSIONS, without: Container[int] = ()) -> None:
+    """Write the sessions of the first `days` except `without`: one run per shape and session on the system `archer`."""
     series = {shape: values(shape) for shape in SHAPES}
     with History.open(str(database)) as history:
-        for night in (n for n in range(nights) if n not in without):
-            begin = START + night * DAY_S
-            session = SessionRecord(f"archer-{night:03d}", "archer", "nightly", "run", begin, {})
+        for day in (n for n in range(days) if n not in without):
+            begin = START + day * DAY_S
+            session = SessionRecord(f"archer-{day:03d}", "archer", "nightly", "run", begin, {})
             history.begin_session(session, [])
             history.record_runs(
                 session.uuid,
-                [_run(shape, float(series[shape][night]), night, begin + 60 * n) for n, shape in enumerate(SHAPES)],
+                [_run(shape, float(series[shape][day]), day, begin + 60 * n) for n, shape in enumerate(SHAPES)],
             )
             history.end_session(session.uuid, "ok", begin + 600)
-        update_findings(history, "archer", datetime.fromtimestamp(START + nights * DAY_S, UTC))
+        update_findings(history, "archer", datetime.fromtimestamp(START + days * DAY_S, UTC))
 
 
-def _run(shape: str, value: float, night: int, begin: int) -> RunRecord:
+def _run(shape: str, value: float, day: int, begin: int) -> RunRecord:
     case = dict(CASE) if shape == "reference" else {**CASE, "mode": shape}
     result = Result("write", "bandwidth", "MiB/s", (value, value * 0.97, value * 0.93), case)
     return RunRecord(
         name=f"benchio:{shape}",
         partition="default",
         stack=StackRecord("published"),
-        fingerprint=f"{shape}-{night}",
+        fingerprint=f"{shape}-{day}",
         started_at=begin,
         output=Output("benchio", "1.0.0", "ok", None, (result,)),
     )

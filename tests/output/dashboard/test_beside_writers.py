@@ -1,4 +1,4 @@
-"""A site is built while others write: it shows what was there when it began, the next one the rest."""
+"""A site is built during writes: it shows the data at its start, the next site shows the rest."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests import postgresql
 
 DAY_S = 86400
 START = 1_760_000_400
-NIGHTS = 9
+SESSIONS = 9
 
 
-def night(history: History, number: int, *apis: str) -> None:
+def record_session(history: History, number: int, *apis: str) -> None:
     """A session with a run of each interface."""
     begin, name = START + number * DAY_S, f"night-{number}"
     history.begin_session(SessionRecord(name, "busy", "nightly", "run", begin))
@@ -32,7 +32,7 @@ def night(history: History, number: int, *apis: str) -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where the history is."""
+    """The path or URL of the history."""
     if request.param == "sqlite":
         return str(tmp_path / "history.db")
     why = postgresql.usable()
@@ -41,33 +41,33 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return postgresql.create_database(request.getfixturevalue("postgresql_socket"), "beside")
 
 
-def _interrupted(place: str) -> Callable[[History], Catalogue]:
-    """`collect`, with a writer who is done just after it has read."""
+def _collect_with_concurrent_write(place: str) -> Callable[[History], Catalogue]:
+    """`collect_catalogue`, followed by a concurrent write."""
 
     def read(history: History) -> Catalogue:
         found = collect_catalogue(history)
         with History.open(place) as other:
-            night(other, NIGHTS, "POSIX", "MPIIO", "HDF5")
+            record_session(other, SESSIONS, "POSIX", "MPIIO", "HDF5")
         return found
 
     return read
 
 
-def test_what_comes_while_a_site_is_built_waits_for_the_next(
+def test_data_written_during_a_build_are_in_the_next_site(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with History.open(place) as history:
-        for number in range(NIGHTS):
-            night(history, number, "POSIX", "MPIIO")
+        for number in range(SESSIONS):
+            record_session(history, number, "POSIX", "MPIIO")
         with monkeypatch.context() as patch:
-            patch.setattr(build, "collect_catalogue", _interrupted(place))
+            patch.setattr(build, "collect_catalogue", _collect_with_concurrent_write(place))
             build.build_site(history, tmp_path / "site")
         pages = sorted((tmp_path / "site" / "series").glob("*.html"))
         assert len(pages) == 2
-        assert all(f"{1000 + NIGHTS}" not in page.read_text(encoding="utf-8") for page in pages)
-        assert not (tmp_path / "site" / f"session/night-{NIGHTS}.html").exists()
+        assert all(f"{1000 + SESSIONS}" not in page.read_text(encoding="utf-8") for page in pages)
+        assert not (tmp_path / "site" / f"session/night-{SESSIONS}.html").exists()
         build.build_site(history, tmp_path / "site")
     pages = sorted((tmp_path / "site" / "series").glob("*.html"))
     assert len(pages) == 3
-    assert all(f"<strong>{1000 + NIGHTS}</strong>" in page.read_text(encoding="utf-8") for page in pages)
-    assert (tmp_path / "site" / f"session/night-{NIGHTS}.html").exists()
+    assert all(f"<strong>{1000 + SESSIONS}</strong>" in page.read_text(encoding="utf-8") for page in pages)
+    assert (tmp_path / "site" / f"session/night-{SESSIONS}.html").exists()

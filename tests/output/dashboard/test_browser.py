@@ -24,7 +24,7 @@ MAIN = (
     "stacks.html",
     "series/1.html",
     "session/demo-franklin-2009-2009-04-30.html",
-    # An older night, whose page is short.
+    # An older session, whose page is short.
     "session/demo-franklin-2009-2009-02-20.html",
     # Named by a digest.
     "comparison/*.html",
@@ -36,7 +36,7 @@ def page(site: Path, name: str) -> Path:
     return min(site.glob(name))
 
 
-def test_every_page_opens_without_complaint(browser: Browser, franklin_site: Path) -> None:
+def test_pages_open_without_console_messages(browser: Browser, franklin_site: Path) -> None:
     for name in MAIN:
         browser.open(page(franklin_site, name))
         if name.startswith("series/"):
@@ -61,7 +61,7 @@ def test_hostile_pages_execute_nothing(browser: Browser, hostile_site: Path) -> 
         assert browser.run("return document.documentElement.scrollWidth") <= 390, name
 
 
-def test_filter_and_sort_of_the_overview(browser: Browser, franklin_site: Path) -> None:
+def test_overview_can_be_filtered_and_sorted(browser: Browser, franklin_site: Path) -> None:
     browser.open(franklin_site / "overview/franklin.html")
     every = "[...document.querySelectorAll('.filterable tbody tr')]"
     rows = f"return {every}.filter(r => !r.hidden).map(r => r.innerText)"
@@ -79,7 +79,7 @@ def test_filter_and_sort_of_the_overview(browser: Browser, franklin_site: Path) 
     assert values == sorted(values, reverse=True)
 
 
-def test_the_overview_works_with_the_keyboard(browser: Browser, franklin_site: Path) -> None:
+def test_overview_works_with_the_keyboard(browser: Browser, franklin_site: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
 
     browser.open(franklin_site / "overview/franklin.html")
@@ -91,12 +91,12 @@ def test_the_overview_works_with_the_keyboard(browser: Browser, franklin_site: P
     assert "flash" in focused
 
 
-def test_a_filter_stands_in_the_address(browser: Browser, franklin_site: Path) -> None:
+def test_filter_is_in_the_address(browser: Browser, franklin_site: Path) -> None:
     browser.open(franklin_site / "overview/franklin.html", "#words=madbench2&sort=2a")
     assert browser.run("return document.querySelector('output').textContent") == "2 of 13"
 
 
-def test_zoom_stands_in_the_address_and_comes_back(browser: Browser, franklin_site: Path) -> None:
+def test_zoom_is_in_the_address_and_is_restored(browser: Browser, franklin_site: Path) -> None:
     browser.open(franklin_site / "series/1.html", "#from=2009-03-01&to=2009-03-31")
     browser.wait("return document.documentElement.dataset.drawn === 'yes'")
     axis = "document.getElementById('plot').layout.xaxis.range"
@@ -113,7 +113,7 @@ def test_zoom_stands_in_the_address_and_comes_back(browser: Browser, franklin_si
     assert browser.run("return location.hash") == ""
 
 
-def test_a_point_leads_to_its_run(browser: Browser, franklin_site: Path) -> None:
+def test_point_links_to_its_run(browser: Browser, franklin_site: Path) -> None:
     browser.open(franklin_site / "series/1.html")
     browser.wait("return document.documentElement.dataset.drawn === 'yes'")
     browser.run(
@@ -126,7 +126,7 @@ def test_a_point_leads_to_its_run(browser: Browser, franklin_site: Path) -> None
 
 
 @pytest.mark.parametrize("name", MAIN)
-def test_no_serious_fault_of_accessibility(browser: Browser, franklin_site: Path, name: str) -> None:
+def test_pages_have_no_serious_accessibility_fault(browser: Browser, franklin_site: Path, name: str) -> None:
     if util.find_spec("axe_core_python") is None:
         pytest.skip("needs axe-core-python (requirements-dev.lock)")
     axe = (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -151,8 +151,8 @@ def test_pages_fit_a_phone(browser: Browser, franklin_site: Path) -> None:
         assert browser.run("return document.documentElement.scrollWidth") <= 390, name
 
 
-def test_screenshots(browser: Browser, franklin_site: Path, screenshots: Path) -> None:
-    """Leaves pictures of the main pages for people; that they are not blank is all that is asserted."""
+def test_screenshots_are_not_blank(browser: Browser, franklin_site: Path, screenshots: Path) -> None:
+    """Save screenshots of the main pages; the test only asserts that they are not blank."""
     for name in MAIN:
         if name.startswith(("findings", "coverage.", "overview.")):
             continue

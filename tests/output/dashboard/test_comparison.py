@@ -1,4 +1,4 @@
-"""Pages of comparisons: differences stand first."""
+"""Pages of comparisons: differences are listed first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 START = 1_700_000_000  # 2023-11-14
 
 
-def test_differences_come_first_and_sides_of_an_event_have_names(franklin_site: Path) -> None:
+def test_differences_are_first_and_event_sides_are_named(franklin_site: Path) -> None:
     """Seed 003: reads of MPI-IO shared files with unaligned transfers changed most, by about fifty."""
     texts = [path.read_text(encoding="utf-8") for path in (franklin_site / "comparison").glob("*.html")]
     (text,) = [one for one in texts if "before and after" in one]
@@ -34,29 +34,29 @@ def _event_page(site: Path) -> str:
     return text
 
 
-def test_every_pair_has_its_place_in_the_forest_plot_its_samples_and_its_series(franklin_site: Path) -> None:
-    """Ratios with intervals, raw samples, and every number can be traced."""
+def test_every_pair_has_forest_plot_samples_and_series(franklin_site: Path) -> None:
+    """Ratios with intervals, raw samples, and links to the series."""
     text = _event_page(franklin_site)
     rows = re.findall(r"<tr><td.*?</tr>", text, re.DOTALL)
     for row in rows:
-        (told,) = re.findall(r'aria-label="ratio ([0-9.]+), interval ([0-9.]+) to ([0-9.]+)"', row)
-        ratio, low, high = map(float, told)
+        (interval,) = re.findall(r'aria-label="ratio ([0-9.]+), interval ([0-9.]+) to ([0-9.]+)"', row)
+        ratio, low, high = map(float, interval)
         assert low <= ratio <= high
         decided = "state good" in row or "state bad" in row
         assert ('class="ratio no"' not in row) is decided
         (counts,) = re.findall(r'aria-label="before: (\d+) samples [^;]*; after: (\d+) samples', row)
         runs = re.findall(r'<td class="number">(\d+) \| (\d+)<', row)[0]
         assert all(int(n) >= int(of) for n, of in zip(counts, runs, strict=True))
-        # Who found a difference is not told how many runs would find one.
+        # With a difference, the number of runs needed to find one is not shown.
         assert "more a side" not in row or not decided
         (page,) = re.findall(r'<a href="\.\./(series/\d+\.html)">', row)
         assert (franklin_site / page).is_file()
-    assert len(rows) == 13  # every watched series, MADbench2 by its time
+    assert len(rows) == 13  # every monitored series, MADbench2 by its time
     assert any("more a side" in row for row in rows)
     assert "needed to detect a difference of 10 %" in text
 
 
-def test_pairs_without_samples_have_a_ratio_and_no_invented_interval(franklin_site: Path) -> None:
+def test_pairs_without_samples_have_a_ratio_without_interval(franklin_site: Path) -> None:
     """Source 000 prints tables without samples."""
     texts = [path.read_text(encoding="utf-8") for path in (franklin_site / "comparison").glob("*.html")]
     printed = next(one for one in texts if "NetCDF against MPI-IO on ARCHER" in one)
@@ -66,7 +66,7 @@ def test_pairs_without_samples_have_a_ratio_and_no_invented_interval(franklin_si
 
 
 @pytest.mark.parametrize("ratios", [[(1.0, None)], [(51.0, (50.0, 54.0)), (0.9, (0.8, 0.95))], [(1e6, (1e5, 1e7))]])
-def test_what_is_drawn_lies_inside_the_picture(ratios: list[tuple[float, tuple[float, float] | None]]) -> None:
+def test_forest_plot_is_inside_the_picture(ratios: list[tuple[float, tuple[float, float] | None]]) -> None:
     scale = forest_scale(ratios)
     drawn = [forest_picture(ratio, ci, "faster", scale) for ratio, ci in ratios] + [forest_axis(scale)]
     for one in drawn:
@@ -85,19 +85,19 @@ def test_all_samples_of_a_side_are_drawn() -> None:
     assert "left: 3 samples from 10 to 30; right: 1 sample from 40 to 40" in drawn
 
 
-def test_fair_runs_have_a_page(tmp_path: Path, var: Path) -> None:
+def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
-        ab_run = {"left": "old", "right": "new", "seed": 1}
-        history.begin_session(SessionRecord("ab-1", "local", "tiny", "run", START, {"ab_run": ab_run}))
+        interleaved = {"left": "old", "right": "new", "seed": 1}
+        history.begin_session(SessionRecord("fair-1", "local", "tiny", "run", START, {"ab_run": interleaved}))
         for pair in range(1, 10):
             for side, level in (("left", 100.0), ("right", 150.0)):
                 facts = {"pair": pair, "side": side}
                 name, level = f"ior:a#{pair}{side}", level + pair
                 case = {"api": "POSIX", "ranks": 2, "ab_run": True}
                 output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,), case),))
-                stack = StackRecord(str(ab_run[side]))
-                history.record_runs("ab-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)])
-        history.end_session("ab-1", "ok", START + 600)
+                stack = StackRecord(str(interleaved[side]))
+                history.record_runs("fair-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)])
+        history.end_session("fair-1", "ok", START + 600)
         build_site(history, tmp_path / "site")
     listed = (tmp_path / "site" / "comparisons.html").read_text(encoding="utf-8")
     (page,) = re.findall(r'href="(comparison/\w+\.html)">local: old against new, A/B run of 2023-11-14<', listed)

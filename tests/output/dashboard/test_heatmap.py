@@ -1,4 +1,4 @@
-"""The heat map of a night: a field a case, few empty ones, and no colour for what did not come."""
+"""The heat map of a session: one cell per case, few empty cells, and no colour for missing results."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def _ior(stripes: tuple[int, ...] = (1, -1)) -> list[SeriesRow]:
     ]
 
 
-def test_numbers_stand_across_and_words_down() -> None:
+def test_numeric_parameters_are_columns_and_text_parameters_are_rows() -> None:
     grid = build_heat_map(_ior(), lambda row: row).grids[0]
     assert [(head.name, [value for value, _ in head.spans]) for head in grid.heads] == [
         ("stripe count", ["full striping", "1"]),
         ("transfer", ["1,000,000 B", "1 MiB"] * 2),
-        # As numbers, not as words; ranks follow from nodes and are not told again.
+        # Sorted as numbers, not as text; ranks follow from nodes and are not a separate axis.
         ("nodes", ["1", "2", "10"] * 4),
     ]
     assert [name for name, _ in grid.rows] == ["read MPIIO", "read POSIX", "write MPIIO", "write POSIX"]
 
 
-def test_few_columns_leave_room_for_write_beside_read() -> None:
+def test_operation_is_a_column_if_there_are_few_columns() -> None:
     grid = build_heat_map([row for row in _ior((1,)) if row.case.parameters["nodes"] == 1], lambda row: row).grids[0]
     assert [head.name for head in grid.heads] == ["transfer", "operation"]
     assert [name for name, _ in grid.rows] == ["MPIIO", "POSIX"]
 
 
-def test_stacks_and_partitions_are_told_apart() -> None:
+def test_stacks_and_partitions_have_separate_rows() -> None:
     rows = [_row(n, {"api": "POSIX", "operation": "write"}, stack=s) for n, s in enumerate(("gnu", "intel"))]
     assert [name for name, _ in build_heat_map(rows, lambda row: row).grids[0].rows] == [
         "gnu write POSIX",
@@ -61,7 +61,7 @@ def test_stacks_and_partitions_are_told_apart() -> None:
     ]
 
 
-def test_a_map_stays_of_the_size_of_a_page() -> None:
+def test_heat_map_size_is_limited() -> None:
     big = [_row(n, {"ranks": n}, "big") for n in range(3000)]
     found = build_heat_map([*_ior(), *big], lambda row: row)
     assert [grid.benchmark for grid in found.grids] == ["ior"]
@@ -79,11 +79,11 @@ cases = st.lists(
 
 @given(cases)
 @settings(deadline=None)
-def test_every_case_has_one_field_and_most_fields_have_a_case(parameters: list[dict[str, Scalar]]) -> None:
+def test_every_case_has_one_cell_and_most_cells_have_a_case(parameters: list[dict[str, Scalar]]) -> None:
     rows = [_row(n, one) for n, one in enumerate(parameters)]
     grid = build_heat_map(rows, lambda row: row).grids[0]
     fields = [cell for _, cells in grid.rows for cell in cells]
-    # 1 and true are two values in JSON; where such cases share a field, Python says they are one.
+    # 1 and true are two values in JSON, but equal in Python: such cases share a cell.
     held = [cell.id for cell in fields if cell is not None]
     assert len(held) == len(set(held))
     if not any(isinstance(v, bool) for one in parameters for v in one.values()):
@@ -95,24 +95,24 @@ def test_every_case_has_one_field_and_most_fields_have_a_case(parameters: list[d
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten nights of reads and writes over 1 to 4 nodes.
+    """Ten sessions of reads and writes on 1 to 4 nodes.
 
-    In the newest one writes of 2 nodes fell by 60 %, 4 nodes did not come, and 8 nodes ran for the first time.
+    In the newest one writes on 2 nodes are 60 % slower, 4 nodes are missing, and 8 nodes ran for the first time.
     """
     place = tmp_path_factory.mktemp("heat")
     with History.open(str(place / "history.db")) as history:
-        for night in range(10):
-            uuid, begin = f"night-{night}", START + night * DAY_S
+        for number in range(10):
+            uuid, begin = f"night-{number}", START + number * DAY_S
             history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
-            sizes = [1, 2, *([4] if night < 9 else [8])]
-            history.record_runs(uuid, [_run(nodes, night, begin + 60 * nodes) for nodes in sizes])
+            sizes = [1, 2, *([4] if number < 9 else [8])]
+            history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in sizes])
             history.end_session(uuid, "ok", begin + 900)
         build_site(history, place / "site")
     return place / "site"
 
 
-def _run(nodes: int, night: int, begin: int) -> RunRecord:
-    fell = night == 9 and nodes == 2
+def _run(nodes: int, number: int, begin: int) -> RunRecord:
+    fell = number == 9 and nodes == 2
     case: dict[str, Scalar] = {"api": "POSIX", "nodes": nodes}
     values = {"write": 40.0 if fell else 100.0, "read": 200.0}
     results = tuple(Result(op, "bandwidth", "MiB/s", (value,), case) for op, value in values.items())
@@ -120,22 +120,22 @@ def _run(nodes: int, night: int, begin: int) -> RunRecord:
         f"ior:{nodes}",
         "default",
         StackRecord("gnu"),
-        f"{nodes}-{night}",
+        f"{nodes}-{number}",
         begin,
         Output("ior", "4", "ok", None, results),
     )
 
 
-def test_fields_say_what_the_night_was(site: Path) -> None:
+def test_cells_show_the_results_of_the_newest_session(site: Path) -> None:
     text = (site / "overview/local.html").read_text(encoding="utf-8")
     fields = re.findall(r'<td class="(\w+)( flag)?"><a href="[^"]*" title="([^"]*)">([^<]*)</a>', text)
-    told = {
+    cells_shown = {
         re.sub(r"\D*(write|read).*nodes (\d).*", r"\1 \2", title): (kind, shown) for kind, _, title, shown in fields
     }
-    assert told == {
+    assert cells_shown == {
         "write 1": ("same", "100"),
         "write 2": ("w3", "40"),
-        # Nothing came: no colour, and no number of another night.
+        # Missing result: no colour, and no number of another session.
         "write 4": ("lacking", "–"),
         "write 8": ("none", "?"),
         **{f"read {n}": ("same", "100") for n in (1, 2)},
@@ -146,7 +146,7 @@ def test_fields_say_what_the_night_was(site: Path) -> None:
     assert "1 below, 2 without result, 3 as accepted, 2 not assessed." in words
 
 
-def test_the_index_leads_to_what_is_below(browser: Browser, site: Path) -> None:
+def test_index_links_to_cells_below_the_level(browser: Browser, site: Path) -> None:
     assert 'href="overview/local.html#outcome=below"' in (site / "overview.html").read_text()
     browser.open(site / "overview/local.html", "#outcome=below")
     assert browser.run("return document.querySelector('output').textContent") == "1 of 8"
@@ -154,7 +154,7 @@ def test_the_index_leads_to_what_is_below(browser: Browser, site: Path) -> None:
     assert browser.run(bright) == ["40"]
 
 
-def test_arrows_go_from_field_to_field(browser: Browser, site: Path) -> None:
+def test_arrow_keys_move_between_cells(browser: Browser, site: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
@@ -174,21 +174,21 @@ def test_arrows_go_from_field_to_field(browser: Browser, site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suite", "attributes", "status", "night"),
+    ("suite", "attributes", "status", "newest"),
     [
-        # Somebody looks at something in the morning, or compares two stacks: the night is still the night.
+        # A manual session in the morning, or an A/B run, does not replace the nightly session.
         ("smoke", {}, "ok", "night-9"),
         ("nightly", {"ab_run": {"left": "a", "right": "b"}}, "ok", "night-9"),
-        # A night that broke off is one however little it measured.
+        # An aborted nightly session counts, independent of the number of its results.
         ("nightly", {}, "ok", "later"),
         ("survey", {}, "incomplete", "later"),
         ("survey", {}, "running", "later"),
     ],
 )
-def test_what_somebody_runs_after_the_night_is_no_night(
-    tmp_path: Path, suite: str, attributes: dict[str, object], status: Status, night: str
+def test_manual_session_after_the_nightly_one_is_not_the_newest(
+    tmp_path: Path, suite: str, attributes: dict[str, object], status: Status, newest: str
 ) -> None:
-    """Sessions of four runs at 02:00, one of one run at 10:00: three series would be without result."""
+    """Sessions of four runs at 02:00, one of one run at 10:00: as the newest session it would lack three series."""
     with History.open(str(tmp_path / "history.db")) as history:
         for number in range(10):
             uuid, begin = f"night-{number}", START + number * DAY_S
@@ -202,12 +202,12 @@ def test_what_somebody_runs_after_the_night_is_no_night(
             history.end_session("later", status, begin + 60)
         build_site(history, tmp_path / "site", now=datetime.fromtimestamp(begin + 3600, UTC))
     text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
-    lacking = 0 if night == "night-9" else 6
+    lacking = 0 if newest == "night-9" else 6
     assert len(re.findall(r'<td class="(?:lacking|waiting)', text)) == lacking
-    assert f'href="session/{night}.html">session page' in (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    assert f'href="session/{newest}.html">session page' in (tmp_path / "site/index.html").read_text(encoding="utf-8")
 
 
-def test_what_ended_long_ago_does_not_fill_the_map(tmp_path: Path) -> None:
+def test_series_that_ended_long_ago_are_not_in_the_map(tmp_path: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
         for number in (0, *range(40, 50)):
             uuid, begin = f"night-{number}", START + number * DAY_S

@@ -1,4 +1,4 @@
-"""What a series is measured against: gain, levels, the accepted level, suspicions, curves over parameters."""
+"""Comparison values of a series: gain, levels, accepted level, suspected changes, curves over parameters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from iowatch.store import SeriesPoints, SeriesSamples
         ("independent_count", 7.0, 0.0, None),
     ],
 )
-def test_gain_is_performance_or_nothing(metric: str, value: float, level: float, expected: float | None) -> None:
+def test_gain_is_performance_or_none(metric: str, value: float, level: float, expected: float | None) -> None:
     series: Any = SimpleNamespace(metric=METRICS[metric])
     assert performance_ratio(series, value, level) == expected
 
@@ -85,7 +85,7 @@ def series(
 
 
 def samples(*values: float) -> SeriesSamples:
-    """One value a day."""
+    """One value per day."""
     days = np.arange(len(values)) * DAY
     array = np.asarray(values)
     return SeriesSamples(1, days, days, array, array, array, np.ones_like(days), array)
@@ -96,8 +96,8 @@ def finding(day: int, state: str, before: float, series_id: int = 1) -> Any:
     return SimpleNamespace(id=f"day-{day}", state=state, first_after=day * DAY, members=(member,))
 
 
-def test_a_drift_runs_through_the_median_of_its_observations() -> None:
-    """From 50 to 200 (a factor of 4) around a median of 100; what lies outside of it does not count."""
+def test_drift_line_goes_through_the_median_of_its_observations() -> None:
+    """From 50 to 200 (a factor of 4) around a median of 100; observations outside of the drift are ignored."""
     (found,) = drawn_levels(series(drifts=(drift(2, 6, 4.0),)), samples(900, 900, 100, 100, 100, 100, 100, 900))
     assert (found.kind, found.value, found.end) == ("drift", 50.0, 200.0)
 
@@ -109,7 +109,7 @@ def test_only_suspected_steps_are_replaced_by_the_drift_that_covers_them() -> No
     assert [(item.first // DAY, item.kind) for item in found] == [(8, "suspected"), (4, "change"), (2, "drift")]
 
 
-def test_of_what_nobody_has_accepted_the_level_before_the_first_change_is_the_normal_one() -> None:
+def test_accepted_level_is_the_one_before_the_first_open_change() -> None:
     states = ("open", "suspected", "acknowledged")
     disputed = [finding(20 + day, state, before=100.0 + day) for day, state in enumerate(states)]
     settled = [finding(10, "accepted", before=1.0), finding(11, "resolved", before=2.0)]
@@ -118,20 +118,20 @@ def test_of_what_nobody_has_accepted_the_level_before_the_first_change_is_the_no
     assert (found.value, found.source) == (100.0, "level before day-20, which is open")
 
 
-def test_the_newest_sure_level_is_the_normal_one_where_nothing_is_disputed() -> None:
+def test_accepted_level_is_the_newest_confirmed_one_without_open_findings() -> None:
     found = accepted_level(series(step(20, 0.5), step(30, 3.0), step(40, 0.1, suspected=True)), [7.0] * 90)
     assert found is not None
     assert (found.value, found.source) == (300.0, "newest level")
 
 
-def test_without_a_change_the_median_of_the_newest_60_observations_is_the_normal_level() -> None:
+def test_accepted_level_without_change_is_the_median_of_60_observations() -> None:
     found = accepted_level(series(), [*[900.0] * 80, *[100.0] * 31, *[50.0] * 29])
     assert found is not None
     assert found.value == 100.0
 
 
 @pytest.mark.parametrize(("observations", "known"), [(6, False), (7, True)])
-def test_fewer_than_seven_observations_have_no_normal_level(observations: int, known: bool) -> None:
+def test_fewer_than_seven_observations_have_no_accepted_level(observations: int, known: bool) -> None:
     assert (accepted_level(series(), [100.0] * observations) is not None) is known
 
 
@@ -143,27 +143,27 @@ def machine(*watched: Any, newest: float = 99, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(-7, 0), (-5, 1), (0, 1), (5, 1)])
-def test_suspicions_are_of_the_newest_session(hours: float, expected: int) -> None:
+def test_suspected_series_are_of_the_newest_session(hours: float, expected: int) -> None:
     """A session may begin up to six hours later than the last result of a series."""
     one = series(step(98, 0.5, suspected=True))
     one.stamp.last = int(99 * DAY + hours * 3600)
     assert len(find_suspected_series(machine(one))) == expected
 
 
-def test_suspicions_that_a_finding_holds_are_left_out_and_the_largest_come_first() -> None:
-    """Of the metrics in seconds half of the value is a gain of 2."""
+def test_suspected_series_exclude_those_in_findings_and_start_with_the_largest() -> None:
+    """For metrics in seconds half of the value is a gain of 2."""
     small, large = series(step(98, 0.8, suspected=True)), series(step(98, 0.5, suspected=True), metric="time")
-    told = series(step(98, 0.1, suspected=True), findings=(finding(98, "open", 100.0),))
+    in_finding = series(step(98, 0.1, suspected=True), findings=(finding(98, "open", 100.0),))
     other = series(step(98, 0.7, suspected=True), findings=(finding(50, "open", 100.0),))
     over = series(step(98, 0.6, suspected=True), findings=(finding(98, "resolved", 100.0),))
     sure = series(step(98, 0.1))
-    assert [one.gain for one in find_suspected_series(machine(small, told, over, sure, large, other))] == [
+    assert [one.gain for one in find_suspected_series(machine(small, in_finding, over, sure, large, other))] == [
         pytest.approx(gained) for gained in (2.0, 0.6, 0.7, 0.8)
     ]
 
 
-def test_the_picture_of_a_finding_has_performance_relative_to_the_level_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of seconds half is twice as good. Members have the level of detection, others the median before the change."""
+def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For seconds half the value is a gain of 2. Members use the level of detection, others the median before."""
     member, other, new = (series(metric=name) for name in ("time", "bandwidth", "bandwidth"))
     for number, one in enumerate((member, other, new), start=1):
         one.row.id = number
@@ -185,8 +185,8 @@ def test_the_picture_of_a_finding_has_performance_relative_to_the_level_before(m
     ]
 
 
-def test_the_strip_of_a_series_ends_with_the_newest_of_thirty_nights() -> None:
-    """Days 70 to 99; a run up to six hours before the newest session is of its night."""
+def test_strip_of_a_series_has_thirty_days_up_to_the_newest_session() -> None:
+    """Days 70 to 99; a run up to six hours before the newest session belongs to it."""
     points = [(69 * DAY, 10.0), (70 * DAY, 20.0), (98 * DAY, 200.0), (99 * DAY - 5 * 3600, 50.0)]
     cells = _session_gains(series(), points, AcceptedLevel(100.0, "level"), 99 * DAY)
     assert len(cells) == 30
@@ -194,7 +194,7 @@ def test_the_strip_of_a_series_ends_with_the_newest_of_thirty_nights() -> None:
 
 
 @pytest.mark.parametrize(("hours", "late"), [(6, False), (7, True)])
-def test_a_row_is_late_after_six_hours_and_shows_the_shares_of_limits(hours: int, late: bool) -> None:
+def test_series_row_is_late_after_six_hours_and_shows_shares_of_limits(hours: int, late: bool) -> None:
     """Newest observation 80 MiB/s: 80 % of the published 100, 20 % of the peak of 400."""
     entry = series()
     entry.limits = SimpleNamespace(reference=None, published=SimpleNamespace(value=100.0), peak=400.0)
@@ -204,7 +204,7 @@ def test_a_row_is_late_after_six_hours_and_shows_the_shares_of_limits(hours: int
     assert (row.late, row.gone, row.of_published, row.of_peak) == (late, False, 0.8, 0.2)
 
 
-def test_the_strip_of_a_run_shows_complete_partial_and_missing() -> None:
+def test_strip_of_a_run_shows_complete_partial_and_missing_sessions() -> None:
     """Four sessions with a gap of two before the third; the second and the fourth have one result of two."""
     sessions: Any = [session(number, number) for number in (1, 2, 3, 4)]
     by_session = {1: (2, 2), 2: (2, 1), 3: (2, 0), 4: (2, 1)}
@@ -228,12 +228,12 @@ def curves(axis: str, *cases: tuple[dict[str, Any], int, float]) -> list[list[tu
     return [list(curve.points) for curve in found]
 
 
-def test_curves_over_sizes_are_in_the_unit_of_the_printed_axis() -> None:
+def test_curves_over_sizes_use_the_unit_of_the_published_axis() -> None:
     cases = [({"api": "POSIX", "ranks": 4, "transfer_bytes": mib * 2**20}, 5, 10.0 * mib) for mib in (4, 1)]
     assert curves("transfer_mib", *cases) == [[(1.0, 10.0), (4.0, 40.0)]]
 
 
-def test_of_two_cases_at_one_place_of_a_curve_the_newest_counts_then_that_of_most_ranks() -> None:
+def test_curve_point_is_of_the_newest_case_then_of_most_ranks() -> None:
     def case(nodes: int, ranks: int) -> dict[str, Any]:
         return {"api": "POSIX", "nodes": nodes, "ranks": ranks}
 
@@ -258,21 +258,21 @@ def system(*sessions: Any) -> SystemEntry:
 
 
 @pytest.mark.parametrize(
-    ("later", "night"),
+    ("later", "newest"),
     [
         (session(2, 10.4, suite="smoke", runs=1), 1),
-        # A third of the runs, or more, is no small session.
+        # A session with a third of the runs, or more, is not small.
         (session(2, 10.4, suite="smoke", runs=2), 2),
-        # A day later it is the newest session, whatever it measured.
+        # A day later it is the newest session, independent of its size.
         (session(2, 10.9, suite="smoke", runs=1), 2),
         (session(2, 10.4, suite="smoke", runs=1, status="incomplete"), 2),
         (session(2, 10.4, runs=1), 2),
-        # A turn of an A/B run is no nightly session, and ends as it may.
+        # An A/B run is no nightly session, with any status.
         (session(2, 10.9, status="failed", attributes={"ab_run": {"left": "gnu", "right": "cray"}}), 1),
     ],
 )
-def test_a_small_session_of_another_suite_is_not_the_newest_nightly_one(later: Any, night: int) -> None:
+def test_small_session_of_another_suite_is_not_the_newest_nightly_session(later: Any, newest: int) -> None:
     """Sessions of four runs on each of the days before."""
     found = system(later, session(1, 10), session(0, 9)).night
     assert found is not None
-    assert found.id == night
+    assert found.id == newest

@@ -1,4 +1,4 @@
-"""Which series have a theoretical peak beside them."""
+"""Peaks and published figures of series."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from iowatch.store import SeriesRow
         ("time", None),
     ],
 )
-def test_bandwidths_over_all_ranks_have_the_file_systems_peak(metric: str, peak: float | None) -> None:
+def test_bandwidths_of_all_ranks_have_the_peak_of_the_file_system(metric: str, peak: float | None) -> None:
     case = Case("h5bench", {"operation": "write", "file_system": "fs3", "ranks": 4})
     row = SeriesRow(1, "archer", "default", "published", case, metric, 9, 0, 1)
     found = find_limits(row, load_system("archer"), None).peak
@@ -36,13 +36,13 @@ def test_bandwidths_over_all_ranks_have_the_file_systems_peak(metric: str, peak:
         ({}, 896.0),
         # Table 3, stripes of 4 MiB.
         ({"stripe_bytes": 4 * 2**20}, 1013.819),
-        # Table 21 names nothing but the writers.
+        # Table 21 states only the writers.
         ({"stripe_count": 1}, 698.198),
         ({"ranks": 25}, None),
         ({"operation": "read"}, None),
     ],
 )
-def test_the_printed_maximum_of_the_same_case_is_the_published_figure(
+def test_published_figure_is_the_printed_maximum_of_the_same_case(
     changed: dict[str, Scalar], value: float | None
 ) -> None:
     """Four stripes of 1 MiB on ARCHER's fs3, each writer with 128x128x128 doubles."""
@@ -55,8 +55,8 @@ def test_the_printed_maximum_of_the_same_case_is_the_published_figure(
     assert (None if found is None else found.value) == value
 
 
-def test_figures_of_one_checkout_are_not_those_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one process, as tests and `IOWATCH_ROOT` have it: here one without published tables, then ours."""
+def test_published_figures_are_read_per_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one process: first a checkout without published tables, then this one (`IOWATCH_ROOT`)."""
     for name in ("systems", "benchmarks"):
         (tmp_path / name).mkdir()
     with monkeypatch.context() as elsewhere:

@@ -1,4 +1,4 @@
-"""A page is one file with its template: the build writes it, and the menu of every page leads to it."""
+"""A page is one file with its template: the build writes it, and the menu of every page links to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iowatch.output.dashboard.pages import PAGES
 from iowatch.store import History
 from tests.conftest import ROOT
 
-# A file of `pages/` as somebody would add it.
+# A file in `pages/` as a contributor would add it.
 QUOTAS = """
 from iowatch.output.dashboard import Page, SiteBuild
 
@@ -31,7 +31,7 @@ def menu(page: Path) -> list[tuple[str, str]]:
     return re.findall(r'<a href="([^"]*)"[^>]*>([^<]*)</a>', nav)
 
 
-def test_a_page_is_one_file_with_its_template(
+def test_page_needs_one_file_and_its_template(
     franklin_history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A made-up page in a checkout with one more template."""
@@ -55,7 +55,7 @@ def test_a_page_is_one_file_with_its_template(
     assert current == "Quotas"
 
 
-def test_the_menu_leads_to_pages_of_the_site(franklin_site: Path) -> None:
+def test_menu_links_to_pages_of_the_site(franklin_site: Path) -> None:
     entries = menu(franklin_site / "index.html")
     assert [title for _, title in entries] == [
         page.title for page in sorted((p for p in PAGES if p.menu), key=lambda p: p.menu or 0)

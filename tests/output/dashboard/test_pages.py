@@ -1,4 +1,4 @@
-"""What the pages say, without a browser: Franklin's story, hostile names, links, machine-readable files."""
+"""Contents of the pages, without a browser: the Franklin finding, hostile names, links, machine-readable files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Page(HTMLParser):
 
 
 def pages(site: Path) -> list[Page]:
-    """All pages of a site but PyDarshan's reports, which are not ours."""
+    """All pages of a site except PyDarshan's reports."""
     return [Page(path) for path in sorted(site.rglob("*.html")) if "darshan" not in path.parts]
 
 
@@ -59,7 +59,7 @@ def site(request: pytest.FixtureRequest) -> Path:
     return found
 
 
-def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
+def test_every_link_has_a_target_in_the_site(site: Path) -> None:
     known = {page.path.resolve(): page for page in pages(site)}
     for page in known.values():
         for link in page.links:
@@ -68,7 +68,7 @@ def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
             target = (page.path.parent / unquote(name)).resolve() if name else page.path.resolve()
             assert target.is_file(), f"{page.path}: {link}"
             assert target.is_relative_to(site.resolve())
-            # `#outcome=below` is a state of the page, no place in it.
+            # `#outcome=below` is a state of the page, no anchor.
             if fragment and "=" not in fragment and target in known:
                 assert fragment in known[target].ids, f"{page.path}: {link}"
 
@@ -90,8 +90,8 @@ def test_data_in_pages_is_json(site: Path) -> None:
         assert json.loads(data[1])["unit"] in ("MiB/s", "s")
 
 
-def test_the_morning_page_tells_franklins_story(franklin_site: Path) -> None:
-    """Source 003: date, size, common factor, what stayed the same, what happened that day."""
+def test_status_page_shows_the_franklin_finding(franklin_site: Path) -> None:
+    """Source 003: date, size, common factor, control group, events of that day."""
     text = " ".join(" ".join(Page(franklin_site / "index.html").words).split())
     for words in ("17 Mar 2009", "MPI-IO shared file", "unaligned reads", "×51", "POSIX file per process unchanged"):
         assert words in text
@@ -101,7 +101,7 @@ def test_the_morning_page_tells_franklins_story(franklin_site: Path) -> None:
     assert "plotly" not in (franklin_site / "index.html").read_text()
 
 
-def test_the_finding_page_has_what_a_reviewer_needs(franklin_site: Path) -> None:
+def test_finding_page_has_the_information_for_a_review(franklin_site: Path) -> None:
     text = " ".join(" ".join(Page(franklin_site / "finding/franklin-20090317-up.html").words).split())
     for words in (
         "precision 86 %",
@@ -115,7 +115,7 @@ def test_the_finding_page_has_what_a_reviewer_needs(franklin_site: Path) -> None
     assert "made for a demonstration" in text
 
 
-def test_the_series_page_has_every_sample(franklin_site: Path, franklin_history: Path) -> None:
+def test_series_page_has_every_sample(franklin_site: Path, franklin_history: Path) -> None:
     import base64
 
     import numpy as np
@@ -131,7 +131,7 @@ def test_the_series_page_has_every_sample(franklin_site: Path, franklin_history:
             np.testing.assert_allclose(shown, stored, rtol=1e-6)
 
 
-def test_coverage_counts_what_is_absent(franklin_site: Path, franklin_history: Path) -> None:
+def test_coverage_counts_missing_results(franklin_site: Path, franklin_history: Path) -> None:
     from iowatch.store import History
 
     with History.open(str(franklin_history)) as history:
@@ -144,14 +144,14 @@ def test_coverage_counts_what_is_absent(franklin_site: Path, franklin_history: P
     assert f"2009-04-30 22:00 franklin {state} {len(expected)} {got} 0" in words
 
 
-def test_published_curves_are_drawn(franklin_site: Path) -> None:
+def test_published_tables_have_curves(franklin_site: Path) -> None:
     """Tables 1 to 20 of source 000 have measurements; 15 of them over writers, all drawn."""
     text = (franklin_site / "scaling.html").read_text()
     for table in range(1, 21):
         assert f'id="t-000-{table}"' in text, table
 
 
-def test_findings_json_and_the_feed_agree(franklin_site: Path) -> None:
+def test_findings_json_and_feed_have_the_same_findings(franklin_site: Path) -> None:
     document = json.loads((franklin_site / "findings.json").read_text())
     feed = ElementTree.parse(franklin_site / "feed.xml").getroot()
     entries = feed.findall(f"{ATOM}entry")
@@ -165,7 +165,7 @@ def test_findings_json_and_the_feed_agree(franklin_site: Path) -> None:
         assert entries[0].findtext(f"{ATOM}{name}")
 
 
-def test_hostile_names_stay_text(hostile_site: Path) -> None:
+def test_hostile_names_are_escaped(hostile_site: Path) -> None:
     for page in pages(hostile_site):
         text = page.path.read_text(encoding="utf-8")
         assert "<script>window" not in text, page.path
@@ -175,7 +175,7 @@ def test_hostile_names_stay_text(hostile_site: Path) -> None:
     ElementTree.parse(hostile_site / "feed.xml")
 
 
-def test_no_name_turns_the_words_beside_it_around(hostile_site: Path) -> None:
+def test_names_cannot_reverse_the_text_next_to_them(hostile_site: Path) -> None:
     """After U+202E, `0 of 2 expected results came` read `emac stluser detcepxe 2 fo 0` on the first page."""
     turning = {chr(n) for n in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
     attacked = 0
@@ -186,8 +186,8 @@ def test_no_name_turns_the_words_beside_it_around(hostile_site: Path) -> None:
     assert attacked > 5
 
 
-def test_cut_names_stand_somewhere_in_full(hostile_site: Path) -> None:
-    """4 KB in a heading help nobody; they are a click away: in the parameters of a series, below a run."""
+def test_truncated_names_are_shown_in_full_elsewhere(hostile_site: Path) -> None:
+    """A name of 4 KB is truncated in headings; the full name is in the parameters of a series and below a run."""
     whole = hostile.ATTACKS[-1]
     for kind in ("series", "session"):
         found = [html.unescape(path.read_text(encoding="utf-8")) for path in (hostile_site / kind).glob("*.html")]
@@ -196,7 +196,7 @@ def test_cut_names_stand_somewhere_in_full(hostile_site: Path) -> None:
         assert all(f'class="long">{whole}</' in text for text in long), kind
 
 
-def test_hostile_names_lead_nowhere_outside(hostile_site: Path) -> None:
+def test_hostile_names_create_no_files_outside_the_site(hostile_site: Path) -> None:
     inside = hostile_site.resolve().parent.parent
     assert not Path("/tmp/hostile-escape").exists()
     assert {path.name for path in inside.iterdir()} <= {
@@ -212,7 +212,7 @@ def test_hostile_names_lead_nowhere_outside(hostile_site: Path) -> None:
         assert re.fullmatch(r"[A-Za-z0-9._-]+", path.name)
 
 
-def test_an_empty_history_has_a_site(tmp_path: Path) -> None:
+def test_site_of_an_empty_history_is_built(tmp_path: Path) -> None:
     with History.open(str(tmp_path / "empty.db")) as history:
         build_site(history, tmp_path / "site")
     assert "No results yet" in (tmp_path / "site/index.html").read_text()
@@ -227,8 +227,8 @@ def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, t
     assert f'title="{hover}">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()
 
 
-def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path: Path) -> None:
-    """They end with the comparison: as watched series they would be late for ever (docs/architecture.md)."""
+def test_ab_runs_are_shown_but_not_monitored(history: History, tmp_path: Path) -> None:
+    """They end with the comparison: as monitored series they would always be overdue (docs/architecture.md)."""
     case: dict[str, Scalar] = {"api": "POSIX", "ranks": 4}
     for number, added in enumerate(({}, {"ab_run": True})):
         uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400
@@ -254,10 +254,10 @@ def test_turns_of_fair_runs_are_shown_but_not_watched(history: History, tmp_path
         ("1", (3.0, 4.0), ("", (3.0, 4.0))),
     ],
 )
-def test_short_times_are_told_in_units_that_people_read(
+def test_short_times_are_shown_in_readable_units(
     unit: str, samples: tuple[float, ...], shown: tuple[str, tuple[float, ...]]
 ) -> None:
-    """Times to open and close of a real run of benchio were 0.00009622 s on its page."""
+    """Open and close times of a real run of benchio were shown as 0.00009622 s."""
     found = to_readable_unit(unit, samples)
     assert found.unit == shown[0]
     assert found.samples == pytest.approx(shown[1])
@@ -265,7 +265,7 @@ def test_short_times_are_told_in_units_that_people_read(
 
 
 @pytest.mark.parametrize("many", [1, 20, 21, 500, 501, 100_000])
-def test_samples_beyond_twenty_are_a_click_away_and_what_is_left_out_is_said(many: int) -> None:
+def test_more_than_twenty_samples_are_collapsed_and_omissions_are_stated(many: int) -> None:
     text = format_samples([100.0 + n % 800 for n in range(many)])
     numbers = re.findall(r"\b\d{3}\b", re.sub(r"<summary>.*?</summary>|<code>.*", "", text).partition(" … of")[0])
     assert len(numbers) == min(many, 500)
@@ -273,13 +273,13 @@ def test_samples_beyond_twenty_are_a_click_away_and_what_is_left_out_is_said(man
     assert (f"… of {many:,}" in text) == (many > 500)
 
 
-def test_the_series_page_names_the_nodes_of_the_newest_nights(history: History, tmp_path: Path) -> None:
-    for night in range(4):
-        uuid, begin = f"session-{night}", 1_700_000_000 + night * 86400
+def test_series_page_names_the_nodes_of_the_newest_sessions(history: History, tmp_path: Path) -> None:
+    for number in range(4):
+        uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400
         history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
         result = Result("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX", "nodes": 2})
         output = Output("ior", "4", "ok", None, (result,))
-        facts = {"nodes": [f"nid{n:05d}" for n in (night, night + 1)]} if night != 2 else {}
+        facts = {"nodes": [f"nid{n:05d}" for n in (number, number + 1)]} if number != 2 else {}
         record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output, facts=facts)
         history.record_runs(uuid, [record])
         history.end_session(uuid, "ok", begin + 60)

@@ -1,4 +1,4 @@
-"""A site from PostgreSQL is the site from SQLite."""
+"""The site of a PostgreSQL history equals the site of an SQLite history."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from iowatch.store import History, bulk
 from tests import postgresql
 from tests.output.dashboard import shapes
 
-# More than have long pages.
-NIGHTS = 34
+# More than the number of sessions with long pages.
+SESSIONS = 34
 
 
 @pytest.fixture(scope="module")
 def url(postgresql_socket: Path) -> str:
     """The history of `shapes` in PostgreSQL."""
     made = postgresql.create_database(postgresql_socket, "dashboard")
-    shapes.fill(made, NIGHTS)
+    shapes.fill(made, SESSIONS)
     return made
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of the same in SQLite."""
+    """The site of the same history in SQLite."""
     place = tmp_path_factory.mktemp("sqlite")
-    shapes.fill(place / "history.db", NIGHTS)
+    shapes.fill(place / "history.db", SESSIONS)
     with History.open(str(place / "history.db")) as history:
         build_site(history, place / "site")
     return place / "site"
@@ -45,17 +45,17 @@ def files(site: Path) -> dict[str, str]:
     }
 
 
-def test_the_site_of_a_postgresql_history_is_the_same(url: str, site: Path, tmp_path: Path) -> None:
+def test_site_of_a_postgresql_history_equals_that_of_sqlite(url: str, site: Path, tmp_path: Path) -> None:
     with History.open(url) as history:
         build_site(history, tmp_path / "site")
     ours, theirs = files(tmp_path / "site"), files(site)
-    assert len(ours) > NIGHTS
+    assert len(ours) > SESSIONS
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if ours[name] != theirs[name]] == []
 
 
-def test_two_processes_read_postgresql_at_once(url: str, tmp_path: Path) -> None:
-    """Forks must not talk through the connection that they were born with."""
+def test_two_processes_read_postgresql_concurrently(url: str, tmp_path: Path) -> None:
+    """Forked processes must not use the connection of their parent."""
     with History.open(url) as history:
         numbers = [row.id for row in history.series()]
 
@@ -69,6 +69,6 @@ def test_two_processes_read_postgresql_at_once(url: str, tmp_path: Path) -> None
         write_in_processes(history, writer, work, numbers * 60)
         assert writer.written in (0, 60 * len(numbers))
         assert len(history.series()) == len(numbers)
-    told = [path.read_text() for path in tmp_path.iterdir()]
-    assert len(told) == 60 * len(numbers)
-    assert set(told) == {str(NIGHTS)}
+    counts = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(counts) == 60 * len(numbers)
+    assert set(counts) == {str(SESSIONS)}

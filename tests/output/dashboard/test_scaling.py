@@ -1,4 +1,4 @@
-"""The page of scaling: published curves, and results of the same system over those that say the same."""
+"""The scaling page: published curves, and results of the same system in the figures of the same quantity."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _run(ranks: int, api: str, time: int, nodes: int | None = None) -> RunRecord
     return RunRecord(f"{api}{ranks}", "default", StackRecord("gnu"), f"{api}{ranks}", time, output)
 
 
-def test_own_curves_lie_over_published_ones_that_say_the_same(figures: dict[str, str]) -> None:
-    """Source 000 prints writes: tables 1 to 6 of MPI-IO, 7 to 10 of NetCDF; the site reads, too."""
+def test_own_curves_are_in_published_figures_of_the_same_quantity(figures: dict[str, str]) -> None:
+    """Source 000 has only writes: tables 1 to 6 of MPI-IO, 7 to 10 of NetCDF; the site has reads, too."""
     own = {
         title: set(re.findall(r"this site, archer: benchio (\w+ \w+) shared", figure))
         for title, figure in figures.items()
@@ -70,7 +70,7 @@ def test_own_curves_lie_over_published_ones_that_say_the_same(figures: dict[str,
     assert all(found == {"NETCDF4 write"} for found in netcdf)
 
 
-def test_every_table_of_bandwidths_is_drawn(figures: dict[str, str]) -> None:
+def test_every_published_bandwidth_table_is_drawn(figures: dict[str, str]) -> None:
     """Source 000 prints 21 tables of bandwidths, source 001 18 (A.1 to A.18); each once, with its values."""
     anchors = [m[1] for figure in figures.values() if (m := re.search(r'<section[^>]* id="t-([^"]*)"', figure))]
     assert anchors == [f"000-{n}" for n in range(1, 22)] + [f"001-A.{n}" for n in range(1, 19)]
@@ -83,8 +83,8 @@ def test_every_table_of_bandwidths_is_drawn(figures: dict[str, str]) -> None:
         assert printed <= set(cells), table.name
 
 
-def test_no_curve_says_the_same_as_another(figures: dict[str, str]) -> None:
-    """Table 001/A.9: as many targets as a transfer has MiB; four curves, as the paper draws them."""
+def test_curve_labels_of_a_figure_are_distinct(figures: dict[str, str]) -> None:
+    """Table 001/A.9: as many targets as MiB per transfer; four curves, as in the paper."""
     names = {t: re.findall(r'<span class="key c\d">([^<]*)</span>', f) for t, f in figures.items()}
     assert all(len(set(found)) == len(found) for found in names.values())
     hamburg = next(found for title, found in names.items() if title.endswith("Figure 4.14"))
@@ -93,20 +93,20 @@ def test_no_curve_says_the_same_as_another(figures: dict[str, str]) -> None:
     assert "aggregate" in load
 
 
-def test_own_results_of_another_machine_lie_over_the_same_case_and_say_so(other: str) -> None:
-    """A machine that no paper knows: over figures of the same benchmark and case, not of another's."""
+def test_results_of_another_machine_are_in_figures_of_the_same_case(other: str) -> None:
+    """Results of an unpublished machine: in figures of the same benchmark and case only."""
     figures = {
         m[1]: s for s in re.findall(r"<section.*?</section>", other, re.DOTALL) if (m := re.search('id="([^"]*)"', s))
     }
     mine = {name for name, figure in figures.items() if "this site, mycluster" in figure}
     assert {"t-000-1", "t-000-2", "t-000-15"} <= mine
     assert not any(name.startswith("t-001") for name in mine)
-    # Four files at once is another case (table 12).
+    # Four files at the same time are another case (table 12).
     assert "t-000-12" not in mine
     assert "the same case on mycluster, another machine than the paper" in figures["t-000-2"]
 
 
-def test_own_results_over_nodes(other: str) -> None:
-    """Ranks a node differ, so nodes tell something else than processes."""
+def test_own_results_are_drawn_over_processes_and_nodes(other: str) -> None:
+    """Ranks per node differ, so that curves over nodes and over processes differ."""
     titles = re.findall("<h3>(mycluster[^<]*)</h3>", other)
     assert titles == ["mycluster: own results over processes", "mycluster: own results over nodes"]

@@ -1,4 +1,4 @@
-"""The page of a series: what it is held against, and everything that detection says of it."""
+"""The page of a series: its comparison values, and all results of detection."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def pages(shapes_site: Path) -> dict[str, str]:
 
 
 def plotted(page: str) -> dict[str, Any]:
-    """What the browser draws from."""
+    """The data of the browser's plot."""
     found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
     document: dict[str, Any] = json.loads(found[1])
     return document
 
 
-def test_reference_and_published_figure_are_drawn_and_told(pages: dict[str, str]) -> None:
+def test_reference_and_published_figure_are_drawn_and_listed(pages: dict[str, str]) -> None:
     """4944 with bounds of -53.1 %: reference/bandwidth/archer.yaml; 4944: source 000, table 2."""
     page = pages["reference"]
     lower, value, upper = plotted(page)["reference"]
@@ -48,23 +48,23 @@ def test_reference_and_published_figure_are_drawn_and_told(pages: dict[str, str]
     assert "reference of 2017" in page
 
 
-def test_a_reference_that_the_data_fell_away_from_is_still_in_the_picture(pages: dict[str, str]) -> None:
+def test_reference_above_all_data_is_inside_the_plot(pages: dict[str, str]) -> None:
     assert plotted(pages["reference"])["top"] >= 4944
 
 
-def night(number: int) -> int:
-    """When a night begins, epoch seconds."""
+def session_start(number: int) -> int:
+    """Start of a session, epoch seconds."""
     return shapes.START + number * shapes.DAY_S
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
-def test_the_picture_shows_what_detection_says(pages: dict[str, str], shape: str) -> None:
+def test_plot_data_match_the_detection(pages: dict[str, str], shape: str) -> None:
     page, data = pages[shape], plotted(pages[shape])
     kinds = [level[4] for level in data["levels"]]
     if shape == "transient":
         ((first, last),) = data["transients"]
-        assert abs(first - night(shapes.AWAY.start)) < shapes.DAY_S
-        assert abs(last - night(shapes.AWAY.stop - 1)) < shapes.DAY_S
+        assert abs(first - session_start(shapes.TRANSIENT_DAYS.start)) < shapes.DAY_S
+        assert abs(last - session_start(shapes.TRANSIENT_DAYS.stop - 1)) < shapes.DAY_S
         assert 'class="key transient"' in page
         assert "6 observations at ×0.5" in page
     else:
@@ -76,34 +76,34 @@ def test_the_picture_shows_what_detection_says(pages: dict[str, str], shape: str
     assert ("no change detected" in page) is (shape == "reference")
 
 
-def test_a_drift_is_drawn_through_its_nights(pages: dict[str, str]) -> None:
-    """From 4944 to half of it over the whole series, put in by `shapes.values`."""
+def test_drift_is_drawn_over_its_observations(pages: dict[str, str]) -> None:
+    """From 4944 to half of it over the whole series (`shapes.values`)."""
     ((first, last, begin, end, _),) = plotted(pages["drift"])["levels"]
-    assert last - first > 0.9 * shapes.NIGHTS * shapes.DAY_S
+    assert last - first > 0.9 * shapes.SESSIONS * shapes.DAY_S
     assert begin == pytest.approx(4944, rel=0.06)
     assert end == pytest.approx(4944 / 2, rel=0.06)
 
 
-def test_a_suspicion_starts_at_its_first_night(pages: dict[str, str]) -> None:
+def test_suspected_change_starts_at_its_first_observation(pages: dict[str, str]) -> None:
     _, (first, _, value, _, kind) = plotted(pages["suspected"])["levels"]
     assert kind == "suspected"
-    assert abs(first - night(shapes.NIGHTS - 2)) < shapes.DAY_S
+    assert abs(first - session_start(shapes.SESSIONS - 2)) < shapes.DAY_S
     assert value == pytest.approx(0.4 * 4944, rel=0.06)
 
 
-def test_every_sample_leads_to_its_run_however_old(shapes_site: Path, pages: dict[str, str]) -> None:
-    """120 nights, of which the newest 30 have long pages."""
+def test_every_sample_links_to_its_run(shapes_site: Path, pages: dict[str, str]) -> None:
+    """120 sessions, of which the newest 30 have long pages."""
     data = plotted(pages["drift"])
     runs = np.frombuffer(base64.b64decode(data["run"]), "<u4")
     sessions = np.frombuffer(base64.b64decode(data["session"]), "<u4")
-    assert len(runs) == shapes.NIGHTS
+    assert len(runs) == shapes.SESSIONS
     for run, session in zip(runs.tolist(), sessions.tolist(), strict=True):
         (uuid,) = data["sessions"][session]
         page = (shapes_site / f"session/{uuid}.html").read_text(encoding="utf-8")
         assert f'id="run-{run}"' in page
 
 
-def test_a_short_page_of_an_old_night_has_its_headlines(shapes_site: Path) -> None:
+def test_short_page_of_an_old_session_has_its_headlines(shapes_site: Path) -> None:
     page = (shapes_site / "session/archer-003.html").read_text(encoding="utf-8")
     for shape in shapes.SHAPES:
         assert f"{format_number(float(shapes.values(shape)[3]))} MiB/s" in page
@@ -111,17 +111,16 @@ def test_a_short_page_of_an_old_night_has_its_headlines(shapes_site: Path) -> No
     assert "Older than" not in (shapes_site / "session/archer-119.html").read_text(encoding="utf-8")
 
 
-def test_a_suspicion_too_small_for_a_finding_is_told_where_people_look_first(
-    pages: dict[str, str], shapes_site: Path
-) -> None:
-    """One of four series at 0.4 for two nights (`shapes.values`): no finding, yet not "nothing suspected"."""
-    morning = (shapes_site / "index.html").read_text(encoding="utf-8")
-    assert "nothing suspected" not in morning
-    (told,) = re.findall(
-        r"from previous sessions, not confirmed:[^<]*<a href=\"(series/\d+\.html)\">[^<]*</a> (×[0-9.]+[0-9])", morning
+def test_suspected_change_without_finding_is_on_the_status_page(pages: dict[str, str], shapes_site: Path) -> None:
+    """One of four series is at 0.4 in two sessions (`shapes.values`): no finding, but not "nothing suspected"."""
+    status_page = (shapes_site / "index.html").read_text(encoding="utf-8")
+    assert "nothing suspected" not in status_page
+    (found,) = re.findall(
+        r"from previous sessions, not confirmed:[^<]*<a href=\"(series/\d+\.html)\">[^<]*</a> (×[0-9.]+[0-9])",
+        status_page,
     )
-    assert (shapes_site / told[0]).read_text(encoding="utf-8") == pages["suspected"]
-    assert told[1] == "×0.4"
+    assert (shapes_site / found[0]).read_text(encoding="utf-8") == pages["suspected"]
+    assert found[1] == "×0.4"
     overview = (shapes_site / "overview/archer.html").read_text(encoding="utf-8")
     assert overview.count('data-state="suspected"') == 1
 
@@ -135,17 +134,15 @@ return [plot.data.map(one => [one.name, one.x.filter(x => x !== null).length, on
 
 @pytest.mark.browser
 @pytest.mark.parametrize("shape", shapes.SHAPES)
-def test_the_browser_draws_what_detection_says(
-    shapes_site: Path, pages: dict[str, str], browser: Browser, shape: str
-) -> None:
+def test_browser_draws_the_detection(shapes_site: Path, pages: dict[str, str], browser: Browser, shape: str) -> None:
     """A ring around each observation of a transient, a line per level, the reference with its bounds."""
     (path,) = [path for path in (shapes_site / "series").glob("*.html") if path.read_text() == pages[shape]]
     browser.open(path)
     browser.wait("return document.documentElement.dataset.drawn === 'yes'")
     traces, drawn = browser.run(DRAWN)
     found = {name: (n, values) for name, n, values in traces}
-    assert found["headline"][0] == shapes.NIGHTS
-    assert found["transient"][0] == (len(shapes.AWAY) if shape == "transient" else 0)
+    assert found["headline"][0] == shapes.SESSIONS
+    assert found["transient"][0] == (len(shapes.TRANSIENT_DAYS) if shape == "transient" else 0)
     for kind in ("level", "drift", "suspected"):
         levels = [one for one in plotted(pages[shape])["levels"] if one[4] == kind]
         assert found[kind][1] == [value for _, _, begin, end, _ in levels for value in (begin, end)]

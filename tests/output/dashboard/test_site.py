@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 NOW = datetime(2009, 5, 1, tzinfo=UTC)
 
 
-def test_artefacts_are_taken_over_by_name_and_pages_are_rebuilt(tmp_path: Path) -> None:
+def test_artefacts_are_reused_and_pages_are_rebuilt(tmp_path: Path) -> None:
     site = tmp_path / "site"
     for number in range(3):
         with site_build(site) as writer:
@@ -34,7 +34,7 @@ def test_artefacts_are_taken_over_by_name_and_pages_are_rebuilt(tmp_path: Path) 
     assert (site / "output/part.txt").read_text() == "part 0"
 
 
-def test_what_is_no_longer_made_is_gone(tmp_path: Path) -> None:
+def test_pages_that_are_no_longer_built_are_removed(tmp_path: Path) -> None:
     site = tmp_path / "site"
     for name in ("old.html", "new.html"):
         with site_build(site) as writer:
@@ -42,7 +42,7 @@ def test_what_is_no_longer_made_is_gone(tmp_path: Path) -> None:
     assert [path.name for path in site.iterdir()] == ["new.html"]
 
 
-def test_an_error_leaves_the_old_site(tmp_path: Path) -> None:
+def test_failed_build_keeps_the_old_site(tmp_path: Path) -> None:
     site = tmp_path / "site"
     with site_build(site) as writer:
         writer.write("index.html", "old")
@@ -53,13 +53,13 @@ def test_an_error_leaves_the_old_site(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside.html", "a/../../outside.html", "/tmp/outside.html"])
-def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
+def test_paths_outside_the_site_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="outside"), site_build(tmp_path / "site") as writer:
         writer.write(name, "x")
     assert not (tmp_path / "outside.html").exists()
 
 
-def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_other_directories_are_not_replaced(tmp_path: Path) -> None:
     place = tmp_path / "mine"
     place.mkdir()
     (place / "thesis.txt").write_text("years of work")
@@ -73,18 +73,18 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "<script>", "x" * 4096, "😀", "", ".hidden", "a/b", "\ud800"])
-def test_a_slug_is_a_harmless_name_of_a_file(name: str) -> None:
+def test_unsafe_names_become_safe_file_names(name: str) -> None:
     assert set(safe_file_name(name)) <= set("x0123456789abcdef")
     assert len(safe_file_name(name)) == 25
 
 
-def test_harmless_names_keep_their_slug_and_others_differ() -> None:
+def test_safe_names_are_kept_and_others_stay_distinct() -> None:
     assert safe_file_name("demo-franklin-2009-03-17") == "demo-franklin-2009-03-17"
     assert len({safe_file_name(name) for name in ("../a", "../b", "a b", "a  b")}) == 4
 
 
-def test_every_build_writes_all_pages(franklin_history: Path, tmp_path: Path) -> None:
-    """The same history gives the same site, byte by byte; another zone gives other pages."""
+def test_build_is_reproducible_and_writes_all_pages(franklin_history: Path, tmp_path: Path) -> None:
+    """The same history gives the same site, byte by byte; another time zone gives other pages."""
     with History.open(str(franklin_history)) as history:
         sites = []
         for zone in ("UTC", "UTC", "Europe/London"):
@@ -111,7 +111,7 @@ def test_many_pages_are_written_by_two_processes(franklin_history: Path, tmp_pat
     assert len(set(pages.values()) - {str(os.getpid())}) == (2 if (os.cpu_count() or 1) > 1 else 0)
 
 
-def test_a_killed_build_leaves_the_old_site(franklin_history: Path, tmp_path: Path) -> None:
+def test_killed_build_keeps_the_old_site(franklin_history: Path, tmp_path: Path) -> None:
     """SIGKILL while pages are written; the next build cleans up."""
     site = tmp_path / "site"
     with History.open(str(franklin_history)) as history:
@@ -133,6 +133,6 @@ def test_a_killed_build_leaves_the_old_site(franklin_history: Path, tmp_path: Pa
         assert {path: path.read_bytes() for path in site.rglob("*.html")} == before
         assert set((tmp_path / ".site.versions").iterdir()) > versions
         build_site(history, site)
-    # Version 2 was begun by the killed build: it was removed and written from nothing.
+    # Version 2 was started by the killed build: it was removed and rebuilt.
     assert site.resolve() == tmp_path / ".site.versions" / "2"
     assert set(site.rglob("*.html")) == before.keys()

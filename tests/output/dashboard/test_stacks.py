@@ -1,4 +1,4 @@
-"""The page of stacks: every stack of every partition, with hashes, and what changed since when."""
+"""The stacks page: every stack of every partition, with hashes, and its changes with dates."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ def _stack(hdf5: str, digest: str) -> StackRecord:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """`prod` on two partitions with another HDF5 each; on `gpu` its HDF5 changed with the third night."""
+    """`prod` on two partitions with different HDF5; on `gpu` its HDF5 changed with the third session."""
     place = tmp_path_factory.mktemp("stacks")
-    nights = [
+    sessions = [
         (0, "cpu", _stack("1.14.3", "aaaa")),
         (1, "gpu", _stack("1.10.8", "bbbb")),
         (2, "gpu", _stack("1.12.2", "cccc")),
         (3, "cpu", _stack("1.14.3", "aaaa")),
     ]
     with History.open(str(place / "history.db")) as history:
-        for night, partition, stack in nights:
-            begin = START + night * DAY_S
-            history.begin_session(SessionRecord(f"s{night}", "x", "nightly", "run", begin), [])
+        for number, partition, stack in sessions:
+            begin = START + number * DAY_S
+            history.begin_session(SessionRecord(f"s{number}", "x", "nightly", "run", begin), [])
             result = Result("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX"})
             output = Output("ior", "4", "ok", None, (result,))
-            history.record_runs(f"s{night}", [RunRecord("ior", partition, stack, f"{night}", begin, output)])
-            history.end_session(f"s{night}", "ok", begin + 60)
+            history.record_runs(f"s{number}", [RunRecord("ior", partition, stack, f"{number}", begin, output)])
+            history.end_session(f"s{number}", "ok", begin + 60)
         build_site(history, place / "site")
     return html.unescape((place / "site/stacks.html").read_text(encoding="utf-8"))
 
 
-def test_a_stack_of_the_same_name_on_another_partition_is_there(page: str) -> None:
+def test_stacks_of_the_same_name_on_two_partitions_are_listed(page: str) -> None:
     assert re.findall(r"<tr><td>prod</td><td>(\w+)</td><td>(\w+)</td>", page) == [("cpu", "spack"), ("gpu", "spack")]
     assert re.findall(r'<th scope="col">(prod.*?)</th>', page) == ["prod on cpu", "prod on gpu"]
     assert re.search(r"hdf5 <strong[^>]*>≠</strong></th><td>1\.14\.3 .*?<td>1\.12\.2 ", page)
 
 
-def test_hashes_are_told_and_a_build_of_the_same_version_is_marked(page: str) -> None:
+def test_hashes_are_shown_and_rebuilds_are_marked(page: str) -> None:
     assert f'<code class="soft" title="{"a" * 32}">/aaaaaaa</code><br><span class="soft">gcc@12</span>' in page
     assert re.search(r"zlib <strong[^>]*>≈</strong>", page)
     assert re.search(r'<th scope="row">openmpi</th>', page)
 
 
-def test_what_changed_since_when(page: str) -> None:
+def test_stack_changes_are_listed_with_dates(page: str) -> None:
     changes = page.partition("<h3>")[2]
     text = " ".join(re.sub(r"<[^>]+>", "", changes.replace("<li>", " ")).split())
     assert text.startswith("prod on gpu changed on 16 Nov 2023 Last run before it on 15 Nov 2023; content ")

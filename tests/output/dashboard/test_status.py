@@ -1,4 +1,4 @@
-"""What the first page says of nights that did not come whole, or not at all."""
+"""The status page with incomplete, missing and overdue sessions."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def _fill(
     history: History,
     system: str,
     ages: list[int],
-    came: tuple[str, ...] = NAMES,
+    received: tuple[str, ...] = NAMES,
     end: SessionStatus | None = "ok",
     origin: Origin = "run",
 ) -> None:
-    """Nights so many days before the last; of the newest only `came` arrived, and it ended as `end`."""
+    """Sessions `ages` days before the last; the newest one received only `received`, and its status is `end`."""
     for age in ages:
         begin, newest = LAST - age * DAY_S, age == ages[-1]
         session = SessionRecord(f"{system}-{age:03d}", system, "nightly", origin, begin, {})
         wanted = [] if origin == "import" else NAMES
         history.begin_session(session, [ExpectedResult(n, "default", "gcc", "write", "bandwidth") for n in wanted])
-        runs = [_run(session, name, begin) for name in (came if newest else NAMES)]
+        runs = [_run(session, name, begin) for name in (received if newest else NAMES)]
         history.record_runs(session.uuid, runs)
         if end is not None or not newest:
             history.end_session(session.uuid, (end or "ok") if newest else "ok", begin + 3600)
@@ -53,13 +53,13 @@ def _run(session: SessionRecord, name: str, begin: int) -> RunRecord:
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Builds the site of all these systems as it is some hours after the last night began."""
+    """Build the site of all these systems as of some hours after the start of the last session."""
     place = tmp_path_factory.mktemp("mornings")
     daily = list(range(20, -1, -1))
     with History.open(str(place / "history.db")) as history:
         _fill(history, "quiet", daily)
-        _fill(history, "dead", daily, came=(), end="incomplete")
-        _fill(history, "busy", daily, came=("mpiio",), end=None)
+        _fill(history, "dead", daily, received=(), end="incomplete")
+        _fill(history, "busy", daily, received=("mpiio",), end=None)
         _fill(history, "stopped", [*range(30, 8, -1)])
         _fill(history, "paused", [*range(25, 13, -1), *range(8, -1, -1)])
         _fill(history, "weekly", [35, 28, 21, 14, 7])
@@ -75,7 +75,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
 
 
 class _Shown(HTMLParser):
-    """The text of a page without what it hides."""
+    """The text of a page without hidden elements."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def shown(text: str) -> str:
 
 
 def section(site: Path, system: str) -> str:
-    """What the first page shows of a system."""
+    """The section of a system on the status page."""
     text = (site / "index.html").read_text(encoding="utf-8")
     (found,) = re.findall(
         rf'<section class="system"[^>]*>\s*<div class="title">\s*<h2[^>]*>{system}</h2>.*?</section>', text, re.DOTALL
@@ -108,8 +108,8 @@ def section(site: Path, system: str) -> str:
     return str(found)
 
 
-def test_a_night_that_never_came_is_told_and_not_green(make: Make) -> None:
-    """The last night of `stopped` was whole, nine days ago; its system runs every day."""
+def test_missing_session_is_reported_as_overdue(make: Make) -> None:
+    """The last session of `stopped` was complete, nine days ago; its usual interval is one day."""
     found = section(make(10), "stopped")
     assert "overdue since 30 Sep 2025" in shown(found)
     assert "No session since 2025-09-30 09:00 UTC." in shown(found)
@@ -118,18 +118,18 @@ def test_a_night_that_never_came_is_told_and_not_green(make: Make) -> None:
     assert "1 overdue" in shown((make(10) / "index.html").read_text(encoding="utf-8"))
 
 
-def test_a_system_has_its_own_rhythm(make: Make) -> None:
+def test_overdue_depends_on_the_usual_interval(make: Make) -> None:
     assert "overdue" not in shown(section(make(10), "weekly"))
     assert "overdue since" in shown(section(make(4 * 24), "weekly"))
     assert "overdue" not in shown(section(make(27.3), "quiet"))
     assert "overdue since" in shown(section(make(27.5), "quiet"))
 
 
-def test_nothing_more_is_expected_of_imported_results(make: Make) -> None:
+def test_imported_results_are_never_overdue(make: Make) -> None:
     assert "overdue" not in shown(section(make(4 * 24), "imported"))
 
 
-def test_a_night_without_any_result_is_not_green(make: Make) -> None:
+def test_session_without_results_is_not_green(make: Make) -> None:
     found = section(make(10), "dead")
     assert "3 absent" in shown(found)
     assert "mpiio, posix, hdf5: no write bandwidth" in shown(found)
@@ -137,21 +137,21 @@ def test_a_night_without_any_result_is_not_green(make: Make) -> None:
     assert "state good" not in found
 
 
-def test_what_a_running_night_still_owes_is_not_absent(make: Make) -> None:
+def test_results_of_a_running_session_are_not_missing(make: Make) -> None:
     assert "2 not received yet running" in shown(section(make(1), "busy"))
     assert "never ended" in shown(section(make(48), "busy"))
     assert "2 absent" in shown(section(make(48), "busy"))
 
 
-def test_systems_in_need_come_first(make: Make) -> None:
+def test_systems_with_problems_are_listed_first(make: Make) -> None:
     text = (make(10) / "index.html").read_text(encoding="utf-8")
     order = re.findall(r"<h2[^>]*>(\w+)</h2>", text)
     assert set(order[:3]) == {"dead", "busy", "stopped"}
 
 
 @pytest.mark.browser
-def test_an_old_page_says_that_it_is_old(make: Make, browser: Browser) -> None:
-    """Built when all was well, looked at long after: the reader's clock decides."""
+def test_outdated_page_shows_overdue_in_the_browser(make: Make, browser: Browser) -> None:
+    """Built in time and opened much later: the clock of the browser decides."""
     site = make(1)
     assert "overdue" not in shown(section(site, "quiet"))
     browser.open(site / "index.html")
@@ -166,13 +166,13 @@ def test_an_old_page_says_that_it_is_old(make: Make, browser: Browser) -> None:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The words of each row of a page's tables."""
+    """The text of each row of a page's tables."""
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
     return [[shown(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)] for row in rows]
 
 
-def test_coverage_shows_nights_without_a_session(make: Make) -> None:
-    """`paused` ran every day but for five days; without a row of their own they would not be seen at all."""
+def test_coverage_shows_days_without_a_session(make: Make) -> None:
+    """`paused` ran every day except five; these days need a row to be visible."""
     site = make(10)
     text = (site / "coverage/paused.html").read_text(encoding="utf-8")
     rows = cells(text)
@@ -185,7 +185,7 @@ def test_coverage_shows_nights_without_a_session(make: Make) -> None:
     assert next(row[5] for row in index if row and row[0] == "weekly") == "0"
 
 
-def test_coverage_calls_a_night_complete_only_where_everything_came(make: Make) -> None:
+def test_coverage_is_complete_only_if_all_results_are_received(make: Make) -> None:
     site = make(10)
     rows = cells((site / "coverage/dead.html").read_text(encoding="utf-8"))
     states = [row[2] for row in rows if len(row) == 6]
@@ -194,7 +194,7 @@ def test_coverage_calls_a_night_complete_only_where_everything_came(make: Make) 
     assert ["since 2025-09-30 09:00", "–", "overdue", "–", "–", "–"] in stopped
 
 
-def test_the_overview_does_not_colour_what_is_not_of_the_newest_night(make: Make) -> None:
+def test_overview_colours_only_results_of_the_newest_session(make: Make) -> None:
     site = make(10)
     text = (site / "overview/dead.html").read_text(encoding="utf-8")
     assert re.findall(r'<td class="gain (\w+)"', text) == ["none"] * 3
@@ -204,30 +204,30 @@ def test_the_overview_does_not_colour_what_is_not_of_the_newest_night(make: Make
     assert next(row[1:6] for row in index if row and row[0] == "quiet") == ["0", "0", "0", "3", "0"]
 
 
-def test_few_nights_are_not_measured_against_themselves(make: Make) -> None:
-    """Five nights of `weekly` and no reference: what is normal is not known, and 100 % would be a lie."""
+def test_few_sessions_have_no_gain(make: Make) -> None:
+    """Five sessions of `weekly` and no reference: there is no accepted level, and 100 % would be wrong."""
     text = (make(10) / "overview/weekly.html").read_text(encoding="utf-8")
     assert re.findall(r'<td class="gain (\w+)"[^>]*>([^<]*)', text) == [("none", "–")] * 3
     assert len(re.findall(r'<rect class="unassessed"', text)) == 15
 
 
 def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:
-    """As `iowatch findings list` says them: the same series, the same size, since the same day."""
+    """As in `iowatch findings list`: the same series, the same size, since the same day."""
     from iowatch.findings import find_trends, format_day, format_factor, format_trends
 
     with History.open(str(shapes_site.parent / "history.db")) as history:
-        told = find_trends(history, ["archer"])
-    assert len(list(format_trends(told))) == 2
+        trends = find_trends(history, ["archer"])
+    assert len(list(format_trends(trends))) == 2
     text = (shapes_site / "findings.html").read_text(encoding="utf-8")
     after = text.partition('<h2 id="trends">')[2].partition("</h2>")[2]
     found = shown(after.partition("</ul>")[0] + "</ul>")
-    for one in told:
+    for one in trends:
         assert re.search(rf"{re.escape(format_factor(one.gain))} since {format_day(one.first)}", found)
     assert "1 slow trend" in shown((shapes_site / "index.html").read_text(encoding="utf-8"))
 
 
 def system(*days: float, origin: str = "run", hours: float | None = 1.0) -> Any:
-    """A system with sessions that began on these days, the newest first, and took so many hours."""
+    """A system with sessions that began on these days, the newest first, and took `hours`."""
     sessions = [
         SimpleNamespace(
             id=number,
@@ -243,17 +243,17 @@ def system(*days: float, origin: str = "run", hours: float | None = 1.0) -> Any:
 @pytest.mark.parametrize(
     ("days", "hours"),
     [
-        # 26 hours after the end, however often a system is measured.
+        # At least 26 hours after the end, for any interval.
         ([9.5, 9, 8.5, 8], 1 + 26),
         ([9], 1 + 26),
-        # The usual pause and a tenth: once a week, and on working days with their weekends.
+        # The usual interval and a tenth: once a week, and on working days with their weekends.
         ([28, 21, 14, 7], 1 + 1.1 * 7 * 24),
         ([14, 11, 10, 9, 8, 7, 4, 3, 2, 1, 0], 1 + 1.1 * 3 * 24),
-        # One outage of a daily system is none of its usual pauses.
+        # One outage of a daily system does not change its usual interval.
         ([*range(60, 40, -1), *range(20, 0, -1)], 1 + 1.1 * 24),
     ],
 )
-def test_a_session_is_overdue_after_the_usual_pause_and_a_tenth(days: list[float], hours: float) -> None:
+def test_session_is_overdue_after_the_usual_interval_and_a_tenth(days: list[float], hours: float) -> None:
     one = system(*days)
     moment = overdue_after_s(one)
     assert moment == pytest.approx(days[0] * DAY_S + hours * 3600, abs=1)
@@ -261,11 +261,11 @@ def test_a_session_is_overdue_after_the_usual_pause_and_a_tenth(days: list[float
     assert is_overdue(one, round(days[0] * DAY_S + hours * 3600) + 60)
 
 
-def test_a_session_that_still_runs_is_overdue_by_its_start() -> None:
+def test_running_session_is_overdue_by_its_start() -> None:
     assert overdue_after_s(system(9, 8, hours=None)) == 9 * DAY_S + 26 * 3600 + round(0.4 * 3600)
 
 
-def test_no_session_is_due_on_retired_systems_nor_of_imports() -> None:
+def test_retired_systems_and_imports_are_never_overdue() -> None:
     one = system(9, 8)
     for retired, due in ((None, True), (False, True), (True, False)):
         one.facts = None if retired is None else SimpleNamespace(retired=retired)
@@ -275,7 +275,7 @@ def test_no_session_is_due_on_retired_systems_nor_of_imports() -> None:
 
 
 def test_only_expected_results_count_as_received() -> None:
-    """Three were expected; two of them came, and two that nobody expected."""
+    """Three results are expected; two of them and two unexpected ones are received."""
     wanted = [ExpectedResult(name, "default", "gcc", "write", "bandwidth") for name in NAMES]
     others = [ExpectedResult(name, "default", "gcc", "read", "bandwidth") for name in NAMES[:2]]
     history: Any = SimpleNamespace(expected=lambda _uuid: wanted)
@@ -286,8 +286,8 @@ def test_only_expected_results_count_as_received() -> None:
 
 
 @pytest.mark.parametrize(("hours", "held"), [(-0.1, False), (0, True), (0.5, True), (1, True), (1.1, False)])
-def test_the_evidence_of_a_finding_is_in_the_session_of_its_runs(hours: float, held: bool) -> None:
-    """From the first second of a session to the last."""
+def test_evidence_of_a_finding_is_in_the_sessions_of_its_runs(hours: float, held: bool) -> None:
+    """From the first to the last second of a session."""
     one = system(3, 2, 1)
     moment = int(2 * DAY_S + hours * 3600)
     one.findings = (SimpleNamespace(last_before=-1, first_after=moment),)

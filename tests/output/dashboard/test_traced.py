@@ -1,4 +1,4 @@
-"""Darshan in the site: real logs on both sides of a change, on the page of the finding and of its nights."""
+"""Darshan in the site: real logs before and after a change, on the page of the finding and of its sessions."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ BEFORE, AFTER = "benchio_mpiio_ompi_np4", "benchio_hdf5_ompi_np4"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixteen nights; from the ninth on half the bandwidth. The logs of the nights on both sides are real."""
+    """Sixteen sessions; from the ninth on half the bandwidth. The logs of the sessions around the change are real."""
     folder = unpacked("captured") / "darshan" / "3.5.0"
     logs = [next((folder / name).glob("*.darshan")) for name in (BEFORE, AFTER)]
     place = tmp_path_factory.mktemp("traced")
     with pytest.MonkeyPatch.context() as patch, History.open(str(place / "history.db")) as history:
         patch.setenv("IOWATCH_VAR", str(place / "var"))
         patch.setattr("iowatch.darshan.write_pydarshan_report", _report)
-        for night in range(16):
-            begin = START + night * DAY_S
-            session = SessionRecord(f"night-{night:02d}", "traced", "nightly", "run", begin, {})
+        for number in range(16):
+            begin = START + number * DAY_S
+            session = SessionRecord(f"night-{number:02d}", "traced", "nightly", "run", begin, {})
             history.begin_session(session, [])
-            history.record_runs(session.uuid, [_run(night, {STEP - 1: logs[0], STEP: logs[1]}.get(night))])
+            history.record_runs(session.uuid, [_run(number, {STEP - 1: logs[0], STEP: logs[1]}.get(number))])
             history.end_session(session.uuid, "ok", begin + 600)
         update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
         build_site(history, place / "site", reports=1)
@@ -47,12 +47,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _report(logs: list[Path], target: Path, reader: DarshanReader, name: str) -> None:
-    """In the place of PyDarshan's, which takes seconds; tests/darshan has the real one."""
+    """Replaces PyDarshan's report, which takes seconds; tests/darshan uses the real one."""
     target.write_text(f"report of {logs[0].name} called {name}", encoding="utf-8")
 
 
-def _run(night: int, log: Path | None) -> RunRecord:
-    value = (1000.0 if night < STEP else 500.0) + night % 3
+def _run(number: int, log: Path | None) -> RunRecord:
+    value = (1000.0 if number < STEP else 500.0) + number % 3
     output = Output("benchio", "1.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), CASE),))
     kept: tuple[Artefact, ...] = ()
     facts: dict[str, object] = {"command": COMMAND, "nodes": ["n1"]}
@@ -60,15 +60,15 @@ def _run(night: int, log: Path | None) -> RunRecord:
         with DarshanReader() as reader:
             output = add_trace_results(output, [log], reader)
         digest, size = files.store_artefact(log)
-        # The program was started twice; the other start is as good as any for these tests.
+        # The program was started twice; the tests use either start.
         names = ("trace.darshan", "trace.second.darshan")
         kept = tuple(Artefact("darshan", name, digest, size) for name in names)
     return RunRecord(
         name="benchio:hdf5",
         partition="default",
         stack=StackRecord("openmpi-hdf5"),
-        fingerprint=f"run-{night}",
-        started_at=START + night * DAY_S + 60,
+        fingerprint=f"run-{number}",
+        started_at=START + number * DAY_S + 60,
         output=output,
         facts=facts,
         artefacts=kept,
@@ -80,14 +80,14 @@ def text(page: Path) -> str:
 
 
 def titles(picture: Path) -> list[str]:
-    """What a picture of timelines calls the runs: never by a log's name, which is a digest."""
+    """The titles of the runs in a timeline; never the file name of the log, which is a digest."""
     words = [node.text or "" for node in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
     assert not [word for word in words if re.search("[0-9a-f]{16}", word)]
     return [word for word in words if "benchio" in word]
 
 
 def counter(page: str, name: str) -> list[str]:
-    """The cells beside a counter."""
+    """The cells of the row of a counter."""
     found = re.search(rf"<code>{name}</code></t[dh]>(.*?)</tr>", page)
     assert found is not None, name
     return re.findall(r'<td class="number">(.*?)</td>', found[1])
@@ -100,7 +100,7 @@ def finding(site: Path) -> str:
     return text(page)
 
 
-def test_a_finding_shows_how_the_io_was_done_before_and_after(site: Path, finding: str) -> None:
+def test_finding_shows_darshan_counters_before_and_after(site: Path, finding: str) -> None:
     """Counts as darshan-parser prints them for both logs (tests/darshan/parser_totals.json)."""
     assert counter(finding, "MPIIO_COLL_WRITES") == ["4", "4"]
     assert counter(finding, "MPIIO_INDEP_WRITES") == ["0", "7"]
@@ -109,7 +109,7 @@ def test_a_finding_shows_how_the_io_was_done_before_and_after(site: Path, findin
     assert "independent" in finding.partition("I/O differences (Darshan)")[2].partition("Review")[0]
 
 
-def test_a_finding_says_how_to_measure_again_and_what_to_write_into_a_ticket(finding: str) -> None:
+def test_finding_page_has_the_repeat_command_and_ticket_text(finding: str) -> None:
     assert "iowatch run --system traced --stack openmpi-hdf5 --suite nightly" in finding
     assert COMMAND in finding
     ticket = finding.partition('<pre id="ticket"')[2]
@@ -117,7 +117,7 @@ def test_a_finding_says_how_to_measure_again_and_what_to_write_into_a_ticket(fin
     assert "×0.5" in ticket
 
 
-def test_a_night_has_the_trace_of_its_runs(site: Path) -> None:
+def test_session_page_has_the_traces_of_its_runs(site: Path) -> None:
     page = text(site / "session" / f"night-{STEP:02d}.html")
     assert "write: 4 collective, 7 independent (Lawrence et al. 2017: 24 and 6)" in page
     assert counter(page, "MPIIO_INDEP_WRITES") == ["7"]
@@ -130,18 +130,18 @@ def test_a_night_has_the_trace_of_its_runs(site: Path) -> None:
     assert 'href="../output/' in page
 
 
-def test_a_run_that_starts_its_program_twice_shows_both_logs(site: Path) -> None:
+def test_run_with_two_program_starts_shows_both_logs(site: Path) -> None:
     page = text(site / "session" / f"night-{STEP:02d}.html")
     assert re.findall(r"<summary>Darshan, ([\w.]+): ", page) == ["trace.darshan", "trace.second.darshan"]
     assert page.count('class="timeline"') == 1
 
 
-def test_a_run_of_an_untraced_night_has_no_darshan(site: Path) -> None:
+def test_run_without_trace_has_no_darshan_section(site: Path) -> None:
     assert "MPIIO_COLL_WRITES" not in text(site / "session" / "night-01.html")
 
 
-def test_both_bandwidths_of_a_run_stand_on_its_page(site: Path) -> None:
-    """The benchmark's 500 MiB/s are made up: it is told that the figures do not fit."""
+def test_session_page_has_both_bandwidths_of_a_run(site: Path) -> None:
+    """The benchmark's 500 MiB/s are simulated: the page states that the figures do not agree."""
     page = text(site / "session" / f"night-{STEP:02d}.html")
     assert re.search(
         r"Bandwidth, reading and writing together: [\d.]+ MiB/s by Darshan&#39;s estimate, [\d.]+ by the", page

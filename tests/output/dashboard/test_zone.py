@@ -1,4 +1,4 @@
-"""Times in the zone of the site: in words, in pictures, in the plot; the zone of the reader does not matter."""
+"""Times in the zone of the site: in text, SVG and plots; independent of the time zone of the browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Declare = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def tokyo(franklin_history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of Franklin with the clock of Tokyo."""
+    """The site of Franklin in the time zone of Tokyo."""
     site = tmp_path_factory.mktemp("tokyo") / "site"
     with History.open(str(franklin_history)) as history:
         build_site(history, site, TOKYO)
@@ -33,26 +33,26 @@ def tokyo(franklin_history: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.parametrize("name", ["Europe/Londn", "Mars/Base", "../etc/passwd", "", "Europe"])
-def test_unknown_zones_are_refused_in_a_line(name: str) -> None:
-    with pytest.raises(UsageError) as told:
+def test_unknown_zones_are_refused_with_a_short_hint(name: str) -> None:
+    with pytest.raises(UsageError) as error:
         find_time_zone(name)
-    assert len(str(told.value.hint)) < 100
+    assert len(str(error.value.hint)) < 100
 
 
 def _absent(name: str) -> ZoneInfo:
     raise ZoneInfoNotFoundError(name)
 
 
-def test_a_machine_without_zones_says_so_and_still_has_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_zone_data_is_reported_and_has_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "ZoneInfo", _absent)
     monkeypatch.setattr(system, "available_timezones", set)
-    with pytest.raises(MachineError, match="no time zone data on this machine") as told:
+    with pytest.raises(MachineError, match="no time zone data on this machine") as error:
         find_time_zone("Europe/London")
-    assert "tzdata" in str(told.value.hint)
+    assert "tzdata" in str(error.value.hint)
     assert find_time_zone("UTC") is UTC
 
 
-def test_offsets_change_at_the_second() -> None:
+def test_utc_offsets_change_at_the_exact_second() -> None:
     """The European Union changes its clocks at 01:00 UTC on the last Sundays of March and October."""
     moments = [datetime(2025, 3, 30, 1, tzinfo=UTC), datetime(2025, 10, 26, 1, tzinfo=UTC)]
     first, last = (int(datetime(y, 1, 1, tzinfo=UTC).timestamp()) // DAY_S for y in (2025, 2026))
@@ -68,21 +68,21 @@ def _system(place: Path, timezone: str) -> Path:
     return path
 
 
-def test_a_misspelt_zone_of_a_system_is_told_with_its_line(tmp_path: Path) -> None:
+def test_misspelt_zone_of_a_system_is_reported_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"system.yaml:3:11: field 'timezone'.*Did you mean 'Europe/Berlin'"):
         read_system(_system(tmp_path, "Europe/Brelin"))
 
 
-def test_a_system_is_read_where_no_zone_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What shows no times does not need the machine's `tzdata`: a night must not end for want of it."""
+def test_system_file_is_read_without_zone_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that show no times do not need `tzdata`: a session must not fail without it."""
     monkeypatch.setattr(system, "ZoneInfo", _absent)
     monkeypatch.setattr(system, "available_timezones", set)
     assert read_system(_system(tmp_path, "Europe/Berlin")).timezone == "Europe/Berlin"
 
 
 @pytest.mark.parametrize("days", [5, 40, 400])
-def test_dates_of_pictures_are_midnights_of_the_zone(days: int) -> None:
-    """Over a change of the clock, too: on 29 March 2009 London's day had 23 hours."""
+def test_date_ticks_are_midnights_of_the_zone(days: int) -> None:
+    """Also over a clock change: on 29 March 2009 London's day had 23 hours."""
     london = ZoneInfo("Europe/London")
     first = datetime(2009, 3, 26, 5, tzinfo=UTC).timestamp()
     ticks = date_ticks(first, first + days * DAY_S, zone=london)
@@ -93,18 +93,18 @@ def test_dates_of_pictures_are_midnights_of_the_zone(days: int) -> None:
         assert label in (f"{local:%-d %b}", f"{local:%b %Y}")
 
 
-def test_times_are_local_and_nights_keep_their_dates(tokyo: Path) -> None:
+def test_times_are_local_and_findings_keep_their_dates(tokyo: Path) -> None:
     text = (tokyo / "index.html").read_text(encoding="utf-8")
     hover = "2009-05-01 07:00 Asia/Tokyo, 2009-04-30T22:00:00Z (UTC)"
     assert f'title="{hover}">2009-05-01 07:00</time> Asia/Tokyo' in text
     assert "Times in Asia/Tokyo" in text
-    # The finding's name, its line, its title and its date say the same day.
+    # The finding's id, line, title and date have the same day.
     finding = (tokyo / "finding/franklin-20090317-up.html").read_text(encoding="utf-8")
     assert re.search(r"<h1><time [^>]*>17 Mar 2009</time>", finding)
     assert "18 Mar 2009" not in re.sub(r"<[^>]*>", "", finding)
 
 
-def test_the_zone_is_a_setting_of_the_system(franklin_history: Path, tmp_path: Path, declared: Declare) -> None:
+def test_time_zone_is_a_setting_of_the_system(franklin_history: Path, tmp_path: Path, declared: Declare) -> None:
     declared(franklin="America/Los_Angeles")
     with History.open(str(franklin_history)) as history:
         build_site(history, tmp_path / "site")
@@ -115,7 +115,7 @@ def test_the_zone_is_a_setting_of_the_system(franklin_history: Path, tmp_path: P
 
 @pytest.fixture
 def declared(monkeypatch: pytest.MonkeyPatch) -> Declare:
-    """Gives systems of `systems/` a time zone."""
+    """Set the time zone of systems in `systems/`."""
     from iowatch.site import system
 
     def declare(**chosen: str) -> None:
@@ -138,10 +138,10 @@ return [new Date(plot.calcdata[1][at].x).toISOString(), plot.data[1].text[at].sp
 
 @pytest.mark.browser
 @pytest.mark.parametrize("reader", ["UTC", "America/Los_Angeles", TOKYO])
-def test_the_plot_has_the_clock_of_the_site_not_of_the_reader(
+def test_plot_uses_the_zone_of_the_site_not_of_the_browser(
     browser: Browser, franklin_site: Path, tokyo: Path, reader: str
 ) -> None:
-    """Plotly shows Date objects and numbers in the browser's zone: a reader in Tokyo saw 07:00 under UTC."""
+    """Plotly shows Date objects and numbers in the browser's zone: a browser in Tokyo showed 07:00 labelled UTC."""
     browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": reader})
     try:
         for site, expected in (

@@ -1,4 +1,4 @@
-"""Settings, a server in the place of the real ones, and nights."""
+"""Settings, a mock-up of a server, and a session."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError
 from iowatch.store import History, SessionRecord
-from tests.findings.conftest import root, watch
+from tests.findings.conftest import record_and_update, root
 
-__all__ = ["root", "watch"]
+__all__ = ["record_and_update", "root"]
 
 ISSUES = {"name": "issues", "kind": "issue", "directory": "notices"}
 
@@ -19,7 +19,7 @@ def settings(**changed: Any) -> NotifySettings:
 
 
 class Post:
-    """Takes what is sent; refuses as long as told to."""
+    """Records what is sent; refuses it while `refuses` is set."""
 
     def __init__(self) -> None:
         self.sent: list[Notice] = []
@@ -35,7 +35,7 @@ class Post:
         return [f"{notice.kind}: {notice.lines[0]}" for notice in self.sent]
 
 
-def far(history: History, system: str = "planted") -> None:
-    """A session of a night, so that nothing here is silence."""
+def prevent_overdue_notice(history: History, system: str = "planted") -> None:
+    """Record a session, so that no overdue notice is sent."""
     started = int(datetime(2025, 1, 1, tzinfo=UTC).timestamp())
     history.begin_session(SessionRecord("living", system, "smoke", "run", started))

@@ -27,9 +27,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["openssl", *words], cwd=place, check=True, capture_output=True)
 
     # Since 3.4 there are dates, and since 3.5 no days before today.
-    told = subprocess.run(["openssl", "x509", "-help"], capture_output=True, text=True, check=False).stderr
+    error = subprocess.run(["openssl", "x509", "-help"], capture_output=True, text=True, check=False).stderr
     past = ("-not_before", "20200101000000Z", "-not_after", "20200102000000Z")
-    expired = past if "-not_after" in told else ("-days", "-1")
+    expired = past if "-not_after" in error else ("-days", "-1")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     openssl(
         "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=throw-away",
@@ -53,8 +53,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:
-    """The authority is trusted as a site would make its own trusted: OpenSSL's own variable."""
+def _trusted_authority(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:
+    """Trust the authority by OpenSSL's variable, as a site would trust its own."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
 
@@ -68,17 +68,17 @@ def server_context(certificates: Path, name: str) -> ssl.SSLContext:
 def https(certificates: Path, name: str) -> AbstractContextManager[Web]:
     server = Web([200])
     server.socket = server_context(certificates, name).wrap_socket(server.socket, server_side=True)
-    return serving(_calm(server))
+    return serving(_without_error_output(server))
 
 
-def _calm(server: AnyServer) -> AnyServer:
-    """A client that hangs up in the middle of a handshake is no news."""
+def _without_error_output(server: AnyServer) -> AnyServer:
+    """Ignore clients that close the connection during the handshake."""
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     return server
 
 
 class _StartTls(test_send._Session):
-    """STARTTLS as RFC 3207 has it; what came in clear and what came encrypted is kept apart."""
+    """STARTTLS of RFC 3207; records whether each line was received in clear or encrypted."""
 
     server: SecurePostbox
 
@@ -87,7 +87,7 @@ class _StartTls(test_send._Session):
             self._encrypt()
         self._say("220 here")
         while line := self.rfile.readline():
-            self.server.heard.append((isinstance(self.connection, ssl.SSLSocket), line.strip().decode()))
+            self.server.received_lines.append((isinstance(self.connection, ssl.SSLSocket), line.strip().decode()))
             verb = line.split()[0].decode().upper()
             if verb == "EHLO":
                 offer = "AUTH PLAIN" if isinstance(self.connection, ssl.SSLSocket) else "STARTTLS"
@@ -118,20 +118,20 @@ class _StartTls(test_send._Session):
 
 
 class SecurePostbox(Postbox):
-    """A mail server that knows STARTTLS, or speaks TLS from the first byte (`implicit`)."""
+    """A mail server with STARTTLS, or with TLS from the first byte (`implicit`)."""
 
     def __init__(self, context: ssl.SSLContext, implicit: bool) -> None:
         super().__init__({})
         self.context, self.implicit = context, implicit
-        self.heard: list[tuple[bool, str]] = []
+        self.received_lines: list[tuple[bool, str]] = []
         self.RequestHandlerClass = _StartTls
 
 
 def postbox(certificates: Path, name: str, *, implicit: bool = False) -> AbstractContextManager[SecurePostbox]:
-    return serving(_calm(SecurePostbox(server_context(certificates, name), implicit)))
+    return serving(_without_error_output(SecurePostbox(server_context(certificates, name), implicit)))
 
 
-def test_a_webhook_over_https(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:
+def test_webhook_is_sent_over_https(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:
     with https(certificates, "good") as server:
         url = server.url.replace("http://", "https://")
         deliver_notice(hook(monkeypatch, url, token="TOKEN"), NOTICE)
@@ -144,46 +144,44 @@ WHY = {"expired": "has expired", "other": "another host", "good": "authority is 
 
 
 @pytest.mark.parametrize("name", WHY)
-def test_a_webhook_does_not_trust_a_wrong_certificate(
-    monkeypatch: pytest.MonkeyPatch, certificates: Path, name: str
-) -> None:
-    if name == "good":  # but the authority is none that is trusted here
+def test_webhook_refuses_an_invalid_certificate(monkeypatch: pytest.MonkeyPatch, certificates: Path, name: str) -> None:
+    if name == "good":  # valid, but of an authority that is not trusted
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "other.pem"))
     pauses: list[float] = []
     with https(certificates, name) as server:
         channel = hook(monkeypatch, server.url.replace("http://", "https://"), token="TOKEN")
-        with pytest.raises(UndeliveredError, match=WHY[name]) as told:
+        with pytest.raises(UndeliveredError, match=WHY[name]) as error:
             deliver_notice(channel, NOTICE, sleep=pauses.append)
     assert server.seen == []
     assert pauses == []
-    assert "127.0.0.1" not in str(told.value)
+    assert "127.0.0.1" not in str(error.value)
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-def test_mail_and_password_go_encrypted(monkeypatch: pytest.MonkeyPatch, certificates: Path, security: str) -> None:
+def test_mail_is_sent_encrypted(monkeypatch: pytest.MonkeyPatch, certificates: Path, security: str) -> None:
     monkeypatch.setenv("TEST_PASSWORD", "hunter2")
     with postbox(certificates, "good", implicit=security == "tls") as server:
         channel = mail(server, security=security, user="me", password={"environment": "TEST_PASSWORD"})
         deliver_notice(channel, NOTICE)
     assert len(server.mails) == 1
-    in_clear = [line for encrypted, line in server.heard if not encrypted]
+    in_clear = [line for encrypted, line in server.received_lines if not encrypted]
     assert [line.split()[0].upper() for line in in_clear] == (["EHLO", "STARTTLS"] if security == "starttls" else [])
-    (login,) = [line for encrypted, line in server.heard if encrypted and line.startswith("AUTH")]
+    (login,) = [line for encrypted, line in server.received_lines if encrypted and line.startswith("AUTH")]
     assert base64.b64decode(login.split()[-1]) == b"\0me\0hunter2"
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 @pytest.mark.parametrize("name", ["expired", "other"])
-def test_mail_does_not_trust_a_wrong_certificate(
+def test_mail_refuses_an_invalid_certificate(
     monkeypatch: pytest.MonkeyPatch, certificates: Path, security: str, name: str
 ) -> None:
     monkeypatch.setenv("TEST_PASSWORD", "hunter2")
     pauses: list[float] = []
     with postbox(certificates, name, implicit=security == "tls") as server:
         channel = mail(server, security=security, user="me", password={"environment": "TEST_PASSWORD"})
-        with pytest.raises(UndeliveredError, match=WHY[name]) as told:
+        with pytest.raises(UndeliveredError, match=WHY[name]) as error:
             deliver_notice(channel, NOTICE, sleep=pauses.append)
     assert server.mails == []
-    assert not any("AUTH" in line for _, line in server.heard)
-    assert not told.value.passing
+    assert not any("AUTH" in line for _, line in server.received_lines)
+    assert not error.value.passing
     assert pauses == []

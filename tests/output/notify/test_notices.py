@@ -1,4 +1,4 @@
-"""What is told, when, and only once: findings, silence, the digest."""
+"""Which notices are sent, when, and only once: findings, overdue sessions, the digest."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from iowatch.findings import update_findings
 from iowatch.output import notices
 from iowatch.store import History, SessionRecord
-from tests.findings.conftest import STEP, Watch, morning, slower_mpiio
+from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
-from .conftest import Post, far, settings
+from .conftest import Post, prevent_overdue_notice, settings
 
 
-def night(history: History, uuid: str, moment: datetime, status: str = "ok", runs: int = 1) -> None:
+def record_session(history: History, uuid: str, moment: datetime, status: str = "ok", runs: int = 1) -> None:
     from tests.output.report.test_session_reports import ran
 
     started = int(moment.timestamp())
@@ -23,102 +23,102 @@ def night(history: History, uuid: str, moment: datetime, status: str = "ok", run
     history.end_session(uuid, status, started + 600)  # type: ignore[arg-type]
 
 
-def test_a_finding_is_told_when_confirmed_and_only_once(history: History, watch: Watch) -> None:
-    far(history)
-    post, story = Post(), slower_mpiio()
-    watch(story, STEP)
-    notices.send_notices(history, "planted", settings(), morning(STEP), post)
+def test_notice_of_a_finding_is_sent_once_when_confirmed(history: History, record_and_update: RecordAndUpdate) -> None:
+    prevent_overdue_notice(history)
+    post, scenario = Post(), slower_mpiio()
+    record_and_update(scenario, STEP)
+    notices.send_notices(history, "planted", settings(), update_time(STEP), post)
     assert post.sent == []
-    since, told = STEP, []
+    since, states = STEP, []
     for days in (2, 5, 8, 12, 20):
         until = STEP + timedelta(days=days)
-        found = watch(story, until, since)
-        told.append([f.state for f in found])
+        found = record_and_update(scenario, until, since)
+        states.append([f.state for f in found])
         for _ in range(2):
-            notices.send_notices(history, "planted", settings(), morning(until), post)
+            notices.send_notices(history, "planted", settings(), update_time(until), post)
         since = until
-    assert told[-1] == ["open"], told
+    assert states[-1] == ["open"], states
     assert len(post.sent) == 1
     (notice,) = post.sent
     assert notice.kind == "finding"
     assert notice.facts["state"] == "open"
     assert notice.title == f"planted [{', '.join(notice.facts['updates'])}]: {notice.facts['line']}"
     assert any(word in notice.title for word in ("[new", "[confirmed"))
-    # Said once: the details begin where the title ends.
+    # The details do not repeat the title.
     assert notice.facts["line"] not in "\n".join((*notice.lines, *notice.details))
     assert notice.details[0].startswith("What changed")
     assert f"iowatch review accept {notice.facts['id']} --reason …" in notice.lines[2]
 
 
-def test_a_finding_that_nobody_listened_to_is_told_later(history: History, watch: Watch) -> None:
-    far(history)
-    post, story = Post(), slower_mpiio()
-    watch(story, STEP)
-    notices.send_notices(history, "planted", settings(), morning(STEP), post)
+def test_notice_of_a_finding_is_sent_after_another_update(history: History, record_and_update: RecordAndUpdate) -> None:
+    prevent_overdue_notice(history)
+    post, scenario = Post(), slower_mpiio()
+    record_and_update(scenario, STEP)
+    notices.send_notices(history, "planted", settings(), update_time(STEP), post)
     until = STEP + timedelta(days=20)
-    watch(story, until, STEP)
-    # Another update, of a run by hand perhaps, takes the updates away.
-    assert [f.updates for f in update_findings(history, "planted", morning(until))] == [()]
-    notices.send_notices(history, "planted", settings(), morning(until), post)
+    record_and_update(scenario, until, STEP)
+    # Another update, for example of a manual run, clears the updates.
+    assert [f.updates for f in update_findings(history, "planted", update_time(until))] == [()]
+    notices.send_notices(history, "planted", settings(), update_time(until), post)
     assert [notice.facts["state"] for notice in post.sent] == ["open"]
 
 
-def test_the_past_is_not_told_when_notices_begin(history: History, watch: Watch) -> None:
-    far(history)
+def test_findings_before_the_first_notify_are_not_sent(history: History, record_and_update: RecordAndUpdate) -> None:
+    prevent_overdue_notice(history)
     until = STEP + timedelta(days=20)
-    watch(slower_mpiio(), until)
-    update_findings(history, "planted", morning(until))
+    record_and_update(slower_mpiio(), until)
+    update_findings(history, "planted", update_time(until))
     post = Post()
     for _ in range(2):
-        notices.send_notices(history, "planted", settings(), morning(until), post)
+        notices.send_notices(history, "planted", settings(), update_time(until), post)
     assert post.sent == []
 
 
-def test_silence_is_told_once_and_again_after_it_was_broken(history: History) -> None:
+def test_overdue_notice_is_sent_once_per_gap(history: History) -> None:
     post, start = Post(), datetime(2025, 6, 2, 2, tzinfo=UTC)
-    watched = settings(overdue_hours=26)
+    settings_ = settings(overdue_hours=26)
 
-    def tell(moment: datetime) -> int:
+    def count_sent(moment: datetime) -> int:
         before = len(post.sent)
-        notices.send_notices(history, "local", watched, moment, post)
+        notices.send_notices(history, "local", settings_, moment, post)
         return len(post.sent) - before
 
-    assert tell(start) == 1
+    assert count_sent(start) == 1
     assert post.sent[0].lines[0] == "No session has run yet; expected within 26 hours."
-    night(history, "n1", start)
-    assert tell(start + timedelta(hours=26)) == 0
-    assert tell(start + timedelta(hours=27)) == 1
+    record_session(history, "n1", start)
+    assert count_sent(start + timedelta(hours=26)) == 0
+    assert count_sent(start + timedelta(hours=27)) == 1
     assert post.sent[1].lines[0] == "No session since 2025-06-02 02:10 UTC; expected within 26 hours."
-    # A session in which nothing ran is silence, too: the same one.
-    night(history, "n2", start + timedelta(hours=28), "incomplete", runs=0)
-    assert tell(start + timedelta(hours=50)) == 0
-    night(history, "n3", start + timedelta(hours=72))
-    assert tell(start + timedelta(hours=73)) == 0
-    assert tell(start + timedelta(hours=120)) == 1
+    # A session without runs is overdue, too, and causes no second notice.
+    record_session(history, "n2", start + timedelta(hours=28), "incomplete", runs=0)
+    assert count_sent(start + timedelta(hours=50)) == 0
+    record_session(history, "n3", start + timedelta(hours=72))
+    assert count_sent(start + timedelta(hours=73)) == 0
+    assert count_sent(start + timedelta(hours=120)) == 1
     assert {notice.kind for notice in post.sent} == {"overdue"}
 
 
-def test_one_digest_a_week_on_its_day_or_later(history: History) -> None:
+def test_digest_is_sent_once_a_week_on_its_day_or_later(history: History) -> None:
     monday = datetime(2025, 6, 2, 6, tzinfo=UTC)
     for days in range(14):
         moment = monday + timedelta(days=days, hours=-4)
-        night(history, f"n{days}", moment, "ok" if days != 3 else "failed")
-    post, watched = Post(), settings(digest="tuesday")
+        record_session(history, f"n{days}", moment, "ok" if days != 3 else "failed")
+    post, settings_ = Post(), settings(digest="tuesday")
     counts = []
     for days in (0, 1, 2, 6, 7, 9, 10):
-        notices.send_notices(history, "local", watched, monday + timedelta(days=days), post)
+        notices.send_notices(history, "local", settings_, monday + timedelta(days=days), post)
         counts.append(len(post.sent))
-    # Tuesday 3 June; then Monday 9 is too early, and Tuesday 10 nobody asked: Wednesday 11.
+    # Tuesday 3 June; then Monday 9 is too early, and on Tuesday 10 the command is not called: Wednesday 11.
     assert counts == [0, 1, 1, 1, 1, 2, 2]
     assert "Sessions: 1 failed, 6 ok" in post.sent[1].lines
 
 
-def test_the_day_of_the_fixture() -> None:
-    """The digest's test counts from this."""
+def test_first_day_of_the_digest_test_is_a_monday() -> None:
+    """The test of the digest depends on this weekday."""
     assert date(2025, 6, 2).weekday() == 0
 
 
-def test_a_rehearsal_sends_and_remembers_nothing(history: History, var: Path) -> None:
+def test_dry_run_sends_and_stores_nothing(history: History, var: Path) -> None:
     moment = datetime(2025, 6, 2, tzinfo=UTC)
     for _ in range(2):
         planned = notices.preview_notices(history, "local", settings(), moment)

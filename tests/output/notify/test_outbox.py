@@ -1,4 +1,4 @@
-"""What waits to be told: no failure, kill or second process loses a notice or tells it twice."""
+"""The outbox: no failure, kill or second process loses a notice or sends it twice."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from iowatch.findings import update_findings
 from iowatch.output import notices
 from iowatch.output.notice_channels import Notice
 from iowatch.store import History
-from tests.findings.conftest import STEP, Watch, morning, slower_mpiio
+from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
-from .conftest import ISSUES, Post, far, settings
+from .conftest import ISSUES, Post, prevent_overdue_notice, settings
 
 
-def test_what_a_server_refuses_is_sent_the_next_time(history: History, watch: Watch) -> None:
-    far(history)
+def test_refused_notice_is_sent_the_next_time(history: History, record_and_update: RecordAndUpdate) -> None:
+    prevent_overdue_notice(history)
     until = STEP + timedelta(days=20)
-    watch(slower_mpiio(), until)
+    record_and_update(slower_mpiio(), until)
     post = Post()
     post.refuses = True
-    (outcome,) = notices.send_notices(history, "planted", settings(), morning(until), post)
+    (outcome,) = notices.send_notices(history, "planted", settings(), update_time(until), post)
     assert (outcome.sent, outcome.waiting, outcome.reason) == ((), 1, "the server answered 503")
     post.refuses = False
-    # The updates are gone from the history by now; the outbox has them.
-    update_findings(history, "planted", morning(until))
-    (outcome,) = notices.send_notices(history, "planted", settings(), morning(until), post)
+    # The updates are no longer pending in the history; the outbox contains them.
+    update_findings(history, "planted", update_time(until))
+    (outcome,) = notices.send_notices(history, "planted", settings(), update_time(until), post)
     assert (len(outcome.sent), outcome.waiting, outcome.reason) == (1, 0, None)
 
 
-def test_old_waiting_notices_are_given_up(history: History, var: Path) -> None:
+def test_old_waiting_notices_are_dropped(history: History, var: Path) -> None:
     post, start = Post(), datetime(2025, 6, 2, tzinfo=UTC)
     post.refuses = True
     notices.send_notices(history, "local", settings(), start, post)
@@ -45,20 +45,20 @@ def test_old_waiting_notices_are_given_up(history: History, var: Path) -> None:
     assert notices.read_outbox("local").waiting["issues"] == []
 
 
-def test_a_notice_survives_its_json() -> None:
+def test_notice_is_equal_after_json() -> None:
     notice = Notice("digest", "k", "s", "t", ("a", "b"), (), None, {"n": 1}, 5)
     assert Notice.from_json(json.loads(json.dumps(notice.to_json()))) == notice
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 9}', "\x00"])
-def test_a_damaged_outbox_is_told(history: History, var: Path, text: str) -> None:
+def test_damaged_outbox_is_reported(history: History, var: Path, text: str) -> None:
     (var / "notify").mkdir(parents=True)
     (var / "notify" / "local.json").write_text(text)
     with pytest.raises(InputError, match=r"local\.json"):
         notices.send_notices(history, "local", settings(), send=Post())
 
 
-def test_a_failing_channel_does_not_stop_the_next(history: History) -> None:
+def test_failed_channel_does_not_stop_the_next(history: History) -> None:
     both = settings(channels=[ISSUES, {**ISSUES, "name": "second"}])
     post = Post()
 
@@ -72,12 +72,12 @@ def test_a_failing_channel_does_not_stop_the_next(history: History) -> None:
 
 
 class Killed(BaseException):
-    """As if the process had ended there."""
+    """Simulates the end of the process."""
 
 
 @pytest.mark.parametrize("delivered", [False, True])
-def test_a_kill_while_sending_loses_nothing(history: History, delivered: bool) -> None:
-    """Three notices wait; the process ends at the second, before or after the server took it."""
+def test_kill_during_sending_loses_no_notice(history: History, delivered: bool) -> None:
+    """Three notices wait; the process ends at the second, before or after its delivery."""
     post, both = Post(), settings(digest="monday", overdue_hours=26)
     weeks = [datetime(2025, 6, 2, tzinfo=UTC) + timedelta(days=7 * n) for n in range(2)]
     post.refuses = True
@@ -101,18 +101,18 @@ def test_a_kill_while_sending_loses_nothing(history: History, delivered: bool) -
     assert len(keys) == (4 if delivered else 3)
 
 
-def test_two_at_once_tell_once(history: History) -> None:
+def test_concurrent_processes_send_a_notice_once(history: History) -> None:
     post = Post()
 
     def slowly(channel: Any, notice: Notice) -> None:
         sleep(0.05)
         post(channel, notice)
 
-    def tell() -> None:
+    def send_all() -> None:
         with History.open() as own:
             notices.send_notices(own, "local", settings(), datetime(2025, 6, 2, tzinfo=UTC), slowly)
 
-    threads = [Thread(target=tell) for _ in range(4)]
+    threads = [Thread(target=send_all) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

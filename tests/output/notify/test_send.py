@@ -1,4 +1,4 @@
-"""Channels against servers on this machine: HTTP and SMTP as the real ones speak them, failing as they fail."""
+"""Channels with local HTTP and SMTP servers that answer and fail like real ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Web(HTTPServer):
-    """Answers with the given codes, the last one for ever; keeps what came."""
+    """Answers with the given codes, then always with the last one; records the requests."""
 
     def __init__(self, codes: list[int]) -> None:
         self.codes, self.seen = codes, []  # type: ignore[var-annotated]
@@ -76,7 +76,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_GET = do_POST  # noqa: N815  # the name that http.server looks for
+    do_GET = do_POST  # noqa: N815  # the name that http.server requires
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -108,7 +108,7 @@ def hook(monkeypatch: pytest.MonkeyPatch, url: str, kind: str = "webhook", token
     return WebhookChannel.model_validate(document)
 
 
-def test_a_webhook_gets_the_whole_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_receives_the_complete_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     with web(200) as server:
         deliver_notice(hook(monkeypatch, server.url, token="TOKEN"), NOTICE)
     ((path, headers, document),) = server.seen
@@ -119,7 +119,7 @@ def test_a_webhook_gets_the_whole_notice(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("kind", ["slack", "mattermost"])
-def test_chats_get_text_that_calls_nobody(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_chat_text_contains_no_mentions(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with web(200) as server:
         deliver_notice(hook(monkeypatch, server.url, kind), NOTICE)
     ((_, _, document),) = server.seen
@@ -130,7 +130,7 @@ def test_chats_get_text_that_calls_nobody(monkeypatch: pytest.MonkeyPatch, kind:
 
 
 @pytest.mark.parametrize(("codes", "tries"), [((503, 200), 2), ((429, 500, 200), 3), ((204,), 1)])
-def test_passing_faults_are_tried_again_with_longer_pauses(
+def test_temporary_faults_are_retried_with_increasing_pauses(
     monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], tries: int
 ) -> None:
     pauses: list[float] = []
@@ -141,12 +141,12 @@ def test_passing_faults_are_tried_again_with_longer_pauses(
 
 
 @pytest.mark.parametrize(("code", "tries"), [(500, 3), (404, 1), (302, 1), (403, 1)])
-def test_attempts_are_few_and_no_redirect_is_followed(monkeypatch: pytest.MonkeyPatch, code: int, tries: int) -> None:
-    with web(code) as server, pytest.raises(UndeliveredError, match=str(code)) as told:
+def test_attempts_are_limited_and_no_redirect_followed(monkeypatch: pytest.MonkeyPatch, code: int, tries: int) -> None:
+    with web(code) as server, pytest.raises(UndeliveredError, match=str(code)) as error:
         deliver_notice(hook(monkeypatch, server.url, token="TOKEN"), NOTICE, sleep=lambda _: None)
     assert len(server.seen) == tries
-    assert "SECRETPATH" not in str(told.value)
-    assert told.value.__cause__ is None
+    assert "SECRETPATH" not in str(error.value)
+    assert error.value.__cause__ is None
 
 
 @pytest.mark.parametrize(
@@ -161,32 +161,32 @@ def test_attempts_are_few_and_no_redirect_is_followed(monkeypatch: pytest.Monkey
         "http://127.0.0.1/a b/SECRETPATH\x7f",
     ],
 )
-def test_no_message_holds_the_address(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    with pytest.raises(UndeliveredError) as told:
+def test_error_message_does_not_contain_the_address(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    with pytest.raises(UndeliveredError) as error:
         deliver_notice(hook(monkeypatch, url), NOTICE, pauses_s=(), timeout_s=1)
-    assert "SECRETPATH" not in str(told.value)
+    assert "SECRETPATH" not in str(error.value)
 
 
-def test_a_token_with_a_line_end_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with web(200) as server, pytest.raises(UndeliveredError) as told:
+def test_token_with_a_line_end_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with web(200) as server, pytest.raises(UndeliveredError) as error:
         deliver_notice(hook(monkeypatch, server.url, token="TOKEN\r\nX: y"), NOTICE)
     assert server.seen == []
-    assert "TOKEN" not in str(told.value)
+    assert "TOKEN" not in str(error.value)
 
 
-def test_a_server_that_never_answers_costs_the_time_limit_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        url = f"http://127.0.0.1:{mute.getsockname()[1]}/"
-        with pytest.raises(UndeliveredError, match="reached") as told:
+def test_unresponsive_server_ends_with_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent_server:
+        url = f"http://127.0.0.1:{silent_server.getsockname()[1]}/"
+        with pytest.raises(UndeliveredError, match="reached") as error:
             deliver_notice(hook(monkeypatch, url), NOTICE, pauses_s=(), timeout_s=0.2)
-    assert told.value.passing
+    assert error.value.passing
 
 
 # Mail
 
 
 class Postbox(socketserver.ThreadingTCPServer):
-    """As much of RFC 5321 as a delivery needs; `answers` replaces the reply to a verb."""
+    """The part of RFC 5321 that a delivery needs; `answers` replaces the reply to a verb."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -238,7 +238,7 @@ def mail(server: Postbox, **changed: Any) -> MailChannel:
     return MailChannel.model_validate(document)
 
 
-def test_a_mail_has_text_and_html_and_no_header_of_a_stranger() -> None:
+def test_mail_has_text_and_html_and_no_injected_header() -> None:
     with postbox() as server:
         for _ in range(2):
             deliver_notice(mail(server), NOTICE)
@@ -254,7 +254,7 @@ def test_a_mail_has_text_and_html_and_no_header_of_a_stranger() -> None:
     assert "×0.5" in text.get_content()
     assert "<script>" not in html.get_content()
     assert html.get_content().count("</pre>") == 1
-    # The way to the dashboard stands before the details, in both.
+    # The link to the dashboard is before the details, in both.
     for content, details in ((text.get_content(), "</pre>"), (html.get_content(), "<pre")):
         assert 0 < content.index(str(NOTICE.link)) < content.index(details)
 
@@ -263,7 +263,7 @@ def test_a_mail_has_text_and_html_and_no_header_of_a_stranger() -> None:
     ("answers", "tries", "code"),
     [({"MAIL": "451 later"}, 3, "451"), ({"MAIL": "550 never"}, 1, "550"), ({"RCPT": "550 who"}, 1, "550")],
 )
-def test_mail_servers_that_refuse(answers: dict[str, str], tries: int, code: str) -> None:
+def test_mail_refused_by_the_server_is_reported(answers: dict[str, str], tries: int, code: str) -> None:
     pauses: list[float] = []
     with postbox(**answers) as server, pytest.raises(UndeliveredError, match=code):
         deliver_notice(mail(server), NOTICE, sleep=pauses.append)
@@ -271,21 +271,21 @@ def test_mail_servers_that_refuse(answers: dict[str, str], tries: int, code: str
     assert server.mails == []
 
 
-def test_a_password_never_goes_over_an_open_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server offers no STARTTLS: nothing is sent, least of all the password."""
+def test_password_is_never_sent_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server offers no STARTTLS: neither mail nor password is sent."""
     monkeypatch.setenv("TEST_PASSWORD", "hunter2")
     secret = {"environment": "TEST_PASSWORD"}
     seen: list[bytes] = []
     with postbox(AUTH="235 welcome") as server:
         channel = mail(server, security="starttls", user="me", password=secret)
-        with pytest.raises(UndeliveredError) as told:
+        with pytest.raises(UndeliveredError) as error:
             deliver_notice(channel, NOTICE, pauses_s=())
         seen += server.mails
     assert seen == []
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(error.value)
 
 
-def test_no_mail_server_at_all() -> None:
+def test_unreachable_mail_server_is_reported() -> None:
     with postbox() as server:
         channel = mail(server)
     with pytest.raises(UndeliveredError, match="reached"):
@@ -295,7 +295,7 @@ def test_no_mail_server_at_all() -> None:
 # Files and secrets
 
 
-def test_an_issue_is_a_file_in_var(var: Path) -> None:
+def test_issue_is_written_as_a_file_in_var(var: Path) -> None:
     deliver_notice(IssueChannel(name="i", kind="issue", directory="issues"), NOTICE)
     (path,) = (var / "issues").iterdir()
     text = path.read_text()
@@ -305,8 +305,8 @@ def test_an_issue_is_a_file_in_var(var: Path) -> None:
 
 
 @pytest.mark.parametrize("details", [("```", "x"), ("````text", "`"), ("- a", "    b")])
-def test_details_of_an_issue_are_text_only(details: tuple[str, ...]) -> None:
-    """As CommonMark reads it: what a machine printed is one block, never a link, an element or a list."""
+def test_details_of_an_issue_are_escaped(details: tuple[str, ...]) -> None:
+    """In CommonMark, machine output is one code block, never a link, an element or a list."""
     hostile = ('<img src="x">', "[a](https://evil.example)", "@all", *details, "<b>end</b>")
     tokens = MarkdownIt().parse(issue_text(replace(NOTICE, details=hostile)))
     (block,) = [token for token in tokens if token.type in ("fence", "code_block")]
@@ -318,19 +318,19 @@ def test_details_of_an_issue_are_text_only(details: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o700 | 0o001])
-def test_a_secret_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_secret_readable_by_others_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "secret"
     path.write_text("hunter2\n")
     path.chmod(mode)
-    with pytest.raises(InputError, match="owner only") as told:
+    with pytest.raises(InputError, match="owner only") as error:
         Secret(file=str(path)).read()
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(error.value)
     path.chmod(0o600)
     assert Secret(file=str(path)).read() == "hunter2"
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
-def test_an_empty_or_unreadable_secret_is_told(tmp_path: Path, content: bytes) -> None:
+def test_empty_or_unreadable_secret_is_reported(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
     path.chmod(0o600)
@@ -338,7 +338,7 @@ def test_an_empty_or_unreadable_secret_is_told(tmp_path: Path, content: bytes) -
         Secret(file=str(path)).read()
 
 
-def test_an_absent_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_secret_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_ABSENT", raising=False)
     for secret in (Secret(file=str(tmp_path / "no")), Secret(environment="TEST_ABSENT")):
         with pytest.raises(InputError):

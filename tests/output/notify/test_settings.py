@@ -1,4 +1,4 @@
-"""The settings of notify.yaml and the command: faults are told, secrets never."""
+"""The settings in notify.yaml and the command: faults are reported, secrets are never shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Write systems/local/notify.yaml of a checkout of the test's own."""
+    """Write systems/local/notify.yaml in a separate checkout."""
     place = tmp_path / "checkout"
     (place / "benchmarks").mkdir(parents=True)
     (place / "systems" / "local").mkdir(parents=True)
@@ -75,35 +75,35 @@ def test_settings_are_read(write: Callable[[str], Path]) -> None:
         ("directory: issues", "directory: issues\n    colour: red", 18, "colour"),
     ],
 )
-def test_faults_are_told_with_file_line_and_field_but_never_with_a_secret(
+def test_faults_are_reported_with_file_line_and_field_without_secrets(
     write: Callable[[str], Path], old: str, new: str, line: int, word: str
 ) -> None:
     assert old in GOOD
     path = write(GOOD.replace(old, new))
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         notice_channels.load_notify_settings("local")
-    assert f"{path}:{line}:" in str(told.value)
-    assert word in str(told.value)
-    assert "hunter2" not in str(told.value)
+    assert f"{path}:{line}:" in str(error.value)
+    assert word in str(error.value)
+    assert "hunter2" not in str(error.value)
 
 
-def test_an_empty_file_is_told(write: Callable[[str], Path]) -> None:
+def test_empty_file_is_reported(write: Callable[[str], Path]) -> None:
     write("")
     with pytest.raises(InputError, match=r"notify\.yaml:1"):
         notice_channels.load_notify_settings("local")
 
 
-def test_without_settings_nobody_is_told(cli: Any, write: Callable[[str], Path], var: Path) -> None:
+def test_nothing_is_sent_without_settings(cli: Any, write: Callable[[str], Path], var: Path) -> None:
     done = cli("notify", "--system", "local")
     assert done.exit_code == 0
     assert "no notify.yaml" in done.output
 
 
-def test_the_command_sends_and_says_so(cli: Any, write: Callable[[str], Path], var: Path) -> None:
+def test_command_reports_sent_notices(cli: Any, write: Callable[[str], Path], var: Path) -> None:
     write("digest: never\nchannels:\n  - {name: tracker, kind: issue, directory: issues}\n")
     History.open().close()
-    rehearsed = cli("notify", "--system", "local", "--dry-run")
-    assert (rehearsed.exit_code, rehearsed.stdout) == (0, "tracker: local: session overdue\n")
+    dry_run = cli("notify", "--system", "local", "--dry-run")
+    assert (dry_run.exit_code, dry_run.stdout) == (0, "tracker: local: session overdue\n")
     done = cli("notify", "--system", "local", "--json")
     assert done.exit_code == 0
     (channel,) = json.loads(done.stdout)["channels"]
@@ -112,7 +112,7 @@ def test_the_command_sends_and_says_so(cli: Any, write: Callable[[str], Path], v
     assert "0 sent" in cli("notify", "--system", "local").output
 
 
-def test_a_failed_channel_is_exit_code_1(
+def test_failed_channel_exits_with_1(
     cli: Any, write: Callable[[str], Path], var: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("IOWATCH_SLACK", raising=False)
@@ -125,10 +125,10 @@ def test_a_failed_channel_is_exit_code_1(
 
 @pytest.mark.sqlite_file
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
-def test_a_misspelt_history_is_refused_and_nobody_told(
+def test_misspelt_history_is_refused_and_nothing_sent(
     cli: Any, write: Callable[[str], Path], var: Path, more: tuple[str, ...]
 ) -> None:
-    """Not a second, empty history, on which nothing ever ran."""
+    """No second, empty history is created."""
     write("channels:\n  - {name: tracker, kind: issue, directory: issues}\n")
     absent = var / "mispelt" / "iowatch.db"
     done = cli("notify", "--system", "local", "--db", absent, *more)
@@ -138,7 +138,7 @@ def test_a_misspelt_history_is_refused_and_nobody_told(
     assert not (var / "issues").exists()
 
 
-def test_the_file_in_the_documentation_is_valid(write: Callable[[str], Path]) -> None:
+def test_example_in_the_documentation_is_valid(write: Callable[[str], Path]) -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
     examples = [block.split("```")[0] for block in text.split("```yaml\n")[1:]]
     (example,) = [one for one in examples if "channels:" in one]

@@ -1,4 +1,4 @@
-"""`iowatch history show`: where the outputs and Darshan logs of runs lie, for whoever sits at a terminal."""
+"""`iowatch history show`: the paths of outputs and Darshan logs of runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEGIN = 1_767_225_600
 
 @pytest.fixture
 def session(var: Path, tmp_path: Path) -> str:
-    """A session of a run that ended well and one that failed, an output and a log each."""
+    """A session with a successful and a failed run, with an output and a log each."""
     with History.open() as history:
         history.begin_session(SessionRecord("s", "local", "smoke", "run", BEGIN))
         history.record_runs("s", [_run("good", "ok", tmp_path), _run("[bad]", "failed", tmp_path)])
@@ -40,7 +40,7 @@ def _run(name: str, status: str, place: Path) -> RunRecord:
 
 
 def _shown(text: str) -> dict[str, list[str]]:
-    """Contents of the files that are told below each run."""
+    """Contents of the files that are listed below each run."""
     found: dict[str, list[str]] = {}
     run = ""
     for line in text.splitlines():
@@ -51,33 +51,33 @@ def _shown(text: str) -> dict[str, list[str]]:
     return found
 
 
-def test_the_files_of_a_failed_run_are_named(cli: Cli, session: str) -> None:
+def test_files_of_failed_runs_are_listed(cli: Cli, session: str) -> None:
     shown = cli("history", "show", session)
     assert shown.exit_code == 0, shown.output
     assert _shown(shown.stdout) == {"[bad]": ["darshan of [bad]", "stdout of [bad]"]}
     assert "all runs lie: --files" in shown.stdout
 
 
-def test_those_of_all_runs_where_they_are_asked_for(cli: Cli, session: str) -> None:
+def test_files_option_lists_the_files_of_all_runs(cli: Cli, session: str) -> None:
     shown = cli("history", "show", session, "--files")
     assert set(_shown(shown.stdout)) == {"good", "[bad]"}
     assert "--files" not in shown.stdout
 
 
-def test_programs_read_paths_and_what_is_gone(cli: Cli, session: str) -> None:
-    gone = next(
+def test_json_has_paths_and_missing_files(cli: Cli, session: str) -> None:
+    missing = next(
         path for path in (files_module.artefact_path("0" * 64).parents[1]).glob("*/*") if "log" not in path.name
     )
-    gone.unlink()
+    missing.unlink()
     document = json.loads(cli("history", "show", session, "--json").stdout)
     files = [one for run in document["runs"] for one in run["files"]]
     assert len(files) == 4
-    assert [one["sha256"] for one in files if one["path"] is None] == [gone.name]
-    assert {Path(one["path"]).name for one in files if one["path"]} == {one["sha256"] for one in files} - {gone.name}
-    assert f"{gone.name} no longer kept" in cli("history", "show", session, "--files").stdout
+    assert [one["sha256"] for one in files if one["path"] is None] == [missing.name]
+    assert {Path(one["path"]).name for one in files if one["path"]} == {one["sha256"] for one in files} - {missing.name}
+    assert f"{missing.name} no longer kept" in cli("history", "show", session, "--files").stdout
 
 
-def test_one_run_by_its_number_in_findings(cli: Cli, session: str) -> None:
+def test_run_option_shows_one_run(cli: Cli, session: str) -> None:
     with History.open() as history:
         number = next(run.id for run in history.runs(session) if run.name == "good")
     shown = cli("history", "show", "--run", number)

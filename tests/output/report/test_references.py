@@ -1,4 +1,4 @@
-"""A session with references: what is outside its bounds, and what is wrong with references, makes it red."""
+"""A session with references: values outside their bounds, and faults of references, set the exit code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def session(
     history: History, write: tuple[float, ...], failures: tuple[ReframeFailure, ...] = (), metric: str = "bandwidth"
 ) -> Verdict:
-    """One run, whole, with these samples of writing and a fast read."""
+    """One complete run with these samples of writing and a fast read."""
     expected = [ExpectedResult("ior:a", "compute", "gnu", op, metric) for op in ("write", "read")]
     history.begin_session(SessionRecord("s", "local", "nightly", "run", 1000), expected)
     results = tuple(
@@ -51,7 +51,7 @@ def session(
 
 @pytest.mark.usefixtures("references")
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "reason"),
     [
         ((50.0, 119.0), None),
         ((50.0, 90.0), None),
@@ -59,32 +59,32 @@ def session(
         ((50.0, 130.0), "write_bandwidth is high: 130, accepted 90 to 120 MiB/s (reference 100 of 2026-06-01)"),
     ],
 )
-def test_best_sample_is_held_against_the_bounds(history: History, write: tuple[float, ...], told: str | None) -> None:
+def test_best_sample_is_compared_with_bounds(history: History, write: tuple[float, ...], reason: str | None) -> None:
     verdict = session(history, write)
-    assert [trouble.reason for trouble in verdict.references] == ([told] if told else [])
-    assert verdict.exit_code == (1 if told else 0)
+    assert [problem.reason for problem in verdict.references] == ([reason] if reason else [])
+    assert verdict.exit_code == (1 if reason else 0)
 
 
 @pytest.mark.parametrize(
-    ("samples", "told"),
+    ("samples", "reason"),
     [
         ((105.0, 200.0), None),
         ((80.0, 100.0), "write_time is low: 80, accepted 90 to 120 s (reference 100 of 2026-06-01)"),
         ((130.0, 200.0), "write_time is high: 130, accepted 90 to 120 s (reference 100 of 2026-06-01)"),
     ],
 )
-def test_the_best_of_times_is_the_shortest(
-    history: History, references: Path, samples: tuple[float, ...], told: str | None
+def test_best_time_is_the_shortest(
+    history: History, references: Path, samples: tuple[float, ...], reason: str | None
 ) -> None:
     entry = Reference("IorCheck", "local:compute", "gnu", "api=POSIX", "write_time", 100, -0.1, 0.2, "s", BY)
     references.write_text(propose.update_reference_text("local", "", [entry]))
     verdict = session(history, samples, metric="time")
-    assert [problem.reason for problem in verdict.references] == ([told] if told else [])
+    assert [problem.reason for problem in verdict.references] == ([reason] if reason else [])
     assert verdict.headlines[0].value == min(samples)
 
 
 @pytest.mark.usefixtures("references")
-def test_every_report_says_it(history: History) -> None:
+def test_every_report_has_the_reference_problem(history: History) -> None:
     verdict = session(history, (80.0,))
     assert "2 of 2 expected results received, 1 remark on references" in verdict_line(verdict)
     console = Console(record=True, width=200)
@@ -97,23 +97,23 @@ def test_every_report_says_it(history: History) -> None:
 
 
 @pytest.mark.usefixtures("references")
-def test_what_a_check_says_of_its_references_is_told_once_a_stack(history: History) -> None:
-    """ReFrame's words for a case outside its bounds are not repeated: the verdict has its own."""
-    said = "input error: local.yaml:6:9: no case has a parameter 'aip' (in aip=POSIX). Did you mean 'api'?"
+def test_reference_errors_of_checks_are_reported_once_per_stack(history: History) -> None:
+    """ReFrame's message for a case outside its bounds is not repeated: the verdict has its own."""
+    message = "input error: local.yaml:6:9: no case has a parameter 'aip' (in aip=POSIX). Did you mean 'api'?"
     own = "performance error: failed to meet reference: write_bandwidth=80, expected 100 (l=90, u=120)"
     failures = (
-        ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", said, "InputError"),
-        ReframeFailure("IorCheck %entry=nightly/b", "gnu", "performance", said, "InputError"),
+        ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", message, "InputError"),
+        ReframeFailure("IorCheck %entry=nightly/b", "gnu", "performance", message, "InputError"),
         ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", own, "PerformanceError"),
     )
     verdict = session(history, (100.0,), failures)
     ((stack, run, reason),) = [(t.stack, t.run, t.reason) for t in verdict.references]
-    assert (stack, run, reason) == ("gnu", "2 cases", said.removeprefix("input error: "))
+    assert (stack, run, reason) == ("gnu", "2 cases", message.removeprefix("input error: "))
     assert verdict.exit_code == 1
 
 
 @pytest.mark.usefixtures("references")
-def test_a_suite_without_references_is_not_judged(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suite_without_references_is_not_assessed(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     read = suites.load_suite
 
     def without(suite: str) -> list[suites.SuiteCase]:
@@ -123,6 +123,6 @@ def test_a_suite_without_references_is_not_judged(history: History, monkeypatch:
     assert session(history, (80.0,)).references == ()
 
 
-def test_without_references_nothing_is_said(history: History) -> None:
+def test_no_reference_file_gives_no_remark(history: History) -> None:
     verdict = session(history, (80.0,))
     assert (verdict.references, verdict.exit_code) == ((), 0)

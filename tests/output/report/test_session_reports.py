@@ -1,4 +1,4 @@
-"""Reports of a session: red exactly when the verdict is, well-formed whatever a machine printed."""
+"""Reports of a session: they fail exactly if the verdict does, and are well-formed for any output of a machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ran(name: str, status: str = "ok", reason: str | None = None) -> RunRecord:
 
 @pytest.fixture
 def verdict(history: History) -> Verdict:
-    """One run whole, one failed, one absent, one that lacks a result."""
+    """One complete run, one failed, one missing, one without one of its results."""
     wanted = [expected("whole"), expected("failed"), expected("absent")]
     wanted += [expected("partial"), expected("partial", "read")]
     history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), wanted)
@@ -40,12 +40,12 @@ def verdict(history: History) -> Verdict:
 
 
 def kinds(document: str) -> dict[str, str]:
-    """What became of every test case, by name."""
+    """The outcome of every test case, by name."""
     cases = ElementTree.fromstring(document).iter("testcase")
     return {case.get("name", ""): next((child.tag for child in case), "passed") for case in cases}
 
 
-def test_one_case_an_expected_run(history: History, verdict: Verdict) -> None:
+def test_junit_has_one_case_per_expected_run(history: History, verdict: Verdict) -> None:
     document = junit_document(history, verdict)
     assert kinds(document) == {"whole": "passed", "failed": "failure", "absent": "error", "partial": "error"}
     suite = ElementTree.fromstring(document).find("testsuite")
@@ -55,7 +55,7 @@ def test_one_case_an_expected_run(history: History, verdict: Verdict) -> None:
     assert suite.get("timestamp") == "1970-01-01T00:16:40"
 
 
-def test_a_failure_on_one_partition_hides_no_absence_on_another(history: History) -> None:
+def test_failure_on_one_partition_does_not_hide_missing_runs_on_another(history: History) -> None:
     wanted = [ExpectedResult("same", part, "gnu", "write", "bandwidth") for part in ("compute", "debug", "old")]
     history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), wanted)
     history.record_runs("s1", [ran("same", "failed", "died"), replace(ran("same"), partition="debug", fingerprint="f")])
@@ -71,7 +71,7 @@ def test_a_failure_on_one_partition_hides_no_absence_on_another(history: History
     }
 
 
-def test_findings_and_what_cannot_run_are_told(history: History, verdict: Verdict) -> None:
+def test_junit_has_findings_and_unavailable_cases(history: History, verdict: Verdict) -> None:
     more = replace(
         verdict,
         changes=("local-20250210-down: 2 of 8 series down",),
@@ -86,19 +86,19 @@ def test_findings_and_what_cannot_run_are_told(history: History, verdict: Verdic
     assert found["the stack does not provide netcdf"] == found["the stack does not provide ior"] == "skipped"
 
 
-def test_a_failed_run_that_nobody_expected_is_red(history: History, verdict: Verdict) -> None:
+def test_unexpected_failed_run_is_a_failure(history: History, verdict: Verdict) -> None:
     history.record_runs("s1", [ran("surprise", "failed", "out of memory")])
     assert kinds(junit_document(history, verdict))["surprise"] == "failure"
 
 
-def test_no_character_of_a_machine_breaks_the_document(history: History, verdict: Verdict) -> None:
+def test_junit_is_well_formed_with_any_characters(history: History, verdict: Verdict) -> None:
     broken = replace(verdict, changes=(f"id: {STRANGE}",), absent=(RunProblem("gnu", "absent", STRANGE, "compute"),))
     document = junit_document(history, broken)
     document.encode("utf-8")
     assert kinds(document)["absent"] == "error"
 
 
-def test_markdown_has_the_answer_first_and_all_troubles(verdict: Verdict) -> None:
+def test_markdown_starts_with_the_status_and_lists_all_problems(verdict: Verdict) -> None:
     text = verdict_markdown(verdict)
     assert text.startswith("## smoke on local: INCOMPLETE")
     assert "| gnu | whole | write bandwidth | 3 | MiB/s | 2 |" in text.replace("\\", "")
@@ -107,12 +107,12 @@ def test_markdown_has_the_answer_first_and_all_troubles(verdict: Verdict) -> Non
     assert "<a" not in text.replace("\\<", "")
 
 
-def test_markdown_calls_nobody_and_keeps_one_line() -> None:
+def test_markdown_has_no_mentions_and_stays_on_one_line() -> None:
     assert "\n" not in escape_markdown(STRANGE)
     assert "@all" not in escape_markdown(STRANGE)
 
 
-def test_a_comparison_has_no_verdict_to_report(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_junit_option_is_refused_with_ab(cli, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     done = cli("run", "--ab", "a", "b", "--junit", tmp_path / "x.xml")
     assert done.exit_code == 2
     assert "--junit" in done.output

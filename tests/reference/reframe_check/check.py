@@ -1,4 +1,4 @@
-"""A check for the tests: ReFrame judges a number by `reference/bandwidth/<system>.yaml` as real checks do."""
+"""A check for the tests: ReFrame compares a number with `reference/bandwidth/<system>.yaml` as in real checks."""
 
 import os
 from pathlib import Path

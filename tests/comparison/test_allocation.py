@@ -22,7 +22,7 @@ from iowatch.site.schedulers import Allocation, current_allocation
 from iowatch.site.system import SystemLimits
 from iowatch.stats.interleaving import StopRule
 from iowatch.store import History
-from tests.comparison.history_of import record
+from tests.comparison.known_ratios import record
 
 ALLOCATION = Allocation("Slurm", "42", "standard", ("n3", "n4", "n7"))
 

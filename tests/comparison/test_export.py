@@ -15,7 +15,7 @@ from click.testing import Result
 from iowatch.core import InputError, UsageError
 from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
 from iowatch.store.export import export_results, read_export_file, write_openmetrics
-from tests.comparison.history_of import nightly, record
+from tests.comparison.known_ratios import nightly, record
 
 Cli = Callable[..., Result]
 HOSTILE = 'a"b\\c\nd,<script>'

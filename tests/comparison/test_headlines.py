@@ -6,7 +6,7 @@ from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.demo import scenarios
 from iowatch.demo.scenarios import generate_sessions
 from iowatch.store import History
-from tests.comparison.history_of import DAY_S, START, record
+from tests.comparison.known_ratios import DAY_S, START, record
 
 
 def test_one_metric_per_case_is_compared_by_default(history: History) -> None:

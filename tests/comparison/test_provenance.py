@@ -12,7 +12,7 @@ from iowatch.core import Output, Result
 from iowatch.output.comparison import comparison_document, comparison_markdown, provenance_lines
 from iowatch.site.stack import Stack, StackPart
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
-from tests.comparison.history_of import DAY_S, START
+from tests.comparison.known_ratios import DAY_S, START
 
 
 @pytest.fixture

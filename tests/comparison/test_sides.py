@@ -16,7 +16,7 @@ from iowatch.output.comparison import summary_sentences
 from iowatch.reference import events
 from iowatch.store import History, ResultFilter
 from iowatch.store.export import export_results
-from tests.comparison.history_of import DAY_S, START, nightly, record
+from tests.comparison.known_ratios import DAY_S, START, nightly, record
 
 Cli = Callable[..., Result]
 

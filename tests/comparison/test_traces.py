@@ -14,7 +14,7 @@ from iowatch.darshan import Trace, diff_trace_groups
 from iowatch.output import comparison
 from iowatch.output.comparison import comparison_document, comparison_markdown
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
-from tests.comparison.history_of import DAY_S, START
+from tests.comparison.known_ratios import DAY_S, START
 from tests.darshan.conftest import LogSpec, build
 
 Counters = Mapping[str, float]

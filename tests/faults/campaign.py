@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 
 from tests import postgresql
+from tests.faults.concurrency import concurrent_sessions, writers
 from tests.faults.kills import Copy, FirstBuild, Ingest, Run, Site, Tally, Work, campaign
-from tests.faults.several import concurrent_sessions, writers
 
 Maker = Callable[[Random], Work]
 

@@ -135,3 +135,25 @@ def test_cray_stack_is_found_without_mpicc_and_mpirun(tool: Tool, monkeypatch: p
     assert versions == {"cray-mpich": "8.1.29", "gcc": "12.3.0", "hdf5": "1.10.8"}
     assert stack.features == ("hdf5", "mpich")
     assert stack.tools == {"mpicc": str(wrapper)}
+
+
+DARSHAN_3_4 = "Usage: darshan-config [--pre-ld-flags] [--post-ld-flags] [--dyn-ld-flags] [--log-path]"
+DARSHAN_3_5 = "This darshan-runtime 3.5.0 was built with the following features:\n\n  --hdf5-mod              -> 1"
+
+
+@pytest.mark.parametrize(
+    ("version", "features", "variants"), [("3.4.7", DARSHAN_3_4, {}), ("3.5.0", DARSHAN_3_5, {"hdf5": "true"})]
+)
+def test_darshan_runtime_of_3_4_and_3_5_is_found(
+    tool: Tool, tmp_path_factory: pytest.TempPathFactory, version: str, features: str, variants: dict[str, str]
+) -> None:
+    """Output of `darshan-config --all` of both releases; only 3.5 has the option and names its version there."""
+    libdir = tmp_path_factory.mktemp("darshan") / "lib"
+    (libdir / "pkgconfig").mkdir(parents=True)
+    (libdir / "libdarshan.so").write_text("")
+    (libdir / "pkgconfig" / "darshan-runtime.pc").write_text(f"Name: darshan\nVersion: {version}\nRequires: zlib\n")
+    flags = f"-L{libdir}  -Wl,-rpath={libdir} -ldarshan"
+    tool("darshan-config", f"case $1 in --dyn-ld-flags) echo '{flags}';; *) cat <<'END'\n{features}\nEND\nesac")
+    part = stack_probe.probe_darshan_runtime(MpiInstallation("openmpi"))
+    assert part is not None
+    assert (part.version, dict(part.variants)) == (version, variants)

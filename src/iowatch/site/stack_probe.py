@@ -234,23 +234,27 @@ def _find_program(probe: ProgramProbe, flavour: MpiInstallation) -> str | None:
 
 
 def probe_darshan_runtime(flavour: MpiInstallation) -> StackPart | None:
-    """darshan-runtime, as `darshan-config` describes it."""
+    """darshan-runtime by `darshan-config`, which reports version and modules from Darshan 3.5 on only (`--all`)."""
     config = shutil.which("darshan-config")
     answer = query_tool(config, "--all") if config else ""
-    version = _first_match(r"[Dd]arshan[ -][Rr]untime (\d\S*)", answer)
     libdir = _first_match(r"-L(\S+)", query_tool(config, "--dyn-ld-flags")) if config else None
     shared = find_library(libdir, "darshan") if libdir else None
-    if version is None or shared is None or (find_linked_mpis(shared) and not flavour.serves(shared)):
+    if libdir is None or shared is None or (find_linked_mpis(shared) and not flavour.serves(shared)):
         return None
+    version = _pkgconfig_version(Path(libdir), "darshan-runtime")
     return StackPart("darshan-runtime", version, _parse_yes_no(answer, {"hdf5": "--hdf5-mod"}), files=(shared,))
 
 
 def probe_darshan_util(flavour: MpiInstallation) -> StackPart | None:
     """darshan-util: `darshan-parser`, which prints the version of the log library it was built with."""
     parser = shutil.which("darshan-parser")
-    config = Path(parser).parent.parent / "lib" / "pkgconfig" / "darshan-util.pc" if parser else None
-    version = _first_match(r"^Version:\s*(\S+)", config.read_text()) if config and config.is_file() else None
-    return StackPart("darshan-util", version or "unknown", files=(parser,)) if parser else None
+    version = _pkgconfig_version(Path(parser).parent.parent / "lib", "darshan-util") if parser else "unknown"
+    return StackPart("darshan-util", version, files=(parser,)) if parser else None
+
+
+def _pkgconfig_version(libdir: Path, name: str) -> str:
+    config = libdir / "pkgconfig" / f"{name}.pc"
+    return _first_match(r"^Version:\s*(\S+)", config.read_text() if config.is_file() else "") or "unknown"
 
 
 _PACKAGES = tuple(dict.fromkeys(b.package for b in BENCHMARKS if b.package and b.probe))

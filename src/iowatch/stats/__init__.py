@@ -11,7 +11,8 @@ from iowatch.stats.detection import (
     detection_pool,
     get_method,
 )
-from iowatch.stats.estimates import (
+from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
+from iowatch.stats.pairs import (
     ComparisonSettings,
     OverallComparison,
     Pair,
@@ -22,7 +23,6 @@ from iowatch.stats.estimates import (
     SideSummary,
     format_percent,
 )
-from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
 from iowatch.stats.rules import (
     Explanation,
     Magnitude,

@@ -18,11 +18,7 @@ from scipy import special
 
 from iowatch.core import METRICS, UsageError, get_metric
 from iowatch.stats import estimates, explanation
-from iowatch.stats.estimates import (
-    MIN_RANK_SUM_SESSIONS,
-    MIN_SESSIONS,
-    MIN_SIGNED_RANK_PAIRS,
-    AlignedSides,
+from iowatch.stats.pairs import (
     BestValues,
     ComparisonSettings,
     Floats,
@@ -32,7 +28,6 @@ from iowatch.stats.estimates import (
     PairComparison,
     RatioEstimate,
     ScalingPoint,
-    SessionSamples,
     SideSamples,
     SideSummary,
     VarianceInflation,
@@ -81,7 +76,9 @@ _INTERVAL_WIDENING = 1.07**2
 MAX_RUNS_NEEDED = 100_000
 
 
-def runs_needed(sides: AlignedSides, estimate: RatioEstimate, threshold: float, settings: ComparisonSettings) -> int:
+def runs_needed(
+    sides: estimates.AlignedSides, estimate: RatioEstimate, threshold: float, settings: ComparisonSettings
+) -> int:
     """Sessions per side (or pairs), in all.
 
     Args:
@@ -104,11 +101,11 @@ def runs_needed(sides: AlignedSides, estimate: RatioEstimate, threshold: float, 
     rank = _required_sessions(min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, wanted, settings.power)
     width = _required_sessions(spread or noise, 1 - settings.level, wanted, settings.power)
     doubt = degrees / float(special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
-    fewest = MIN_SIGNED_RANK_PAIRS if sides.paired else MIN_RANK_SUM_SESSIONS
+    fewest = estimates.MIN_SIGNED_RANK_PAIRS if sides.paired else estimates.MIN_RANK_SUM_SESSIONS
     return min(MAX_RUNS_NEEDED, max(fewest, ceil(max(rank, width) * doubt * _INTERVAL_WIDENING)))
 
 
-def _side_spread(side: SessionSamples) -> float:
+def _side_spread(side: estimates.SessionSamples) -> float:
     """Between session medians; with too few, a first guess: samples vary as much, and sessions as is assumed."""
     if len(side) >= _FEW_SESSIONS:
         return float(np.std(np.log(side.medians), ddof=1))
@@ -195,7 +192,7 @@ def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _Combined
         return exp(centre), None, None, "none"
     error = float(logs.std(ddof=1)) / n**0.5
     half = float(special.stdtrit(n - 1, (1 + settings.level) / 2)) * error
-    test = estimates.signed_rank_p_values if n >= MIN_SIGNED_RANK_PAIRS else estimates.paired_t_test
+    test = estimates.signed_rank_p_values if n >= estimates.MIN_SIGNED_RANK_PAIRS else estimates.paired_t_test
     p = float(test(logs[None, :])[0])
     return exp(centre), (exp(centre - half), exp(centre + half)), p, "cases"
 
@@ -301,7 +298,7 @@ def _is_difference(one: PairComparison, settings: ComparisonSettings) -> str | N
 _Statistic = Literal["median", "max", "mean"]
 _STATISTICS: tuple[_Statistic, ...] = ("median", "max", "mean")
 # Sides with samples, and the ratio of their medians.
-_EstimatedPair = tuple[AlignedSides, RatioEstimate]
+_EstimatedPair = tuple[estimates.AlignedSides, RatioEstimate]
 
 
 def compare_pairs(
@@ -383,10 +380,10 @@ def _assess_pair(
     maxima = estimates.ratio_of_maxima(sides, settings, medians.dependence)
     inflation = medians.dependence.variance
     verdict, bound, reason = decide_pair_verdict(adjusted, medians.ci, METRICS[pair.metric].sign, settings)
-    if sides.fewest < MIN_SESSIONS:
+    if sides.fewest < estimates.MIN_SESSIONS:
         left, right = len(sides.left), len(sides.right)
         runs = f"{left} run{'s' * (left != 1)} on the left, {right} on the right"
-        reason = f"{runs}: the noise between sessions cannot be estimated below {MIN_SESSIONS} a side"
+        reason = f"{runs}: the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} a side"
         verdict, bound = "not enough data", None
     else:
         reason += f"; compared {'paired by session' if sides.paired else 'as independent samples'}"
@@ -415,7 +412,7 @@ def _assess_pair(
     )
 
 
-def _summarise_side(side: SessionSamples) -> SideSummary:
+def _summarise_side(side: estimates.SessionSamples) -> SideSummary:
     n, runs = len(side.values), len(side)
     most, middle, mean, least = (float(of(side.values)) for of in (np.max, np.median, np.mean, np.min))
     return SideSummary(n=n, max=most, median=middle, mean=mean, min=least, runs=runs)
@@ -424,7 +421,9 @@ def _summarise_side(side: SessionSamples) -> SideSummary:
 def _compare_figures(pair: Pair) -> PairComparison:
     """Printed figures: a ratio, and no statement about noise."""
     left, right = (
-        side if isinstance(side, SideSummary) else _summarise_side(SessionSamples.of(list(side.sessions.values())))
+        side
+        if isinstance(side, SideSummary)
+        else _summarise_side(estimates.SessionSamples.of(list(side.sessions.values())))
         for side in (pair.left, pair.right)
     )
     statistic = next((name for name in _STATISTICS if getattr(left, name) and getattr(right, name)), None)

@@ -18,12 +18,11 @@ from iowatch.core import UsageError
 from iowatch.stats.estimates import (
     MIN_SIGNED_RANK_PAIRS,
     AlignedSides,
-    ComparisonSettings,
-    SideSamples,
     align_sides,
     estimate_inflations,
     ratio_of_medians,
 )
+from iowatch.stats.pairs import ComparisonSettings, SideSamples
 
 SideName = Literal["left", "right"]
 StopReason = Literal["pairs", "interval", "budget", "most"]

@@ -190,8 +190,8 @@ def _sort_parameters(names: Iterable[str]) -> list[str]:
 OVERVIEW_SESSIONS = 30
 _READ_S = 60 * drawing.DAY_S
 _COLUMNS = ("operation", "api", "file")
-# What can be said of a series in the newest night, what needs somebody first; long gone: not for `NIGHTS`.
-SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not assessed", "long gone")
+# What can be said of a series in the newest night, what needs somebody first; inactive: not for `NIGHTS`.
+SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not assessed", "inactive")
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class SeriesTableRow:
     def outcome(self) -> str:
         """One of `OUTCOMES`: what the newest night says of the series."""
         if self.late:
-            return "long gone" if self.gone else "without result"
+            return "inactive" if self.gone else "without result"
         return {"w": "below", "s": "as accepted", "b": "above"}.get(self.kind[0], "not assessed")
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -77,8 +77,9 @@ class SiteWriter:
             return True
         if self.previous is None or not (self.previous / name).is_file():
             return False
-        os.link(self.previous / name, target)
-        self.kept += 1
+        with suppress(FileExistsError):  # another process linked it meanwhile
+            os.link(self.previous / name, target)
+            self.kept += 1
         return True
 
     def _path(self, name: str) -> Path:
@@ -135,13 +136,13 @@ _MIN_ITEMS = 200
 
 
 # Functions with closures cannot be sent to a process, but a fork inherits this variable.
-_task: Callable[[int], None] | None = None
+_task: Callable[[int], tuple[int, int]] | None = None
 
 
 def write_in_processes(
     history: History, writer: SiteWriter, write: Callable[[Sequence[_T]], None], items: Sequence[_T]
 ) -> None:
-    """Call `write` with all `items`, or with halves of them in two processes; it writes one file per item.
+    """Call `write` with all `items`, or with halves of them in two processes.
 
     The processes are forks: they share everything in memory, and open connections of their own.
     """
@@ -151,21 +152,24 @@ def write_in_processes(
         write(items)
         return
 
-    def write_share(start: int) -> None:
+    def write_share(start: int) -> tuple[int, int]:
         # Two processes must not share a connection: the child drops the inherited ones.
         history.engine.dispose(close=False)
+        writer.written = writer.kept = 0
         write(items[start::workers])
+        return writer.written, writer.kept
 
     _task = write_share
     try:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
             for done in [pool.submit(_run_task, start) for start in range(workers)]:
-                done.result()
+                written, kept = done.result()
+                writer.written += written
+                writer.kept += kept
     finally:
         _task = None
-    writer.written += len(items)
 
 
-def _run_task(start: int) -> None:
+def _run_task(start: int) -> tuple[int, int]:
     assert _task is not None
-    _task(start)
+    return _task(start)

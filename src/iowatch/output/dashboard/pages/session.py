@@ -18,31 +18,34 @@ from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
 from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
 
-SystemSession = tuple[data.SystemEntry, SessionRow]
+# The last is the number of runs with drawings of a full page; None: a short page.
+SystemSession = tuple[data.SystemEntry, SessionRow, int | None]
 RunResults = Sequence[tuple[data.SeriesEntry, tuple[float, ...]]]
 
 
 def publish_session_pages(site: data.SiteBuild) -> None:
     """Write `session/<uuid>.html`: full pages of the newest sessions and those around findings, else short ones."""
-    older: list[SystemSession] = []
+    chosen: list[SystemSession] = []
     for machine in site.catalogue.machines:
         evidence = data.evidence_sessions(machine)
         for position, row in enumerate(machine.sessions):
-            if position < site.sessions or row.id in evidence:
-                reports = site.reports if position < _REPORTED_SESSIONS or row.id in evidence else 0
-                values = _session_values(site, machine, row, reports)
-                site.write_page(data.session_page_path(row), "session.html", **values)
-            else:
-                older.append((machine, row))
-    write_in_processes(site.history, site.writer, partial(_write_older_sessions, site), older)
+            drawn = position < _REPORTED_SESSIONS or row.id in evidence
+            full = position < site.sessions or row.id in evidence
+            chosen.append((machine, row, site.reports * drawn if full else None))
+    write_in_processes(site.history, site.writer, partial(_write_sessions, site), chosen)
 
 
 PAGE = data.Page("session", "Sessions", None, publish_session_pages)
 
 
-def _write_older_sessions(site: data.SiteBuild, chosen: Sequence[SystemSession]) -> None:
-    for machine, row in chosen:
-        site.write_page(data.session_page_path(row), "older_session.html", **_older_session_values(site, machine, row))
+def _write_sessions(site: data.SiteBuild, chosen: Sequence[SystemSession]) -> None:
+    for machine, row, reports in chosen:
+        template, values = (
+            ("older_session.html", _older_session_values(site, machine, row))
+            if reports is None
+            else ("session.html", _session_values(site, machine, row, reports))
+        )
+        site.write_page(data.session_page_path(row), template, **values)
 
 
 def _older_session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow) -> dict[str, Any]:

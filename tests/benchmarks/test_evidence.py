@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from iowatch.benchmarks.parsing import RunContext
-from iowatch.benchmarks.registry import parse_output, parse_output_file, tool_names
+from iowatch.benchmarks.registry import benchmark_names, parse_output, parse_output_file
 from iowatch.cli.commands.parse import command
 from iowatch.core import InputError, UsageError
 from tests.benchmarks.corpus import DATA
@@ -73,8 +73,8 @@ def test_result_file_next_to_the_output_is_read(tmp_path: Path) -> None:
 
 
 def test_every_tool_has_a_parser_and_unknown_tools_are_refused() -> None:
-    assert all(parse_output(tool, "").status != "ok" for tool in tool_names())
-    with pytest.raises(UsageError, match="no parser for 'iro'"):
+    assert all(parse_output(tool, "").status != "ok" for tool in benchmark_names())
+    with pytest.raises(UsageError, match="no benchmark 'iro'"):
         parse_output("iro", "")
 
 

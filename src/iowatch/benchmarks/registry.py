@@ -7,9 +7,9 @@ the session take their lists from here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 from iowatch.benchmarks.benchio import BENCHIO
@@ -24,19 +24,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (BENCHIO, IOR, MDTEST, H5BENCH)
 
 # Begins the reason where a parser itself failed; please report such an output.
 PARSER_ERROR = "parse error"
-# A tool that is no benchmark, with the module and the function that read its logs: this room cannot import it.
-_DARSHAN = "darshan"
-_DARSHAN_PARSER = "iowatch.darshan.results", "parse_darshan_log"
+# Never raises for the content of an output, but for the errors of `parse_output`.
+OutputParser = Callable[[OutputSource, RunContext], Output]
 
 
 def benchmark_names() -> list[str]:
     """Names of all benchmarks."""
     return [benchmark.name for benchmark in BENCHMARKS]
-
-
-def tool_names() -> list[str]:
-    """Names of all tools whose output `parse_output` reads."""
-    return [*benchmark_names(), _DARSHAN]
 
 
 def get_benchmark(name: str) -> Benchmark:
@@ -51,17 +45,6 @@ def get_benchmark(name: str) -> Benchmark:
     return found
 
 
-def require_tool(name: str, also: tuple[str, ...] = ()) -> None:
-    """Refuse a name that is neither in `tool_names` nor in `also`.
-
-    Raises:
-        UsageError: no such tool.
-    """
-    known = [*tool_names(), *also]
-    if name not in known:
-        raise UsageError(f"no parser for '{name}'", hint=suggest_name(name, known))
-
-
 def parse_output(
     tool: str,
     source: OutputSource,
@@ -73,17 +56,16 @@ def parse_output(
     """The results of one output; never raises for what the output contains.
 
     Args:
-        tool: one of `tool_names`.
+        tool: name of a benchmark.
         source: the output as text, bytes, or a binary stream (read once, in constant memory).
         stderr: the run's stderr in the same forms, or None where it is not available.
         rc: the run's exit code (negative: killed by that signal), or None.
         ranks: requested number of MPI processes, or None.
 
     Raises:
-        UsageError: no such tool.
+        UsageError: no such benchmark.
     """
-    require_tool(tool)
-    return _parse_safely(tool, source, RunContext(stderr, rc, ranks))
+    return _parse_safely(_benchmark_parser(tool), tool, source, RunContext(stderr, rc, ranks))
 
 
 def parse_output_file(
@@ -94,22 +76,24 @@ def parse_output_file(
     rc: int | None = None,
     ranks: int | None = None,
     log: Path | None = None,
+    parser: OutputParser | None = None,
 ) -> Output:
     """As `parse_output`, for files; where IOR wrote its results to another file in the same directory, that is read.
 
     Args:
         log: what the program printed, where `path` is a file of results that it wrote.
+        parser: of a tool that is not a benchmark; None: that of the benchmark `tool`.
 
     Raises:
-        UsageError: no such tool.
+        UsageError: no such benchmark.
         InputError: a file that cannot be read.
     """
-    require_tool(tool)
+    parser, context = parser or _benchmark_parser(tool), RunContext(None, rc, ranks)
     try:
-        output = _parse_opened_file(tool, path, stderr, log, RunContext(None, rc, ranks))
+        output = _parse_opened_file(parser, tool, path, stderr, log, context)
         written_to = path.with_name(Path(str(output.facts.get("written_to", ""))).name or path.name)
         if not output.results and written_to != path and written_to.is_file():
-            return _parse_opened_file(tool, written_to, stderr, path, RunContext(None, rc, ranks))
+            return _parse_opened_file(parser, tool, written_to, stderr, path, context)
         return output
     except OSError as error:
         raise InputError(
@@ -117,27 +101,33 @@ def parse_output_file(
         ) from error
 
 
-def _parse_opened_file(tool: str, path: Path, stderr: Path | None, log: Path | None, context: RunContext) -> Output:
+def _parse_opened_file(
+    parser: OutputParser, tool: str, path: Path, stderr: Path | None, log: Path | None, context: RunContext
+) -> Output:
     with ExitStack() as files:
         source = files.enter_context(path.open("rb"))
         others = [files.enter_context(other.open("rb")) if other else None for other in (stderr, log)]
-        return _parse_safely(tool, source, replace(context, stderr=others[0], log=others[1]))
+        return _parse_safely(parser, tool, source, replace(context, stderr=others[0], log=others[1]))
 
 
-def _parse_safely(tool: str, source: OutputSource, context: RunContext) -> Output:
+def _parse_safely(parser: OutputParser, tool: str, source: OutputSource, context: RunContext) -> Output:
     """Parse errors mark the output incomplete and are reported: one unforeseen output must not end a session."""
     try:
-        if tool == _DARSHAN:
-            module, function = _DARSHAN_PARSER
-            output: Output = getattr(import_module(module), function)(source, context)
-            return output
-        benchmark = get_benchmark(tool)
-        builder = OutputBuilder(tool, failure_signatures(benchmark))
+        return parser(source, context)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {type(error).__name__}: {error}"[:300], ())
+
+
+def _benchmark_parser(name: str) -> OutputParser:
+    benchmark = get_benchmark(name)
+
+    def parse(source: OutputSource, context: RunContext) -> Output:
+        builder = OutputBuilder(name, failure_signatures(benchmark))
         lines = builder.lines(source)
         benchmark.parse(builder, lines, context)
         return builder.to_output(context, lines)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {type(error).__name__}: {error}"[:300], ())
+
+    return parse
 
 
 def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:

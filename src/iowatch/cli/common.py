@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +53,17 @@ DATE = click.DateTime(formats=["%Y-%m-%d"])
 
 
 class ToolCommand(click.Command):
-    """A command with the argument TOOL; its help lists the tools."""
+    """A command with the argument TOOL; its help lists `tools`."""
+
+    def __init__(self, *arguments: Any, tools: Sequence[str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.tools = tools
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from iowatch.benchmarks.registry import tool_names  # other commands do without the registry
-
         super().format_help_text(ctx, formatter)
         with formatter.indentation():
             formatter.write_paragraph()
-            formatter.write_text(f"TOOL is one of {', '.join(tool_names())}.")
+            formatter.write_text(f"TOOL is one of {', '.join(self.tools)}.")
 
 
 def print_json(document: Any) -> None:

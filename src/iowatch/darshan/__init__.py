@@ -9,7 +9,15 @@ from iowatch.darshan.report import (
     write_pydarshan_report,
     write_timeline,
 )
-from iowatch.darshan.results import BandwidthComparison, add_overhead_result, add_trace_results, compare_bandwidths
+from iowatch.darshan.results import (
+    PARSED_TOOLS,
+    BandwidthComparison,
+    add_overhead_result,
+    add_trace_results,
+    compare_bandwidths,
+    parse_tool_file,
+    require_tool,
+)
 from iowatch.darshan.trace import (
     DarshanReader,
     Trace,

@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from iowatch.benchmarks.parsing import OutputSource, RunContext
-from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
+from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_output_file
+from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric, suggest_name
 from iowatch.darshan.trace import DarshanReader, Trace, read_trace
 
 # (operation, metric, figures that are added up). A log covers a whole run: what is not specific to writes or reads has
@@ -284,3 +285,33 @@ def parse_darshan_log(source: OutputSource, evidence: RunContext) -> Output:
     results = results_from_trace(trace, {} if ranks is None else {"ranks": ranks})
     facts = {"job": dict(trace.job), "missing": dict(trace.missing)}
     return Output("darshan", trace.job.get("darshan_version"), status, reason, results, facts)
+
+
+_OTHER_PARSERS: Mapping[str, OutputParser] = {"darshan": parse_darshan_log}
+PARSED_TOOLS = (*benchmark_names(), *_OTHER_PARSERS)
+
+
+def parse_tool_file(
+    tool: str, path: Path, *, stderr: Path | None = None, rc: int | None = None, ranks: int | None = None
+) -> Output:
+    """The results of one output of a benchmark or of one Darshan log (arguments as `parse_output_file`).
+
+    Args:
+        tool: one of `PARSED_TOOLS`.
+
+    Raises:
+        UsageError: no such tool.
+        InputError: a file that cannot be read.
+    """
+    require_tool(tool, PARSED_TOOLS)
+    return parse_output_file(tool, path, stderr=stderr, rc=rc, ranks=ranks, parser=_OTHER_PARSERS.get(tool))
+
+
+def require_tool(name: str, known: Sequence[str]) -> None:
+    """Refuse a name that is not `known`.
+
+    Raises:
+        UsageError: no such tool.
+    """
+    if name not in known:
+        raise UsageError(f"no parser for '{name}'", hint=suggest_name(name, list(known)))

@@ -12,13 +12,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from iowatch.benchmarks import registry
 from iowatch.benchmarks.importers import tokio
 from iowatch.core import InputError, IowatchError, UsageError, files, format_time, utc_now, yamlfile
+from iowatch.darshan import PARSED_TOOLS, parse_tool_file, require_tool
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 
-# A format with many runs in a file, which no benchmark prints.
+# A format with many runs per file, which no benchmark prints.
 TOKIO = "tokio"
+IMPORTED_TOOLS = (*PARSED_TOOLS, TOKIO)
 # `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
 # The number of a job may look like a date; no result that anybody keeps is older.
@@ -111,7 +112,7 @@ def import_files(
         )
     if tool == TOKIO:
         return _import_tokio(history, files, system)
-    registry.require_tool(tool, also=(TOKIO,))
+    require_tool(tool, IMPORTED_TOOLS)
     records: list[RunRecord] = []
     troubles: list[ImportProblem] = []
     for path in files:
@@ -183,7 +184,7 @@ def _import_tokio(history: History, files: Sequence[Path], system: str) -> Impor
 
 
 def _make_run_record(tool: str, path: Path, moment: datetime, system: str, partition: str, stack: str) -> RunRecord:
-    output = registry.parse_output_file(tool, path)
+    output = parse_tool_file(tool, path)
     sha256, size = files.store_artefact(path)
     started_at = int(moment.timestamp())
     identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"

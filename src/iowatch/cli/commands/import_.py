@@ -8,7 +8,7 @@ import click
 
 from iowatch.cli import common
 from iowatch.core import format_count, parse_time
-from iowatch.session.imports import import_files
+from iowatch.session.imports import IMPORTED_TOOLS, import_files
 from iowatch.site import system_names
 from iowatch.store import History
 
@@ -16,6 +16,7 @@ from iowatch.store import History
 @click.command(
     "import",
     cls=common.ToolCommand,
+    tools=IMPORTED_TOOLS,
     epilog="Example: iowatch import benchio results/*.dat --system archer",
     short_help="Results measured elsewhere or earlier -> history.",
 )

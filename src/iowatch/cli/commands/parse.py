@@ -9,12 +9,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from iowatch.benchmarks.registry import parse_output_file
 from iowatch.cli.common import INPUT_FILE, ToolCommand, json_option, print_report
 from iowatch.core import Output, PlainTable, format_number, summarise_samples
+from iowatch.darshan import PARSED_TOOLS, parse_tool_file
 
 
-@click.command(cls=ToolCommand)
+@click.command(cls=ToolCommand, tools=PARSED_TOOLS)
 @click.argument("tool")
 @click.argument("file", type=INPUT_FILE)
 @click.option("--stderr", type=INPUT_FILE, help="File with the stderr of the same run.")
@@ -34,7 +34,7 @@ def command(
     Example:
       iowatch parse ior ior.out --stderr ior.err --rc 0 --ranks 64 --json
     """
-    output = parse_output_file(tool, file, stderr=stderr, rc=rc, ranks=ranks)
+    output = parse_tool_file(tool, file, stderr=stderr, rc=rc, ranks=ranks)
     print_report(as_json, output.to_json(), lambda console: _print_output(output, console))
     ctx.exit(0 if output.status == "ok" else 1)
 

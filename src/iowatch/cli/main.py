@@ -31,8 +31,11 @@ def _first_sentence(text: str) -> str:
 def _read_short_help(command: str) -> str:
     """The line of a command in `iowatch --help`, from its source: importing all commands takes seconds."""
     files = (Path(folder, f"{_module_name(command)}.py") for folder in commands.__path__)
-    source = next(file for file in files if file.is_file()).read_text(encoding="utf-8")
-    function = next(n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == "command")
+    file = next(file for file in files if file.is_file())
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "command"), None)
+    if function is None:
+        return f"(no command: {file} defines no function `command`)"
     keywords = [word for node in function.decorator_list if isinstance(node, ast.Call) for word in node.keywords]
     given = next((word.value for word in keywords if word.arg == "short_help"), None)
     return str(ast.literal_eval(given)) if given else _first_sentence(ast.get_docstring(function) or "")

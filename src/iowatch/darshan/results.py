@@ -17,7 +17,17 @@ from typing import Any
 
 from iowatch.benchmarks.parsing import OutputSource, RunContext
 from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_output_file
-from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric, suggest_name
+from iowatch.core import (
+    InputError,
+    Output,
+    OutputStatus,
+    Result,
+    Scalar,
+    UsageError,
+    format_number,
+    get_metric,
+    suggest_name,
+)
 from iowatch.darshan.trace import DarshanReader, Trace, read_trace
 
 # (operation, metric, figures that are added up). A log covers a whole run: what is not specific to writes or reads has

@@ -25,7 +25,7 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
     *problems, unavailable = _problem_sections(verdict)
     console.print(verdict_line(verdict), markup=False)
     if verdict.headlines:
-        _print_table(console, _HEADLINE_COLUMNS, ("maximum", "n"), _headline_rows(verdict))
+        _print_table(console, _HEADLINE_COLUMNS, ("best", "n"), _headline_rows(verdict))
     if verdict.transfers:
         columns = ("stack", "run", "operation", "collective", "independent", "printed")
         rows = (["" if cell is None else str(cell) for cell in astuple(one)] for one in verdict.transfers)
@@ -67,7 +67,7 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
     return [(title, [f"{one.stack} {one.run}: {one.reason}" for one in found]) for title, found in sections.items()]
 
 
-_HEADLINE_COLUMNS = ("stack", "run", "result", "maximum", "unit", "n")
+_HEADLINE_COLUMNS = ("stack", "run", "result", "best", "unit", "n")
 
 
 def _headline_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
@@ -94,7 +94,7 @@ def verdict_line(verdict: Verdict) -> str:
 def change_lines(verdict: Verdict) -> str:
     """What changed: the answer in the first line, then one line per finding."""
     if verdict.days <= 1:
-        return "Changes: first session: no history yet."
+        return "Changes: no history yet: this is the first day with observations."
     if verdict.days < MIN_OBSERVATIONS:
         return f"Changes: {verdict.days} days of observations; assessed from {MIN_OBSERVATIONS} on."
     lines = ["Changes:" if verdict.changes else f"Changes: none confirmed in {verdict.days} days of observations."]
@@ -190,7 +190,7 @@ def escape_markdown(text: str) -> str:
 def verdict_markdown(verdict: Verdict) -> str:
     """The whole verdict: the answer first, then the changes, a table with units, and problems."""
     first, *findings = change_lines(verdict).splitlines()
-    table = ["| stack | run | result | maximum | unit | n |", "|---|---|---|---:|---|---:|"]
+    table = ["| stack | run | result | best | unit | n |", "|---|---|---|---:|---|---:|"]
     table += [f"| {' | '.join(map(escape_markdown, cells))} |" for cells in _headline_rows(verdict)]
     parts = [
         f"## {escape_markdown(verdict_line(verdict))}",

@@ -20,7 +20,7 @@ _OUTSIDE_REFERENCE = "PerformanceError"
 
 @dataclass(frozen=True, slots=True)
 class HeadlineResult:
-    """The maximum of one expected result of the session, as in [lawrence2017], section 6."""
+    """The best sample of one expected result of the session (the maximum of bandwidths: [lawrence2017], section 6)."""
 
     stack: str
     run: str

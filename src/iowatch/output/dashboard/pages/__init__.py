@@ -13,8 +13,16 @@ from iowatch.output.dashboard import Page
 
 def discover_pages() -> tuple[Page, ...]:
     """All pages: those of the menu in its order, then those that are reached from others."""
-    files = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    pages = {page.name: page for file in files for page in vars(file).values() if isinstance(page, Page)}
+    pages: dict[str, Page] = {}
+    for file in [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]:
+        found = [page for page in vars(file).values() if isinstance(page, Page)]
+        wrong = [page.name for page in found if page.name in pages or (page.menu and not page.name.endswith(".html"))]
+        if wrong or not found:
+            raise ValueError(
+                f"{file.__file__}: {', '.join(wrong) or 'no Page'}; expected a `Page` whose name no other page has, "
+                "for a page of the menu the name of its file, such as `stacks.html`"
+            )
+        pages |= {page.name: page for page in found}
     return tuple(sorted(pages.values(), key=lambda page: (page.menu is None, page.menu or 0, page.name)))
 
 

@@ -2,7 +2,7 @@
 
 To add a benchmark, write a module with a `Benchmark` and add it to `BENCHMARKS`; its check belongs in
 `reframe_tests/<name>.py`, its suites in `benchmarks/<name>/suites/`. Stacks, doctor, references, help texts and
-the session take their lists from here.
+the session use the lists of this module.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from iowatch.core import InputError, Output, UsageError, suggest_name
 
 BENCHMARKS: tuple[Benchmark, ...] = (BENCHIO, IOR, MDTEST, H5BENCH)
 
-# Begins the reason where a parser itself failed; please report such an output.
+# Prefix of the reason if a parser itself failed; such outputs should be reported as bugs.
 PARSER_ERROR = "parse error"
-# A tool that is no benchmark, with the module and the function that read its logs: this room cannot import it.
+# A tool that is not a benchmark, with module and function that parse its logs: this package cannot import it.
 _DARSHAN = "darshan"
 _DARSHAN_PARSER = "iowatch.darshan.results", "parse_darshan_log"
 
 
 def benchmark_names() -> list[str]:
-    """Names of all benchmarks."""
+    """Return the names of all benchmarks."""
     return [benchmark.name for benchmark in BENCHMARKS]
 
 
 def tool_names() -> list[str]:
-    """Names of all tools whose output `parse_output` reads."""
+    """Return the names of all tools whose output `parse_output` parses."""
     return [*benchmark_names(), _DARSHAN]
 
 
 def get_benchmark(name: str) -> Benchmark:
-    """The benchmark of that name.
+    """Return the benchmark with this name.
 
     Raises:
-        UsageError: no such benchmark.
+        UsageError: unknown benchmark.
     """
     found = next((benchmark for benchmark in BENCHMARKS if benchmark.name == name), None)
     if found is None:
@@ -52,10 +52,10 @@ def get_benchmark(name: str) -> Benchmark:
 
 
 def require_tool(name: str, also: tuple[str, ...] = ()) -> None:
-    """Refuse a name that is neither in `tool_names` nor in `also`.
+    """Reject a name that is neither in `tool_names` nor in `also`.
 
     Raises:
-        UsageError: no such tool.
+        UsageError: unknown tool.
     """
     known = [*tool_names(), *also]
     if name not in known:
@@ -70,17 +70,17 @@ def parse_output(
     rc: int | None = None,
     ranks: int | None = None,
 ) -> Output:
-    """The results of one output; never raises for what the output contains.
+    """Return the results of one output; never raises because of the content of the output.
 
     Args:
         tool: one of `tool_names`.
         source: the output as text, bytes, or a binary stream (read once, in constant memory).
-        stderr: the run's stderr in the same forms, or None where it is not available.
+        stderr: the run's stderr in the same forms, or None if not available.
         rc: the run's exit code (negative: killed by that signal), or None.
         ranks: requested number of MPI processes, or None.
 
     Raises:
-        UsageError: no such tool.
+        UsageError: unknown tool.
     """
     require_tool(tool)
     return _parse_safely(tool, source, RunContext(stderr, rc, ranks))
@@ -95,14 +95,14 @@ def parse_output_file(
     ranks: int | None = None,
     log: Path | None = None,
 ) -> Output:
-    """As `parse_output`, for files; where IOR wrote its results to another file in the same directory, that is read.
+    """As `parse_output`, for files; reads IOR's results from a separate file in the same directory, if there is one.
 
     Args:
-        log: what the program printed, where `path` is a file of results that it wrote.
+        log: standard output of the program, if `path` is a file of results that it wrote.
 
     Raises:
-        UsageError: no such tool.
-        InputError: a file that cannot be read.
+        UsageError: unknown tool.
+        InputError: an unreadable file.
     """
     require_tool(tool)
     try:
@@ -125,7 +125,7 @@ def _parse_opened_file(tool: str, path: Path, stderr: Path | None, log: Path | N
 
 
 def _parse_safely(tool: str, source: OutputSource, context: RunContext) -> Output:
-    """Parse errors mark the output incomplete and are reported: one unforeseen output must not end a session."""
+    """Parse an output; parse errors mark it incomplete and are reported, so that they do not end a session."""
     try:
         if tool == _DARSHAN:
             module, function = _DARSHAN_PARSER
@@ -141,7 +141,7 @@ def _parse_safely(tool: str, source: OutputSource, context: RunContext) -> Outpu
 
 
 def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:
-    """What indicates a failure in the output of one benchmark; the beginning of another one is such a sign."""
+    """Return the failure signatures of one benchmark; the beginning of another benchmark's output is one of them."""
     others = (
         FailureSignature(other.banner, f"{other.name} also wrote into this output")
         for other in BENCHMARKS

@@ -1,11 +1,11 @@
 """The interface between the checks (inside ReFrame) and the session: selection, spool, merging and validation.
 
-    var/runs/<session>/session.json   what the session is and what it expects, written before it starts
+    var/runs/<session>/session.json   the session and its expected set, written before it starts
     var/runs/<session>/cases/<case>/  stdout, stderr and other files of the run; case.json is renamed into place last:
                                       a case is complete or absent
 
-The checks write, the session reads; a case is removed once the history has it. `IOWATCH_SELECTION` names a JSON file, a
-list of `[partition, stack, "<benchmark>:<case>"]`, with the runs that ReFrame shall make; without it the tags select.
+The checks write, the session reads; a case is removed once it is in the history. `IOWATCH_SELECTION` names a JSON file,
+a list of `[partition, stack, "<benchmark>:<case>"]`, with the runs that ReFrame executes; without it the tags select.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _AWAY = "Move its directory away: the next run begins by taking in what lies the
 
 @dataclass(frozen=True)
 class SpooledCase:
-    """One finished case as the check leaves it.
+    """One finished case as written by the check.
 
     Attributes:
         started_at: epoch seconds UTC.
         wall_s: wall time of the job.
         stack: content of stack.json.
-        output: what the parser read, as `Output.to_json` gives it.
-        files: kind (`stdout`, `stderr`, `record`, `darshan`) to names beside case.json.
+        output: result of the parser, as from `Output.to_json`.
+        files: kind (`stdout`, `stderr`, `record`, `darshan`) to file names in the directory of case.json.
     """
 
     name: str
@@ -56,42 +56,42 @@ class SpooledCase:
 
 
 def write_json_atomically(path: Path, document: Any) -> None:
-    """Write a JSON file whole or not at all.
+    """Write a JSON file atomically.
 
     Raises:
-        MachineError: it cannot be written.
+        MachineError: the file cannot be written.
     """
     write_atomically(path, json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
 
 
 def read_turn_facts() -> dict[str, Any]:
-    """What is special about this execution of a case, as the checks find it in `IOWATCH_TURN`; else nothing.
+    """Return the facts of this execution of a case from `IOWATCH_TURN`; empty for a normal execution.
 
-    `7:left` is the left side of an A/B run's seventh pair; `again` is a retest in the same session.
+    `7:left` is the left side of the seventh pair of an A/B run; `retest` is a retest in the same session.
     """
     pair, separator, side = os.environ.get("IOWATCH_TURN", "").partition(":")
     return {"pair": int(pair), "side": side} if separator else {"retest": True} if pair == RETEST else {}
 
 
 def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
-    """A run's name where a case runs more than once in a session: `ior:write#7left`, `ior:write#retest`."""
+    """Return the run name of a case that runs more than once in a session: `ior:write#7left`, `ior:write#retest`."""
     turn = f"#{facts['pair']}{facts['side']}" if "pair" in facts else f"#{RETEST}" if RETEST in facts else ""
     return name + turn
 
 
 def case_directory_name(name: str, partition: str, stack: str) -> str:
-    """A directory for a case: its name cannot leave the spool, whatever characters it has."""
+    """Return a directory name for a case; it cannot lead out of the spool, whatever characters the case name has."""
     digest = hashlib.sha256(f"{name}\0{partition}\0{stack}".encode()).hexdigest()[:12]
     readable = "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:60].strip("-")
     return f"{readable}-{digest}"
 
 
 def spool_case(session: Path, case: SpooledCase, files: Mapping[str, list[Path]]) -> Path:
-    """Leave a finished case in the spool of a session; returns its directory.
+    """Write a finished case to the spool of a session; return its directory.
 
     Args:
         session: `var/runs/<session>`.
-        files: kind to existing files, copied beside case.json; absent ones are passed over.
+        files: kind to existing files, copied next to case.json; absent files are skipped.
     """
     place = session / "cases" / case_directory_name(case.name, case.partition, case.stack_name)
     place.mkdir(parents=True, exist_ok=True)
@@ -106,13 +106,13 @@ def spool_case(session: Path, case: SpooledCase, files: Mapping[str, list[Path]]
 
 
 def finished_case_directories(session: Path) -> list[Path]:
-    """Directories of cases that are whole, oldest first."""
+    """Return the directories of complete cases, oldest first."""
     found = (session / "cases").glob(f"*/{_CASE}")
     return [path.parent for path in sorted(found, key=lambda path: path.stat().st_mtime_ns)]
 
 
 def remove_spooled_case(place: Path) -> None:
-    """Remove a case that is in the history; killed on the way, what is left is no case any more."""
+    """Remove a case that is in the history; an interrupted removal leaves no valid case."""
     (place / _CASE).unlink()
     shutil.rmtree(place, ignore_errors=True)
 
@@ -121,7 +121,7 @@ def read_spooled_case(place: Path) -> SpooledCase:
     """Read a case from the spool.
 
     Raises:
-        InputError: its file is damaged or of another format.
+        InputError: the file is damaged or has another format.
     """
     path = place / _CASE
     try:
@@ -134,7 +134,7 @@ def read_spooled_case(place: Path) -> SpooledCase:
 
 
 def spooled_output(case: SpooledCase) -> Output:
-    """The parsed output of a spooled case.
+    """Return the parsed output of a spooled case.
 
     Raises:
         InputError: fields are missing.
@@ -153,14 +153,14 @@ RunKey = tuple[str, str, str]
 
 
 def write_selection(place: Path, keys: Iterable[RunKey]) -> dict[str, str]:
-    """Keep the runs in the directory `place`; returns the environment variable by which the checks find it."""
+    """Write the selected runs to the directory `place`; return the environment variable that the checks read."""
     path = place / "selection.json"
     write_json_atomically(path, [list(key) for key in keys])
     return {SELECTION_VARIABLE: str(path)}
 
 
 def read_selection() -> frozenset[RunKey] | None:
-    """(partition, stack, run's name) of every chosen run, or None where all runs are chosen.
+    """Return (partition, stack, run name) of every selected run, or None if all runs are selected.
 
     Raises:
         InputError: the file is absent or damaged.
@@ -179,10 +179,10 @@ def _read_selection_file(path: str) -> frozenset[RunKey]:
 
 
 def merge_outputs(outputs: Sequence[Output]) -> Output:
-    """One output with the samples of all, in order; it is ok only where all are, and keeps the first reason.
+    """Merge outputs: samples in order; `ok` only if all outputs are, otherwise with the first reason.
 
     Raises:
-        InputError: there are none.
+        InputError: no outputs.
     """
     if not outputs:
         raise InputError("no output to read: the program was not started")
@@ -196,16 +196,16 @@ def merge_outputs(outputs: Sequence[Output]) -> Output:
 
 
 def missing_results(case: SuiteCase, output: Output) -> list[str]:
-    """Expected results that are not there, as `write bandwidth`."""
-    got = {(result.operation, result.metric) for result in output.results}
-    return [f"{operation} {metric}" for operation, metric in case.expects if (operation, metric) not in got]
+    """Return the missing expected results, for example `write bandwidth`."""
+    received = {(result.operation, result.metric) for result in output.results}
+    return [f"{operation} {metric}" for operation, metric in case.expects if (operation, metric) not in received]
 
 
 def validate_output(case: SuiteCase, output: Output, failure: str | None = None) -> Output:
-    """The output; failed, with the reason, where what it has is less than or other than what was asked for.
+    """Return the output, marked failed with the reason if it has fewer or other results than requested.
 
     Args:
-        failure: of something around the program that makes the result another case's; None for none.
+        failure: a problem outside the program that makes this the result of another case; None if there is none.
     """
     if output.status != "ok":
         return output
@@ -217,10 +217,10 @@ def validate_output(case: SuiteCase, output: Output, failure: str | None = None)
     for operation, metric in case.expects:
         if 0 < (count := counts[operation, metric]) < requested:
             reasons.append(f"{operation} {metric}: {count} of {requested} repetitions")
-    # Parameters that the program prints itself and that are not those of the suite.
-    for name, asked in case.tool.shows(case.options).items():
-        found = next((r.case.get(name) for r in output.results if r.case.get(name) != asked), asked)
-        if found != asked:
+    # Compare the parameters that the program prints with those of the suite.
+    for name, expected in case.tool.shows(case.options).items():
+        found = next((r.case.get(name) for r in output.results if r.case.get(name) != expected), expected)
+        if found != expected:
             printed = f"{name} is {found} in the output" if found is not None else f"the output says no {name}"
-            reasons.append(f"{printed}, the suite asks for {asked}")
+            reasons.append(f"{printed}, the suite asks for {expected}")
     return replace(output, status="failed", reason="; ".join(reasons)) if reasons else output

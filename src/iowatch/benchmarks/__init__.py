@@ -1,1 +1,1 @@
-"""Benchmarks: one registry entry each with options, command line, expected results and parser; suites."""
+"""Benchmarks: one registry entry each with options, command line, expected results and parser; also suites."""

@@ -1,9 +1,9 @@
 """benchio, the project's own benchmark (benchmarks/benchio, docs/benchio.md): options and parser.
 
-Reads its JSON record (`benchio-record/2`, `schema/record.schema.json`), the table that it prints for people
-(`src/table.c`), and the output of the original benchio. The table has fewer parameters than the record: where there is
-a record, that is read. The record ends with the number of its repetitions and the SHA-256 of its text; a record that
-does not match them is refused. Geometry, and seconds x bandwidth = bytes, are checked as well.
+Parses its JSON record (`benchio-record/2`, `schema/record.schema.json`), the table on its standard output
+(`src/table.c`), and the output of the original benchio. The table has fewer parameters than the record, so the record
+is used if it exists. The record ends with the number of its repetitions and the SHA-256 of its text; a record that
+does not match them is rejected. Geometry, and seconds x bandwidth = bytes, are checked as well.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OPTIONS = {
     "nodes": "nodes",
 }
 
-# Not program arguments: where and how wide the job runs, how its directory is striped.
+# Not program arguments: size of the job, and striping of the directory.
 _PLACEMENT = {"ranks", "nodes", "stripe-count", "stripe-size"}
 _DOUBLE_BYTES = 8
 RECORD_FILE = "benchio.json"
@@ -102,7 +102,7 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
 
 
 def _inodes(options: benchmark.BenchmarkOptions) -> int:
-    """Files of all instances and roles, and their directory."""
+    """Return the number of files of all instances and roles, plus their directory."""
     files = {"per-process": "ranks", "per-node": "nodes"}.get(str(options.get("file")), "instances")
     return 1 + max(benchmark.integer_option(options, files, 1), benchmark.integer_option(options, "instances", 1))
 
@@ -140,11 +140,11 @@ class BenchioSummaryReader:
 
     @property
     def titles(self) -> int:
-        """How many outputs begin."""
+        """Number of outputs that begin."""
         return len(self._found["heads"])
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         indented, series = line.startswith("      "), self._found["series"]
         if indented and series:
             self._read_row(self._rows[series[-1]], line)
@@ -209,7 +209,7 @@ class BenchioSummaryReader:
     ) -> None:
         rows, (high, _, low, mean, n) = self._rows[operation], summary
         size = float(case["total_bytes"] or 0) / MIB
-        # size / bandwidth is the printed time, as far as both are rounded
+        # size / bandwidth is the printed time, within the rounding of both
         agree = all(abs(size / r - s) <= _HALF_SECOND + s * (_HALF_MIB / r + 1e-5) for r, s, *_ in rows if r)
         values = [row[0] for row in rows]
         if len(rows) != n or 0 in values or not agree:
@@ -224,26 +224,26 @@ class BenchioSummaryReader:
 
 
 _RECORD_SCHEMA = "benchio-record/2"
-# A record of 100,000 repetitions has some 100 MB; a larger file is none.
+# A record of 100,000 repetitions has about 100 MB; larger files are not records.
 _MAX_RECORD_BYTES = 1 << 28
 _TOLERANCE = 1e-13
 
 _PHASES = ("open", "transfer", "sync", "close")
-# Where the member with the digest begins; the digest covers everything before.
+# Start of the member with the digest, which covers everything before it.
 _LAST_MEMBER = ',\n  "integrity": {'
 
-# Case parameter -> option of the same value; 0 is none.
+# Case parameter -> option with the same value; 0 means none.
 _NUMBERS = {
     **{"transfer_bytes": "transfer", "block_bytes": "block", "segments": "segments", "row_bytes": "row"},
     **{"stripe_count": "stripe-count", "stripe_bytes": "stripe-size", "alignment_bytes": "align"},
 }
-# What a document of another shape than the schema's makes of the code below.
+# Exceptions that a document violating the schema causes in the code below.
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
 _FACTS = (*("started", "finished", "mpi", "libraries", "kernel", "options_hash"), *("filesystem", "cache", "hints"))
 
 
 def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsing.RunContext) -> None:
-    """Check a record and keep its samples."""
+    """Check a record and add its samples to the builder."""
     try:
         record = json.loads(text)
         if not isinstance(record, dict) or record.get("schema") != _RECORD_SCHEMA:
@@ -260,7 +260,7 @@ def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsi
 
 
 def _damage(text: str, record: Mapping[str, Any]) -> str | None:
-    """Why the text is not as benchio wrote it (`draft_close` in `src/record.c`); None where it is."""
+    """Describe how the text differs from what benchio writes (`draft_close` in `src/record.c`); None if it does not."""
     expected = record["integrity"]
     found = sum(len(operation["repetitions"]) for operation in record["operations"])
     if found != expected["repetitions"]:
@@ -379,7 +379,7 @@ _SIGNATURES = (
 )
 
 
-# Lines of the original benchio, from any part of its output.
+# Lines that identify the original benchio, from any part of its output.
 _ORIGINAL = re.compile(
     r"Simple Parallel IO|time =|rate =|Running on|Node number|(?:Process grid|Array size|Global size) is"
     r"|Total amount|Writing to|Deleting:|Using the following|^ *Finished"
@@ -387,7 +387,7 @@ _ORIGINAL = re.compile(
 
 
 def parse_benchio(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
-    """Read an output of benchio: our JSON record or table, or the table of the original."""
+    """Parse an output of benchio: the JSON record, the table, or the table of the original benchio."""
     reader: Any = None
     stream = iter(lines)
     for line in stream:
@@ -406,14 +406,14 @@ def parse_benchio(builder: parsing.OutputBuilder, lines: parsing.CleanLines, con
 
 
 def _original_reader() -> Any:
-    """A reader for the original's table; no session writes one, so the importer is loaded where one is recognised."""
+    """Return a reader for the original's table; the importer is loaded on demand, because no session writes one."""
     from iowatch.benchmarks.importers.original_benchio import BenchioTable
 
     return BenchioTable()
 
 
 def _read_json_document(first: str, lines: Iterator[str]) -> str:
-    """A JSON document from its first line; cut off where it is larger than any record is."""
+    """Return a JSON document, given its first line; truncated if it is larger than any record."""
     kept, size = [first], 0
     for line in lines:
         size += len(line)

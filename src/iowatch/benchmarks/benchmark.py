@@ -1,4 +1,4 @@
-"""The record that describes a benchmark: everything that the rest of iowatch has to know of it."""
+"""The record that describes a benchmark for the rest of iowatch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
 
 @dataclass(frozen=True, slots=True)
 class ProgramProbe:
-    """How a machine is examined for a benchmark that Spack did not build.
+    """How to detect a benchmark on a machine if Spack did not build it.
 
     Attributes:
-        program: must be on PATH.
-        version_command: its program must be on PATH, too; prints the version. Empty where `program` only adds to
+        program: program that must be on PATH.
+        version_command: prints the version; its program must be on PATH, too. Empty if `program` only adds to
             the part that another benchmark of the same package has found.
         version_pattern: regular expression; its first group is the version.
-        variants: Spack's variant -> part of the name of the library that the program then loads.
-        uses_mpi: the program has to be linked against the MPI of the stack.
+        variants: Spack variant -> part of the name of the library that the program then loads.
+        uses_mpi: the program must be linked against the MPI of the stack.
     """
 
     program: str
@@ -38,33 +38,33 @@ class Benchmark:
     """A benchmark; all functions are pure, except that `parse` fills its builder.
 
     Attributes:
-        name: the benchmark's name in cases, suites, commands and as a feature of stacks.
+        name: name of the benchmark in cases, suites and commands, and as a feature of stacks.
         title: its name in sentences.
         check: name of its ReFrame class in `reframe_tests/<name>.py`.
-        parse: reads the lines of an output into a builder.
-        signatures: failure signatures that only this benchmark prints; digits in them have to be optional.
-        banner: regular expression of a line that begins each of its outputs; empty for none. In the output of
-            another benchmark it shows that two programs wrote into one file.
-        package: Spack's package that contains the programs, as a part of a stack; None where the check builds them.
-        probe: how to find the programs on a machine; None where only Spack or the check provides them.
+        parse: parses the lines of an output into a builder.
+        signatures: failure signatures that only this benchmark prints; digits in them must be optional.
+        banner: regular expression of the line that begins each of its outputs; empty for none. In the output of
+            another benchmark it shows that two programs wrote to one file.
+        package: Spack package that contains the programs, as a part of a stack; None if the check builds them.
+        probe: how to find the programs on a machine; None if only Spack or the check provides them.
         debian: Debian packages that install them.
-        options: option names that a suite may set, with what they mean.
+        options: names and descriptions of the options that a suite may set.
         program: options -> file name of the executable.
         arguments: options and scratch directory -> command-line arguments.
         requires: options -> features that the stack must have (`mpi`, `hdf5`, `ior`…).
-        expects: options -> (operation, metric) pairs that a complete run gives.
-        samples: options -> repetitions, each of which gives a sample of every expected result, or more.
-        shows: options -> case parameters that the program itself prints, as a proper run prints them.
-        file_bytes: options -> bytes that lie in the scratch directory at the same time, at most.
-        volume_bytes: options -> bytes written and read in all.
-        results: names of files, in the job's directory, that the parser prefers to the standard output.
-        configuration: options -> files (name to content) that must lie in the job's directory.
+        expects: options -> (operation, metric) pairs of a complete run.
+        samples: options -> number of repetitions, each with at least one sample of every expected result.
+        shows: options -> case parameters that the program itself prints, as printed by a valid run.
+        file_bytes: options -> maximum bytes in the scratch directory at the same time.
+        volume_bytes: options -> total bytes written and read.
+        results: names of files in the job directory that the parser prefers to the standard output.
+        configuration: options -> files (name to content) that must exist in the job directory.
         prepare: options and scratch directory -> MPI commands to run before, not measured (the file to read).
-        runs: options -> how often the program is started; more than once where a start gives one sample.
-        before: options and scratch directory -> a shell command before every start, unmeasured, on every node;
+        runs: options -> number of program starts; more than one if a start gives one sample.
+        before: options and scratch directory -> shell command before every start, not measured, on every node;
             empty for none.
-        case: options -> case parameters that the program does not print, and the parser cannot know.
-        inodes: options -> files and directories that exist at the same time, at most.
+        case: options -> case parameters that the program does not print and the parser cannot determine.
+        inodes: options -> maximum number of files and directories at the same time.
     """
 
     name: str
@@ -95,17 +95,17 @@ class Benchmark:
 
 
 def size_option(options: BenchmarkOptions, name: str, default: str) -> int:
-    """An option that is a size (`1m`, `1000000`) in bytes."""
+    """Return an option that is a size (`1m`, `1000000`) in bytes."""
     return parse_size(str(options.get(name, default)))
 
 
 def integer_option(options: BenchmarkOptions, name: str, default: int) -> int:
-    """An option that is a whole number."""
+    """Return an option that is a whole number."""
     return int(options.get(name, default))
 
 
 def striping_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
-    """Case parameters of the directory's striping, where the suite asks for one."""
+    """Return the case parameters of the directory's striping, if the suite sets it."""
     case: dict[str, Scalar] = {}
     if "stripe-count" in options:
         case["stripe_count"] = integer_option(options, "stripe-count", 1)
@@ -115,15 +115,15 @@ def striping_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
 
 
 def drop_cache_command(prefix: str) -> str:
-    """A shell command that drops all files whose path begins with `prefix` from its node's page cache.
+    """Return a shell command that drops files with paths that begin with `prefix` from the node's page cache.
 
-    It is what GNU dd's manual gives for the purpose; it has no effect on tmpfs, which is memory anyway.
+    The command is from the manual of GNU dd; it has no effect on tmpfs, which is memory anyway.
     """
     drop = 'dd of="$f" oflag=nocache conv=notrunc,fdatasync count=0 status=none'
     return f"for f in {shlex.quote(prefix)}*; do {drop}; done"
 
 
 def requested_operations(options: BenchmarkOptions) -> tuple[str, ...]:
-    """`write`, `read`, or both of them."""
+    """Return `write`, `read`, or both."""
     op = str(options.get("op", "write"))
     return ("write", "read") if op == "both" else (op,)

@@ -1,8 +1,8 @@
-"""h5bench (https://github.com/hpc-io/h5bench, 1.3 to 1.6): options, and the forms of its output.
+"""h5bench (https://github.com/hpc-io/h5bench, 1.3 to 1.6): options and output formats.
 
-ReFrame's launcher starts the write and read programs with the configuration file that h5bench's driver would have
-written: the driver starts its own `mpirun` and returns 0 whatever happened. It also reports SUCCESS where a program
-printed nothing but `Failed:`, so an `ok` from the driver's log means less than one from the output of the programs.
+ReFrame's launcher starts the write and read programs with the configuration file that h5bench's driver would
+write: the driver starts its own `mpirun` and returns 0 in all cases. It also reports SUCCESS if a program
+printed only `Failed:`, so an `ok` from the driver's log means less than one from the output of the programs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _read_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
     if how == "partial":
         settings["TO_READ_NUM_PARTICLES"] = str(particles // 2)
     if how == "strided":
-        # h5bench refuses more than (stride + block) x count particles a rank.
+        # h5bench rejects more than (stride + block) x count particles per rank.
         settings |= {"FILE_PATTERN": "STRIDED", "STRIDE_SIZE": "64", "BLOCK_SIZE": "2"}
         settings["BLOCK_CNT"] = str(particles // 66)
     return settings
@@ -93,7 +93,7 @@ def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
 
 
 def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    """Time steps, and the bytes of all of them: of the part that is read, where it is a part."""
+    """Return time steps and the bytes of all of them, or of the part that is read."""
     settings = _read_settings(options) if options.get("op") == "read" else {}
     block, count = (int(settings.get(name, 0)) for name in ("BLOCK_SIZE", "BLOCK_CNT"))
     particles = block * count or int(settings.get("TO_READ_NUM_PARTICLES", _particles(options)))
@@ -106,7 +106,7 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
 
 
 def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    """What h5bench does not print: the pattern in memory, which part is read, the cache policy of reads."""
+    """Return parameters that h5bench does not print: memory pattern, part that is read, cache policy of reads."""
     if options.get("op", "write") == "read":
         return {"pattern": str(options.get("pattern", "full")), "cache": "drop"}
     return {"memory": str(options.get("memory", "contiguous")), "pattern": str(options.get("pattern", "contiguous"))}
@@ -126,7 +126,7 @@ _MAX_ERRORS = 4
 
 
 class H5benchLogReader:
-    """Follows the driver."""
+    """Parses the log of the driver."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {name: [] for name in _LOG_FIELDS}
@@ -134,7 +134,7 @@ class H5benchLogReader:
         self._damaged = False
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         match = DRIVER_LOG_LINE.fullmatch(line)
         if match is None:
             self._damaged |= " h5bench - " in line
@@ -143,7 +143,7 @@ class H5benchLogReader:
         self._damaged |= max(map(len, self._found.values())) >= parsing.MAX_NAMES
 
     def check(self, builder: parsing.OutputBuilder) -> None:
-        """Check the driver's run."""
+        """Check the run of the driver."""
         found = self._found
         builder.facts.update(benchmarks=found["started"], directories=found["directories"])
         for error in self._errors:
@@ -158,7 +158,7 @@ class H5benchLogReader:
             builder.add_truncation("no benchmark was started")
 
 
-# a phrase -> what it means
+# phrase -> meaning
 _PHRASES = {
     r"[Ff]ailed(?: |:|$)|\(\) failed": "h5bench reports an error",
     r"Assertion .* failed|: Assertion `": "an assertion failed",
@@ -167,13 +167,13 @@ _PHRASES = {
 }
 _SIGNATURES = tuple(parsing.FailureSignature(*row) for row in _PHRASES.items())
 _HEADERS = (h5bench_output.H5BENCH_CSV_HEADER, h5bench_output.IOTEST_CSV_HEADER)
-# Lines that show which program wrote.
+# Lines that identify the program.
 _TITLES = ("Configuration file: ", "Config loaded from", *_HEADERS)
 _PATTERN_STARTS = ("Configuration file: ", "===", "Start benchmark: ", "Read data file: ", "Output data file: ")
 
 
 def _detect_format(line: str) -> str | None:
-    """The form of output that a line belongs to; None where it does not say."""
+    """Return the output format that a line belongs to; None if the line does not determine it."""
     if line == h5bench_output.H5BENCH_CSV_HEADER:
         return "csv"
     if DRIVER_LOG_LINE.fullmatch(line):
@@ -184,7 +184,7 @@ def _detect_format(line: str) -> str | None:
 
 
 def parse_h5bench(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
-    """Read an output of h5bench."""
+    """Parse an output of h5bench."""
     table, log = h5bench_output.H5benchCsvReader(), H5benchLogReader()
     iotest, patterns = h5bench_output.IotestReader(), h5bench_output.PatternsReader()
     readers = {"csv": table.read, "log": log.read, "iotest": iotest.read, "patterns": patterns.read}

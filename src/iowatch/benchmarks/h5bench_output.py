@@ -1,8 +1,8 @@
-"""Output of h5bench's programs, 1.3 to 1.6: what they print, and their CSV (`CSV_FILE=…`).
+"""Output of h5bench's programs, 1.3 to 1.6: their standard output and their CSV (`CSV_FILE=…`).
 
-Several programs may have written one after the other. The CSV has one metric per row, and no sizes per rank and no
-time steps. K, M, G and T are powers of 1024, fractions are cut off at each division, and below 1024 the letter is a
-blank (`format_human_readable` in `commons/h5bench_util.c`); infinity prints as `0.000 B/s`, NaN as
+An output may contain several programs in sequence. The CSV has one metric per row, and no sizes per rank and no
+time steps. K, M, G and T are powers of 1024, fractions are truncated at each division, and below 1024 the letter is a
+blank (`format_human_readable` in `commons/h5bench_util.c`); infinity is printed as `0.000 B/s`, NaN as
 `8388608.000 TB/s`. Source: hpc-io/h5bench, `h5bench_patterns/*.c`.
 
 The metadata benchmark `hdf5_iotest` prints rates of the slowest and the fastest rank: one rank's share of the bytes
@@ -34,14 +34,14 @@ YES = {"YES": True, "NO": False}
 
 
 class PrintedAmount(NamedTuple):
-    """Bytes, or bytes per second, and half a unit of the last digit printed."""
+    """Bytes, or bytes per second, and half a unit of the last printed digit."""
 
     value: float
     half: float
 
 
 def parse_amount(text: str) -> PrintedAmount | None:
-    """What `512.000  B`, `8.000 MB` or `1.102 GB/s` says; None where it is not printed whole."""
+    """Parse `512.000  B`, `8.000 MB` or `1.102 GB/s`; None if it is incomplete."""
     match = _AMOUNT.fullmatch(text.rstrip())
     if match is None:
         return None
@@ -52,7 +52,7 @@ def parse_amount(text: str) -> PrintedAmount | None:
 
 
 def format_h5bench_size(size_bytes: int) -> str:
-    """A size as h5bench prints it."""
+    """Format a size as h5bench prints it."""
     letters, position, value, rest = list(_UNITS), 0, float(size_bytes), size_bytes
     while rest // KIB > 0 and position < len(letters) - 1:
         value, rest, position = rest / KIB, rest // KIB, position + 1
@@ -60,7 +60,7 @@ def format_h5bench_size(size_bytes: int) -> str:
 
 
 def _parse_seconds(text: str) -> float | None:
-    """What `0.029 s` says, or `0.029`."""
+    """Parse `0.029 s` or `0.029`."""
     match = _SECONDS.fullmatch(text.rstrip())
     return float(match[1]) if match else None
 
@@ -68,12 +68,12 @@ def _parse_seconds(text: str) -> float | None:
 def _keep_timings(
     builder: OutputBuilder, operation: str, case: CaseParameters, printed: _Texts, times: _Texts, where: str
 ) -> None:
-    """Keep the numbers that agree with each other: rate x time is the size.
+    """Add the numbers that are consistent: rate x time is the size.
 
     Args:
-        printed: rates and times of a program, by the names that they have in the CSV. The observed rate leaves the
-            emulated computation out.
-        times: metric -> seconds, further times.
+        printed: rates and times of a program by their names in the CSV. The observed rate excludes the
+            emulated computation.
+        times: metric -> seconds, additional times.
     """
     total = float(case["total_bytes"] or 0)
     names = ("raw time", "observed time", "total compute time")
@@ -113,7 +113,7 @@ def _keep_timings(
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_() ]*?)(?:: ?| = )(.*)")
 _RATE = re.compile(r"results: (A?SYNC) (?:Raw|Observed) (write|read|modify) rate")
 _STEP = re.compile(r"(?:Writing|Reading) Timestep_(\d{1,9}) \.\.\.")
-# function that wrote (all versions from 1.3 to 1.6) -> memory and file pattern
+# function that writes (all versions from 1.3 to 1.6) -> memory and file pattern
 _PATTERNS = {
     "contig_contig_MD_array": "contiguous",
     "contig_to_interleaved": "contiguous-interleaved",
@@ -126,13 +126,13 @@ _STRIDE = re.compile(r"Stride parameters: STRIDE_SIZE = \d+, BLOCK_SIZE = (\d{1,
 _ALIGNMENT = re.compile(r"Value of alignment (length|threshold) : +(\d+)")
 _CHANGE = {"Append 8 variable completed": "append", "Overwrite 8 variable completed": "overwrite"}
 _WRITE_TIMES = {"open_time": "H5Fcreate() time", "sync_time": "H5Fflush() time", "close_time": "H5Fclose() time"}
-# More programs than one job starts; the limit bounds memory.
+# More programs than one job starts; limits memory.
 _MOST_PROGRAMS = 1_000
 # Eight variables of four bytes.
 _PARTICLE_BYTES = 32
 
 
-# What a line begins with -> what it says about the program.
+# Beginning of a line -> the property of the program that it states.
 _FLAGS = {
     **{"Given mean particles": "varying", "Parallel compressed: ": "compressing", "Collective write: ": "unlimited"},
     **{"Strided access settings": "strided", "Align settings": "aligned"},
@@ -141,12 +141,12 @@ _FLAGS = {
 
 @dataclass
 class _ProgramOutput:
-    """One program's output, from its first line to the end of its results.
+    """Output of one program, from its first line to the end of its results.
 
     Attributes:
         flags: values of `_FLAGS` seen.
-        inside: the section that is being read, `configuration` or `results`.
-        closed: the end of the results was seen.
+        inside: current section, `configuration` or `results`.
+        closed: whether the end of the results was seen.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -163,23 +163,23 @@ class _ProgramOutput:
     available: dict[str, int] = field(default_factory=dict)
 
     def result(self, name: str) -> str:
-        """The value under `Performance Results`."""
+        """Return the value under `Performance Results`."""
         return self.values.get(f"results: {name}", "")
 
     def option(self, name: str) -> str:
-        """The value under `Benchmark Configuration`."""
+        """Return the value under `Benchmark Configuration`."""
         return self.values.get(f"configuration: {name}", "")
 
 
 class PatternsReader:
-    """Collects what the programs wrote."""
+    """Collects the output of the programs."""
 
     def __init__(self) -> None:
         self._blocks: list[_ProgramOutput] = []
         self._same = ""
 
     def read(self, line: str) -> None:
-        """Take one cleaned line; the three lines of a time step come by the million, so they go first."""
+        """Parse one cleaned line; the lines of a time step are tested first, because there are millions of them."""
         text = line.strip()
         if text == self._same or text.startswith("Computing..."):
             return
@@ -189,10 +189,10 @@ class PatternsReader:
                 block.contradicts |= int(step[1]) != block.steps or block.inside == "results"
                 block.steps += 1
             return
-        self._read_rare(text)
+        self._read_infrequent_line(text)
 
-    def _read_rare(self, text: str) -> None:
-        # a configuration after results: the first line of the next program was lost
+    def _read_infrequent_line(self, text: str) -> None:
+        # a configuration after results: the first line of the next program is missing
         restarts = bool(self._blocks) and self._blocks[-1].closed and "Benchmark Configuration" in text
         if not self._blocks or text.startswith("Configuration file: ") or restarts:
             if self.full:
@@ -218,11 +218,11 @@ class PatternsReader:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many programs as are kept at most."""
+        """Whether the maximum number of programs is reached."""
         return len(self._blocks) >= _MOST_PROGRAMS
 
     def check(self, builder: OutputBuilder, context: RunContext) -> None:
-        """Check all programs and keep their numbers."""
+        """Check all programs and add their numbers to the builder."""
         if self.full:
             builder.add_failure(f"more than {_MOST_PROGRAMS - 1} programs wrote into this output")
         for number, block in enumerate(self._blocks, 1):
@@ -230,7 +230,7 @@ class PatternsReader:
 
 
 def _read_other(block: _ProgramOutput, text: str) -> None:
-    """Lines before, between and after the configuration and the results."""
+    """Parse lines before, between and after the configuration and the results."""
     if (stride := _STRIDE.fullmatch(text)) is not None:
         block.stride = int(stride[1]), int(stride[2])
     elif (available := _AVAILABLE.fullmatch(text)) is not None:
@@ -286,7 +286,7 @@ def _check_program(builder: OutputBuilder, block: _ProgramOutput, where: str, co
 
 
 def _pattern_case(block: _ProgramOutput, mode: str, word: str) -> CaseParameters | None:
-    """The parameters, where all that is printed about them agrees."""
+    """Return the parameters if all printed information about them agrees, else None."""
     ranks = parse_count(block.result("Total number of ranks"))
     particles, steps = (parse_count(block.option(f"Number of {n}")) for n in ("particles per rank", "time steps"))
     dims = [parse_count(block.dims.get(f"Dim_{n}", "")) or 0 for n in range(1, len(block.dims) + 1)]
@@ -297,7 +297,7 @@ def _pattern_case(block: _ProgramOutput, mode: str, word: str) -> CaseParameters
     shape_fits = math.prod(dims) == particles or _is_partial_read(block, word, ranks * steps, particles, dims)
     if not shape_fits or len(dims) > 3 or block.option("Number of dimensions") != str(len(dims)):
         return None
-    # Programs that read say what each rank gets of the file.
+    # Programs that read print the share of the file per rank.
     found = block.available
     if word != "write" and ({"T", "N"} - found.keys() or found["T"] // ranks != found["N"]):
         return None
@@ -325,30 +325,30 @@ def _pattern_case(block: _ProgramOutput, mode: str, word: str) -> CaseParameters
 
 
 def _is_partial_read(block: _ProgramOutput, word: str, times: int, particles: int, dims: list[int]) -> bool:
-    """A read of the first part of each rank's share (TO_READ_NUM_PARTICLES): the size printed fits exactly."""
+    """Return whether only the first part of each rank's share was read (TO_READ_NUM_PARTICLES) and the size matches."""
     fits = format_h5bench_size(times * _PARTICLE_BYTES * particles) == block.result("Total read size").rstrip()
     return fits and word == "read" and particles < math.prod(dims) == block.available.get("N")
 
 
 def _is_consistent(block: _ProgramOutput, word: str) -> bool:
-    """Whether all places that name pattern, strides, alignment and compression say the same."""
-    # Strides are named in three places; some programs print strides of 0 for anything else.
+    """Return whether all printed values of pattern, strides, alignment and compression agree."""
+    # Strides are printed in three places; some programs print strides of 0 for anything else.
     sizes = [block.option("Stride size"), block.option("Block size")]
     strided = ("strided" in block.flags) == all(sizes) == any(sizes)
     strided &= (block.stride is not None) == (sizes[0] not in ("", "0"))
-    # Programs that align say how, most of them twice; others say nothing of it.
+    # Programs that align print it, most of them twice; others print nothing about it.
     lengths = [parse_count(block.option(name)) for name in ("align length", "align threshold")]
     plausible = all(length is not None and length <= MAX_ALIGNMENT for length in lengths)
     aligned = plausible if "aligned" in block.flags else not any(lengths)
     aligned &= all(block.option(name).strip() == value for name, value in block.alignment.items())
-    # Programs that compress say so twice; those that write name their pattern.
+    # Programs that compress print it twice; programs that write print their pattern.
     compressed = "compressing" not in block.flags or block.option("Use compression") == "1"
     patterns = len(block.patterns) == (word == "write" and "unlimited" not in block.flags)
     return strided and aligned and compressed and patterns and not block.contradicts
 
 
 def _total_bytes(block: _ProgramOutput, word: str, share: int, particles: int) -> int | None:
-    """Bytes of the run: exact where the configuration explains them, otherwise (partial reads) as printed."""
+    """Return the bytes of the run: exact if the configuration explains them, otherwise (partial reads) as printed."""
     printed = block.result(f"Total {word} size").rstrip()
     size = parse_amount(printed)
     if size is None:
@@ -365,7 +365,7 @@ def _total_bytes(block: _ProgramOutput, word: str, share: int, particles: int) -
 
 
 H5BENCH_CSV_HEADER = "metric, value, unit"
-# operation as printed -> ours, and what it says about the case
+# operation as printed -> operation in iowatch, and case parameters that follow from it
 _OPERATIONS: dict[str, tuple[str, dict[str, Scalar | None]]] = {
     **{name: (name, {}) for name in ("write", "read", "append", "overwrite")},
     "write unlimited": ("write", {"unlimited": True}),
@@ -388,7 +388,7 @@ class H5benchCsvReader:
         self._contradicts = False
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         if line == H5BENCH_CSV_HEADER:
             self._headers += 1
             return
@@ -399,7 +399,7 @@ class H5benchCsvReader:
             self._contradicts = True
 
     def check(self, builder: OutputBuilder, context: RunContext) -> None:
-        """Check the rows and keep the numbers."""
+        """Check the rows and add the numbers to the builder."""
         case = None if self._contradicts or self._headers != 1 else self._case()
         if case is None:
             builder.add_truncation("the rows are not printed whole, or contradict each other")
@@ -419,7 +419,7 @@ class H5benchCsvReader:
         expected = _ALWAYS if operation[0] in ("append", "overwrite") else _ALWAYS | _COLLECTIVE
         if not expected <= rows.keys() <= expected | _COLLECTIVE | _SOMETIMES:
             return None
-        # every rank does the same, except where sizes are drawn at random
+        # all ranks do the same, unless sizes are drawn at random
         share = _PARTICLE_BYTES * (1 if "distribution" in operation[1] else ranks)
         if parse_amount(format_h5bench_size(share * round(size.value / share))) != size:
             return None
@@ -460,7 +460,7 @@ class IotestReader:
         self._contradicts = False
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         if line.startswith(IOTEST_CSV_HEADER):
             self._columns = line.split(",")
             return
@@ -498,7 +498,7 @@ class IotestReader:
             self._contradicts = True
 
     def check(self, builder: OutputBuilder, context: RunContext) -> None:
-        """Check and keep the numbers."""
+        """Check the numbers and add them to the builder."""
         case = self._case()
         if case is None or self._contradicts:
             builder.add_truncation("the parameters are not printed whole, or contradict each other")
@@ -513,7 +513,7 @@ class IotestReader:
             times, rates = (self._rows.get(f"{operation.capitalize()} {kind}") for kind in ("time", "rate"))
             if times is None or rates is None:
                 continue
-            # the fastest rank took the shortest time for its share, the slowest the longest
+            # the fastest rank needed the shortest time for its share, the slowest the longest
             pairs = zip(rates, reversed(times), strict=True)
             agree = all((r - _HALF) * max(t - _HALF, 0) <= share <= (r + _HALF) * (t + _HALF) for r, t in pairs)
             if case["scaling"] == "weak" and not agree:

@@ -1,6 +1,6 @@
-"""IOR (https://github.com/hpc/ior): options and command line of 3.3.0 and 4.x, outputs of 3.0 to 4.1.
+"""IOR (https://github.com/hpc/ior): options and command line of 3.3.0 and 4.x, output of 3.0 to 4.1.
 
-Reads the default text (also with `-v`), JSON and CSV. Options are named as in IOR's user guide.
+Parses the default text (also with `-v`), JSON and CSV. Options are named as in IOR's user guide.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CASE_API = {**_API, "ncmpi": "PNETCDF"}
 _FEATURE = {"hdf5": "hdf5", "ncmpi": "pnetcdf"}
 
 
-# phase -> the option that checks its data
+# phase -> the option that verifies its data
 _CHECKS = {"-w": "-W", "-r": "-R"}
 
 
@@ -45,7 +45,7 @@ def _common_arguments(options: benchmark.BenchmarkOptions, place: str) -> list[s
     transfer, block = benchmark.size_option(options, "transfer", "1m"), benchmark.size_option(options, "block", "16m")
     words += ["-t", str(transfer), "-b", str(block)]
     words += ["-s", str(benchmark.integer_option(options, "segments", 1))]
-    # Without -e and -C reads come from the page cache of the node that wrote; both are on unless taken off.
+    # Without -e and -C, reads are served from the page cache of the writing node; both are on by default.
     flags = {
         "-F": options.get("file") == "per-process",
         "-c": bool(options.get("collective", False)),
@@ -54,7 +54,7 @@ def _common_arguments(options: benchmark.BenchmarkOptions, place: str) -> list[s
         "--posix.odirect": bool(options.get("direct", False)),
     }
     if options.get("verify"):
-        words += ["-G", "1"]  # what is in the file, also for a later start
+        words += ["-G", "1"]  # fixed data pattern, which a later start can verify
     return [*words, *(flag for flag, wanted in flags.items() if wanted), "-o", f"{place}/ior"]
 
 
@@ -68,17 +68,17 @@ def _arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
 
 
 def _prepare(options: benchmark.BenchmarkOptions, place: str) -> list[list[str]]:
-    """A read needs a file; it is written by the same number of ranks in the same pattern."""
+    """Return the commands that write the file for a read, with the same number of ranks and the same pattern."""
     return [["ior", *_common_arguments(options, place), "-w", "-k"]] if options.get("op") == "read" else []
 
 
 def _drop_cache_commands(options: benchmark.BenchmarkOptions, place: str) -> str:
-    """Drop the file from the page cache of every node: readers are not always where -C puts them."""
+    """Drop the file from the page cache of every node: readers are not always placed as -C intends."""
     return benchmark.drop_cache_command(f"{place}/ior") if options.get("op") == "read" else ""
 
 
 def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    """What IOR does not print: the cache policy of reads, the striping asked for."""
+    """Return parameters that IOR does not print: cache policy of reads, requested striping."""
     return ({"cache": "drop"} if options.get("op") == "read" else {}) | benchmark.striping_parameters(options)
 
 
@@ -122,7 +122,7 @@ _SIGNATURES = (
     parsing.FailureSignature(r"FAILED in TestIoSys|FAILED comparison", "IOR reports an error"),
     parsing.FailureSignature(r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid", "wrong use of IOR"),
 )
-# Lines that only one form of output has.
+# Lines that occur in only one output format.
 _TITLES = ("IOR-", "access,bw(MiB/s)", '  "Version"', '"Version"')
 _JSON_STARTS = ("{", '"Version"', '"Began"', '"tests"')
 _TEXT_STARTS = (
@@ -132,7 +132,7 @@ _TEXT_STARTS = (
 
 
 def _detect_ior_format(line: str) -> str | None:
-    """The form of output that a line belongs to; None where it does not say."""
+    """Return the output format that a line belongs to; None if the line does not determine it."""
     text = line.lstrip()
     if text.startswith("access,bw(MiB/s)"):
         return "csv"
@@ -142,7 +142,7 @@ def _detect_ior_format(line: str) -> str | None:
 
 
 def _reader(form: str, run: ior_output.IorRun) -> Any:
-    if form == "csv":  # no session writes CSV: the importer is loaded where one is recognised
+    if form == "csv":  # loaded on demand: no session writes CSV
         from iowatch.benchmarks.importers.ior_csv import IorCsvReader
 
         return IorCsvReader(run)
@@ -150,7 +150,7 @@ def _reader(form: str, run: ior_output.IorRun) -> Any:
 
 
 def parse_ior(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
-    """Read an output of IOR."""
+    """Parse an output of IOR."""
     run = ior_output.IorRun()
     form: str | None = None
     reader: Any = None
@@ -161,7 +161,7 @@ def parse_ior(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context
             form = _detect_ior_format(line)
             reader = _reader(form, run) if form else None
         elif line == "{" and form == "text" and not run.tests and run.titles == 1:
-            # version 3.2 prints its title before the document
+            # version 3.2 prints its title before the JSON document
             form, reader = "json", ior_output.IorJsonReader(run)
         elif line.startswith(_TITLES) and _detect_ior_format(line.strip()) != form:
             builder.add_failure("outputs of different forms are mixed")
@@ -183,7 +183,7 @@ IOR = benchmark.Benchmark(
     signatures=_SIGNATURES,
     banner=r"MPI Coordinated Test of Parallel I/O",
     package="ior",
-    # Without I/O: IOR prints its version only in a run.
+    # A run without I/O, because IOR prints its version only in a run.
     probe=benchmark.ProgramProbe(
         "ior", ("ior", "-a", "DUMMY", "-t", "1k", "-b", "1k"), r"IOR-(\S+?):", {"hdf5": "libhdf5", "ncmpi": "pnetcdf"}
     ),

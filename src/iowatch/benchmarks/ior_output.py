@@ -1,7 +1,7 @@
-"""What IOR prints, as text or JSON, before it is validated. Source: hpc/ior 3.0.1 to 4.1, `ior-output.c`.
+"""Output of IOR, as text or JSON, before validation. Source: hpc/ior 3.0.1 to 4.1, `ior-output.c`.
 
 Rows of the text are left-justified in fixed columns with a precision that follows from the value (`PPDouble`), so a
-character that was lost or added is detected. JSON is read line by line, because `-v` and warnings make it invalid.
+missing or additional character is detected. JSON is read line by line, because `-v` and warnings make it invalid.
 Versions 3.2 and 3.3 nest the repetitions, later ones do not.
 """
 
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from iowatch.benchmarks.parsing import MAX_NAMES, MAX_ROWS
 
-# Sizes in KiB as the rows repeat them, kept among the options.
+# Sizes in KiB as repeated in the rows, kept among the options.
 ROW_SIZES = "block(KiB)", "xfer(KiB)"
 
 OPERATIONS = ("write", "read")
 
-# Options of one letter that take a value, in any version from 3.0 to 4.1.
+# One-letter options with a value, in any version from 3.0 to 4.1.
 _WITH_VALUE = frozenset("aAbdDfGijJlMNoOQstTUX")
 
-# Options spelt out that take no value (`OPTION_FLAG` in `parse_options.c` and `aiori-*.c`); WAYS change how
-# bytes are moved, and no other parameter of a case stands for them.
+# Long options without a value (`OPTION_FLAG` in `parse_options.c` and `aiori-*.c`); WAYS change how
+# bytes are moved, and no other parameter of a case represents them.
 WAYS = {
     *("mpiio.preallocate", "mpiio.useFileView", "mpiio.useStridedDatatype"),
     *("ncmpi.preallocate", "ncmpi.useFileView", "ncmpi.useStridedDatatype"),
@@ -36,7 +36,7 @@ _FLAGS = WAYS | {
     *("hdf5.showHints", "hdf5.collectiveMetadata", "hdf5.individualDataSets", "hdf5.noFill"),
     *("mpiio.showHints", "ncmpi.showHints", "dfs.destroy", "dummy.delay-only-rank0"),
 }
-# Options spelt out that take one.
+# Long options with a value.
 _VALUED = {
     *("dataPacketType", "randomPrefill", "random-offset-seed", "allocateBufferOnGPU"),
     *("posix.beegfs.NumTargets", "posix.beegfs.ChunkSize", "posix.gpfs.releasetoken"),
@@ -45,11 +45,11 @@ _VALUED = {
     *("aio.max-pending", "aio.granularity", "dummy.delay-create", "dummy.delay-close", "dummy.delay-sync"),
     *("dummy.delay-xfer", "hdfs.user", "hdfs.name_node", "hdfs.replicas", "hdfs.block_size"),
 }
-# What a test does, where directives say it.
+# Phases of a test, if set by directives.
 _PHASES = {"writeFile", "readFile", "checkWrite", "checkRead"}
 _WORDS = _FLAGS | _VALUED | _PHASES
 _BACKENDS = {name.partition(".")[0] for name in _WORDS if "." in name}
-# A script with more is none; the limit bounds memory.
+# No script has more tests; limits memory.
 _MAX_TESTS = 10_000
 
 
@@ -65,7 +65,7 @@ class IorRow(NamedTuple):
 
 
 class IorSummary(NamedTuple):
-    """What the summary says about the bandwidth of one operation, in MiB/s; `half`: of its last digit."""
+    """Summary of the bandwidth of one operation, in MiB/s; `half` is half a unit of its last digit."""
 
     max: float
     min: float
@@ -75,12 +75,12 @@ class IorSummary(NamedTuple):
 
 @dataclass
 class IorCommandLine:
-    """IOR's own options, as far as the printed command line shows them.
+    """IOR's own options, as far as the printed command line contains them.
 
     Attributes:
-        letters: option of one letter -> its value.
-        words: option spelt out -> its value.
-        damaged: whether there is something that is no option.
+        letters: one-letter option -> value.
+        words: long option -> value.
+        damaged: whether it contains anything that is not an option.
     """
 
     letters: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class IorCommandLine:
 
     @classmethod
     def read(cls, text: str) -> IorCommandLine:
-        """Read `ior -a MPIIO -wk -t 1m …`; what cannot be understood is left out."""
+        """Parse `ior -a MPIIO -wk -t 1m …`; unknown parts are omitted."""
         line = cls()
         tokens = iter(text.split()[1:])
         for token in tokens:
@@ -100,7 +100,7 @@ class IorCommandLine:
                 line.words[name] = value if equals or name in _FLAGS else next(tokens, "")
             else:
                 line._read_letters(token[1:], tokens)
-        # either a script describes the tests or the command line does
+        # either a script or the command line describes the tests
         line.damaged |= line.scripted and bool({"t", "b", "o"} & line.letters.keys())
         return line
 
@@ -115,22 +115,22 @@ class IorCommandLine:
 
     @property
     def scripted(self) -> bool:
-        """Whether options come from a script that the output does not show."""
+        """Whether options are from a script that the output does not show."""
         return "f" in self.letters
 
     @property
     def directives(self) -> dict[str, str]:
-        """Values of `-O name=value,…`; the first of a name counts."""
+        """Values of `-O name=value,…`; the first value of a name counts."""
         pairs = [pair.partition("=") for pair in self.letters.get("O", "").split(",")]
         return {name: value for name, _, value in reversed(pairs)}
 
     def knows_words(self, api: str) -> bool:
-        """Whether IOR has every option that is spelt out; backends not listed here have those of their name."""
+        """Return whether all long options are known; unlisted backends have the options with their name as prefix."""
         others = (name.partition(".") for name in self.words.keys() - _WORDS)
         return all(dot and name not in _BACKENDS and name.upper() == api for name, dot, _ in others)
 
     def operations(self) -> set[str]:
-        """The operations that must be timed: those named, or both where none was."""
+        """Return the operations that must be timed: those named, or both if none is named."""
         if self.scripted or any(self.directives.get(name) for name in _PHASES) or _PHASES & self.words.keys():
             return set()
         if not set("wrWR") & set(self.letters):
@@ -139,7 +139,7 @@ class IorCommandLine:
 
 
 def table_half_unit(value: float) -> float:
-    """Half a unit of the last digit that IOR's table prints of a number, or more (`PPDouble`)."""
+    """Return half a unit (or more) of the last digit of a number in IOR's table (`PPDouble`)."""
     return 0.5 if value >= 3600 else 0.005 if value >= 1 else 0.0000005
 
 
@@ -149,15 +149,15 @@ class IorTest:
 
     Attributes:
         options: as printed under `Options`, keys of version 3.2 and later.
-        exact: parameters that were printed exactly elsewhere (summary, JSON's parameters): `transfer`, `block`,
+        exact: parameters that are printed exactly elsewhere (summary, JSON's parameters): `transfer`, `block`,
             `segments`, `tasks`, `per_node`, `repetitions`, `fsync`.
-        rows: operation -> iteration -> numbers; count: of all of them.
+        rows: operation -> iteration -> numbers; count: number of all rows.
         half: a printed number -> half a unit of its last digit.
-        moved: (operation, iteration) -> bytes, where IOR reported others than requested.
-        summaries: operation -> summary, where it was printed whole.
+        moved: (operation, iteration) -> bytes, if IOR reported other than the requested ones.
+        summaries: operation -> summary, if it is complete.
         contradictions: names of options that were printed twice with different values.
-        old: printed by version 3.0 or 3.1, which leave out some options.
-        without_nodes: printed by a version before 3.3, which leaves out the number of nodes.
+        old: printed by version 3.0 or 3.1, which omit some options.
+        without_nodes: printed by a version before 3.3, which omits the number of nodes.
     """
 
     options: dict[str, str] = field(default_factory=dict)
@@ -172,21 +172,21 @@ class IorTest:
     without_nodes: bool = False
 
     def set_option(self, name: str, value: str) -> None:
-        """Note an option."""
+        """Record an option."""
         if len(self.options) > MAX_NAMES:
             self.contradictions.add("too many options")
         elif self.options.setdefault(name, value) != value:
             self.contradictions.add(name)
 
     def set_exact(self, name: str, value: int) -> None:
-        """Note an exact parameter."""
+        """Record an exact parameter."""
         if self.exact.setdefault(name, value) != value:
             self.contradictions.add(name)
 
     def set_summary(
         self, operation: str, numbers: list[str], half: float, exact: Mapping[str, str], values: Mapping[str, str]
     ) -> None:
-        """Note a summary: maximum, minimum and mean, and the exact parameters (column -> name) among its values."""
+        """Record a summary: maximum, minimum and mean, and the exact parameters (column -> name) among its values."""
         high, low, mean = map(float, numbers)
         self.summaries[operation] = IorSummary(high, low, mean, half)
         for column, name in exact.items():
@@ -194,7 +194,7 @@ class IorTest:
                 self.set_exact(name, int(values[column]))
 
     def add(self, operation: str, iteration: int, row: IorRow) -> bool:
-        """Take a row; False where that repetition was there already, or there are too many."""
+        """Add a row; return False if the repetition already exists or there are too many rows."""
         rows = self.rows[operation]
         if iteration in rows or self.count >= MAX_ROWS:
             return False
@@ -208,12 +208,12 @@ class IorRun:
     """One output.
 
     Attributes:
-        unassigned: what was printed before any test began, or under a damaged number.
-        titles: how often a run began; more than once: two runs wrote into one output.
-        ends: how often a run reported that it finished.
-        damaged: rows that were not printed whole, or twice.
+        unassigned: content printed before the first test, or under a damaged number.
+        titles: number of run starts; more than one: two runs wrote to one output.
+        ends: number of runs that reported their end.
+        damaged: rows that are incomplete or duplicated.
         unreal: rows with inf, nan or negative numbers.
-        short_file: IOR's report of a file that holds fewer bytes than were written.
+        short_file: IOR's report that a file has fewer bytes than were written.
     """
 
     version: str | None = None
@@ -229,7 +229,7 @@ class IorRun:
     warnings: list[str] = field(default_factory=list)
 
     def begin_test(self, number: int, old: bool = False) -> IorTest:
-        """The test of that number; `unassigned` where there are too many."""
+        """Begin and return the test with this number; `unassigned` if there are too many tests."""
         if len(self.tests) >= _MAX_TESTS and number not in self.tests:
             self.damaged += 1
             return self.unassigned
@@ -237,20 +237,20 @@ class IorRun:
         return self.tests.setdefault(number, IorTest(old=old, without_nodes=without_nodes))
 
     def find_test(self, number: str) -> IorTest | None:
-        """The test that a summary names; a number of no test is damaged."""
+        """Return the test that a summary names; an unknown number marks it as damaged."""
         test = self.tests.get(int(number)) if is_count(number) else None
         self.damaged += test is None
         return test
 
     def set_command(self, command: IorCommandLine) -> None:
-        """Note the command line; a second one is another run's."""
+        """Record the command line; a second one belongs to another run."""
         if self.command is not None and self.command != command:
             self.titles += 1
         self.command = command
 
 
 def is_count(text: str) -> bool:
-    """Whether a text is a whole number that some machine could mean (less than 10^18)."""
+    """Return whether a text is a plausible whole number (less than 10^18)."""
     return len(text) <= 18 and text.isascii() and text.isdecimal()
 
 
@@ -258,7 +258,7 @@ _TITLE = re.compile(r"IOR-(\S+): MPI Coordinated Test of Parallel I/O")
 _OPTION = re.compile(r"([A-Za-z][A-Za-z ]*?) *: ?(.*)")
 _OLD_OPTION = re.compile(r"\s+([A-Za-z][A-Za-z ]*?) *= ?(.*)")
 _OLD_TEST = re.compile(r"Test (\d+) started: (.*)")
-# Option of 3.0 and 3.1 -> its value, and the options of later versions that say the same.
+# Option of 3.0 and 3.1 -> its value, and the equivalent options of later versions.
 _OLD_OPTIONS = {
     "clients": (re.compile(r"(\d+) \((\d+) per node\)"), ("tasks", "clients per node")),
     "access": (re.compile(r"(.*?)(?:, (.*))?"), ("access", "type")),
@@ -266,13 +266,13 @@ _OLD_OPTIONS = {
     "ordering inter file": (re.compile(r"(no tasks offsets|\w+ task offset).*"), ("ordering inter file",)),
 }
 
-# What `PPDouble` prints: six decimals below 1, two below 3,600, then none.
+# Output of `PPDouble`: six decimals below 1, two below 3,600, then none.
 _NUMBER = (
     r"0\.\d{6}|[1-9]\d{0,2}\.\d\d|[4-9]\d{3}|[1-9]\d{4,17}|3[6-9]\d\d"
     r"|[12]\d{3}\.\d\d|3[0-5]\d\d\.\d\d|3600\.00|1\.000000"
 )
 _FIELD = rf"({_NUMBER}) +"
-# Columns of a row: ten characters and a blank each, two blanks behind the latency.
+# Columns of a row: ten characters and a blank each, two blanks after the latency.
 _LAYOUT = "%-10s%-10s %-10s %-10s  %-10s %-10s %-10s %-10s %-10s %-10s %s"
 _OLD_LAYOUT = "%-10s%-10s %-10s %-10s %-10s %-10s %-10s %-10s %s"
 # before 3.3: no IOPS and no latency
@@ -288,7 +288,7 @@ _FACTS = {"Began": "began", "Machine": "machine", "Path": "path", "apiVersion": 
 
 
 class IorTextReader:
-    """Fills a `Run` from the lines of a default output."""
+    """Fills an `IorRun` from the lines of a default output."""
 
     def __init__(self, run: IorRun) -> None:
         self._run = run
@@ -300,7 +300,7 @@ class IorTextReader:
         self._old = False
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         word = line[:5]
         if self._inside == "rows" and word in ("write", "read "):
             if self._test.count < MAX_ROWS:
@@ -318,7 +318,7 @@ class IorTextReader:
             self._read_option(line)
 
     def _read_head(self, line: str) -> None:
-        """A line that begins a run, a test or a section, or ends one."""
+        """Parse a line that begins or ends a run, a test or a section."""
         run, (name, _, value) = self._run, line.partition(":")
         if (title := _TITLE.match(line)) is not None:
             run.titles += 1
@@ -418,7 +418,7 @@ _HEADS = {
     *("IOR-3", "IOR-4", "Began", "Machi", "Path ", "Comma", "TestI", "Test ", "Optio", "Summa", "acces", "Opera"),
     *("Max W", "Max R", "Finis", "Writi"),
 }
-# The beginning of a line -> the section that it begins.
+# Beginning of a line -> the section that starts there.
 _SECTIONS = {"Summary of all tests:": "summary", "access    bw(MiB/s)": "rows", "Max Write:": "", "Max Read:": ""}
 
 
@@ -440,12 +440,12 @@ _SUMMARY = {
     **{"segmentCount": "segments", "blockSize": "block", "transferSize": "transfer", "numTasks": "tasks"},
     **{"tasksPerNode": "per_node", "repetitions": "repetitions"},
 }
-# Half a unit of the last digit: all numbers of rows have four decimals.
+# Half a unit of the last digit: all numbers in rows have four decimals.
 _JSON_HALF_UNIT = 0.00005
 
 
 class IorJsonReader:
-    """Fills a `Run` from the lines of a JSON output."""
+    """Fills an `IorRun` from the lines of a JSON output."""
 
     def __init__(self, run: IorRun) -> None:
         self._run = run
@@ -455,7 +455,7 @@ class IorJsonReader:
         self._counts: dict[str, int] = {}
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         line = line.strip()
         if line[-1] in "{[" and (section := _SECTION.match(line)) is not None:
             self._close()
@@ -493,13 +493,13 @@ class IorJsonReader:
             self._test.set_option(key, text)
 
     def finish(self) -> None:
-        """All lines were read: what the parameters did not say exactly is missing."""
+        """Finish after the last line: parameters that were not printed exactly are missing."""
         for test in self._run.tests.values():
             if not set(_PARAMETERS.values()) <= test.exact.keys():
                 test.contradictions.add("Parameters")
 
     def _close(self) -> None:
-        """The end of a row or of one operation's summary."""
+        """Handle the end of a row or of one operation's summary."""
         pairs, self._object = self._object, []
         if pairs and self._section == "summary":
             self._close_summary(dict(pairs))

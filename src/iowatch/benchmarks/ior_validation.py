@@ -1,7 +1,7 @@
-"""Validation of an output of IOR: its case, and the rows that agree with everything else that was printed.
+"""Validation of an IOR output: its case, and the rows that agree with all other printed values.
 
-IOR prints every number at least twice in different form (rate x time = bytes; the summary is maximum, minimum and
-mean of the rows). A number is accepted where all of them agree.
+IOR prints every number at least twice in different forms (rate x time = bytes; the summary contains maximum, minimum
+and mean of the rows). A number is accepted only if all of them agree.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from iowatch.benchmarks.parsing import (
 from iowatch.core import GIB, KIB, MIB, TIB, Scalar
 
 _APIS = {"NCMPI": "PNETCDF", "DUMMY": "NULL"}
-# Other names are accepted where the command line says the same.
+# Other names are accepted if the command line has the same name.
 _KNOWN_APIS = frozenset(("POSIX", "MPIIO", "HDF5", "NCMPI", "DUMMY", "MMAP", "AIO", "DFS", "RADOS", "CEPHFS"))
 _FILES = {"single-shared-file": "shared", "file-per-process": "per-process"}
 _REORDER = {"no tasks offsets": "none", "constant task offset": "constant", "random task offset": "random"}
 _ORDER = {"sequential": None, "random": "random"}
 _TYPES = {"independent": False, "collective": True}
-# exact parameter -> the option that says the same
+# exact parameter -> the equivalent option
 _SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions", "per_node": "clients per node"}
 
-# parameter -> where a command line asks for it (option spelt out, letter, directive), and the largest plausible value
+# parameter -> its forms on a command line (long option, letter, directive), and the largest plausible value
 _ASKED = {
     "stripe_count": ("posix.lustre.stripecount", "", "lustreStripeCount", 1 << 20),
     "stripe_bytes": ("posix.lustre.stripesize", "", "lustreStripeSize", MAX_ALIGNMENT),
@@ -45,7 +45,7 @@ _OUTPUT_DIRECTIVES = {"", "summaryFile", "summaryFormat", "saveRankPerformanceDe
 
 
 def format_ior_size(size_bytes: int) -> str:
-    """A size as IOR prints it (`HumanReadable` in `utilities.c`)."""
+    """Format a size as IOR prints it (`HumanReadable` in `utilities.c`)."""
     for name, unit in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB)):
         if size_bytes >= unit:
             whole = size_bytes % unit == 0
@@ -54,7 +54,7 @@ def format_ior_size(size_bytes: int) -> str:
 
 
 def ior_case(test: IorTest, command: IorCommandLine) -> CaseParameters | None:
-    """The parameters of a test; None where one is missing or two contradict each other."""
+    """Return the parameters of a test; None if one is missing or two contradict each other."""
     options = test.options
     if test.contradictions or command.damaged or not _exact_values_match(test):
         return None
@@ -82,19 +82,19 @@ def ior_case(test: IorTest, command: IorCommandLine) -> CaseParameters | None:
 
 
 def _rows_match_size(shown: str | None, size: int) -> bool:
-    """Whether the rows of the table, where there are any, show the same size: to half a unit of the last digit."""
+    """Return whether the size in the rows, if printed, is the same within half a unit of the last digit."""
     return shown is None or abs(float(shown) - size / KIB) <= 0.5005 * 10.0 ** -len(shown.partition(".")[2])
 
 
 def _exact_values_match(test: IorTest) -> bool:
-    """What was printed exactly must be what the options say."""
+    """Return whether exactly printed values equal the options."""
     twice = [name for name, option in _SAME.items() if name in test.exact and option in test.options]
     same = all(parse_count(test.options[_SAME[name]]) == test.exact[name] for name in twice)
     return same and test.exact.get("fsync", 0) in (0, 1)
 
 
 def _exact_size_bytes(printed: str | None, exact: int | None, asked: str | None) -> int | None:
-    """Bytes of a size that was printed with losses ("3.81 MiB"), from the first exact source; None: unknown."""
+    """Return the bytes of a rounded size ("3.81 MiB") from the first exact source; None if unknown."""
     sources = [exact] if exact is not None else [parse_printed_size(asked), parse_printed_size(printed)]
     size = next((s for s in sources if s), None)
     return size if size is not None and format_ior_size(size) == printed else None
@@ -123,7 +123,7 @@ def _command_parameters(test: IorTest, command: IorCommandLine) -> CaseParameter
     if not command.scripted and collective != asked_collective:
         return None
     direct = "B" in letters or "posix.odirect" in words or directives.get("useO_DIRECT") == "1"
-    # data were compared; reads do that while they are timed
+    # data were verified; reads do this within the timed operation
     checks = [place.get(name) for place in (directives, words) for name in ("checkWrite", "checkRead")]
     verified = bool({"W", "R"} & letters.keys()) or "1" in checks
     return {
@@ -144,7 +144,7 @@ def _command_parameters(test: IorTest, command: IorCommandLine) -> CaseParameter
 
 
 def _matches_command_line(options: dict[str, str], command: IorCommandLine, api: str) -> bool:
-    """Whether the options are what the command line asked for, or IOR's defaults."""
+    """Return whether the options are those of the command line, or IOR's defaults."""
     if command.scripted or not command.directives.keys() <= _OUTPUT_DIRECTIVES:
         return True
     asked = command.letters
@@ -164,7 +164,7 @@ def _matches_command_line(options: dict[str, str], command: IorCommandLine, api:
 
 
 def _sync_policy(test: IorTest, command: IorCommandLine) -> Scalar | None:
-    """Whether fsync was asked for, and after each write; None where a script may have requested it."""
+    """Return whether fsync was requested, and after each write; None if a script may have requested it."""
     if "Y" in command.letters:
         return "each"
     asked = "e" in command.letters or command.directives.get("fsync") == "1"
@@ -174,7 +174,7 @@ def _sync_policy(test: IorTest, command: IorCommandLine) -> Scalar | None:
 
 
 def _numeric_options(command: IorCommandLine) -> CaseParameters | None:
-    """Parameters that only the command line names; None where one cannot be."""
+    """Return parameters that are only in the command line; None if one is invalid."""
     numbers: dict[str, Scalar | None] = {}
     for name, (word, letter, directive, largest) in _ASKED.items():
         places = (command.words.get(word), command.letters.get(letter), command.directives.get(directive))
@@ -187,12 +187,12 @@ def _numeric_options(command: IorCommandLine) -> CaseParameters | None:
     return numbers
 
 
-# Binary floating point, and C's rounding of halves.
+# For binary floating point, and C's rounding of halves.
 _SLACK = 1e-9
 
 
 def check_ior_run(builder: OutputBuilder, run: IorRun, context: RunContext) -> None:
-    """Check everything that was read, and keep what is consistent."""
+    """Check all parsed data, and add the consistent ones to the builder."""
     builder.version = run.version
     builder.facts.update(run.facts)
     if run.warnings:
@@ -233,7 +233,7 @@ def _check_test(
     if (dry := test.options.get("dryRun", "0") != "0") or test.options.get("api") == "DUMMY":
         builder.add_failure(f"{where}{'dry run: no I/O was done' if dry else 'the DUMMY interface does no I/O'}")
         return
-    # `-N` makes IOR use fewer ranks than were started; otherwise both must be the same.
+    # With `-N` IOR may use fewer ranks than were started; otherwise both must be equal.
     others = context.rank_mismatch_reason(case["ranks"], "IOR")
     started = int(test.options["clients per node"]) * int(case["nodes"] or 1)
     if others is not None and not ("N" in command.letters and started == context.ranks):
@@ -255,7 +255,7 @@ def _check_test(
 def _consistent_rows(
     builder: OutputBuilder, test: IorTest, operation: str, case: CaseParameters, repetitions: int, where: str
 ) -> list[IorRow]:
-    """The rows of one operation in the order of repetitions."""
+    """Return the rows of one operation in the order of repetitions."""
     rows = test.rows[operation]
     keys = sorted(rows)
     if keys and keys[-1] >= repetitions:
@@ -273,9 +273,9 @@ def _consistent_rows(
 
 
 def _is_row_consistent(row: IorRow, moved: int, transfer: int, half: Callable[[float], float]) -> bool:
-    """Bandwidth x time and rate x transfer time x transfer size are both the bytes that were moved.
+    """Return whether bandwidth x time and rate x transfer time x transfer size equal the bytes moved.
 
-    The transfers alone take no longer than the whole.
+    The transfers alone must not take longer than the total.
     """
     bandwidth, rate, open_s, transfer_s, close_s, time_s = row
     longest = max(open_s, transfer_s, close_s)
@@ -292,7 +292,7 @@ def _is_row_consistent(row: IorRow, moved: int, transfer: int, half: Callable[[f
 
 
 def _is_product_consistent(a: float, b: float, product: float, half: Callable[[float], float]) -> bool:
-    """Whether a x b can be the product, given that both are rounded."""
+    """Return whether a x b can be the product, within the rounding of both."""
     half_a, half_b, slack = half(a), half(b), _SLACK * product
     return (a - half_a) * (b - half_b) - slack <= product <= (a + half_a) * (b + half_b) + slack
 
@@ -300,7 +300,7 @@ def _is_product_consistent(a: float, b: float, product: float, half: Callable[[f
 def _rows_matching_summary(
     builder: OutputBuilder, test: IorTest, operation: str, rows: list[IorRow], repetitions: int, where: str
 ) -> list[IorRow]:
-    """The rows, where the summary agrees with them; none where it does not."""
+    """Return the rows if they agree with the summary, else none."""
     summary = test.summaries.get(operation)
     if summary is None:
         builder.add_truncation(f"{where}the summary of {operation} is missing or damaged")

@@ -1,8 +1,8 @@
 """mdtest (part of IOR): options, and the table of rates and times that versions 3.0 to 4.1 print.
 
-mdtest prints no single repetitions. Its maximum and minimum are measured values, so they are the samples (one
-sample where both are equal); mean and deviation are kept as facts. Version 3.3 takes them over ranks and iterations,
-later ones over iterations. Source: hpc/ior, `mdtest.c`.
+mdtest does not print single repetitions. Its maximum and minimum are measured values, so they are the samples (one
+sample if both are equal); mean and deviation are kept as facts. Version 3.3 computes them over ranks and iterations,
+later versions over iterations. Source: hpc/ior, `mdtest.c`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _printed_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
 
 
 def _arguments(options: BenchmarkOptions, place: str) -> list[str]:
-    # -N shifts ranks by those of one node: no rank stats what it created (client caches).
+    # -N shifts ranks by the ranks per node: no rank stats the files that it created (client caches).
     shift = integer_option(options, "ranks", 1) // integer_option(options, "nodes", 1)
     words = ["-F", "-n", str(_files_per_rank(options)), "-N", str(shift), "-i", "1", "-d", f"{place}/mdtest"]
     return [*words, "-u"] if options.get("directories") == "separate" else words
@@ -57,16 +57,16 @@ _OPERATIONS = {
     **{"Tree creation": "tree-create", "Tree removal": "tree-remove"},
 }
 _BEFORE_4 = ("1.", "3.")
-# a phase -> the option that asks for it alone
+# phase -> the option that selects only this phase
 _PHASES = {"creation": "C", "stat": "T", "read": "E", "removal": "r"}
 _WITH_VALUE = frozenset("abdefGiIlnNpsVwWxz")
 _ARGUMENT = re.compile(r"""'[^']*'|"[^"]*\"""")
-# options without value, then one that may have its number attached
+# options without value, then one that may be followed directly by its number
 _LETTERS = re.compile(r"-([BcCDEFgkLPRrStTuvXyYZ]*)([A-Za-z])(\d*)")
 _API = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _DEEPEST = 40
 
-# a phrase -> what it means
+# phrase -> meaning
 _PHRASES = {
     r"WARNING: (?:write|read|pwrite|pread|fsync)\(.*failed": "I/O calls failed",
     r"WARNING: .*partial (?:write|read)\(\)": "I/O calls failed",
@@ -79,7 +79,7 @@ _SIGNATURES = tuple(parsing.FailureSignature(*row) for row in _PHRASES.items())
 
 @dataclass
 class _MdtestTable:
-    """A table of rates or times: numbers of each row as printed, and the column in which its statistics end."""
+    """A table of rates or times: printed numbers of each row, and the column in which its statistics end."""
 
     kind: str
     unit: str | None
@@ -90,7 +90,7 @@ class _MdtestTable:
 
 
 def _parse_command_line(text: str) -> dict[str, str] | None:
-    """Options of a command line as mdtest prints it, every argument quoted; None where it makes no sense."""
+    """Parse a command line as printed by mdtest, with every argument quoted; None if it is invalid."""
     options: dict[str, str] = {}
     tokens = iter(token[1:-1] for token in _ARGUMENT.findall(text))
     for token in tokens:
@@ -104,7 +104,7 @@ def _parse_command_line(text: str) -> dict[str, str] | None:
         options[last] = (attached or next(tokens, "")) if last in _WITH_VALUE else ""
         if attached and last not in _WITH_VALUE:
             return None
-    # A command line without a directory was truncated: mdtest is not started in an unknown directory.
+    # A command line without a directory is truncated: mdtest is never started without one.
     return options if options.get("d") and _API.fullmatch(options.get("a", "POSIX")) else None
 
 
@@ -128,7 +128,7 @@ _FIELDS: parsing.FieldTable = {
 
 
 def parse_mdtest(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
-    """Read an output of mdtest."""
+    """Parse an output of mdtest."""
     reader = _MdtestReader(builder)
     for line in lines:
         reader.read(line)
@@ -145,7 +145,7 @@ class _MdtestReader:
         self._damaged = 0
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         if line.startswith("V-"):
             return  # `-V`: one line per file
         if not line.startswith("   "):
@@ -162,7 +162,7 @@ class _MdtestReader:
             if match is not None and match[1] in table.rows:
                 table.doubled.add(match[1])
             return
-        # with rank statistics the first three are over ranks, the last four over iterations
+        # with rank statistics, the first three are over ranks, the last four over iterations
         numbers = match[2].split()[-4:]
         tail = " ".join(f"{number:>14}" for number in numbers)
         if not line.endswith(tail) or not _are_statistics_consistent(*map(float, numbers)):
@@ -231,7 +231,7 @@ class _MdtestReader:
         }
 
     def _check_table(self, table: _MdtestTable, case: parsing.CaseParameters) -> None:
-        """Keep the rows of one table; rows whose columns are shifted lost or gained a character."""
+        """Add the rows of one table; rows with shifted columns have missing or additional characters."""
         builder, (version, *_), (_, _, items) = self._builder, self.found["launches"][0], self.found["items"][0]
         if list(table.rows) != [name for name in _OPERATIONS if name in table.rows]:
             builder.add_truncation(f"the rows of the {table.kind} are not in order")
@@ -241,8 +241,8 @@ class _MdtestReader:
         for name, numbers in table.rows.items():
             high, low, mean, deviation = map(float, numbers)
             if name in table.doubled:
-                continue  # which of the two is this run's is unknown
-            # Since version 4 the numbers are over iterations, so that one or two of them leave no freedom.
+                continue  # two rows: it is unknown which belongs to this run
+            # Since version 4 the statistics are over iterations, so one or two iterations determine them completely.
             free = version.startswith(_BEFORE_4) or table.iterations > 2
             exact = abs(high + low - 2 * mean) <= 0.003 and (table.iterations == 2 or high == low)
             if table.ends[name] != column or not (free or exact):
@@ -256,7 +256,7 @@ class _MdtestReader:
                 if table.unit != "ms/op":
                     builder.add_samples(operation, table.kind, (high,) if high == low else (high, low), case)
         builder.facts[f"{table.kind}_summary"] = {"iterations": table.iterations, **summary}
-        # "files/directories" -> rows that begin with "File", "Directory" and "Tree"
+        # "files/directories" -> prefixes of the rows: "File", "Directory" and "Tree"
         kinds = ("Tree", *(kind.title()[:4] for kind in items.split("/")))
         for name in _OPERATIONS:
             unknown = name == "Directory rename" and version.startswith(_BEFORE_4)
@@ -271,7 +271,7 @@ class _MdtestReader:
 
 
 def _are_statistics_consistent(high: float, low: float, mean: float, deviation: float) -> bool:
-    """Whether maximum, minimum, mean and deviation can be those of one set of values."""
+    """Return whether maximum, minimum, mean and deviation are possible for one set of values."""
     slack = 0.001 + 1e-12 * high
     if not low - slack <= mean <= high + slack or deviation > 0.75 * (high - low) + slack:
         return False
@@ -279,7 +279,7 @@ def _are_statistics_consistent(high: float, low: float, mean: float, deviation: 
 
 
 def _items_per_task(options: dict[str, str], sizes: dict[str, int | None]) -> int | None:
-    """Items of one task as the options say it; None where they do not say it plainly."""
+    """Return the items per task that the options state; None if they are ambiguous."""
     if not {"z", "b", "I"} & options.keys():
         return sizes["n"] or 0
     depth, branches, items = sizes["z"] or 0, sizes["b"] or 1, sizes["I"]

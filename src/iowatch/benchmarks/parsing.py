@@ -1,8 +1,8 @@
-"""What all parsers share: clean lines, failure signatures, exit codes, and the output that a parser fills in.
+"""Common parts of all parsers: clean lines, failure signatures, exit codes, and the builder of an output.
 
-Memory stays constant: one block of the output is held at a time. Cleaning works on whole blocks to be fast
+Memory use is constant: one block of the output is held at a time. Cleaning processes whole blocks for speed
 (bench/parsers.py). Exit codes and the last lines of a benchmark are unreliable (docs/parsers.md), so every line of
-stdout and stderr is searched for what only a failure prints.
+stdout and stderr is searched for phrases that only a failure prints.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from iowatch.core import METRICS, InputError, Output, OutputStatus, Result, Scal
 
 OutputSource = str | bytes | BinaryIO
 CaseParameters = Mapping[str, Scalar | None]
-# Field -> the regular expression of its lines, and what makes a value of the expression's groups.
+# Field -> the regular expression of its lines, and the function that converts the groups to a value.
 FieldTable = Mapping[str, tuple[re.Pattern[str], Callable[..., Any]]]
 
 BLOCK_BYTES = 1 << 18
-# A longer line is noise; only its beginning is kept, so that one line cannot fill the memory. (A record of our
-# benchio has one number a rank on one line.)
+# Longer lines are noise; only their beginning is kept, so that one line cannot exhaust the memory. (A record of
+# iowatch's benchio has one number per rank on one line.)
 MAX_LINE_BYTES = 1 << 24
-# Options and other named values; programs print some dozens.
+# Limit for options and other named values; programs print some dozens.
 MAX_NAMES = 1_000
 
-# All control characters but tab, line feed and escape.
+# All control characters except tab, line feed and escape.
 _CONTROLS = bytes({*range(32), 127} - {9, 10, 27})
-# Colours and the cursor; titles of windows; character sets (`tput sgr0`); what is left of others.
+# Colours and cursor; window titles; character sets (`tput sgr0`); remains of others.
 _ESCAPE = re.compile(rb"\x1b\[[0-?]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b")
-# What some editors of Windows put before everything.
+# Byte order mark that some Windows editors write at the start.
 _MARK = b"\xef\xbb\xbf"
 # `mpirun --tag-output` ("[1,0]<stdout>:") and `srun --label` ("0: ").
 _TAG = re.compile(rb"^\[\d+,\d+\]<std(?:out|err|diag)>: ?", re.MULTILINE)
@@ -41,14 +41,14 @@ _FIRST_LABELS = (b"\n0: ", b"\n 0: ", b"\n  0: ", b"\n   0: ", b"\n    0: ")
 
 
 def open_source(source: OutputSource) -> BinaryIO:
-    """A binary stream of text, bytes or a stream."""
+    """Return a binary stream for text, bytes or a stream."""
     if isinstance(source, str):
         return io.BytesIO(source.encode("utf-8", "replace"))
     return io.BytesIO(source) if isinstance(source, bytes) else source
 
 
 def clean_block(block: bytes) -> bytes:
-    """Whole lines without launcher labels and control characters."""
+    """Return whole lines without launcher labels and control characters."""
     if b"\x1b" in block:
         block = _ESCAPE.sub(b"", block)
     block = block.translate(None, _CONTROLS)
@@ -60,7 +60,7 @@ def clean_block(block: bytes) -> bytes:
 
 
 def decode_for_display(text: str) -> str:
-    """Text for people from a line (lines are Latin-1, so that no byte is lost or refused)."""
+    """Return a line as display text (lines are Latin-1, so that no byte is lost or rejected)."""
     return text.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
@@ -68,12 +68,12 @@ _WHOLE = re.compile(r"[1-9]\d{0,11}")
 
 
 def parse_count(text: str | None) -> int | None:
-    """A positive whole number below 10^12, or None."""
+    """Return a positive whole number below 10^12, or None."""
     return int(text) if text is not None and _WHOLE.fullmatch(text.strip()) else None
 
 
 def parse_printed_size(text: str | None) -> int | None:
-    """Bytes of a size (`16777216 bytes`, `3.81 MiB`, `1m`) below 2^60, or None."""
+    """Return the bytes of a size (`16777216 bytes`, `3.81 MiB`, `1m`) below 2^60, or None."""
     try:
         size = parse_size((text or "").removesuffix(" bytes"))
     except InputError:
@@ -82,7 +82,7 @@ def parse_printed_size(text: str | None) -> int | None:
 
 
 def read_field(table: FieldTable, line: str, found: Mapping[str, list[Any]]) -> bool:
-    """Append the value of a line to its field; False where the line is of no field."""
+    """Append the value of a line to its field; return False if the line does not belong to any field."""
     for name, (pattern, convert) in table.items():
         if (match := pattern.fullmatch(line)) is not None:
             if len(found[name]) < MAX_NAMES:
@@ -95,16 +95,16 @@ class CleanLines:
     """The lines of a source.
 
     Attributes:
-        ended: whether the last line ended with a line break (an output that does not was cut off).
-        empty: whether nothing but blanks was seen.
-        decided: set by a reader for which nothing that follows can change the results, as where a second
+        ended: whether the last line ends with a line break (otherwise the output is truncated).
+        empty: whether only blanks were seen.
+        decided: set by a reader if later lines cannot change the results, for example when a second
             run begins; the lines of further blocks are then only inspected.
     """
 
     def __init__(self, source: OutputSource, inspect: Callable[[bytes], None]) -> None:
         """Args:
-        source: text, bytes, or a binary stream that is read once from where it stands.
-        inspect: called with every block of whole, cleaned lines (to look for failure signatures).
+        source: text, bytes, or a binary stream that is read once from its current position.
+        inspect: called with every block of whole, cleaned lines (to find failure signatures).
         """
         self._stream = open_source(source)
         self._inspect = inspect
@@ -113,7 +113,7 @@ class CleanLines:
         self.decided = False
 
     def blocks(self) -> Iterator[bytes]:
-        """Blocks of whole lines, cleaned; the last line perhaps cut off."""
+        """Yield blocks of whole, cleaned lines; the last line may be truncated."""
         rest, mark = b"", _MARK
         while data := self._stream.read(BLOCK_BYTES):
             data, mark = data.removeprefix(mark), b""
@@ -136,7 +136,7 @@ class CleanLines:
         return block
 
     def __iter__(self) -> Iterator[str]:
-        """Lines as Latin-1 without trailing blanks, blank ones left out."""
+        """Yield lines as Latin-1 without trailing blanks; blank lines are omitted."""
         for block in self.blocks():
             for line in [] if self.decided else block.decode("latin-1").split("\n"):
                 if line := line.rstrip():
@@ -155,8 +155,8 @@ class FailureSignature:
 
     Attributes:
         phrase: regular expression, searched in one cleaned line.
-        meaning: the reason in words.
-        fatal: whether it makes a run failed on its own; otherwise it only explains a failure seen elsewhere.
+        meaning: the reason as text.
+        fatal: whether it suffices to mark a run as failed; otherwise it only explains another failure.
     """
 
     phrase: str
@@ -164,7 +164,7 @@ class FailureSignature:
     fatal: bool = True
 
 
-# In the order of what says most about the cause.
+# In descending order of information about the cause.
 _COMMON_SIGNATURES = (
     FailureSignature(r"No space left on device|ENOSPC", "no space left on device"),
     FailureSignature(r"Disk quota exceeded|EDQUOT", "disk quota exceeded"),
@@ -204,7 +204,7 @@ _COMMON_SIGNATURES = (
     FailureSignature(r"\b[Kk]illed\b", "killed", fatal=False),
 )
 
-# Every line that matches one of `_COMMON_SIGNATURES` contains one of these, also without its digits.
+# Every line that matches one of `_COMMON_SIGNATURES` contains one of these, even without its digits.
 _HINTS = re.compile(
     rb"[Ee]rror|ERR|[Ff]ail|FAIL|[Nn]o s|ENOSPC|xceed|QUOT|[Qq]uota|Read-only|[Ss]tale|endpoint|LIMIT|TIME"
     rb"|MEM|[Oo]om|[Mm]emory|CANCEL|[Kk]ill|not enough|as root|nable to|execve|[Ff]ault|signal|SIG|CDF"
@@ -215,7 +215,7 @@ _NOT_ASCII = bytes(range(128, 256))
 
 
 def _is_mostly_ascii(line: bytes) -> bool:
-    """Whether most of a line is ASCII; other lines are noise."""
+    """Return whether most of a line is ASCII; other lines are noise."""
     return line.isascii() or len(line.translate(None, _NOT_ASCII)) > 0.7 * len(line)
 
 
@@ -227,10 +227,10 @@ def _signal_reason(number: int) -> str:
 
 
 def explain_exit_status(status: int) -> tuple[bool, str]:
-    """Whether an exit status means that the run was stopped from outside, and words for it.
+    """Return whether an exit status means that the run was stopped from outside, and its description.
 
     Args:
-        status: as a shell, Python's subprocess (negative: signal) or `timeout` (124) gives it; not 0.
+        status: from a shell, Python's subprocess (negative: signal) or `timeout` (124); not 0.
     """
     if status == 124:
         return True, "stopped by timeout (exit code 124)"
@@ -247,8 +247,8 @@ class SignatureScanner:
     """Collects the failure signatures found in blocks of text.
 
     Attributes:
-        own: further signs that only one tool prints.
-        found: meaning -> (fatal, first line that shows it), in the order seen.
+        own: additional signatures that only one tool prints.
+        found: meaning -> (fatal, first matching line), in the order seen.
     """
 
     own: tuple[FailureSignature, ...] = ()
@@ -260,7 +260,7 @@ class SignatureScanner:
         self._hints = re.compile(b"|".join([_HINTS.pattern, *(sign.phrase.encode() for sign in self.own)]))
 
     def inspect(self, block: bytes) -> None:
-        """Look at a block of whole, cleaned lines; lines that differ only in digits are looked at once."""
+        """Search a block of whole, cleaned lines; lines that differ only in digits are searched once."""
         if len(self.found) >= _MAX_SIGNATURES:
             return
         fresh = set(block.translate(None, _DIGITS).split(b"\n")) - self._seen
@@ -282,35 +282,35 @@ class SignatureScanner:
                 return
 
     def inspect_source(self, source: OutputSource | None) -> None:
-        """Look at a whole stderr."""
+        """Search a complete stderr."""
         if source is not None:
             for _ in CleanLines(source, self.inspect).blocks():
                 pass
 
     def reasons(self, fatal: bool) -> list[str]:
-        """Reasons that suffice alone (fatal), or those that only explain a failure seen elsewhere."""
+        """Return reasons that suffice to mark a run as failed (fatal), or those that only explain another failure."""
         return [f"{meaning}: '{quote}'" for meaning, (is_fatal, quote) in self.found.items() if is_fatal == fatal]
 
 
 _MAX_REASONS = 4
-# A run with more rows is no benchmark; the limit bounds memory whatever the output holds.
+# No benchmark run has more rows; limits memory whatever the output contains.
 MAX_ROWS = 50_000
 MAX_RANKS = 1 << 24
-# Nobody aligns or stripes beyond 64 GiB.
+# No alignment or stripe size exceeds 64 GiB.
 MAX_ALIGNMENT = 1 << 36
-# A metric whose value may honestly be below what the tool resolves ("0.000 s"); it is left out, without blame.
+# Metrics whose true value may be below the resolution of the tool ("0.000 s"); omitted without a problem.
 _MAY_VANISH = frozenset(name for name, row in METRICS.items() if row.unit == "s")
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What else a run left, and what was asked for.
+    """Other files and facts of a run, and the requested number of ranks.
 
     Attributes:
-        stderr: the run's stderr, or None where it is not at hand.
-        rc: its exit code (negative: signal), or None.
-        ranks: MPI processes that were asked for, or None.
-        log: what the program printed where its results are in a file of their own, or None.
+        stderr: stderr of the run, or None if not available.
+        rc: exit code (negative: signal), or None.
+        ranks: requested number of MPI processes, or None.
+        log: standard output of the program if its results are in a separate file, or None.
     """
 
     stderr: OutputSource | None = None
@@ -319,7 +319,7 @@ class RunContext:
     log: OutputSource | None = None
 
     def rank_mismatch_reason(self, ran: Any, program: str) -> str | None:
-        """Why a run with `ran` ranks is not the requested one; None where it is, or no number was requested."""
+        """Explain why `ran` ranks differ from the request; None if they do not, or if no number was requested."""
         if self.ranks is None or ran == self.ranks:
             return None
         alone = ": independent processes, as with the launcher of another MPI" if ran == 1 else ""
@@ -328,7 +328,7 @@ class RunContext:
 
 @dataclass
 class OutputBuilder:
-    """A partial output, completed while a parser reads.
+    """A partial output, filled in by a parser.
 
     Attributes:
         tool: name of the tool.
@@ -349,35 +349,35 @@ class OutputBuilder:
         self.signatures = SignatureScanner(self.signs)
 
     def lines(self, source: OutputSource) -> CleanLines:
-        """The lines of the output; failure signatures are noted on the way."""
+        """Return the lines of the output; failure signatures are recorded while they are read."""
         return CleanLines(source, self.signatures.inspect)
 
     def add_failure(self, reason: str) -> None:
-        """The run reported or indicated an error."""
+        """Record that the run reported or indicated an error."""
         if reason not in self._failed:
             self._failed.append(reason)
 
     def add_truncation(self, reason: str) -> None:
-        """Something is missing or damaged."""
+        """Record that something is missing or damaged."""
         if reason not in self._incomplete:
             self._incomplete.append(reason)
 
     @property
     def has_no_problem(self) -> bool:
-        """Whether neither failure nor truncation was found so far."""
+        """Return whether no failure or truncation has been found so far."""
         return not self._failed and not self._incomplete
 
     def add_samples(self, operation: str, metric: str, samples: Iterable[float], case: CaseParameters) -> None:
-        """Add samples that are plausible; a value that no run can give is refused and reported.
+        """Add plausible samples; impossible values are rejected and reported.
 
-        A metric in seconds is kept only while the output is sound and all its values are above what the tool
-        resolves: what a damaged output lost may have been below.
+        A metric in seconds is kept only while the output is sound and all its values are above the resolution of the
+        tool: missing values of a damaged output may have been below it.
 
         Args:
             operation: see docs/architecture.md, "Case parameters".
             metric: a name in `iowatch.core.METRICS`.
             samples: in the metric's unit, in the order measured.
-            case: parameters; those that are None are left out.
+            case: parameters; None values are omitted.
         """
         row = METRICS[metric]
         values = list(samples)
@@ -401,15 +401,15 @@ class OutputBuilder:
             samples.extend(good)
 
     def drop_results(self) -> None:
-        """Take back every result (for instance when two runs wrote into one output)."""
+        """Discard all results (for example when two runs wrote to one output)."""
         self._results.clear()
 
     def to_output(self, context: RunContext, lines: CleanLines) -> Output:
-        """The output with its status and reasons."""
+        """Return the output with its status and reasons."""
         self.signatures.inspect_source(context.stderr)
         self.signatures.inspect_source(context.log)
         if lines.empty:
-            self._incomplete[:] = ["the output is empty"]  # all else follows from that
+            self._incomplete[:] = ["the output is empty"]  # other problems follow from this
         if context.rc:
             stopped, words = explain_exit_status(context.rc)
             (self.add_truncation if stopped else self.add_failure)(words)

@@ -2,7 +2,7 @@
 
 To add a benchmark, write a module with a `Benchmark` and add it to `BENCHMARKS`; its check belongs in
 `reframe_tests/<name>.py`, its suites in `benchmarks/<name>/suites/`. Stacks, doctor, references, help texts and
-the session take their lists from here.
+the session use the lists of this module.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from iowatch.core import InputError, Output, UsageError, suggest_name
 
 BENCHMARKS: tuple[Benchmark, ...] = (BENCHIO, IOR, MDTEST, H5BENCH)
 
-# Begins the reason where a parser itself failed; please report such an output.
+# Prefix of the reason if a parser itself failed; such outputs should be reported as bugs.
 PARSER_ERROR = "parse error"
 # Never raises for the content of an output, but for the errors of `parse_output`.
 OutputParser = Callable[[OutputSource, RunContext], Output]
 
 
 def benchmark_names() -> list[str]:
-    """Names of all benchmarks."""
+    """Return the names of all benchmarks."""
     return [benchmark.name for benchmark in BENCHMARKS]
 
 
 def get_benchmark(name: str) -> Benchmark:
-    """The benchmark of that name.
+    """Return the benchmark with this name.
 
     Raises:
-        UsageError: no such benchmark.
+        UsageError: unknown benchmark.
     """
     found = next((benchmark for benchmark in BENCHMARKS if benchmark.name == name), None)
     if found is None:
@@ -53,12 +53,12 @@ def parse_output(
     rc: int | None = None,
     ranks: int | None = None,
 ) -> Output:
-    """The results of one output; never raises for what the output contains.
+    """Return the results of one output; never raises because of the content of the output.
 
     Args:
         tool: name of a benchmark.
         source: the output as text, bytes, or a binary stream (read once, in constant memory).
-        stderr: the run's stderr in the same forms, or None where it is not available.
+        stderr: the run's stderr in the same forms, or None if not available.
         rc: the run's exit code (negative: killed by that signal), or None.
         ranks: requested number of MPI processes, or None.
 
@@ -78,7 +78,7 @@ def parse_output_file(
     log: Path | None = None,
     parser: OutputParser | None = None,
 ) -> Output:
-    """As `parse_output`, for files; where IOR wrote its results to another file in the same directory, that is read.
+    """As `parse_output`, for files; reads IOR's results from a separate file in the same directory, if there is one.
 
     Args:
         log: what the program printed, where `path` is a file of results that it wrote.
@@ -131,7 +131,7 @@ def _benchmark_parser(name: str) -> OutputParser:
 
 
 def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:
-    """What indicates a failure in the output of one benchmark; the beginning of another one is such a sign."""
+    """Return the failure signatures of one benchmark; the beginning of another benchmark's output is one of them."""
     others = (
         FailureSignature(other.banner, f"{other.name} also wrote into this output")
         for other in BENCHMARKS

@@ -1,12 +1,12 @@
-"""Parameter sets: `benchmarks/<tool>/suites/<suite>.yaml` to cases, each with a name of its own.
+"""Parameter sets: `benchmarks/<tool>/suites/<suite>.yaml` to cases, each with a unique name.
 
 format: 1
-summary: what it measures, and how long it takes
+summary: what it measures, and its run time
 repeats: source 000, Table 1          # optional: the table or figure that it repeats
 reference: optional                 # required | optional | none: what a missing reference means
-time_limit: 300                     # seconds a case
+time_limit: 300                     # seconds per case
 defaults: {op: both, repeat: 10}
-matrix:                             # every list is an axis; an entry gives all combinations
+matrix:                             # every list is an axis; an entry yields all combinations
   - {api: posix, file: per-process, ranks: [1, 4]}
 """
 
@@ -31,7 +31,7 @@ _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 
 
 class _SuiteFile(CheckedModel):
-    """The schema of a suite file: a number is no text."""
+    """The schema of a suite file: a number is not a text."""
 
     format: Literal[1]
     summary: str
@@ -45,13 +45,13 @@ class _SuiteFile(CheckedModel):
 
 @dataclass(frozen=True)
 class SuiteCase:
-    """One case of a suite: what to run, before any stack or system is chosen.
+    """One case of a suite, independent of stack and system.
 
     Attributes:
-        name: unique within suite and benchmark, made of the options that vary.
-        options: all options of the tool; `ranks` and `nodes` among them.
-        time_limit_s: after this time ReFrame ends the job.
-        trace: `dxt` where Darshan shall keep every access.
+        name: unique within suite and benchmark, composed of the options that vary.
+        options: all options of the tool, including `ranks` and `nodes`.
+        time_limit_s: ReFrame ends the job after this time.
+        trace: `dxt` if Darshan is to record every access.
     """
 
     suite: str
@@ -64,7 +64,7 @@ class SuiteCase:
 
     @property
     def tool(self) -> Benchmark:
-        """The benchmark's description."""
+        """The description of the benchmark."""
         return get_benchmark(self.benchmark)
 
     @property
@@ -89,16 +89,16 @@ class SuiteCase:
 
 
 def suite_names() -> list[str]:
-    """Names of all suites, of whatever benchmark."""
+    """Return the names of all suites of all benchmarks."""
     return sorted({path.stem for path in (files.checkout_root() / "benchmarks").glob("*/suites/*.yaml")})
 
 
 def load_suite(suite: str) -> list[SuiteCase]:
-    """All cases of a suite, of every benchmark that has it.
+    """Return all cases of a suite, of every benchmark that has it.
 
     Raises:
-        UsageError: there is no such suite.
-        InputError: a suite file is wrong (file and field named).
+        UsageError: unknown suite.
+        InputError: a suite file is invalid (with file and field).
     """
     chosen = sorted((files.checkout_root() / "benchmarks").glob(f"*/suites/{suite}.yaml"))
     if not chosen:
@@ -107,16 +107,16 @@ def load_suite(suite: str) -> list[SuiteCase]:
 
 
 def cases_of_benchmark(benchmark: str) -> list[SuiteCase]:
-    """All cases of all suites of one benchmark (ReFrame generates its tests from them)."""
+    """Return all cases of all suites of one benchmark (ReFrame generates its tests from them)."""
     folder = files.checkout_root() / "benchmarks" / benchmark / "suites"
     return [case for path in sorted(folder.glob("*.yaml")) for case in read_suite_file(path)]
 
 
 def read_suite_file(path: Path) -> list[SuiteCase]:
-    """The cases of one suite file.
+    """Return the cases of one suite file.
 
     Raises:
-        InputError: not YAML, not of the schema, or an option that the benchmark does not have.
+        InputError: not YAML, against the schema, or an option that the benchmark does not have.
     """
     document = YamlDocument(path).validated(_SuiteFile, hint="The form is described in docs/benchmarks.md.")
     chosen = get_benchmark(path.parent.parent.name)
@@ -155,7 +155,7 @@ def _check_options(path: Path, chosen: Benchmark, options: dict[str, Scalar]) ->
                 f"{path}: {chosen.name} has no option '{name}'", hint=suggest_name(name, [*chosen.options])
             )
     try:
-        # Compute everything once that a session computes later, so that errors are reported before it starts.
+        # Evaluate everything that a session computes later, so that errors are reported before it starts.
         for name in ("ranks", "nodes"):
             if int(options.get(name, 1)) < 1:
                 raise ValueError(f"{name} must be at least 1")

@@ -1,4 +1,4 @@
-"""Errors, units, metrics, records and files that every room uses."""
+"""Errors, units, metrics, records and files that all packages use."""
 
 from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
 from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically

@@ -1,7 +1,7 @@
-"""One family of errors: what is wrong, where, and what to do about it.
+"""Errors that are reported to the user: what is wrong, where, and what to do about it.
 
-Every error that a user can cause or meet is an `IowatchError`; the command line prints it as one message
-and exits with its `exit_code` (README.md: 2 wrong use or bad input, 3 something broke).
+Every error that a user can cause or encounter is an `IowatchError`; the command line prints it as one message
+and exits with its `exit_code` (README.md: 2 wrong use or bad input, 3 a failure of the machine).
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ class IowatchError(Exception):
 
 
 class UsageError(IowatchError):
-    """Wrong use: an option, a name or a combination that makes no sense."""
+    """Wrong use: an invalid option, name or combination."""
 
     exit_code = 2
 
 
 class InputError(IowatchError):
-    """Bad input: a file that is absent, unreadable, damaged or not of the stated kind."""
+    """Bad input: a file that is absent, unreadable, damaged or of another kind than stated."""
 
     exit_code = 2
 
 
 class MachineError(IowatchError):
-    """Something on the machine broke or is missing: no MPI, disk full, database locked or foreign."""
+    """A resource of the machine failed or is missing: no MPI, disk full, database locked or foreign."""
 
     exit_code = 3
 
 
 def suggest_name(word: str, known: list[str]) -> str:
-    """A hint that lists the known names and, where there is one, the closest match.
+    """Return a hint that lists the known names and, if there is one, the closest match.
 
     Args:
-        word: what the user wrote.
-        known: what would have been accepted, in the order to show.
+        word: the name that the user wrote.
+        known: accepted names, in the order to show.
     """
     from difflib import get_close_matches
 

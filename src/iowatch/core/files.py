@@ -1,6 +1,6 @@
 """Files and directories: the checkout and its `var/`, locks, atomic writes, the artefact store, mounted file systems.
 
-The artefact store keeps a file that a run left once by its content, in `var/artefacts/<2 digits>/<sha256>`.
+The artefact store keeps each output file of a run once, by its content, in `var/artefacts/<2 digits>/<sha256>`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from iowatch.core.errors import InputError, MachineError, UsageError
 
 
 def checkout_root() -> Path:
-    """The directory that holds `systems/`, `benchmarks/` and `reference/`.
+    """Return the directory that contains `systems/`, `benchmarks/` and `reference/`.
 
-    `IOWATCH_ROOT` names it; otherwise it is the checkout that this package was installed from, or the nearest
-    parent of the working directory that looks like one.
+    `IOWATCH_ROOT` names it; without it, the checkout from which this package was installed, or the nearest
+    parent of the working directory with these directories.
 
     Raises:
-        MachineError: none of these is a checkout.
+        MachineError: no candidate is a checkout.
     """
     named = os.environ.get("IOWATCH_ROOT")
     here = Path(__file__).resolve()
@@ -42,22 +42,22 @@ def checkout_root() -> Path:
 
 
 def var_directory() -> Path:
-    """The directory of all files that runs write: `IOWATCH_VAR`, or `var/` in the checkout."""
+    """Return the directory for all files that runs write: `IOWATCH_VAR`, or `var/` in the checkout."""
     named = os.environ.get("IOWATCH_VAR")
     return Path(named) if named else checkout_root() / "var"
 
 
 _HINT = "Is its directory writable, and is there free space?"
 _HEXADECIMAL = frozenset("0123456789abcdef")
-# A copy that was cut off by a kill; a running copy is renamed within seconds.
+# A copy left by a killed process; a running copy is renamed within seconds.
 _DRAFT_AGE_S = 24 * 3600.0
 _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def mount_types(table: Path) -> list[tuple[str, str]]:
-    """(mount point, type) of the lines of a table such as /proc/self/mounts, sorted; none if it cannot be read.
+    """Return sorted (mount point, type) of a table such as /proc/self/mounts; an empty list if it is unreadable.
 
-    Where two file systems are mounted on one point, the later one counts.
+    If two file systems are mounted on one mount point, the later one counts.
     """
     found: dict[str, str] = {}
     try:
@@ -72,30 +72,30 @@ def mount_types(table: Path) -> list[tuple[str, str]]:
 
 
 def file_system_type(path: str, table: Path = Path("/proc/self/mounts")) -> str:
-    """The kernel's name for the file system of an absolute path, as `lustre`; or `unknown`."""
+    """Return the kernel's name for the file system of an absolute path, for example `lustre`, or `unknown`."""
     mounts = mount_types(table)
     above = [(point, kind) for point, kind in mounts if path == point or path.startswith(point.rstrip("/") + "/")]
     return max(above, key=lambda entry: len(entry[0]), default=("/", "unknown"))[1]
 
 
 def free_bytes(directory: Path) -> int:
-    """What this user may still write on the file system of a directory."""
+    """Return the bytes that this user may still write on the file system of a directory."""
     facts = os.statvfs(directory)
     return facts.f_bavail * facts.f_frsize
 
 
 @contextmanager
 def exclusive_file_lock(path: Path) -> Iterator[None]:
-    """Lock a file for this process while it is read, changed and written; a second process waits.
+    """Lock a file exclusively while it is read, changed and written; other processes wait.
 
-    The lock is a file next to it, `.<name>.lock`, which stays: removing it could give two hosts that share a
-    file system a lock each. The kernel releases the lock however the process ends.
+    The lock is the file `.<name>.lock` in the same directory. It is never removed: after a removal, two hosts that
+    share a file system could each hold a lock. The kernel releases the lock however the process ends.
 
     Args:
         path: need not exist yet; its parent directories are created.
 
     Raises:
-        MachineError: the lock cannot be made, or the file system has none.
+        MachineError: the lock cannot be created, or the file system does not support locks.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,8 +104,8 @@ def exclusive_file_lock(path: Path) -> Iterator[None]:
         raise _lock_error(path, error) from error
     with os.fdopen(descriptor):
         try:
-            with suppress(PermissionError):  # another user made it
-                # Whoever may write into the directory may lock.
+            with suppress(PermissionError):  # created by another user
+                # Every user who may write to the directory may lock.
                 os.fchmod(descriptor, path.parent.stat().st_mode & 0o666)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:
@@ -118,31 +118,31 @@ def _lock_error(path: Path, error: OSError) -> MachineError:
 
 
 def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
-    """Write to a temporary file, sync and rename: a reader sees the old file or the new one, never half of it.
+    """Write to a temporary file, sync and rename: readers see the old or the new content, never a partial file.
 
     Args:
         path: its parent directories are created.
-        mode: permissions; None keeps those of the file that is there, and leaves a new one to the umask.
+        mode: permissions; None keeps those of an existing file and applies the umask to a new one.
 
     Raises:
-        MachineError: it cannot be written; what was there is as before.
+        MachineError: the file cannot be written; an existing file is unchanged.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = stat.S_IMODE(path.stat().st_mode) if mode is None and path.exists() else mode
         try:
-            beside.unlink(missing_ok=True)  # of a killed process that had our number
-            beside.touch(mode=0o666 if kept is None else 0o600)
-            with beside.open("w", encoding="utf-8") as stream:
+            draft.unlink(missing_ok=True)  # left by a killed process with the same process id
+            draft.touch(mode=0o666 if kept is None else 0o600)
+            with draft.open("w", encoding="utf-8") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
             if kept is not None:
-                beside.chmod(kept)
-            beside.replace(path)
+                draft.chmod(kept)
+            draft.replace(path)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}", hint=_HINT) from error
@@ -157,10 +157,10 @@ def _is_sha256(text: str) -> bool:
 
 
 def artefact_path(sha256: str) -> Path:
-    """Path of the content with this SHA-256.
+    """Return the path of the content with this SHA-256.
 
     Raises:
-        InputError: not 64 hexadecimal digits (it becomes part of a path).
+        InputError: not 64 hexadecimal digits (the digest becomes part of a path).
     """
     if not _is_sha256(sha256):
         raise InputError(f"'{sha256}' is not a SHA-256")
@@ -168,16 +168,16 @@ def artefact_path(sha256: str) -> Path:
 
 
 def store_artefact(source: Path) -> tuple[str, int]:
-    """Keep a copy of a file; returns its SHA-256 and its size in bytes.
+    """Store a copy of a file; return its SHA-256 and its size in bytes.
 
-    The same content is kept once; storing it again renews its age.
+    Equal content is stored once; storing it again resets its age.
     """
     with source.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     target = artefact_path(digest)
     size = source.stat().st_size
     if target.exists():
-        with suppress(PermissionError):  # another user's, in a shared var/
+        with suppress(PermissionError):  # owned by another user, in a shared var/
             os.utime(target)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -192,10 +192,10 @@ class PruneResult:
     """Removed and remaining artefacts.
 
     Attributes:
-        removed: SHA-256 of each file that was (in a dry run: would be) removed, oldest first.
-        freed_bytes: their total size.
-        kept_bytes: size of the remaining files.
-        over_bytes: by how much that exceeds the limit because the rest is protected; 0 where it does not.
+        removed: SHA-256 of each removed file (in a dry run: each file that would be removed), oldest first.
+        freed_bytes: total size of the removed files.
+        kept_bytes: total size of the remaining files.
+        over_bytes: excess of `kept_bytes` over the limit, because the remaining files are protected; 0 if none.
     """
 
     removed: tuple[str, ...]
@@ -211,14 +211,14 @@ def prune_artefacts(
     protected: Collection[str] = (),
     rehearse: bool = False,
 ) -> PruneResult:
-    """Remove artefacts that are older than an age; then the oldest, until the rest is within a size.
+    """Remove artefacts above an age, then the oldest until the total size is within a limit.
 
     The history keeps every result and the SHA-256 of removed files.
 
     Args:
-        max_age_s: since a file was stored; None for no limit.
-        max_bytes: of all artefacts together; None for no limit.
-        protected: SHA-256 of files that stay at any age, such as the logs of findings.
+        max_age_s: maximum age since a file was stored; None for no limit.
+        max_bytes: maximum total size; None for no limit.
+        protected: SHA-256 of files that are kept at any age, such as the logs of findings.
         rehearse: dry run: report what would be removed, and remove nothing.
 
     Raises:
@@ -227,7 +227,7 @@ def prune_artefacts(
     if (max_age_s is not None and max_age_s < 0) or (max_bytes is not None and max_bytes < 0):
         raise UsageError("a limit of kept files cannot be below 0")
     now = time.time()
-    # When each artefact was stored, its size and its path, oldest first; other files in the directory are ignored.
+    # Time of storage, size and path of each artefact, oldest first; other files in the directory are ignored.
     paths = (path for path in _store_directory().glob("??/*") if _is_sha256(path.name) and not path.is_symlink())
     files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in paths if path.is_file())
     total = left = sum(size for _, size, _ in files)

@@ -1,4 +1,4 @@
-"""The table of metrics: name, unit, direction, label, ceiling, and what follows from the direction.
+"""The table of metrics: name, unit, direction, label, ceiling, and functions that depend on the direction.
 
 To add a metric, add a row here and the field in the parser. The order of the rows is the priority of headline metrics.
 """
@@ -23,15 +23,15 @@ _Values = TypeVar("_Values", float, "NDArray[np.float64]")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a number means.
+    """The meaning of a number.
 
     Attributes:
         name: key in records and tables.
-        unit: unit of every stored value.
+        unit: unit of all stored values.
         direction: whether a higher or a lower value is better, or neither.
-        label: name for people.
-        ceiling: values above it are never passed on as results.
-        headline: whether it can be the headline metric of a case: monitored for changes, and compared.
+        label: name in pages and reports.
+        ceiling: values above it are rejected.
+        headline: whether it can be the headline metric of a case, which is monitored for changes and compared.
     """
 
     name: str
@@ -43,27 +43,27 @@ class Metric:
 
     @property
     def sign(self) -> int:
-        """1 where a higher value is better, -1 where a lower value is better, 0 where neither is."""
+        """Return 1 if a higher value is better, -1 if a lower value is better, 0 if neither."""
         return {"higher": 1, "lower": -1, "neutral": 0}[self.direction]
 
     def best(self, values: Iterable[float]) -> float:
-        """The best of at least one value; the highest where neither direction is better."""
+        """Return the best of at least one value; the highest if neither direction is better."""
         return min(values) if self.direction == "lower" else max(values)
 
     def best_bound(self, lowest: _Bound, highest: _Bound) -> _Bound:
-        """The better of the lowest and the highest: values, arrays of them, or the functions that find them."""
+        """Return the better of the lowest and the highest: values, arrays, or the functions that compute them."""
         return lowest if self.direction == "lower" else highest
 
     def gain(self, value: _Values, level: float) -> _Values:
-        """`value` relative to `level` as performance: above 1 is better, also for times. Neither may be 0."""
+        """Return `value` relative to `level` as performance: above 1 is better, also for times. Neither may be 0."""
         return level / value if self.direction == "lower" else value / level
 
     def log_gain(self, ratio: float) -> float:
-        """Natural logarithm of a ratio after / before as performance: positive is better; 0 where neither is."""
+        """Return ln(after / before) as performance: positive is better; 0 if neither direction is better."""
         return self.sign * math.log(ratio)
 
 
-# 100 TiB/s: several times the largest file systems of today; h5bench's strided artefacts exceed it.
+# 100 TiB/s: several times the bandwidth of the largest file systems; h5bench's strided artefacts exceed it.
 _BANDWIDTH_CEILING = 100.0 * 2**20
 _RATE_CEILING = 1e9
 
@@ -95,14 +95,14 @@ _ROWS = (
 METRICS: dict[str, Metric] = {row.name: row for row in _ROWS}
 
 HEADLINE_METRICS = tuple(row.name for row in _ROWS if row.headline)
-"""The headline metric of a case is the first of these that it has: its other metrics follow from it."""
+"""The headline metric of a case is the first of these that it has; its other metrics follow from that one."""
 
 
 def get_metric(name: str) -> Metric:
-    """The facts of one metric.
+    """Return the metric with this name.
 
     Raises:
-        UsageError: no such metric.
+        UsageError: unknown metric.
     """
     try:
         return METRICS[name]

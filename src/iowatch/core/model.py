@@ -1,6 +1,6 @@
 """Frozen records of the vocabulary (docs/glossary.md): case, sample, summary, result, output.
 
-They carry no behaviour beyond their own identity; parsers make them, the history keeps them, statistics and
+They have no behaviour beyond their identity: parsers create them, the history stores them, statistics and
 reports read them.
 """
 
@@ -21,10 +21,10 @@ OutputStatus = Literal["ok", "failed", "incomplete"]
 
 
 def canonical_json(document: Mapping[str, Any]) -> str:
-    """JSON that is the same on every machine: sorted keys, no blanks, no NaN, UTF-8 kept.
+    """Return JSON that is identical on every machine: sorted keys, no blanks, no NaN, UTF-8 unescaped.
 
     Raises:
-        InputError: a value that JSON cannot hold (NaN, infinity, an object).
+        InputError: a value that JSON cannot represent (NaN, infinity, an object).
     """
     try:
         return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -33,7 +33,7 @@ def canonical_json(document: Mapping[str, Any]) -> str:
 
 
 def _normalise_number(value: Scalar) -> Scalar:
-    """Whole floats become integers, so that 4.0 from one tool and 4 from another are the same case."""
+    """Convert whole floats to integers, so that 4.0 from one tool and 4 from another give the same case."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value
@@ -45,7 +45,7 @@ class Case:
 
     Attributes:
         benchmark: `benchio`, `ior`, `mdtest`, `h5bench`…
-        parameters: names of docs/architecture.md ("Case parameters") to scalars; None and absent are the same.
+        parameters: name (docs/architecture.md, "Case parameters") to scalar; None is the same as absent.
     """
 
     benchmark: str
@@ -53,17 +53,17 @@ class Case:
 
     @property
     def canonical(self) -> str:
-        """Canonical JSON: `{"benchmark": …, "parameters": {…}}`."""
+        """Return canonical JSON: `{"benchmark": …, "parameters": {…}}`."""
         kept = {k: _normalise_number(v) for k, v in self.parameters.items() if v is not None}
         return canonical_json({"benchmark": self.benchmark, "parameters": kept})
 
     @property
     def key(self) -> str:
-        """The first 16 hexadecimal digits of the canonical JSON's SHA-256."""
+        """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
         return hashlib.sha256(self.canonical.encode()).hexdigest()[:16]
 
     def without(self, *names: str) -> Case:
-        """The same case with some parameters taken out (to pair cases along one axis)."""
+        """Return the case without some parameters (to pair cases along one axis)."""
         return Case(self.benchmark, {k: v for k, v in self.parameters.items() if k not in names})
 
     def __hash__(self) -> int:
@@ -75,7 +75,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """max, median, min, mean and n of one result's samples, in the metric's unit."""
+    """max, median, min, mean and n of the samples of one result, in the unit of the metric."""
 
     n: int
     max: float
@@ -85,10 +85,10 @@ class Summary:
 
 
 def summarise_samples(samples: Sequence[float]) -> Summary:
-    """Summary of at least one sample.
+    """Return the summary of at least one sample.
 
     Raises:
-        InputError: no samples, or one that is not finite.
+        InputError: no samples, or a sample that is not finite.
     """
     if not samples or not all(math.isfinite(s) for s in samples):
         raise InputError("a summary needs at least one sample, all finite")
@@ -102,8 +102,8 @@ class Result:
     Attributes:
         operation: `write`, `read`, `create`, `stat`…
         metric: a name in `iowatch.metrics`.
-        unit: the metric's unit, repeated so that the record can be read alone.
-        samples: one value a repetition, in the order measured.
+        unit: the unit of the metric, repeated so that the record is self-contained.
+        samples: one value per repetition, in the order measured.
         case: parameters without the operation.
     """
 
@@ -114,7 +114,7 @@ class Result:
     case: Mapping[str, Scalar] = field(default_factory=dict)
 
     def full_case(self, benchmark: str) -> Case:
-        """The case with its operation, as the history identifies it."""
+        """Return the case including its operation, which identifies it in the history."""
         return Case(benchmark, {**self.case, "operation": self.operation})
 
     def to_json(self) -> dict[str, Any]:
@@ -123,15 +123,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Output:
-    """What a strict parser gets from one output of one tool.
+    """The result of a strict parser for one output of one tool.
 
     Attributes:
         tool: `benchio`, `ior`, `mdtest`, `h5bench`.
         version: as printed, or None.
-        status: `ok`; `failed` (the run reported or betrayed an error); `incomplete` (it was cut off).
-        reason: why it is not ok; None when it is.
-        results: only samples that were printed whole, finite, positive and below the metric's ceiling.
-        facts: what else was printed and does not identify the case (hosts, library versions, times).
+        status: `ok`; `failed` (the output reports or indicates an error); `incomplete` (truncated or damaged).
+        reason: why the status is not `ok`; else None.
+        results: only samples that are complete, finite, positive and below the ceiling of the metric.
+        facts: other printed values that do not identify the case (hosts, library versions, times).
     """
 
     tool: str
@@ -142,5 +142,5 @@ class Output:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `iowatch parse --json`."""
+        """Return the document of `iowatch parse --json`."""
         return {**vars(self), "results": [result.to_json() for result in self.results], "facts": dict(self.facts)}

@@ -1,6 +1,6 @@
-"""Units and times: the only place where a number changes its unit.
+"""Units and times: the only module that converts units.
 
-Inside iowatch bandwidths are MiB/s (2^20 bytes per second), times are seconds, sizes are bytes and
+iowatch represents bandwidths in MiB/s (2^20 bytes per second), times in seconds, sizes in bytes and
 dates are UTC (docs/glossary.md).
 """
 
@@ -27,7 +27,7 @@ def to_mib_per_s(value: float, unit: str) -> float:
         unit: `B/s`, or a prefix k, M, G, T with `iB/s` (powers of 1024) or `B/s` (powers of 1000).
 
     Raises:
-        InputError: the unit is not known.
+        InputError: unknown unit.
     """
     match = re.fullmatch(r"([kKMGTP]?)(i?)B/s(?:ec)?", unit)
     if match is None:
@@ -38,7 +38,7 @@ def to_mib_per_s(value: float, unit: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as `1000000`, `1m` or `1MiB` (2^20), `1mb` (10^6), `1.5g` (exact).
+    """Return the bytes of a size such as `1000000`, `1m` or `1MiB` (2^20), `1mb` (10^6), `1.5g` (exact).
 
     Raises:
         InputError: not a size, or not a whole number of bytes.
@@ -58,7 +58,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size_bytes: float) -> str:
-    """A size for people, in powers of 1024: `4 KiB`, `1.5 GiB`."""
+    """Format a size in powers of 1024: `4 KiB`, `1.5 GiB`."""
     for unit, factor in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(size_bytes) >= factor:
             return f"{size_bytes / factor:.4g} {unit}"
@@ -66,7 +66,7 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Four significant digits without an exponent, or a dash where there is no data."""
+    """Format four significant digits without an exponent; a dash if there is no data."""
     if value is None or not math.isfinite(value):
         return "–"
     if value == 0:
@@ -77,20 +77,20 @@ def format_number(value: float | None) -> str:
 
 
 def format_count(number: int, one: str) -> str:
-    """`1 session`, `7 sessions`, `1 series`."""
+    """Format a count with its noun: `1 session`, `7 sessions`, `1 series`."""
     return f"{number} {one}" if number == 1 or one.endswith("s") else f"{number} {one}s"
 
 
 def utc_now() -> datetime:
-    """The present, in UTC, to the second."""
+    """Return the current time in UTC, to the second."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
 def parse_time(text: str) -> datetime:
-    """A UTC time of ISO 8601 text or epoch seconds (`20180924`, too); text without a zone is taken as UTC.
+    """Return the UTC time of ISO 8601 text (`20180924`, too) or epoch seconds; text without a zone is UTC.
 
     Raises:
-        InputError: neither of both, or not within the years 1 to 9999 in UTC.
+        InputError: neither format, or not within the years 1 to 9999 in UTC.
     """
     try:
         seconds = _number(text)
@@ -110,5 +110,5 @@ def _number(text: str) -> float | None:
 
 
 def format_time(moment: datetime) -> str:
-    """ISO 8601 in UTC to the second, ending in Z."""
+    """Format a time as ISO 8601 in UTC to the second, ending in Z."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

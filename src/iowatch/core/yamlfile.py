@@ -1,7 +1,7 @@
-"""The YAML reader: data and positions of a file, validated by closed models; entries appended with comments kept.
+"""The YAML reader: data and positions of a file, validated by closed models; appends entries and keeps comments.
 
-libyaml (through PyYAML, which ReFrame reads its references with too) is some twenty times faster than a round-trip
-parser, and its nodes have line and column. ruamel.yaml is used only where a person's file is rewritten.
+libyaml (through PyYAML, with which ReFrame also reads its references) is about twenty times faster than a round-trip
+parser, and its nodes have line and column. ruamel.yaml is used only to rewrite files that users edit.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from iowatch.core.errors import InputError, UsageError, suggest_name
 
 
 class ClosedModel(BaseModel):
-    """A frozen record that refuses unknown keys: a misspelt key must not be silently ignored."""
+    """A frozen record that rejects unknown keys, so that a misspelt key is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class CheckedModel(ClosedModel):
-    """A closed record that does not convert between types: a number is not a text."""
+    """A closed record without type conversion: a number is not a text."""
 
     model_config = ConfigDict(strict=True)
 
 
 Model = TypeVar("Model", bound=BaseModel)
 Entry = TypeVar("Entry")
-# A list of a file; a key without entries, as when somebody takes the last one out, is an empty one.
+# A list in a file; a key without entries, for example after the last one was deleted, is an empty list.
 Entries = Annotated[tuple[Entry, ...], BeforeValidator(lambda found: () if found is None else found)]
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """PyYAML's types without those of YAML 1.1 that surprise people: `22:30` is a text, and so are `no` and `on`."""
+    """PyYAML's types without the unexpected ones of YAML 1.1: `22:30`, `no` and `on` are texts."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
@@ -51,7 +51,7 @@ _FLOAT = (
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
 _INTEGER = r"(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$"
-# Tag to pattern and first characters, in the order in which they are tried.
+# Tag to pattern and first characters, in the order of matching.
 _OWN_TYPES = {
     "tag:yaml.org,2002:bool": (r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
     "tag:yaml.org,2002:float": (_FLOAT, "-+0123456789."),
@@ -65,7 +65,7 @@ for _first, _rows in yaml.SafeLoader.yaml_implicit_resolvers.items():
             _Loader.add_implicit_resolver(_tag, _compiled, [_first])
 
 _MAPPING, _SEQUENCE = yaml.MappingNode, yaml.SequenceNode
-# pydantic's messages that are about Python.
+# Replacements for pydantic's messages that use Python terms.
 _MESSAGES = {
     "tuple_type": "expected a list, each entry behind '- '",
     "list_type": "expected a list, each entry behind '- '",
@@ -75,18 +75,18 @@ _MESSAGES = {
 
 
 class YamlDocument:
-    """One YAML file: its data, and the position of each part of it.
+    """One YAML file: its data, and the position of each of its parts.
 
     Attributes:
         path: the file.
-        data: its content; None where it is empty.
+        data: its content; None if the file is empty.
     """
 
     def __init__(self, path: Path) -> None:
         """Read a file.
 
         Raises:
-            InputError: not readable, not YAML, a date that does not exist, or a key twice in one mapping.
+            InputError: not readable, not YAML, an invalid date, or a duplicate key in one mapping.
         """
         self.path = path
         try:
@@ -109,10 +109,10 @@ class YamlDocument:
             loader.dispose()
 
     def where(self, location: Sequence[int | str], *, value: bool = False) -> str:
-        """`file:line:column` of the deepest part of `location` that the file has.
+        """Return `file:line:column` of the deepest part of `location` that exists in the file.
 
         Args:
-            value: the position of its value, if that begins on the line of its key; else that of the key.
+            value: return the position of the value if it begins on the line of its key; otherwise that of the key.
         """
         mark = self._node.start_mark if self._node is not None else None
         node = self._node
@@ -127,14 +127,14 @@ class YamlDocument:
     def validated(
         self, model: type[Model], at: Sequence[int | str] = (), *, hint: str | None = None, quote: bool = True
     ) -> Model:
-        """The file's data, or the part of it at `at`, as a record.
+        """Return the data of the file, or the part of it at `at`, as a record.
 
         Args:
             hint: where the fields are documented.
-            quote: repeat what was found; False where it may be a secret in the wrong place.
+            quote: repeat the value found; False if it may be a misplaced secret.
 
         Raises:
-            InputError: against the schema; all faults together, each with file, line, column and field.
+            InputError: the data violate the schema; lists all faults, each with file, line, column and field.
         """
         try:
             return model.model_validate(reduce(lambda part, key: part[key], at, self.data))
@@ -149,7 +149,7 @@ class YamlDocument:
 def _describe_faults(
     error: ValidationError, model: type[BaseModel], at: Sequence[int | str], quote: bool
 ) -> Iterator[tuple[list[int | str], bool, str]]:
-    """Location, whether the value there is wrong (not the key), and description of each fault."""
+    """Yield location, whether the value there is wrong (not the key), and description of each fault."""
     for fault in error.errors(include_url=False):
         location = [*at, *fault["loc"]]
         field = ".".join(str(key) for key in location)
@@ -159,13 +159,13 @@ def _describe_faults(
             yield location, False, f"{prefix}unknown field. {hint}"
             continue
         message = _MESSAGES.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
-        # What several fields have wrong together has no one value to show: `found` would be all of them.
+        # A fault of several fields has no single value to show: `found` would contain all of them.
         quoted = quote and fault["type"] != "missing" and not isinstance(fault["input"], dict)
         yield location, True, prefix + message + (f" (found {fault['input']!r})" if quoted else "")
 
 
 def _known_fields(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    """Field names of the models at a location; indices and tags of unions in it name no field."""
+    """Return the field names of the models at a location; indices and tags of unions in it are not fields."""
     models = {model}
     for key in location:
         rows = [kind.model_fields[key].annotation for kind in models if key in kind.model_fields]
@@ -180,7 +180,7 @@ def _models_in(annotation: Any) -> set[type[BaseModel]]:
 
 
 def _child_node(node: Any, key: int | str) -> tuple[Any, Any] | None:
-    """Position and node of one entry of a mapping or sequence."""
+    """Return position and node of one entry of a mapping or sequence."""
     if isinstance(node, _MAPPING):
         for name, value in node.value:
             if name.value == str(key):
@@ -191,7 +191,7 @@ def _child_node(node: Any, key: int | str) -> tuple[Any, Any] | None:
 
 
 def _duplicate_keys(node: Any) -> Iterator[tuple[Any, str]]:
-    """Keys that occur twice in one mapping: YAML would silently keep the last."""
+    """Yield keys that occur twice in one mapping; YAML would silently keep the last."""
     if isinstance(node, _MAPPING):
         seen: set[str] = set()
         for name, value in node.value:
@@ -205,7 +205,7 @@ def _duplicate_keys(node: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _invalid_date_message(path: Path, node: Any) -> str | None:
-    """The first date of a document that the calendar does not have, such as 30 February."""
+    """Return a message about the first date that does not exist in the calendar, such as 30 February, or None."""
     if isinstance(node, yaml.ScalarNode):
         try:
             yaml.SafeLoader("").construct_object(node)
@@ -217,7 +217,7 @@ def _invalid_date_message(path: Path, node: Any) -> str | None:
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The data of a file that is a mapping.
+    """Return the data of a file that is a mapping.
 
     Raises:
         InputError: not readable, not YAML, or not a mapping.
@@ -229,33 +229,33 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def require_system_name(system: str) -> None:
-    """Refuse what cannot be the name of a system's files.
+    """Reject a name that cannot be used in file names of a system.
 
     Raises:
-        UsageError: the name would lead out of a folder.
+        UsageError: the name would lead out of a directory.
     """
     if not system or system.startswith(".") or "/" in system or "\0" in system:
         raise UsageError(f"'{system}' is not the name of a system", hint="Expected for example archer2.")
 
 
 def path_in_reference(folder: str, system: str) -> Path:
-    """`reference/<folder>/<system>.yaml`.
+    """Return `reference/<folder>/<system>.yaml`.
 
     Raises:
-        UsageError: the name would lead out of the folder.
+        UsageError: the name would lead out of the directory.
     """
     require_system_name(system)
     return files.checkout_root() / "reference" / folder / f"{system}.yaml"
 
 
 def read_system_file(path: Path, system: str, model: type[Model], hint: str) -> Model | None:
-    """The file of a system as a record, which has the field `system`; None where there is none, or it is empty.
+    """Return the file of a system as a record with a field `system`; None if the file is absent or empty.
 
     Args:
         hint: where the fields are documented.
 
     Raises:
-        InputError: against the schema, or of another system; every fault is reported with file, line and field.
+        InputError: the file violates the schema or belongs to another system; lists all faults with their positions.
     """
     document = YamlDocument(path) if path.exists() else None
     if document is None or document.data is None:
@@ -270,17 +270,17 @@ def read_system_file(path: Path, system: str, model: type[Model], hint: str) -> 
 def append_entry(
     path: Path, system: str, key: str, entry: Mapping[str, Any], model: type[Model], *, name: str, hint: str
 ) -> Model:
-    """Add one entry to the list `key` of a file, made with `system` if absent; comments stay as they are.
+    """Add one entry to the list `key` of a file, which is created with `system` if absent; comments are kept.
 
-    Several processes may add at once: each reads, adds and writes under a lock.
+    Several processes may append concurrently: each reads, appends and writes under a lock.
 
     Args:
-        entry: fields of `model`; None and empty collections are left out.
-        name: what to call the entry in messages, because it has no line yet.
+        entry: fields of `model`; None and empty collections are omitted.
+        name: name of the entry in messages, because it has no line number yet.
 
     Raises:
-        InputError: the entry is against the schema, or the file is damaged.
-        MachineError: it cannot be written.
+        InputError: the entry violates the schema, or the file is damaged.
+        MachineError: the file cannot be written.
     """
     kept = {field: value for field, value in entry.items() if value not in (None, {}, [])}
     try:

@@ -1,4 +1,4 @@
-"""Darshan logs: a log is read in a worker process into a `Trace`; figures, comparison and report are made of it."""
+"""Darshan logs: a worker process reads a log into a `Trace`, from which figures, comparison and report are computed."""
 
 from iowatch.darshan.diff import TraceChange, diff_trace_groups, diff_traces
 from iowatch.darshan.report import (

@@ -1,4 +1,4 @@
-"""Differences in the I/O between two runs, or between the runs of two sides, as text and numbers."""
+"""Differences in the I/O of two runs, or of the runs of two sides, as text and numbers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MIN_SHARE_DIFFERENCE = 0.05
 
 @dataclass(frozen=True)
 class TraceChange:
-    """One thing that differs.
+    """One differing figure.
 
     Attributes:
         name: Darshan's counter, or the key of a derived figure or of the job.
-        label: name for people.
-        kind: how it was compared.
-        left, right: values, None where the log does not have it.
-        ratio: right / left, None where left is 0, or where it is not a number.
-        text: one line for people.
+        label: display name.
+        kind: method of comparison.
+        left, right: values; None if the log does not contain them.
+        ratio: right / left; None if left is 0, or for non-numeric values.
+        text: one line for the terminal.
     """
 
     name: str
@@ -45,21 +45,21 @@ class TraceChange:
 
 @dataclass(frozen=True)
 class TraceDiff:
-    """All that differs between two traces, how the I/O was done before how long it took."""
+    """All differences between two traces: first access patterns, then times."""
 
     left: Trace
     right: Trace
     changes: tuple[TraceChange, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """`left` and `right` (status, reason, job) and `changes`."""
+        """Return `left` and `right` (status, reason, job) and `changes`."""
         document: dict[str, Any] = {"changes": [asdict(change) for change in self.changes]}
         for name, trace in (("left", self.left), ("right", self.right)):
             document[name] = {"status": trace.status, "reason": trace.reason, "job": dict(trace.job)}
         return document
 
     def format_lines(self) -> Iterator[str]:
-        """The number of changes, then one line per change."""
+        """Yield the number of changes, then one line per change."""
         for name, trace in (("left", self.left), ("right", self.right)):
             if trace.status != "ok":
                 yield f"{name} is {trace.status}: {escape_control_characters(trace.reason)}"
@@ -70,19 +70,19 @@ class TraceDiff:
 
 
 def _stripe_layouts(trace: Trace) -> str | None:
-    """The distinct stripe layouts of the files, as text."""
+    """Return the distinct stripe layouts of the files as text."""
     parts = [part for row in trace.files for part in (row["stripes"] or {}).get("components", [])]
     found = {f"{p['LUSTRE_COMP_STRIPE_COUNT']} x {format_size(p['LUSTRE_COMP_STRIPE_SIZE'])}" for p in parts}
     return ", ".join(sorted(found)) or None
 
 
 def _file_systems(trace: Trace) -> str | None:
-    """File systems that data was written to or read from."""
+    """Return the file systems that data was written to or read from."""
     used = {row["file_system"] for row in trace.files if any("_BYTES_" in name for name in row["counters"])}
     return ", ".join(sorted(kind for kind in used if kind)) or None
 
 
-# How the I/O was done, before how long it took. Each figure: kind, and name (see `Trace.figure`) to label.
+# First access patterns, then times. Each figure: kind, and name (see `Trace.figure`) to label.
 _COMPARED_FIGURES: tuple[tuple[FigureKind, dict[str, str]], ...] = (
     ("fact", {
         "exe": "command",
@@ -147,7 +147,7 @@ _OTHER_FIGURES: dict[str, Callable[[Trace], Any]] = {
 
 
 def _compared_values(traces: Sequence[Trace]) -> Iterator[tuple[FigureKind, str, str, list[Any]]]:
-    """Kind, name and label of each figure, and its value in each trace."""
+    """Yield kind, name and label of each figure, and its value in each trace."""
     for kind, figures in _COMPARED_FIGURES:
         for name, label in figures.items():
             other = _OTHER_FIGURES.get(name)
@@ -197,10 +197,10 @@ def _make_change(kind: FigureKind, name: str, label: str, left: Any, right: Any)
 
 
 def diff_traces(left: Trace, right: Trace) -> TraceDiff:
-    """The differences from left to right.
+    """Return the differences from left to right.
 
     Args:
-        left, right: traces that could be read; where a module is missing from one, its counters are None there.
+        left, right: readable traces; counters of a module that one of them does not contain are None there.
     """
     changes = []
     for kind, name, label, values in _compared_values([left, right]):
@@ -210,17 +210,17 @@ def diff_traces(left: Trace, right: Trace) -> TraceDiff:
 
 
 def diff_trace_groups(left: Sequence[Trace], right: Sequence[Trace]) -> tuple[TraceChange, ...]:
-    """The figures that separate two sides: they differ between every run on the left and every run on the right.
+    """Return figures that separate two sides: every left run differs from every right run.
 
-    A figure that differs as much between runs of one side is left out. Values are medians over the runs.
+    A figure that differs as much between runs of one side is omitted. Values are medians over the runs.
 
     Args:
-        left, right: traces of the same case that could be read, at least one per side.
+        left, right: readable traces of the same case, at least one per side.
     """
     found = []
     for kind, name, label, values in _compared_values([*left, *right]):
         before, after = values[: len(left)], values[len(left) :]
-        # Specific to each run: the command has the session's scratch directory, and times are compared elsewhere.
+        # Specific to each run: the command contains the session's scratch directory, and times are compared separately.
         if name not in ("exe", "run_time_s") and _are_separated(kind, before, after):
             typical = (_representative_value(kind, side) for side in (before, after))
             found.append(_make_change(kind, name, label, *typical))
@@ -230,7 +230,7 @@ def diff_trace_groups(left: Sequence[Trace], right: Sequence[Trace]) -> tuple[Tr
 def _are_separated(kind: FigureKind, left: Sequence[Any], right: Sequence[Any]) -> bool:
     if kind in ("fact", "size"):
         return not set(left) & set(right)
-    # The ends of both sides that are next to each other.
+    # The facing ends of the two ranges.
     (low, high), (first, last) = ((min(v or 0 for v in side), max(v or 0 for v in side)) for side in (left, right))
     if not (first > high or low > last):
         return False

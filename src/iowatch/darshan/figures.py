@@ -1,10 +1,11 @@
 """Figures of a log: the counters of a module combined over its records, derived figures, and one row per file.
 
-POSIX, MPI-IO, STDIO, DFS and DAOS are combined by Darshan's own code (`log.accumulate_totals`), so that the figures are
-those of `darshan-parser --total`. Darshan has no totals of H5F, H5D, PNETCDF_FILE and PNETCDF_VAR; `combine_counters`
-applies the same rules to them: operations, bytes and times add up, first times are the earliest, last times the latest.
+POSIX, MPI-IO, STDIO, DFS and DAOS are combined by Darshan's own code (`log.accumulate_totals`), so that the figures
+equal those of `darshan-parser --total`. Darshan has no totals of H5F, H5D, PNETCDF_FILE and PNETCDF_VAR;
+`combine_counters` applies the same rules: operations, bytes and times are summed, first times are the earliest, last
+times the latest.
 
-docs/darshan.md, "Derived figures", has the definitions for readers.
+docs/darshan.md, "Derived figures", contains the definitions for users.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ _Column = NDArray[Any]
 
 
 def _sum_column(column: _Column) -> Number:
-    """-1 is Darshan's "could not be counted", and stays exactly that."""
+    """Return the sum; a negative one becomes -1, Darshan's "could not be counted"."""
     total: Number = column.sum().item()
     return total if total >= 0 else -1
 
 
 def _earliest_time(column: _Column) -> Number:
-    """The earliest of the times that were set."""
+    """Return the earliest of the recorded times."""
     used = column[column > 0]
     return float(used.min()) if len(used) else 0.0
 
 
 def _value_if_equal(column: _Column) -> Number:
-    """The value of all records, or -1 where they differ: a chunk size or a number of dimensions has no sum."""
+    """Return the value of all records, or -1 if they differ: chunk sizes and numbers of dimensions have no sum."""
     value: Number = column[0].item()
     return value if (column == column[0]).all() else -1
 
@@ -51,7 +52,7 @@ _COMBINATION_RULES: tuple[tuple[str, Callable[[_Column], Number]], ...] = (
 
 
 def _common_accesses(table: dict[str, _Column]) -> dict[str, Number]:
-    """The four most frequent accesses (size, and for datasets lengths and strides) over all records."""
+    """Return the four most frequent accesses (size, for datasets also lengths and strides) over all records."""
     slots: list[list[str]] = [[n for n in table if re.search(rf"_ACCESS{i}_(?!COUNT)", n)] for i in range(1, 5)]
     if not slots[0]:
         return {}
@@ -71,14 +72,14 @@ def _common_accesses(table: dict[str, _Column]) -> dict[str, Number]:
 
 
 def combine_counters(records: ModuleRecords) -> dict[str, Number]:
-    """Darshan's counter names to values, combined over at least one record of one module."""
+    """Return Darshan's counter names to values, combined over at least one record of one module."""
     integers, floats = records.names
     table: dict[str, _Column] = {name: records.integers[:, i] for i, name in enumerate(integers)}
     table |= {name: records.floats[:, i] for i, name in enumerate(floats)}
     combined: dict[str, Number] = {}
     for name, column in table.items():
         if match := re.fullmatch(r"(\w+)_MAX_(READ|WRITE)_TIME_SIZE", name):
-            # The size of the slowest access belongs to the record that had it.
+            # Use the size of the slowest access from the record with that access.
             combined[name] = column[table[f"{match[1]}_F_MAX_{match[2]}_TIME"].argmax()].item()
         else:
             rule = next((rule for pattern, rule in _COMBINATION_RULES if re.search(pattern, name)), _sum_column)
@@ -86,16 +87,16 @@ def combine_counters(records: ModuleRecords) -> dict[str, Number]:
     return combined | _common_accesses(table)
 
 
-# Histogram bins to 100 KiB. The next, 100K_1M, holds accesses of exactly 1 MiB too, the commonest large size.
+# Histogram bins to 100 KiB. The next, 100K_1M, also contains accesses of exactly 1 MiB, the most common large size.
 SMALL_ACCESS_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K")
-# Prefixes of the layers that hand data to the operating system. Data of MPI-IO or HDF5 passes through POSIX and is not
-# added again.
+# Prefixes of the layers that pass data to the operating system. Data of MPI-IO or HDF5 passes through POSIX and is
+# not counted twice.
 _STORAGE_LAYERS = ("POSIX", "STDIO", "DFS")
 _TIME_COUNTER = re.compile(r"\w+_F_(READ|WRITE|META)_TIME")
 
 
 def _access_shares(word: str) -> dict[str, tuple[Sequence[str], Sequence[str]]]:
-    """Of `WRITE` or `READ`: small (to 100 KiB), sequential (ascending), consecutive (adjacent), collective."""
+    """Shares of `WRITE` or `READ`: small (to 100 KiB), sequential (ascending), consecutive (adjacent), collective."""
     kind, count = word.lower(), [f"POSIX_{word}S"]
     # Split collectives count as collective.
     collective = [f"MPIIO_COLL_{word}S", f"MPIIO_SPLIT_{word}S"]
@@ -107,7 +108,7 @@ def _access_shares(word: str) -> dict[str, tuple[Sequence[str], Sequence[str]]]:
     }
 
 
-# Figure to the counters of the part and of the whole, each added up.
+# Figure to the counters of numerator and denominator, each summed.
 _SHARES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     **_access_shares("WRITE"),
     **_access_shares("READ"),
@@ -121,12 +122,12 @@ def _ratio_or_none(part: float, whole: float) -> float | None:
 
 
 def _storage_sum(counters: Mapping[str, float], counter: str) -> float:
-    """A counter summed over the storage layers; -1 (not counted) is nothing."""
+    """Return a counter summed over the storage layers; -1 (not counted) counts as 0."""
     return sum(max(0, counters.get(f"{layer}_{counter}", 0)) for layer in _STORAGE_LAYERS)
 
 
 def _io_time_figures(counters: Mapping[str, float], ranks: int, run_time_s: float) -> dict[str, float | None]:
-    """Shares of the time in I/O calls, summed over ranks; open, flush and close of MPI-IO and HDF5 per rank."""
+    """Return shares of the time in I/O calls, summed over ranks; MPI-IO and HDF5 open, flush and close per rank."""
     read, write, meta = (_storage_sum(counters, f"F_{word}_TIME") for word in ("READ", "WRITE", "META"))
     whole = read + write + meta
     hdf5, mpiio = counters.get("H5F_F_META_TIME"), counters.get("MPIIO_F_META_TIME")
@@ -142,10 +143,10 @@ def _io_time_figures(counters: Mapping[str, float], ranks: int, run_time_s: floa
 
 
 def _close_tail(counters: Mapping[str, float], run_time_s: float) -> dict[str, float | None]:
-    """From the end of the last transfer to the end of the last close.
+    """Return the time from the end of the last transfer to the end of the last close.
 
-    Darshan counts neither closing nor truncating apart; this span contains both. It is the figure that shows
-    HDF5's close on Lustre ([lawrence2017], "HDF5 Performance"), where H5Fclose sets the file's size.
+    Darshan does not time closing and truncating separately; this span contains both. It is the figure that shows
+    HDF5's close on Lustre ([lawrence2017], "HDF5 Performance"), where H5Fclose sets the file size.
     """
 
     def latest(*words: str) -> float:
@@ -159,7 +160,7 @@ def _close_tail(counters: Mapping[str, float], run_time_s: float) -> dict[str, f
 
 
 def rank_imbalance(counters: Mapping[str, float], time_by_slowest_s: float, ranks: int) -> float | None:
-    """Darshan's time of the slowest path through the files of a module / the mean time of a rank; 1 is balance."""
+    """Return Darshan's time of the slowest path through a module's files / mean time per rank; 1 is balanced."""
     whole = sum(value for name, value in counters.items() if _TIME_COUNTER.fullmatch(name))
     return _ratio_or_none(time_by_slowest_s, whole / ranks)
 
@@ -167,12 +168,12 @@ def rank_imbalance(counters: Mapping[str, float], time_by_slowest_s: float, rank
 def derive_figures(
     totals: Mapping[str, Mapping[str, float]], files: Sequence[Mapping[str, Any]], ranks: int, run_time_s: float
 ) -> dict[str, Any]:
-    """All figures that follow from totals and files; None where the log has nothing to compute one from.
+    """Return all figures derived from totals and files; None if the log lacks the data for one.
 
     Args:
         totals: module to Darshan's counters, combined.
-        files: rows of `build_file_rows`, most time first.
-        ranks, run_time_s: of the job.
+        files: rows of `build_file_rows`, in descending order of time.
+        ranks, run_time_s: from the job.
     """
     counters = {name: value for module in totals.values() for name, value in module.items()}
     sums = {name: [sum(counters.get(n, 0) for n in names) for names in both] for name, both in _SHARES.items()}
@@ -185,7 +186,7 @@ def derive_figures(
     return {**amounts, **times, **shares, **slow}
 
 
-# Counters that add up over a file's records and describe its use. Histograms and the rest stay in the
+# Counters that can be summed over a file's records and describe its use. Histograms and others are only in the
 # totals.
 _FILE_COUNTERS = re.compile(
     r"(POSIX|MPIIO|STDIO|H5F|H5D|PNETCDF_FILE|PNETCDF_VAR|DFS|DAOS)_"
@@ -195,7 +196,7 @@ _FILE_COUNTERS = re.compile(
 
 
 def find_mount(path: str, mounts: list[tuple[str, str]]) -> tuple[str | None, str | None]:
-    """Mount point and file system type of a path; `mounts` has the longest mount point first."""
+    """Return mount point and file system type of a path; `mounts` is sorted by length, longest mount point first."""
     for point, kind in mounts:
         if path == point or path.startswith(point.rstrip("/") + "/"):
             return point, kind
@@ -203,9 +204,9 @@ def find_mount(path: str, mounts: list[tuple[str, str]]) -> tuple[str | None, st
 
 
 def _slowest_per_record(records: ModuleRecords) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Per record, the time of its slowest rank in this file (s) and that rank, both (n,).
+    """Return, per record, the time of its slowest rank in this file (s) and that rank, both (n,).
 
-    The time is 0 where a record has only the sum over all ranks.
+    The time is 0 if a record has only the sum over all ranks.
     """
     integers, floats = records.names
     own = records.floats[:, [bool(_TIME_COUNTER.fullmatch(name)) for name in floats]].sum(axis=1)
@@ -247,9 +248,9 @@ def _add_module(rows: dict[int, dict[str, Any]], records: ModuleRecords, names: 
 
 
 def slowest_rank_by_module(modules: list[ModuleRecords], names: dict[int, str]) -> dict[str, dict[str, Any]]:
-    """Of each module the rank that spent most time in one file or dataset, that time (s), and the path.
+    """Return, per module, the rank with the longest time in one file or dataset, that time (s), and the path.
 
-    Modules without such times are left out: of files that all ranks opened, H5F and PNETCDF_FILE know the sum.
+    Modules without such times are omitted: for files opened by all ranks, H5F and PNETCDF_FILE record only the sum.
     """
     found = {}
     for records in modules:
@@ -264,18 +265,17 @@ def slowest_rank_by_module(modules: list[ModuleRecords], names: dict[int, str]) 
 def build_file_rows(
     modules: list[ModuleRecords], names: dict[int, str], job: JobInfo, stripes: dict[int, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Rows of all files, those with most time first.
+    """Return the rows of all files in descending order of time.
 
     Args:
-        modules: records by module; where several have a file, the first determines the slowest rank.
+        modules: records by module; the first module with a file determines its slowest rank.
         names: record id to path.
         job: for ranks and mount points.
         stripes: record id to Lustre layout.
 
     Returns:
-        `path` (None: the log does not name it), `id`, `mount`, `file_system`, `ranks` that used it, `shared`,
-        `slowest` (module, rank, time_s), `stripes`, and Darshan's `counters` that are above 0, summed over
-        ranks.
+        `path` (None if the log does not name it), `id`, `mount`, `file_system`, `ranks` that used it, `shared`,
+        `slowest` (module, rank, time_s), `stripes`, and Darshan's `counters` above 0, summed over ranks.
     """
     rows: dict[int, dict[str, Any]] = {}
     for records in modules:

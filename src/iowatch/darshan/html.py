@@ -1,7 +1,7 @@
 """PyDarshan's full report with everything from the log escaped. Runs in the worker process.
 
-PyDarshan inserts the program's name, Darshan's version and the log's name into its page unescaped. Here they are
-escaped first, and the page's content security policy forbids scripts and loading.
+PyDarshan inserts the program name, Darshan's version and the log name into its page unescaped. This module escapes
+them first, and the page's content security policy forbids scripts and loading.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _EscapedReport(ReportData):  # type: ignore[misc]
         super().__init__(str(log))
 
     def get_header(self) -> None:
-        """Runs first, after the log has been read: whatever is shown unescaped later is made harmless here."""
+        """Runs first, after the log has been read: escapes the values that are later inserted unescaped."""
         facts = self.report.metadata["job"]["metadata"]
         facts["lib_ver"] = escape(facts.get("lib_ver", "unknown"))
         self.log_path = escape(self._name)
@@ -41,7 +41,7 @@ class _EscapedReport(ReportData):  # type: ignore[misc]
         self.header = escape(self.header)
 
     def build_sections(self) -> None:
-        """Quote the attributes that PyDarshan leaves bare."""
+        """Quote the attributes that PyDarshan leaves unquoted."""
         for figure in self.figures:
             if figure.fig_html:
                 bare, title = f" alt={figure.fig_title} width=", escape(figure.fig_title)
@@ -50,14 +50,14 @@ class _EscapedReport(ReportData):  # type: ignore[misc]
 
 
 def write_escaped_report(log: Path, target: Path, name: str | None = None) -> None:
-    """Write the report of a readable log; the page calls the log `name`, by default its file's name."""
+    """Write the report of a readable log; the page shows the log as `name`, by default its file name."""
     mpl.use("Agg")
     mpl.rcParams["text.parse_math"] = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         report = _EscapedReport(log, name or log.name)
     base = importlib.resources.files(darshan.cli) / "base.html"
-    # The template is PyDarshan's own; what it inserts unescaped has been escaped by _EscapedReport.
+    # The template is PyDarshan's own; _EscapedReport has escaped the values that it inserts unescaped.
     page = Template(text=base.read_text(encoding="utf-8")).render(report_data=report)  # noqa: S702  # nosec B702
     page = page.replace("<head>", f"<head>\n      {_CONTENT_SECURITY_POLICY}", 1)
     target.write_text(page, encoding="utf-8")

@@ -1,13 +1,13 @@
-"""Reading a Darshan log: its regions checked, its records as arrays. Only the worker process imports this module.
+"""Reader of Darshan logs: validates regions, returns records as arrays. Only the worker process imports this module.
 
-The records are read through PyDarshan's library (libdarshan-util), which aborts or crashes on absurd contents and
-imports pandas; hence the process of its own. Two things PyDarshan 3.5.0 does not do, and they are done here:
+The records are read through PyDarshan's library (libdarshan-util), which aborts or crashes on invalid contents and
+imports pandas; hence the separate process. This module adds two functions that PyDarshan 3.5.0 lacks:
 
-- It does not detect damage. The library reads a compressed region up to the bytes that it needs and never compares a
-  checksum, so that a damaged log passes as a good one. `find_damaged_regions` decompresses each region first.
-- It leaves out the newest versions of the DXT modules, with the thread of each access. `read_dxt_records` decodes them.
+- Detection of damage. The library decompresses a region only as far as it needs and never verifies a checksum, so
+  that it accepts damaged logs. `find_damaged_regions` decompresses each region first.
+- The newest versions of the DXT modules, with the thread of each access. `read_dxt_records` decodes them.
 
-Its own Python functions return a record that cannot be read as the end of the module, and refuse names that are not
+PyDarshan's Python functions treat an unreadable record as the end of the module, and reject names that are not
 UTF-8; therefore the library's functions are called directly.
 
 Source: `darshan-log-format.h`, `darshan-logutils.c`, `darshan-dxt-log-format.h` of darshan-util 3.5.0.
@@ -35,7 +35,7 @@ MAGIC = 6567223
 VERSIONS = ("3.00", "3.10", "3.20", "3.21", "3.41")
 COMPRESSIONS = ("zlib", "bzip2", "none")
 
-# The library's module ids; the log formats that inserted a module moved all that follow.
+# The library's module ids; log formats that inserted a module shifted all later ids.
 MODULES = (
     "NULL", "POSIX", "MPI-IO", "H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "BG/Q", "LUSTRE", "STDIO",
     "DXT_POSIX", "DXT_MPIIO", "MDHIM", "APXC", "APMPI", "HEATMAP", "DFS", "DAOS",
@@ -45,15 +45,15 @@ _INSERTED_MODULES = {"H5D": "3.20", "PNETCDF_VAR": "3.41"}
 DXT_MODULES = {"DXT_POSIX": 2, "DXT_MPIIO": 3}
 
 _CHUNK = 1 << 14
-# The largest region that is decompressed to check it; a real one has some hundred MiB (DXT of a long run).
+# The largest region that is decompressed for validation; real ones have some hundred MiB (DXT of a long run).
 _REGION_LIMIT_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class LogRegion:
-    """Position of one part of the log: `offset_bytes` from the start of the file, `length_bytes` compressed.
+    """Position of one part of the log: `offset_bytes` from the start of the file, compressed `length_bytes`.
 
-    `version`: of the module's records; 0 for the job and the names.
+    `version`: version of the module's records; 0 for the job and the names.
     """
 
     offset_bytes: int
@@ -66,10 +66,10 @@ class LogHeader:
     """The header of a log.
 
     Attributes:
-        version: of the log format, `3.41`.
+        version: version of the log format, `3.41`.
         byte_order: `<` or `>`, as in `struct`.
         compression: one of COMPRESSIONS.
-        job, names: the regions of the job record and of the table of file names (None: the log has no names).
+        job, names: regions of the job record and of the table of file names (None if the log has no names).
         modules: name to region; a module that MODULES does not list is `module 23`.
     """
 
@@ -86,10 +86,10 @@ def _invalid_log_error(path: Path, what: str) -> InputError:
 
 
 def read_header(path: Path) -> LogHeader:
-    """The header of a log.
+    """Return the header of a log.
 
     Raises:
-        InputError: not a file, empty, truncated in the header, not a Darshan log, or of an unknown version.
+        InputError: not a file, empty, truncated in the header, not a Darshan log, or unknown version.
     """
     if not path.is_file():
         raise _invalid_log_error(path, "no such file" if not path.exists() else "not a regular file")
@@ -130,13 +130,13 @@ def _parse_header(path: Path, start: bytes, version: str, file_size: int) -> Log
 
 
 def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> Iterator[bytes]:
-    """The decompressed bytes of a region, piece by piece, with all checksums verified.
+    """Yield the decompressed bytes of a region in pieces, with all checksums verified.
 
-    A region is one compressed stream or several in a row (each rank of a run writes its own). A piece is at most
-    `_CHUNK` compressed bytes, so that a decompression bomb does not fill the memory.
+    A region consists of one or several compressed streams (each rank of a run writes its own). A piece is at most
+    `_CHUNK` compressed bytes, so that a decompression bomb does not exhaust the memory.
 
     Raises:
-        InputError: truncated or damaged; the message is the reason without the file's name.
+        InputError: truncated or damaged; the message is the reason without the file name.
     """
     if region.length_bytes < 0 or region.offset_bytes > file.seek(0, os.SEEK_END):
         raise InputError("is outside the file")
@@ -167,7 +167,7 @@ def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> It
 
 
 def find_damaged_regions(path: Path, header: LogHeader) -> dict[str, str]:
-    """Region name (`job`, `names`, or a module) to what is wrong with it; empty when the log is whole."""
+    """Return region name (`job`, `names`, or a module) to damage; empty for an intact log."""
     regions = {"job": header.job, **header.modules, **({"names": header.names} if header.names else {})}
     found: dict[str, str] = {}
     with path.open("rb") as file:
@@ -181,21 +181,21 @@ def find_damaged_regions(path: Path, header: LogHeader) -> dict[str, str]:
 
 
 def read_dxt_records(path: Path, header: LogHeader, module: str) -> Iterator[tuple[int, dict[str, NDArray[np.void]]]]:
-    """The records of one of the DXT_MODULES that is in the log: all accesses of one rank to one file.
+    """Yield the records of one of the DXT_MODULES in the log: all accesses of one rank to one file.
 
     Yields:
         rank; and `write` and `read`: structured arrays with `offset` and `length` in bytes (offset -1: unknown),
-        `start` and `end` in seconds since the job began.
+        `start` and `end` in seconds since the start of the job.
 
     Raises:
-        InputError: the module is damaged, or of a version newer than this reader.
+        InputError: the module is damaged, or its version is newer than this reader.
     """
     region, order = header.modules[module], header.byte_order
     if not 1 <= region.version <= DXT_MODULES[module]:
         raise InputError(f"format version {region.version} is not known (newest known: {DXT_MODULES[module]})")
     fields = [("offset", f"{order}i8"), ("length", f"{order}i8"), ("start", f"{order}f8"), ("end", f"{order}f8")]
     access = np.dtype(fields + [("thread", f"{order}u8")] * (region.version == DXT_MODULES[module]))
-    # File id, rank, shared, host name, number of writes and of reads; then the accesses.
+    # File id, rank, shared, host name, number of writes and of reads; followed by the accesses.
     start = struct.Struct(f"{order}Qqq64sqq")
     with path.open("rb") as file:
         data = b"".join(decompress_region(file, region, header.compression))
@@ -223,15 +223,15 @@ _FILE_CATEGORIES = ("all", "read_only", "write_only", "read_write", "unique", "s
 
 @dataclass(frozen=True)
 class JobInfo:
-    """Facts of the run in the log.
+    """Facts of the run recorded in the log.
 
     Attributes:
         ranks: MPI processes; 1 without MPI.
-        exe: the command line as Darshan kept it (cut at about 4 KiB).
+        exe: the command line as recorded by Darshan (truncated at about 4 KiB).
         start_s, end_s: seconds since 1970, UTC.
-        run_time_s: as Darshan computes it (whole seconds before log format 3.41).
+        run_time_s: as computed by Darshan (whole seconds before log format 3.41).
         uid, jobid: as in the log.
-        metadata: `lib_ver` (Darshan's version) and what else it wrote.
+        metadata: `lib_ver` (Darshan's version) and its other entries.
         mounts: (mount point, file system type), longest mount point first.
     """
 
@@ -251,11 +251,11 @@ class ModuleRecords:
     """All records of one module: `n` records, `k` integer and `m` floating-point counters.
 
     Attributes:
-        ids: (n,) uint64, the hash of the file's path.
+        ids: (n,) uint64, hash of the file path.
         ranks: (n,) int64, -1 for a record that Darshan reduced over all ranks.
         integers: (n, k) int64; -1 means that Darshan could not count it.
         floats: (n, m) float64, seconds.
-        raw: the records as the C library lays them out.
+        raw: the records in the layout of the C library.
     """
 
     module: str
@@ -267,7 +267,7 @@ class ModuleRecords:
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
-        """Darshan's names of the integer and of the floating-point counters."""
+        """Darshan's names of the integer and the floating-point counters."""
         return counter_names(self.module), fcounter_names(self.module)
 
 
@@ -282,21 +282,21 @@ class HeatmapRecord:
 
 
 def _decode_text(pointer: Any) -> str:
-    """Bytes of a log as text; what is not UTF-8 is shown as `\\xff`, never dropped."""
+    """Decode bytes of a log; bytes that are not UTF-8 are shown as `\\xff`, never dropped."""
     return str(ffi.string(pointer).decode("utf-8", "backslashreplace"))
 
 
 class DarshanLog:
-    """An open log. Use `open_log`."""
+    """An open log, created by `open_log`."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
     def job(self) -> JobInfo:
-        """The job's facts.
+        """Return the facts of the job.
 
         Raises:
-            InputError: the region is damaged or names an impossible number of ranks.
+            InputError: the region is damaged or contains an impossible number of ranks.
         """
         run_time, exe, record = ffi.new("double *"), ffi.new("char[]", 8192), ffi.new("struct darshan_job *")
         if libdutil.darshan_log_get_job(self._handle, record) < 0:
@@ -328,7 +328,7 @@ class DarshanLog:
         return sorted(mounts, key=lambda mount: -len(mount[0]))
 
     def names(self) -> dict[int, str]:
-        """Record id to path."""
+        """Return record id to path."""
         table, count = ffi.new("struct darshan_name_record **"), ffi.new("int *")
         libdutil.darshan_log_get_name_records(self._handle, table, count)
         names = {}
@@ -340,7 +340,7 @@ class DarshanLog:
         return names
 
     def partial_modules(self) -> list[str]:
-        """Modules for which Darshan ran out of memory while the program ran."""
+        """Return the modules for which Darshan ran out of memory during the run."""
         table, count = ffi.new("struct darshan_mod_info **"), ffi.new("int *")
         libdutil.darshan_log_get_modules(self._handle, table, count)
         rows = [table[0][i] for i in range(count[0])]
@@ -349,7 +349,7 @@ class DarshanLog:
         return partial
 
     def _each(self, module: str) -> Iterator[Any]:
-        """A pointer to each record of a module; valid until the next one is asked for."""
+        """Yield a pointer to each record of a module, valid until the next one is requested."""
         index = mod_name_to_idx(module)
         while True:
             buffer = ffi.new("void **")
@@ -364,10 +364,10 @@ class DarshanLog:
                 libdutil.darshan_free(buffer[0])
 
     def records(self, module: str, ranks: int) -> ModuleRecords:
-        """All records of one of the GENERIC modules; `ranks` is the job's.
+        """Return all records of one of the GENERIC_MODULES; `ranks` is that of the job.
 
         Raises:
-            InputError: a record cannot be read, or belongs to a rank that the job does not have.
+            InputError: a record is unreadable, or belongs to a rank outside the job.
         """
         struct = _structdefs[module].replace("**", "").strip()
         size = ffi.sizeof(struct)
@@ -385,7 +385,7 @@ class DarshanLog:
         return ModuleRecords(module, rows["id"], rows["rank"], rows["integers"], rows["floats"], bytes(raw))
 
     def heatmap(self, names: dict[int, str]) -> Iterator[HeatmapRecord]:
-        """The heatmap records; `layer` is `POSIX`, `MPIIO` or `STDIO`."""
+        """Yield the heatmap records; `layer` is `POSIX`, `MPIIO` or `STDIO`."""
         for buffer in self._each("HEATMAP"):
             record = ffi.cast("struct darshan_heatmap_record *", buffer[0])
             bins = int(record.nbins)
@@ -396,7 +396,7 @@ class DarshanLog:
             yield HeatmapRecord(layer, int(record.base_rec.rank), float(record.bin_width_seconds), moved)
 
     def stripes(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Record id and layout of each file on Lustre: components with Darshan's counters, pool and OSTs."""
+        """Yield record id and layout of each file on Lustre: components with Darshan's counters, pool and OSTs."""
         names = counter_names("LUSTRE_COMP")
         for buffer in self._each("LUSTRE"):
             record = ffi.cast("struct darshan_lustre_record *", buffer[0])
@@ -412,16 +412,16 @@ class DarshanLog:
 
 
 def accumulate_totals(records: ModuleRecords, ranks: int) -> tuple[dict[str, int | float], dict[str, Any]] | None:
-    """Darshan's totals of a module (`darshan-parser --total --perf --file`), by the code that it runs.
+    """Return Darshan's totals of a module, computed by the code of `darshan-parser --total --perf --file`.
 
     Args:
         records: at least one record.
-        ranks: of the job.
+        ranks: number of ranks of the job.
 
     Returns:
         Darshan's counter names to values, combined by Darshan's rules, and its estimates: `bandwidth_mib_per_s` (bytes
-        moved / that time; None where the time is 0), `time_by_slowest_s` (the slowest rank's time in its own files plus
-        the slowest rank's time in every shared file), `files` per category. None where Darshan has no totals.
+        moved / that time; None if the time is 0), `time_by_slowest_s` (the slowest rank's time in its own files plus
+        the slowest rank's time in every shared file), `files` per category. None if Darshan has no totals.
     """
     handle = ffi.new("darshan_accumulator *")
     if libdutil.darshan_accumulator_create(mod_name_to_idx(records.module), ranks, handle) != 0:
@@ -449,7 +449,7 @@ def open_log(path: Path) -> Iterator[DarshanLog]:
     """Open a log with the C library.
 
     Raises:
-        InputError: the library refuses it.
+        InputError: the library rejects it.
     """
     handle = libdutil.darshan_log_open(str(path).encode("utf-8", "surrogateescape"))
     if handle == ffi.NULL:

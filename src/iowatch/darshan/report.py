@@ -1,7 +1,7 @@
-"""A trace for people: hints, text for the terminal, the timeline, and PyDarshan's full report.
+"""Presentation of a trace: hints, text for the terminal, the timeline, and PyDarshan's full report.
 
-A hint is one remark about a run's I/O, with its counters, its threshold and its source. Text from a log is shown as
-plain characters and nothing else.
+A hint is one remark about the I/O of a run, with its counters, threshold and source. Text from a log is shown as
+plain characters only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNALIGNED_SHARE = 0.1
 SMALL_SHARE = 0.1
 SMALL_COUNT = 1000
 METADATA_S_PER_RANK = 30.0
-# Our own thresholds; the sources below explain why the quantity matters.
+# iowatch's own thresholds; the sources below explain why the quantity matters.
 INDEPENDENT_COUNT = 100
 CLOSE_SHARE = 0.1
 CLOSE_S = 0.1
@@ -48,10 +48,10 @@ class Hint:
 
     Attributes:
         key: stable name.
-        text: what was seen and what it usually means, with numbers.
-        counters: Darshan's counters (or derived figures) behind it, as in the trace.
-        threshold: the line that was crossed.
-        source: who found that it matters.
+        text: the observation and its usual meaning, with numbers.
+        counters: Darshan's counters (or derived figures) used, as in the trace.
+        threshold: the threshold that was exceeded.
+        source: reference that shows its relevance.
     """
 
     key: str
@@ -74,7 +74,7 @@ def _format_percent(share: float) -> str:
 
 
 def _is_striped(row: Mapping[str, Any]) -> bool:
-    """Whether a file is on several targets: by its layout, where the log has it, else by its file system."""
+    """Return whether a file has several targets, by its layout if the log contains it, else by its file system."""
     if row["stripes"]:
         return any(part["LUSTRE_COMP_STRIPE_COUNT"] != 1 for part in row["stripes"]["components"])
     return row["file_system"] in STRIPED_FILE_SYSTEM_TYPES
@@ -146,7 +146,7 @@ def _hint_slow_close(trace: Trace) -> Hint | None:
 
 
 def _hint_slow_rank(trace: Trace) -> Hint | None:
-    """Of the topmost layer: below collective MPI-IO few ranks do all the work on purpose."""
+    """Use the topmost layer: below collective MPI-IO, few ranks do all the work by design."""
     module, prefix = ("MPI-IO", "MPIIO") if "MPI-IO" in trace.derived["performance"] else ("POSIX", "POSIX")
     ratio, time_s = trace.estimate(module, "imbalance"), trace.estimate(module, "time_by_slowest_s")
     first = next((f["slowest"] for f in trace.files if f["slowest"]), None)
@@ -164,7 +164,7 @@ def _hint_slow_rank(trace: Trace) -> Hint | None:
 
 
 def _hint_read_back(trace: Trace) -> Hint | None:
-    """More read through POSIX than MPI-IO asked for, or more read back than written."""
+    """Return a hint if POSIX read more than MPI-IO requested, or more was read back than written."""
     asked, done = trace.counter("MPIIO_BYTES_READ"), trace.counter("POSIX_BYTES_READ") or 0
     if asked is not None and trace.counter("MPIIO_BYTES_WRITTEN") and done > READ_BACK_RATIO * asked:
         text = f"MPI-IO asked for {format_size(asked)}, but {format_size(done)} were read: "
@@ -206,13 +206,13 @@ _RULES: tuple[Callable[[Trace], Hint | None], ...] = (
 
 
 def derive_hints(trace: Trace) -> list[Hint]:
-    """The remarks that a trace gives reason for; none for an unreadable one."""
+    """Return the hints for a trace; empty for an unreadable one."""
     if trace.status == "unreadable":
         return []
     return [hint for rule in _RULES if (hint := rule(trace)) is not None]
 
 
-# Modules that move data; their counters have the same prefix without hyphen.
+# Modules that move data; their counters have the same prefix without the hyphen.
 _LAYERS = ("POSIX", "MPI-IO", "STDIO", "H5D", "PNETCDF_VAR", "DFS")
 _KINDS = ("", "COLL_", "INDEP_", "NB_", "SPLIT_")
 _SHARES = (
@@ -228,7 +228,7 @@ _SHARES = (
 
 
 def escape_control_characters(text: str | None) -> str:
-    """Text of a log with everything that a terminal might obey shown as `\\x1b`."""
+    """Return text of a log with all characters that a terminal could interpret shown as `\\x1b`."""
     if text is None:
         return "(not named in the log)"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -284,11 +284,11 @@ def _remark_lines(trace: Trace) -> Iterator[Text]:
 
 
 def render_trace(trace: Trace, files: int = 10) -> Iterator[Text | Table]:
-    """A trace as lines and tables for `rich`, the verdict first.
+    """Yield a trace as lines and tables for `rich`, the verdict first.
 
     Args:
-        trace: that could be read.
-        files: how many files to show, those with most time first.
+        trace: a readable trace.
+        files: number of files to show, in descending order of time.
     """
     job = trace.job
     yield Text(trace.status + (f": {escape_control_characters(trace.reason)}" if trace.reason else ""))
@@ -306,18 +306,18 @@ def render_trace(trace: Trace, files: int = 10) -> Iterator[Text | Table]:
         yield Text(f"and {len(trace.files) - files} more files (--json lists all)")
 
 
-# Blue and red that stay apart for colour-blind readers (Tol, "vibrant").
+# Blue and red that colour-blind readers can distinguish (Tol, "vibrant").
 COLOURS = {"write": "#0077BB", "read": "#CC3311"}
 
 
 def draw_timeline(axes: Axes, activity: dict[str, Any], end_s: float, title: str) -> None:
-    """Draw one run: a line per rank; writing blue, reading red, waiting white (after [antypas2009], figure 3).
+    """Draw one run, one line per rank; writing blue, reading red, waiting white (after [antypas2009], figure 3).
 
     Args:
-        axes: to draw into.
-        activity: of `summary.read_activity`.
-        end_s: right end of the time axis, so that runs side by side have one scale.
-        title: above the picture.
+        axes: axes to draw into.
+        activity: result of `summary.read_activity`.
+        end_s: right end of the time axis, so that adjacent runs have the same scale.
+        title: title above the plot.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -331,10 +331,10 @@ def draw_timeline(axes: Axes, activity: dict[str, Any], end_s: float, title: str
     axes.set_ylim(activity["ranks"] - 0.5, -0.5)
     axes.set_xlabel("time since start (s)")
     axes.set_ylabel("rank")
-    # There is no rank 0.5.
+    # Ranks are integers.
     axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
     shown = f"{activity['layer']} accesses, from {activity['source']}"
-    # 85 characters of a title fit above one run.
+    # A title line above one run has space for 85 characters.
     axes.set_title(f"{fill(title, 85)}\n{shown}", fontsize=9)
 
 
@@ -345,18 +345,18 @@ def write_timeline(
     privacy: str = "keep",
     titles: Sequence[str] | None = None,
 ) -> None:
-    """Draw one run, or two side by side on the same scale of time.
+    """Draw one run, or two side by side on the same time scale.
 
     Args:
-        logs: one or two.
+        logs: one or two logs.
         target: `.png` or `.svg`.
-        reader: to read with.
-        privacy: unless `keep`, the logs' own names, which begin with a user's name, are not shown.
-        titles: one per log, above its run; None for the logs' own names.
+        reader: the reader to use.
+        privacy: unless `keep`, log file names, which begin with a user name, are not shown.
+        titles: one per log, above its run; None for the log file names.
 
     Raises:
-        UsageError: another kind of picture was asked for.
-        InputError: a log is unreadable or has no times of accesses.
+        UsageError: unsupported picture format.
+        InputError: a log is unreadable or contains no access times.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -368,7 +368,7 @@ def write_timeline(
         titles = [log.name for log in logs] if privacy == "keep" else anonymous
     runs = [reader.request("timeline", log) for log in logs]
     end_s = max(run["run_time_s"] for run in runs) or 1.0
-    # A `$` in a path is a character, not the start of a formula; and no fonts are embedded as shapes in an SVG.
+    # A `$` in a path is a character, not the start of a formula; and an SVG contains text, not glyph outlines.
     with mpl.rc_context({"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "iowatch"}):
         figure = Figure(figsize=(7.0 * len(runs), 4.0), layout="constrained")
         for i, (title, run) in enumerate(zip(titles, runs, strict=True), start=1):
@@ -384,14 +384,14 @@ def write_pydarshan_report(
     """Write PyDarshan's report of a log as one HTML file.
 
     Args:
-        logs: exactly one.
+        logs: exactly one log.
         target: file to write.
-        reader: to read with.
+        reader: the reader to use.
         privacy: must be `keep`: the report shows names and paths.
         name: name of the log on the page; None for its file name.
 
     Raises:
-        UsageError: more than one log, or names are to be hidden.
+        UsageError: more than one log, or names must be hidden.
         InputError: the log is unreadable.
     """
     if len(logs) != 1:

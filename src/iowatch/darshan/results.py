@@ -1,6 +1,6 @@
-"""Figures of a trace as results, so that a change in how the I/O was done is a change of a series like any other.
+"""Figures of a trace as results, so that changes in the access pattern are detected like any other change.
 
-`add_trace_results` adds them to the output of a run, `parse_darshan_log` makes an output of a log alone.
+`add_trace_results` adds them to the output of a run, `parse_darshan_log` creates an output from a log only.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from iowatch.core import (
 )
 from iowatch.darshan.trace import DarshanReader, Trace, read_trace
 
-# (operation, metric, figures that are added up). A log covers a whole run: what is not specific to writes or reads has
-# the operation `run`. The last two are Darshan's estimates for the highest layer that has them.
+# (operation, metric, figures that are summed). A log covers a whole run: figures that are not specific to writes or
+# reads have the operation `run`. The last two are Darshan's estimates for the highest layer that has them.
 _REPORTED_FIGURES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("write", "collective_count", ("MPIIO_COLL_WRITES", "MPIIO_SPLIT_WRITES")),
     ("read", "collective_count", ("MPIIO_COLL_READS", "MPIIO_SPLIT_READS")),
@@ -50,7 +50,7 @@ _REPORTED_FIGURES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 
 def _reported_value(trace: Trace, figures: tuple[str, ...]) -> float | None:
-    """The sum of the figures that the log has; None where it has none of them."""
+    """Return the sum of the figures in the log; None if it contains none of them."""
     if figures[0] in ("imbalance", "bandwidth_mib_per_s"):
         layer = "MPI-IO" if "MPI-IO" in trace.derived["performance"] else "POSIX"
         return trace.estimate(layer, figures[0])  # type: ignore[no-any-return]
@@ -61,17 +61,17 @@ def _reported_value(trace: Trace, figures: tuple[str, ...]) -> float | None:
 def results_from_trace(
     trace: Trace, case: Mapping[str, Scalar], repetitions: Mapping[str, float] | None = None
 ) -> tuple[Result, ...]:
-    """One result per chosen figure, each with the one sample that a run's log gives.
+    """Return one result per selected figure, each with one sample, since a log covers a whole run.
 
-    A count or a share of accesses or time may be 0 and is passed on as 0: "no independent writes" is a
-    measurement. A time, a bandwidth or an imbalance of 0 is none. A partial trace gives only figures of modules
-    that are whole.
+    A count or a share of accesses or time may be 0 and is reported as 0: "no independent writes" is a
+    measurement. A time, a bandwidth or an imbalance of 0 is omitted. A partial trace gives only figures of intact
+    modules.
 
     Args:
-        trace: of one run.
-        case: the run's parameters without the operation.
-        repetitions: operation to how often the log has it; counts are of one repetition, because a run may
-            repeat until a time is over. 1 by default.
+        trace: trace of one run.
+        case: parameters of the run without the operation.
+        repetitions: operation to its number of repetitions in the log; counts are per repetition, because a run may
+            repeat until a time limit. Default 1.
     """
     if trace.status == "unreadable":
         return ()
@@ -90,16 +90,16 @@ def results_from_trace(
     return tuple(found)
 
 
-# Beyond this factor the two bandwidths of a run are reported to disagree; the rest is barriers, memory copies
-# and closing (1.0 to 2.4 in runs of benchio).
+# Above this factor the two bandwidths of a run are reported as inconsistent; smaller factors result from barriers,
+# memory copies and closing (1.0 to 2.4 in runs of benchio).
 _MAX_ESTIMATE_RATIO = 3.0
 
 
 @dataclass(frozen=True)
 class BandwidthComparison:
-    """One run's bandwidth (MiB/s) by Darshan's estimate and by the benchmark.
+    """Bandwidth of one run (MiB/s) by Darshan's estimate and by the benchmark.
 
-    They differ by design: Darshan divides by the slowest rank's time inside I/O calls, a benchmark by the time
+    They differ by definition: Darshan divides by the slowest rank's time inside I/O calls, a benchmark by the time
     from first open to last close.
     """
 
@@ -108,17 +108,17 @@ class BandwidthComparison:
 
     @property
     def ratio(self) -> float:
-        """Darshan's / the benchmark's."""
+        """Darshan's bandwidth / the benchmark's."""
         return self.darshan / self.benchmark
 
     @property
     def disagree(self) -> bool:
-        """Whether they disagree by more than their definitions explain."""
+        """Whether they differ by more than their definitions explain."""
         return not 1 / _MAX_ESTIMATE_RATIO <= self.ratio <= _MAX_ESTIMATE_RATIO
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """Return one line for the terminal."""
         ours, theirs = format_number(self.benchmark), format_number(self.darshan)
         text = f"{theirs} MiB/s by Darshan's estimate, {ours} by the benchmark (x {format_number(self.ratio)})"
         reason = "most of the benchmark's time was not spent in I/O calls"
@@ -128,10 +128,10 @@ class BandwidthComparison:
 
 
 def compare_bandwidths(found: Iterable[tuple[str, str, Sequence[float]]]) -> BandwidthComparison | None:
-    """Both bandwidths of a run from its results; None where one of them is not there.
+    """Return both bandwidths of a run from its results; None if one of them is missing.
 
-    A log does not separate writing and reading, so the benchmark's is that of all its repetitions together:
-    as each moves the same bytes, the harmonic mean.
+    A log does not separate writing and reading, so the benchmark's bandwidth is that of all its repetitions:
+    the harmonic mean, because each moves the same number of bytes.
 
     Args:
         found: operation, metric and samples of each result.
@@ -146,16 +146,16 @@ def compare_bandwidths(found: Iterable[tuple[str, str, Sequence[float]]]) -> Ban
 
 
 def shared_parameters(found: Iterable[Result]) -> dict[str, Scalar]:
-    """The parameters that all results of one run share."""
+    """Return the parameters that all results of one run share."""
     first, *others = [result.case for result in found] or [{}]
     return {name: value for name, value in first.items() if all(case.get(name) == value for case in others)}
 
 
 def read_main_traces(logs: Sequence[Path], reader: DarshanReader) -> list[tuple[str, Trace]]:
-    """Names and traces of the logs of a run's benchmark: those of most ranks; helpers leave logs of one rank.
+    """Return names and traces of the benchmark's logs: those with most ranks; logs of helper programs have one rank.
 
-    A run that starts its program several times leaves one log per start. An unreadable log may be one of them, so
-    it is reported.
+    A run that starts its program several times has one log per start. An unreadable log may be one of them, so
+    it is included.
     """
     found = []
     for log in logs:
@@ -168,7 +168,7 @@ def read_main_traces(logs: Sequence[Path], reader: DarshanReader) -> list[tuple[
 
 
 def count_repetitions(output: Output) -> Counter[str]:
-    """Operation to its number of repetitions: samples of its first metric, over all cases of the output."""
+    """Return operation to its number of repetitions: samples of its first metric, over all cases of the output."""
     first: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for result in output.results:
@@ -180,7 +180,7 @@ def count_repetitions(output: Output) -> Counter[str]:
 def _join_starts(
     traces: Sequence[Trace], case: Mapping[str, Scalar], repetitions: Mapping[str, float]
 ) -> tuple[Result, ...]:
-    """One sample per start; a figure that not every start has is left out, because samples do not name their start."""
+    """Return one sample per start; figures missing for any start are omitted: samples do not name their start."""
     every = [{(r.operation, r.metric): r for r in results_from_trace(trace, case, repetitions)} for trace in traces]
     common = [key for key in every[0] if all(key in found for found in every)]
     return tuple(replace(every[0][key], samples=tuple(f[key].samples[0] for f in every)) for key in common)
@@ -195,19 +195,19 @@ _STATUS: dict[str, OutputStatus] = {"ok": "ok", "partial": "incomplete", "unread
 def add_trace_results(
     output: Output, logs: Sequence[Path], reader: DarshanReader | None = None, stack: Mapping[str, Any] | None = None
 ) -> Output:
-    """An output with the results of its run's Darshan logs, for ingestion; never fails for the contents of the logs.
+    """Add the results of a run's Darshan logs to its output, for ingestion; never fails because of log contents.
 
     Args:
-        output: as the benchmark's parser gave it.
-        logs: the run's Darshan logs; none is "no trace".
+        output: as returned by the benchmark's parser.
+        logs: the run's Darshan logs; empty for "no trace".
         reader: a running reader to use.
-        stack: the run's stack.json, for the reason of a missing trace.
+        stack: the run's stack.json, to explain a missing trace.
 
     Returns:
-        The output with more results (counts are of one repetition), and with `facts["darshan"]`: `status`
+        The output with additional results (counts are per repetition), and with `facts["darshan"]`: `status`
         (`ok`, `partial`, `unreadable`, of the worst log; or `no trace`), `reason`, `logs` (their names),
-        `counts` (Darshan's counters of the first log, all repetitions together), `repetitions` (operation to
-        their number).
+        `counts` (Darshan's counters of the first log, all repetitions together), `repetitions` (number per
+        operation).
     """
     if not logs:
         untraced = stack is not None and "darshan" not in stack.get("features", ())
@@ -231,15 +231,15 @@ def add_trace_results(
 
 
 def tracing_overhead(pairs: Path) -> Result | None:
-    """Time with Darshan / time without, one sample per pair, of the file that DarshanMixin leaves.
+    """Return time with Darshan / time without, one sample per pair, from the file that DarshanMixin writes.
 
-    A run that failed, or whose line is damaged, takes its pair with it.
+    A failed run or a damaged line excludes its pair.
 
     Args:
-        pairs: lines of `untraced|traced`, exit code, start and end (seconds since 1970), two lines per pair.
+        pairs: file with lines of `untraced|traced`, exit code, start and end (seconds since 1970), two lines per pair.
 
     Returns:
-        None where not one pair is whole.
+        None if no pair is complete.
     """
     timings = [_parse_timing(line) for line in pairs.read_text(encoding="utf-8", errors="replace").splitlines()]
     whole = (timings[i] | timings[i + 1] for i in range(0, len(timings) - 1, 2))
@@ -248,7 +248,7 @@ def tracing_overhead(pairs: Path) -> Result | None:
 
 
 def _parse_timing(line: str) -> dict[str, float]:
-    """Kind and seconds of a run that ended well; empty for another, and where a shell's `date` knows no `%N`."""
+    """Return kind and seconds of a successful run; empty otherwise, and if the shell's `date` does not support `%N`."""
     try:
         kind, code, start, end = line.split()
         seconds = float(end) - float(start)
@@ -258,7 +258,7 @@ def _parse_timing(line: str) -> dict[str, float]:
 
 
 def add_overhead_result(output: Output, pairs: Path) -> Output:
-    """An output with the cost of tracing that was measured after it."""
+    """Add the overhead of tracing, which was measured after the run, to its output."""
     found = tracing_overhead(pairs)
     if found is None or not output.results:
         return output
@@ -266,7 +266,7 @@ def add_overhead_result(output: Output, pairs: Path) -> Output:
 
 
 def _read_via_file(source: OutputSource) -> Trace:
-    """The library wants a file: what is not one is put into one."""
+    """Read a source that may not be a file: the library requires a file, so other sources are copied to one."""
     try:
         name = getattr(source, "name", None)
         if isinstance(name, str | Path) and Path(name).is_file():
@@ -281,11 +281,11 @@ def _read_via_file(source: OutputSource) -> Trace:
 
 
 def parse_darshan_log(source: OutputSource, evidence: RunContext) -> Output:
-    """A log's status and chosen counters.
+    """Return the status and selected counters of a log.
 
     Args:
         source: the log.
-        evidence: `ranks` that were asked for: another number in the log is a failure.
+        evidence: `ranks` is the requested number; another number in the log is a failure.
     """
     trace = _read_via_file(source)
     status, reason = _STATUS[trace.status], trace.reason

@@ -1,4 +1,4 @@
-"""A log as one document (`summarise_log`), and its accesses over time (`read_activity`). Runs in the worker process."""
+"""Summary of a log (`summarise_log`) and its accesses over time (`read_activity`). Runs in the worker process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUT_OF_MEMORY = "Darshan ran out of memory during the run: records are missing"
 
 @dataclass
 class _LogContents:
-    """The contents of an open log, read module by module; `missing` has each part that could not be read."""
+    """Contents of an open log, read module by module; `missing` contains each unreadable part."""
 
     path: Path
     header: log.LogHeader
@@ -33,7 +33,7 @@ class _LogContents:
     stripes: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def read(self) -> None:
-        """Read all modules that are not damaged."""
+        """Read all undamaged modules."""
         if self.header.names is not None and "names" not in self.missing:
             self.names = self.opened.names()
         for module in self.header.modules:
@@ -57,7 +57,7 @@ class _LogContents:
         elif module == "HEATMAP":
             self.totals[module] = self._heatmap_totals()
         elif module == "LUSTRE":
-            # A file that several ranks opened has a record of each, all with the same layout.
+            # A file that several ranks opened has one record per rank, all with the same layout.
             layouts = list(self.opened.stripes())
             self.stripes = dict(layouts)
             self.totals[module] = {
@@ -93,13 +93,13 @@ _JOB_FACTS = ("ranks", "exe", "run_time_s", "jobid", "metadata")
 
 
 def summarise_log(path: Path) -> dict[str, Any]:
-    """The document of one log (see `iowatch.darshan.trace.Trace`), with status `ok` or `partial`.
+    """Return the document of one log (see `iowatch.darshan.trace.Trace`), with status `ok` or `partial`.
 
-    Damaged modules are left out of `modules`, never combined in part. Modules for which Darshan itself ran out of
+    Damaged modules are omitted from `modules`, never combined partially. Modules for which Darshan itself ran out of
     memory are in `modules` and in `missing`.
 
     Raises:
-        InputError: nothing can be read: the header or the job record is damaged, or it is no Darshan log.
+        InputError: nothing is readable: the header or the job record is damaged, or it is not a Darshan log.
     """
     header = log.read_header(path)
     damaged = log.find_damaged_regions(path, header)
@@ -127,7 +127,7 @@ def summarise_log(path: Path) -> dict[str, Any]:
     }
 
 
-# Spans closer than this share of the run are drawn as one: the gap would be invisible, and the picture stays small.
+# Spans closer than this share of the run are merged: the gap would be invisible, and the picture stays small.
 _RESOLUTION = 1 / 4000
 
 Spans = list[tuple[float, float]]
@@ -136,14 +136,14 @@ _BusyTimes = Iterator[tuple[str, int, NDArray[Any], NDArray[Any]]]
 
 
 def merge_spans(starts: NDArray[Any], ends: NDArray[Any], gap_s: float) -> Spans:
-    """Join spans that overlap or lie at most `gap_s` apart.
+    """Merge spans that overlap or are at most `gap_s` apart.
 
     Args:
         starts, ends: (n,) in seconds, in any order; n > 0.
         gap_s: at least 0.
 
     Returns:
-        (start, end), in order of time.
+        (start, end), in time order.
     """
     order = np.argsort(starts, kind="stable")
     starts, ends = starts[order], np.maximum.accumulate(ends[order])
@@ -159,7 +159,7 @@ def _dxt_busy_times(path: Path, header: log.LogHeader, module: str) -> _BusyTime
 
 
 def _heatmap_busy_times(path: Path, layer: str) -> _BusyTimes:
-    """A bin in which a rank moved any byte counts as busy: the heatmap has no finer times."""
+    """Yield every bin in which a rank moved any byte as busy: the heatmap has no finer resolution."""
     with log.open_log(path) as opened:
         for heat in opened.heatmap(opened.names()):
             if heat.layer == layer and heat.rank >= 0:
@@ -169,7 +169,7 @@ def _heatmap_busy_times(path: Path, layer: str) -> _BusyTimes:
 
 
 def _collect_spans(busy: _BusyTimes, gap_s: float) -> dict[str, dict[str, Spans]]:
-    """`write` and `read`: rank (as text: JSON has no integer keys) to its spans."""
+    """Return `write` and `read`: rank (as text: JSON has no integer keys) to its spans."""
     parts: dict[tuple[str, str], list[tuple[NDArray[Any], NDArray[Any]]]] = {}
     for kind, rank, starts, ends in busy:
         if len(starts):
@@ -182,7 +182,7 @@ def _collect_spans(busy: _BusyTimes, gap_s: float) -> dict[str, dict[str, Spans]
 
 
 def _activity_sources(path: Path, header: log.LogHeader) -> Iterator[tuple[str, str, _BusyTimes]]:
-    """(source, layer, busy times) of what the log has, best first."""
+    """Yield (source, layer, busy times) of the available sources, best first."""
     damaged = log.find_damaged_regions(path, header)
     for module in log.DXT_MODULES:
         if module in header.modules and module not in damaged:
@@ -193,14 +193,14 @@ def _activity_sources(path: Path, header: log.LogHeader) -> Iterator[tuple[str, 
 
 
 def read_activity(path: Path) -> dict[str, Any]:
-    """Spans of writing and reading of each rank.
+    """Return the spans of writing and reading of each rank.
 
     Returns:
         `source` (`DXT_MPIIO`, `DXT_POSIX`, or `HEATMAP`), `layer`, `ranks`, `run_time_s`, `exe`, and `write`
-        and `read`: rank (as text) to a list of (start, end) in seconds since the job began.
+        and `read`: rank (as text) to a list of (start, end) in seconds since the start of the job.
 
     Raises:
-        InputError: unreadable, or the log holds neither DXT nor a heatmap.
+        InputError: unreadable, or the log contains neither DXT nor a heatmap.
     """
     header = log.read_header(path)
     with log.open_log(path) as opened:

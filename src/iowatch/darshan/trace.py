@@ -1,8 +1,8 @@
-"""The record of one Darshan log (`Trace`), the worker process that reads it, and its user names and paths.
+"""The record of one Darshan log (`Trace`), its worker process, and the removal of user names and paths.
 
 The Darshan library aborts, crashes or hangs on some damaged logs, and some decompress to more than the memory. A
-`DarshanReader` therefore starts a process (`serve`) for it: one request per line on its stdin, one answer per line on
-its stdout, both JSON. Only that process ends when a log is bad; the reader reports it and starts another one.
+`DarshanReader` therefore starts a worker process (`serve`): one request per line on its stdin, one answer per line on
+its stdout, both JSON. If a log ends the worker, the reader reports this and starts another worker.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ERRORS: dict[int, type[IowatchError]] = {2: InputError, 3: MachineError}
 
 
 class DarshanReader:
-    """A worker that is started at the first request, and again after a log has killed it.
+    """A worker, started at the first request and restarted after a log has ended it.
 
     Use as a context manager; one request at a time. Several readers may run in parallel.
 
     Args:
-        timeout_s: how long one log may take.
+        timeout_s: maximum time per log.
     """
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
@@ -48,7 +48,7 @@ class DarshanReader:
         self.close()
 
     def close(self) -> None:
-        """End the worker."""
+        """Stop the worker."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -60,7 +60,7 @@ class DarshanReader:
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            # -P: a darshan.py in the working directory must not pass for PyDarshan.
+            # -P: do not import a darshan.py in the working directory instead of PyDarshan.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", "from iowatch.darshan.trace import serve; serve()"],
                 stdin=subprocess.PIPE,
@@ -70,7 +70,7 @@ class DarshanReader:
         return self._process
 
     def _receive(self, process: subprocess.Popen[bytes], path: Path) -> bytes:
-        """One line from the worker; b"" when it died."""
+        """Return one line from the worker; b"" if the worker has ended."""
         assert process.stdout is not None
         line = bytearray()
         with selectors.DefaultSelector() as selector:
@@ -86,11 +86,11 @@ class DarshanReader:
         return bytes(line)
 
     def request(self, task: str, path: Path, **arguments: Any) -> Any:
-        """Have the worker execute a task (`summary`, `timeline`, `report`) with a log.
+        """Let the worker execute a task (`summary`, `timeline`, `report`) with a log.
 
         Raises:
-            InputError: the log cannot be read, or reading it crashed or hung the Darshan library.
-            MachineError: what the task needs is missing, or its output cannot be written.
+            InputError: the log is unreadable, or reading it crashed or blocked the Darshan library.
+            MachineError: a dependency of the task is missing, or its output cannot be written.
         """
         process = self._start()
         assert process.stdin is not None
@@ -113,7 +113,7 @@ class DarshanReader:
         return answer["answer"]
 
 
-# Message of PyDarshan when it is imported without libdarshan-util.
+# PyDarshan's message when it is imported without libdarshan-util.
 _NO_LIBRARY = "Could not find libdarshan-util"
 _LIBRARY_HINT = (
     "Its packages bring one for Python 3.11 and 3.12; for others install darshan-util, darshan-parser on PATH."
@@ -121,7 +121,7 @@ _LIBRARY_HINT = (
 
 
 def _execute(task: str, path: Path, arguments: dict[str, Any]) -> Any:
-    # Imported here: they import PyDarshan (and the last one matplotlib), which the calling process must not.
+    # Imported here: these import PyDarshan (and the last one matplotlib), which the calling process must not.
     if task == "report":
         from iowatch.darshan.html import write_escaped_report
 
@@ -136,7 +136,7 @@ def _handle_request(line: str) -> str:
     path = request.pop("path")
     try:
         answer = _execute(request.pop("task"), Path(path), request)
-        # A time that is not a number is not JSON: ValueError.
+        # Times that are not finite are not valid JSON: ValueError.
         return json.dumps({"answer": answer}, allow_nan=False)
     except IowatchError as error:
         message = error.message if path in error.message else f"{path}: {error.message}"
@@ -146,20 +146,20 @@ def _handle_request(line: str) -> str:
     except MemoryError:
         message, code, hint = f"{path}: too large for the memory that is left", 2, None
     except Exception as error:
-        # Any error that a hostile log causes in PyDarshan is reported, and the next log is read.
+        # Any error that a hostile log causes in PyDarshan is reported, and the next log can be read.
         message, code, hint = f"{path}: cannot be read ({type(error).__name__}: {error})", 2, None
         if _NO_LIBRARY in str(error):
             message, code, hint = f"{path}: PyDarshan has no library to read logs with", 3, _LIBRARY_HINT
     return json.dumps({"error": message, "hint": hint, "exit_code": code})
 
 
-# Enough for the largest logs (some million records); a decompression bomb stops here.
+# Enough for the largest logs (some million records); limits a decompression bomb.
 _MEMORY_BYTES = 8 << 30
 
 
 def serve() -> None:
-    """The worker: answer the requests on stdin until it ends."""
-    # Keep the pipe for answers: the library and PyDarshan print to stdout.
+    """Run the worker: answer requests on stdin until it is closed."""
+    # Keep the original pipe for answers: the library and PyDarshan print to stdout.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -177,14 +177,14 @@ class Trace:
     """The summary of one log.
 
     Attributes:
-        status: `ok`; `partial` (some of it is missing, see `reason`); `unreadable` (all of it).
-        reason: None when ok.
+        status: `ok`; `partial` (parts are missing, see `reason`); `unreadable` (all of it).
+        reason: None if `ok`.
         job: `ranks`, `exe`, `start`, `end` (UTC), `run_time_s`, `darshan_version`, `log_version`, `jobid`,
             `uid`, `metadata`.
         modules: module to Darshan's counter names to values, combined over records (docs/darshan.md, "Totals").
-        derived: figures worked out from them (docs/darshan.md, "Derived figures").
-        files: one row per file, most time first.
-        missing: part of the log (module, `names`) to what is wrong with it.
+        derived: figures derived from them (docs/darshan.md, "Derived figures").
+        files: one row per file, in descending order of time.
+        missing: part of the log (module, `names`) to the cause.
     """
 
     status: TraceStatus
@@ -196,22 +196,22 @@ class Trace:
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def counter(self, name: str) -> float | None:
-        """A counter of any module by Darshan's name; None where the log has not counted it (absent, or -1)."""
+        """Return a counter of any module by Darshan's name; None if the log has not counted it (absent, or -1)."""
         value = next((counters[name] for counters in self.modules.values() if name in counters), None)
         return None if value == -1 else value
 
     def figure(self, name: str) -> Any:
-        """A value by its name: a counter (upper case), a derived figure, or a field of the job; None where absent."""
+        """Return a value by name: counter (upper case), derived figure, or field of the job; None if absent."""
         if name.isupper():
             return self.counter(name)
         return self.derived[name] if name in self.derived else self.job.get(name)
 
     def estimate(self, module: str, name: str) -> Any:
-        """Darshan's own estimate for a module (`bandwidth_mib_per_s`, `imbalance`, …); None where absent."""
+        """Return Darshan's own estimate for a module (`bandwidth_mib_per_s`, `imbalance`, …); None if absent."""
         return self.derived["performance"].get(module, {}).get(name)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `iowatch darshan LOG --json`."""
+        """Return the document of `iowatch darshan LOG --json`."""
         return asdict(self)
 
 
@@ -220,7 +220,7 @@ def read_trace(path: Path, reader: DarshanReader | None = None) -> Trace:
 
     Args:
         path: the log.
-        reader: a running reader to use; without it one is started for this log (about 0.4 s).
+        reader: a running reader to use; None starts one for this log (about 0.4 s).
 
     Raises:
         InputError: the log is unreadable.
@@ -231,20 +231,20 @@ def read_trace(path: Path, reader: DarshanReader | None = None) -> Trace:
 
 PRIVACY_VARIABLE = "IOWATCH_DARSHAN_PRIVACY"
 
-# Names that Darshan itself gives.
+# Names that Darshan itself assigns.
 _PUBLIC_NAMES = ("<STDIN>", "<STDOUT>", "<STDERR>", "heatmap:")
 _KEPT_METADATA = ("lib_ver", "h")
 
 
 def site_key() -> bytes:
-    """The key of this site's hashes, made at first use and kept in `var/privacy.key`, readable by its owner."""
+    """Return the key for this site's hashes, created at first use in `var/privacy.key`, readable only by its owner."""
     path = files.var_directory() / "privacy.key"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         draft.touch(mode=0o600)
         draft.write_bytes(secrets.token_bytes(32))
-        # Linking fails where another process was first; then its key is the one.
+        # Linking fails if another process was first; then its key is used.
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(draft)
         draft.unlink()
@@ -252,16 +252,16 @@ def site_key() -> bytes:
 
 
 def anonymise_trace(trace: Trace, mode: str, key: bytes | None = None) -> Trace:
-    """A trace without user names and paths.
+    """Return a trace without user names and paths.
 
     `drop` removes names; `hash` replaces them by a keyed hash (`file-3f2a…`), so that the same file has the same name
-    in all traces of a site, and a guess cannot be tested without the key. Counters, file system types, the standard
-    streams, times and numbers of ranks stay.
+    in all traces of a site, and guesses cannot be verified without the key. Counters, file system types, the standard
+    streams, times and numbers of ranks are kept.
 
     Args:
         trace: as read.
         mode: `keep`, `hash` or `drop`.
-        key: of the hashes, at most 64 bytes; the site's by default.
+        key: key for the hashes, at most 64 bytes; by default that of the site.
     """
     if mode == "keep" or trace.status == "unreadable":
         return trace
@@ -284,10 +284,10 @@ def anonymise_trace(trace: Trace, mode: str, key: bytes | None = None) -> Trace:
 
 
 def privacy_mode() -> str:
-    """The value of `IOWATCH_DARSHAN_PRIVACY`: `keep` (the default), `hash` or `drop`.
+    """Return the value of `IOWATCH_DARSHAN_PRIVACY`: `keep` (the default), `hash` or `drop`.
 
     Raises:
-        UsageError: it has another value.
+        UsageError: any other value.
     """
     asked = os.environ.get(PRIVACY_VARIABLE) or "keep"
     if asked not in ("keep", "hash", "drop"):
@@ -296,20 +296,20 @@ def privacy_mode() -> str:
 
 
 def keep_darshan_log(log: Path) -> tuple[str, int] | None:
-    """Store a log in the artefact store; returns SHA-256 and size, or None where the site hides names.
+    """Store a log in the artefact store; return SHA-256 and size, or None if the site hides names.
 
-    A log cannot be anonymised: it identifies each file also by Darshan's own hash of the path, which has no key.
+    A log cannot be anonymised: it also identifies each file by Darshan's own unkeyed hash of the path.
     """
     return files.store_artefact(log) if privacy_mode() == "keep" else None
 
 
 def read_first_kept_trace(digests: Iterable[str], reader: DarshanReader) -> Trace | None:
-    """The trace of the first log of a run that is still stored; None where there is none, or it is not whole.
+    """Return the trace of the first log of a run that is still stored; None if there is none or it is incomplete.
 
-    A program that is started several times leaves several logs, each as good as the others.
+    A program that is started several times has several equivalent logs.
 
     Args:
-        digests: SHA-256 of the run's logs.
+        digests: SHA-256 of the logs of the run.
     """
     path = next((path for digest in digests if (path := files.artefact_path(digest)).is_file()), None)
     with contextlib.suppress(InputError):

@@ -1,4 +1,4 @@
-"""Accepted bandwidths: `reference/bandwidth/<system>.yaml`, which ReFrame (>= 4.10) reads through `$ref` too.
+"""Accepted bandwidths: `reference/bandwidth/<system>.yaml`, which ReFrame (>= 4.10) also reads through `$ref`.
 
     BenchioCheck:                                          # the check's class, which ReFrame looks up
       $index: [$partition, $environ, reference_case]
@@ -6,16 +6,16 @@
         system-openmpi:                                    # stack
           api=MPIIO,file=shared,ranks=4:                   # case parameters; a case may have more than these
             write_bandwidth: [2000, -0.15, 0.2, MiB/s]     # value, bounds relative to it, unit
-    provenance:                                            # ours: the same keys, and where each value comes from
+    provenance:                                            # iowatch only: the same keys, and the origin of each value
       BenchioCheck:
         local:default:
           system-openmpi:
             api=MPIIO,file=shared,ranks=4:
               write_bandwidth: {statistic: …, n: 9, …}
 
-ReFrame ignores `provenance`. It also reports nothing when a class, a metric or a case is misspelt or absent: every
-reader here refuses that (`find_unknown_names` names the word that was probably meant). "No reference" and "within the
-reference" are two answers.
+ReFrame ignores `provenance`. It also does not report a class, metric or case that is misspelt or absent: this reader
+rejects them (`find_unknown_names` suggests the intended name). "No reference" and "within the reference" are
+different answers.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _CASE = re.compile(r"\w+=[\w.:/+-]+(,\w+=[\w.:/+-]+)*")
 
 
 class Provenance(CheckedModel):
-    """Where a reference value comes from.
+    """Origin of a reference value.
 
     Attributes:
-        statistic: what the value is of the nights (or of the printed samples) behind it.
-        n: how many nights or samples.
-        spread: their relative scatter (0.05 is 5 %); None where it is not known.
-        date: when it was accepted, or published.
+        statistic: how the value follows from the observations (or the printed samples).
+        n: number of observations or samples.
+        spread: their relative scatter (0.05 is 5 %); None if unknown.
+        date: date of acceptance or publication.
         origin: sessions (first, last), or source and table ("000/2").
-        by, why: who accepted it, and for what reason.
-        versions: parts of the stack and their versions at that time; empty where not known.
+        by, why: who accepted it, and the reason.
+        versions: parts of the stack and their versions at that time; empty if unknown.
     """
 
     statistic: Literal["max", "median", "median of maxima", "median of minima"]
@@ -66,13 +66,13 @@ class Reference:
     """One reference value.
 
     Attributes:
-        check: the check's class name.
-        partition: as ReFrame writes it, `system:partition`.
+        check: class name of the check.
+        partition: in ReFrame's form, `system:partition`.
         stack: the environment.
-        case: the text of its case parameters, sorted, `name=value,…`.
+        case: its case parameters as text, sorted, `name=value,…`.
         variable: ReFrame's performance variable, `<operation>_<metric>`.
-        value: in the metric's unit.
-        low, high: bounds relative to the value (-0.1 is 10 % below); None where there is no bound.
+        value: in the unit of the metric.
+        low, high: bounds relative to the value (-0.1 is 10 % below); None for no bound.
     """
 
     check: str
@@ -89,12 +89,12 @@ class Reference:
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """What identifies it in its file."""
+        """Identity of the entry in its file."""
         return self.check, self.partition, self.stack, self.case, self.variable
 
     @property
     def metric(self) -> Metric:
-        """The facts of its metric."""
+        """The metric of the value."""
         return split_variable(self.variable)[1]
 
     @property
@@ -104,12 +104,12 @@ class Reference:
 
     @property
     def lower(self) -> float | None:
-        """The lowest value that is still accepted, in its unit."""
+        """Lowest accepted value, in its unit."""
         return None if self.low is None else self.value * (1 + self.low)
 
     @property
     def upper(self) -> float | None:
-        """The highest value that is still accepted, in its unit."""
+        """Highest accepted value, in its unit."""
         return None if self.high is None else self.value * (1 + self.high)
 
     @cached_property
@@ -118,22 +118,22 @@ class Reference:
         return frozenset(self.case.split(","))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, bounds in the unit of the value."""
+        """Return plain JSON with bounds in the unit of the value."""
         plain = {name: getattr(self, name) for name in ("check", "partition", "stack", "case", "variable", "value")}
         bounds = {"lower": self.lower, "upper": self.upper, "unit": self.unit}
         return {**plain, **bounds, "provenance": self.provenance.model_dump(mode="json")}
 
 
 def performance_variable(operation: str, metric: str) -> str:
-    """ReFrame's name of a result; operations of some tools have blanks or hyphens."""
+    """Return ReFrame's name of a result; operations of some tools have blanks or hyphens."""
     return f"{operation}_{metric}".replace(" ", "_").replace("-", "_")
 
 
 def split_variable(name: str) -> tuple[str, Metric]:
-    """Operation and metric of a performance variable.
+    """Split a performance variable into operation and metric.
 
     Raises:
-        UsageError: it does not end in a known metric.
+        UsageError: the name does not end in a known metric.
     """
     fitting = [m for m in METRICS if name.endswith(f"_{m}")]
     if not fitting:
@@ -150,13 +150,13 @@ def _format_value(value: Scalar) -> str:
 
 
 def format_case_key(parameters: Mapping[str, Scalar | None]) -> str:
-    """Case parameters (docs/architecture.md) without the operation as the key of an entry."""
+    """Return the key of an entry: case parameters (docs/architecture.md) without the operation."""
     kept = {name: value for name, value in parameters.items() if value is not None and name != "operation"}
     return ",".join(f"{name}={_format_value(kept[name])}" for name in sorted(kept))
 
 
 def is_case_key(text: str) -> bool:
-    """Whether a text can be the case of an entry: `name=value,name=value`, no blanks, no commas in values."""
+    """Return whether a text is a case key: `name=value,name=value`, no blanks, no commas in values."""
     return _CASE.fullmatch(text) is not None
 
 
@@ -165,7 +165,7 @@ class References:
     """All references of one system.
 
     Attributes:
-        path: the file, whether or not it exists.
+        path: the file, which may not exist.
         entries: in the order of the file.
     """
 
@@ -175,14 +175,14 @@ class References:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
+        """Whether the file exists."""
         return self.path.is_file()
 
     def matching(self, partition: str, stack: str, case: Mapping[str, Scalar]) -> list[Reference]:
-        """Entries of which each case parameter is one of the case.
+        """Return the entries whose case parameters all belong to the case.
 
         Args:
-            partition: with or without `system:` in front.
+            partition: with or without the prefix `system:`.
             case: case parameters, with or without the operation.
         """
         place = (partition if ":" in partition else f"{self.system}:{partition}", stack)
@@ -192,7 +192,7 @@ class References:
     def find(
         self, partition: str, stack: str, case: Mapping[str, Scalar], operation: str, metric: str
     ) -> Reference | None:
-        """The reference of one result: of several that match, that with the most case parameters; or None."""
+        """Return the reference of one result (of several matches, that with the most case parameters) or None."""
         variable = performance_variable(operation, metric)
         fitting = [entry for entry in self.matching(partition, stack, case) if entry.variable == variable]
         return max(fitting, key=lambda e: len(e.parameters), default=None)
@@ -203,15 +203,15 @@ PROVENANCE = "provenance"
 
 
 def reference_file_path(system: str) -> Path:
-    """The file of a system's references."""
+    """Return the path of the reference file of a system."""
     return files.checkout_root() / "reference" / "bandwidth" / f"{system}.yaml"
 
 
 def load_references(system: str, path: Path | None = None) -> References:
-    """The references of a system; no entries where there is no file.
+    """Return the references of a system; without entries if there is no file.
 
     Raises:
-        InputError: the file is damaged; every fault is reported with file, line and column.
+        InputError: the file is damaged; lists every fault with file, line and column.
     """
     place = path or reference_file_path(system)
     if not place.exists():
@@ -228,7 +228,7 @@ _DEPTH = 5  # check, partition, stack, case, variable
 
 
 def _iter_values(node: Any, at: _Path, faults: list[str], document: YamlDocument) -> Iterator[tuple[_Path, Any]]:
-    """Values `_DEPTH` mappings down (without `$index`), and a fault for every mapping that is missing."""
+    """Yield the values `_DEPTH` mappings down (without `$index`); add a fault for every missing mapping."""
     place = at if at[:1] != (PROVENANCE,) else at[1:]
     if len(place) == _DEPTH:
         yield at, node
@@ -279,7 +279,7 @@ def _parse_entry(document: YamlDocument, at: _Path, line: Any, faults: list[str]
 
 
 def _key_faults(system: str, document: YamlDocument, at: _Path) -> Iterator[str]:
-    """What is wrong with the keys on the way to a value; the same for all values below a wrong key."""
+    """Yield faults in the keys that lead to a value; equal for all values below a wrong key."""
     _, partition, _, case, name = at
     if not partition.startswith(f"{system}:"):
         yield f"{document.where(at[:2])}: partition '{partition}' is not '{system}:<partition>'"
@@ -294,7 +294,7 @@ def _key_faults(system: str, document: YamlDocument, at: _Path) -> Iterator[str]
 
 
 def _value_faults(name: str, value: Any) -> Iterator[str]:
-    """What is wrong with `[value, low, high, unit]`."""
+    """Yield faults in `[value, low, high, unit]`."""
     if not isinstance(value, list) or len(value) != 4:
         yield f"{name}: expected [value, low, high, unit], found {value!r}"
         return
@@ -314,7 +314,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
-# docs/architecture.md, "Case parameters", has what they mean; a test holds both together.
+# Described in docs/architecture.md, "Case parameters"; a test keeps both consistent.
 KNOWN_PARAMETERS = (
     "ab_run", "alignment_bytes", "api", "arrays", "block_bytes", "branches", "cache", "chunk", "collective",
     "collective_metadata", "columns", "compressed", "depth", "dimensions", "directories", "distribution",
@@ -324,7 +324,7 @@ KNOWN_PARAMETERS = (
     "stripe_bytes", "stripe_count", "striping", "sync", "total_bytes", "transfer_bytes", "unlimited",
     "verify", "write_bytes",
 )  # fmt: skip
-# As the names of performance variables have them: `_` for every blank and hyphen.
+# In the form of performance variables: `_` for every blank and hyphen.
 KNOWN_OPERATIONS = (
     "write", "read", "append", "overwrite", "modify", "run",
     "create", "stat", "remove", "rename", "directory_create", "directory_stat", "directory_remove",
@@ -335,10 +335,10 @@ KNOWN_OPERATIONS = (
 def find_unknown_names(
     entries: Iterable[Reference], parameters: Collection[str] = (), operations: Collection[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """(where, what) of each word that no case and no operation has.
+    """Yield (position, message) for each unknown case parameter or operation.
 
     Args:
-        parameters, operations: words that were seen in a run or in the history besides.
+        parameters, operations: further names, from a run or from the history.
     """
     known_parameters = sorted({*KNOWN_PARAMETERS, *parameters})
     known_operations = list(dict.fromkeys((*KNOWN_OPERATIONS, *operations)))
@@ -353,16 +353,16 @@ def find_unknown_names(
 
 
 def _suggest(word: str, known: list[str]) -> str:
-    """The likeliest word; all of them would be too many to read."""
+    """Return a hint with the closest name only: the list of all names is too long."""
     guess = get_close_matches(word, known, n=1)
     listed = "docs/architecture.md lists the names; add new ones to reference/bandwidth.py."
     return f"Did you mean '{guess[0]}'?" if guess else listed
 
 
 def outside_bounds_reason(entry: Reference, value: float) -> str | None:
-    """In words, how a value lies outside the bounds of its reference; None where it does not.
+    """Describe how a value lies outside the bounds of its reference; None if it is within.
 
-    A gain is reported like a loss: a page cache or a smaller file looks like one.
+    A gain is reported as well as a loss: a page cache or a smaller file can appear as a gain.
     """
     low = entry.lower is not None and value < entry.lower
     if not low and not (entry.upper is not None and value > entry.upper):

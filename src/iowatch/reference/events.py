@@ -1,4 +1,4 @@
-"""Events: what happened to a machine and when, kept in `reference/events/<system>.yaml`."""
+"""Events on a machine and their dates, kept in `reference/events/<system>.yaml`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EventKind = Literal[
 
 
 class EventEvidence(ClosedModel):
-    """What people found out about an event as a cause: it speaks for it or against it."""
+    """A finding about an event as a cause: evidence for or against it."""
 
     verdict: Literal["supports", "contradicts"]
     text: NonEmptyText
@@ -30,7 +30,7 @@ class EventEvidence(ClosedModel):
 
 
 class EventPart(ClosedModel):
-    """One of several things that were done in one event."""
+    """One of several changes made in one event."""
 
     kind: EventKind
     title: NonEmptyText
@@ -42,10 +42,10 @@ class Event(ClosedModel):
     """One event.
 
     Attributes:
-        date, until: first and last day, UTC; one day where `until` is absent.
-        scope: case parameters or axes that it could act on (`file_system: scratch1`); empty: the whole system.
-        parts: where several things were done at once, each of them is a possible cause of its own.
-        by: who wrote it down.
+        date, until: first and last day, UTC; `until` is absent for one day.
+        scope: affected case parameters or axes (`file_system: scratch1`); empty: the whole system.
+        parts: changes made at the same time, each of which is a possible cause.
+        by: author of the entry.
     """
 
     date: dt.date
@@ -67,28 +67,28 @@ class Event(ClosedModel):
 
     @property
     def start(self) -> int:
-        """Epoch seconds of the first day's beginning."""
+        """Start of the first day in epoch seconds."""
         return int(dt.datetime.combine(self.date, dt.time(), dt.UTC).timestamp())
 
     @property
     def end(self) -> int:
-        """Epoch seconds of the last day's end."""
+        """End of the last day in epoch seconds."""
         following = (self.until or self.date) + dt.timedelta(days=1)
         return int(dt.datetime.combine(following, dt.time(), dt.UTC).timestamp())
 
 
 class EventFile(ClosedModel):
-    """The whole file."""
+    """The complete file."""
 
     system: NonEmptyText
     events: Entries[Event] = ()
 
 
 def parse_scope(given: Sequence[str]) -> dict[str, Scalar]:
-    """Parameters of `NAME=VALUE` texts; numbers, true and false are taken as such.
+    """Parse `NAME=VALUE` texts; numbers, true and false are converted.
 
     Raises:
-        UsageError: no `=`, or nothing beside it.
+        UsageError: no `=`, or an empty name or value.
     """
     scope: dict[str, Scalar] = {}
     for text in given:
@@ -106,25 +106,25 @@ _FIELDS_HINT = "docs/findings.md, 'Events', lists the fields."
 
 
 def event_file_path(system: str) -> Path:
-    """The file of a system's events."""
+    """Return the path of the event file of a system."""
     return path_in_reference("events", system)
 
 
 def load_events(system: str) -> tuple[Event, ...]:
-    """Events of a system by date; none where there is no file.
+    """Return the events of a system by date; empty if there is no file.
 
     Raises:
-        InputError: the file is damaged; every fault is named with file, line and field.
+        InputError: the file is damaged; lists every fault with file, line and field.
     """
     file = read_system_file(event_file_path(system), system, EventFile, _FIELDS_HINT)
     return tuple(sorted(file.events, key=lambda e: e.date)) if file else ()
 
 
 def add_event(system: str, entry: dict[str, Any]) -> Event:
-    """Append an event to the file of its system; what is in it stays as it is, comments too.
+    """Append an event to the file of its system; existing content and comments are unchanged.
 
     Args:
-        entry: fields of `Event`; None and what is empty are left out.
+        entry: fields of `Event`; None and empty values are omitted.
 
     Raises:
         InputError: not a valid event, or the file is damaged.
@@ -135,13 +135,13 @@ def add_event(system: str, entry: dict[str, Any]) -> Event:
 
 
 def require_known_system(system: str, systems_in_history: Callable[[], Iterable[str]]) -> None:
-    """Refuse a misspelt name, which would begin a file, or be a machine on which nothing happened.
+    """Reject a misspelt system name, which would start a new file or appear as a machine without events.
 
     Args:
-        systems_in_history: called only where neither systems/ nor reference/events has the name.
+        systems_in_history: called only if neither systems/ nor reference/events contains the name.
 
     Raises:
-        UsageError: the system is known nowhere.
+        UsageError: the system is unknown.
     """
     known = {*system_names(), *(file.stem for file in event_file_path(system).parent.glob("*.yaml"))}
     if system not in known and system not in (known := known | set(systems_in_history())):

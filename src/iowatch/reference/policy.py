@@ -1,8 +1,8 @@
-"""What a check does about its references, and remarks on reference files.
+"""How a check treats missing references, and remarks on reference files.
 
-ReFrame skips a test whose `$ref` file is absent and exits 0, and has no reference where a class, case or metric is
+ReFrame skips a test whose `$ref` file is absent and exits 0, and uses no reference if a class, case or metric is
 absent or misspelt. The checks therefore call `resolve_references` first and fail with the problems that it returns, so
-that a missing reference never passes silently. `audit_references` makes the remarks of `iowatch reference check`.
+that a missing reference is always reported. `audit_references` makes the remarks of `iowatch reference check`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MissingReferencePolicy = Literal["required", "optional", "none"]
 
 @dataclass(frozen=True)
 class ResolvedReferences:
-    """What a check has to do.
+    """References and problems of one check.
 
     Attributes:
         key: the value of the check's attribute `reference_case`, which ReFrame looks up; None for no reference.
-        entries: the references that hold, by performance variable.
-        problems: why the check must fail; empty where all is well.
+        entries: the applicable references by performance variable.
+        problems: reasons why the check must fail; empty if there are none.
     """
 
     key: str | None
@@ -45,20 +45,20 @@ def resolve_references(
     policy: MissingReferencePolicy,
     known_checks: Iterable[str] | None = None,
 ) -> ResolvedReferences:
-    """The references of one test, after it ran and before its performance is assessed.
+    """Return the references of one test, after its run and before its performance is assessed.
 
     Args:
-        references: of the system (`bandwidth.load`, which refuses a damaged file).
-        check: the check's class name.
-        partition: with `system:` in front.
-        case: the case parameters that its results have in common.
+        references: of the system (`bandwidth.load_references`, which rejects a damaged file).
+        check: class name of the check.
+        partition: with the prefix `system:`.
+        case: the case parameters that its results share.
         variables: its performance variables, `<operation>_<metric>`.
-        policy: of its suite: must every variable have a reference, may it, or is there none to look for?
-        known_checks: names of all check classes (`checks()`); another name in the file is a mistake.
+        policy: of its suite: whether a reference is required for every variable, optional, or not used.
+        known_checks: names of all check classes (`check_class_names()`); other names in the file are errors.
     """
     faults = list(_unknown_checks(references, known_checks)) if known_checks is not None else []
     own = [entry for entry in references.entries if entry.check == check]
-    # ReFrame has no reference where a name is misspelt, and does not report it.
+    # ReFrame uses no reference if a name is misspelt, and does not report it.
     faults += bandwidth.find_unknown_names(own, case, {bandwidth.split_variable(name)[0] for name in variables})
     problems = tuple(dict.fromkeys(f"{where}: {what}" for where, what in faults))
     if policy == "none":
@@ -78,7 +78,7 @@ def resolve_references(
 
 
 def _unknown_checks(references: bandwidth.References, known_checks: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(where, what) of each check class that does not exist."""
+    """Yield (position, message) for each unknown check class."""
     known = sorted(known_checks)
     for name in dict.fromkeys(entry.check for entry in references.entries):
         if name not in known:
@@ -89,7 +89,7 @@ def _unknown_checks(references: bandwidth.References, known_checks: Iterable[str
 def _unmeasured_entries(
     found: Mapping[str, bandwidth.Reference], check: str, variables: Collection[str]
 ) -> tuple[str, ...]:
-    """Entries that hold for the case, of an operation that ran, with a metric that nothing measured."""
+    """Describe entries for this case and an operation that ran, whose metric was not measured."""
     ran = {bandwidth.split_variable(name)[0] for name in variables}
     return tuple(
         f"{entry.where}: {check} has no {name} for this case. {suggest_name(name, sorted(variables))}"
@@ -99,7 +99,7 @@ def _unmeasured_entries(
 
 
 def check_class_names(folder: Path | None = None) -> list[str]:
-    """Names of all ReFrame checks: classes with a decorator in `reframe_tests/*.py` (read, not imported)."""
+    """Return the names of all ReFrame checks: classes with a decorator in `reframe_tests/*.py` (read, not imported)."""
     found: list[str] = []
     for path in sorted((folder or files.checkout_root() / "reframe_tests").glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
@@ -113,7 +113,7 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class AuditRemark:
-    """One thing to look at: `error` fails the check, the others do not."""
+    """One remark: `error` fails the check, the others do not."""
 
     severity: Severity
     where: str
@@ -122,10 +122,10 @@ class AuditRemark:
 
 @dataclass(frozen=True)
 class MeasuredSeries:
-    """One series of the history, as far as references are concerned.
+    """One series of the history with the fields that references need.
 
     Attributes:
-        versions: parts of the stack in its last night.
+        versions: parts of the stack in its last observation.
     """
 
     partition: str
@@ -139,11 +139,11 @@ class MeasuredSeries:
 def audit_references(
     references: bandwidth.References, known_checks: Iterable[str], measured: Iterable[MeasuredSeries], today: dt.date
 ) -> list[AuditRemark]:
-    """All remarks on the references of one system.
+    """Return all remarks on the references of one system.
 
     Args:
         known_checks: names of all check classes.
-        measured: all series of the system whose metric can have a reference; none where there is no history.
+        measured: all series of the system whose metric can have a reference; empty if there is no history.
     """
     series = list(measured)
     used = {
@@ -168,7 +168,7 @@ def audit_references(
 
 
 def _remark_unused_entry(entry: bandwidth.Reference, system: str, series: list[MeasuredSeries]) -> AuditRemark:
-    """An entry that no case of the history uses, and which name in it was probably meant to be another."""
+    """Return a remark on an entry that no case of the history uses, with the name that was probably intended."""
     measured = {
         "partition": {f"{system}:{one.partition}" for one in series},
         "stack": {one.stack for one in series},

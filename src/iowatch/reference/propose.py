@@ -1,9 +1,9 @@
-"""References proposed from the nightly observations of a level: bounds, kind of change, and the file's new text.
+"""References proposed from the observations at a level: bounds, kind of change, and the new text of the file.
 
 The bounds follow from the scatter of the level: on a logarithmic scale, the median deviation of the observations below
-(and, separately, above) the median, times a factor that is larger for few observations, and at least as far as the
-observations themselves reach (one in twenty at each end left out). `bench/references.py` measures how often later
-observations fall outside. Rewriting a file keeps the comments and the order of what stays.
+(and, separately, above) the median, times a factor that is larger for few observations; the bounds include at least the
+observations themselves (except one in twenty at each end). `bench/references.py` measures how often later
+observations fall outside. Rewriting a file keeps comments and order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ References of {system}: docs/references.md says what stands here and how it is c
 
 
 class _Emitter(RoundTripEmitter):
-    # A case's key may be longer than 128 characters; YAML allows 1024 on one line.
+    # The key of a case may be longer than 128 characters; YAML allows 1024 on one line.
     MAX_SIMPLE_KEY_LENGTH = 1000
 
 
@@ -42,14 +42,14 @@ def _yaml() -> YAML:
     yaml = YAML(typ="rt")
     yaml.Emitter = _Emitter
     yaml.preserve_quotes = True
-    yaml.representer.ignore_aliases = lambda _: True  # the same date twice is no anchor
+    yaml.representer.ignore_aliases = lambda _: True  # no anchors for repeated dates
     yaml.width = 4096
     yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
 
 
 def _format_reference_number(value: float) -> int | float:
-    """Six significant digits; whole numbers without a point."""
+    """Round to six significant digits; whole numbers without a decimal point."""
     rounded = _round_significant(value, 6)
     return int(rounded) if rounded.is_integer() else rounded
 
@@ -69,10 +69,10 @@ def _set_path(document: CommentedMap, path: Iterable[str], value: Any) -> None:
 
 
 def update_reference_text(system: str, old: str, entries: Iterable[bandwidth.Reference]) -> str:
-    """A file's text with some entries added or replaced.
+    """Return the text of a file with entries added or replaced.
 
     Args:
-        old: the text as it is; empty for a new file.
+        old: the current text; empty for a new file.
 
     Raises:
         InputError: the text is not YAML.
@@ -101,12 +101,12 @@ def update_reference_text(system: str, old: str, entries: Iterable[bandwidth.Ref
 
 
 MIN_OBSERVATIONS = 7
-# In units of the normal distribution's standard deviation: 4 of them are passed once in 16,000 nights. With few
-# nights more, because then the deviation itself is uncertain.
-_DEVIATIONS, _FOR_FEW_NIGHTS = 4.0, 14.0
+# In standard deviations of the normal distribution: 4 of them are exceeded once in 16,000 observations. The factor is
+# larger for few observations, because then the deviation itself is uncertain.
+_DEVIATIONS, _FEW_OBSERVATIONS_FACTOR = 4.0, 14.0
 _NORMAL = 1.4826
 _MIN_SCATTER = 0.005
-_MIN_LOWER_BOUND = math.log(0.01)  # below a hundredth of the level nothing is normal
+_MIN_LOWER_BOUND = math.log(0.01)  # values below 1 % of the level are never normal
 _LEFT_OUT = 20
 
 ProposalKind = Literal["new", "changed", "same"]
@@ -114,14 +114,14 @@ ProposalKind = Literal["new", "changed", "same"]
 
 @dataclass(frozen=True)
 class ProposalLevel:
-    """Nights of one series at its accepted level.
+    """Observations of one series at its accepted level.
 
     Attributes:
-        check, partition, stack, case, variable: as in `Entry`.
-        values: one a night, in time order, in `unit`.
+        check, partition, stack, case, variable: as in `bandwidth.Reference`.
+        values: one per observation, in time order, in `unit`.
         origin: first and last session.
-        versions: parts of the stack in the last of these nights.
-        note: what a person must know of it, for example a change after it that nobody has reviewed.
+        versions: parts of the stack in the last of these observations.
+        note: a remark for the reviewer, for example a later change that is not reviewed.
     """
 
     check: str
@@ -139,7 +139,7 @@ class ProposalLevel:
 
 @dataclass(frozen=True)
 class ReferenceBounds:
-    """The middle of some nights and how far from it is still normal, relative to it."""
+    """Median of some observations and the normal range, relative to it."""
 
     value: float
     low: float
@@ -149,7 +149,7 @@ class ReferenceBounds:
 
 @dataclass(frozen=True)
 class ReferenceProposal:
-    """An entry to write and what it replaces."""
+    """A new entry and the one that it replaces."""
 
     kind: ProposalKind
     old: bandwidth.Reference | None
@@ -157,18 +157,18 @@ class ReferenceProposal:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         old = None if self.old is None else self.old.to_json()
         return {"kind": self.kind, "note": self.note, "old": old, "new": self.new.to_json()}
 
 
 @dataclass(frozen=True)
 class ReferenceFileChange:
-    """What proposals make of a reference file.
+    """A reference file before and after its proposals.
 
     Attributes:
-        old: the file's text; empty where there is none.
-        left_out: why some series give no reference.
+        old: text of the file; empty if there is no file.
+        left_out: reasons why some series have no proposal.
     """
 
     system: str
@@ -179,21 +179,21 @@ class ReferenceFileChange:
 
     @cached_property
     def new(self) -> str:
-        """The file's text with what is new or changed; its comments and order stay."""
+        """The text of the file with new and changed entries; comments and order are kept."""
         entries = [p.new for p in self.proposals if p.kind != "same"]
         return update_reference_text(self.system, self.old, entries) if entries else self.old
 
     @property
     def diff(self) -> str:
-        """The unified diff; empty where nothing changes."""
+        """The unified diff; empty if nothing changes."""
         old, new = (text.splitlines(keepends=True) for text in (self.old, self.new))
         return "".join(difflib.unified_diff(old, new, f"a/{self.path.name}", f"b/{self.path.name}"))
 
     def write(self) -> None:
-        """Write the file whole, if anything changes, and only in place of the text that was proposed against.
+        """Write the file atomically if it changes, but only over the text on which the proposals are based.
 
         Raises:
-            MachineError: it cannot be written, or somebody else changed it meanwhile.
+            MachineError: the file cannot be written, or was changed in the meantime.
         """
         if self.new == self.old:
             return
@@ -204,7 +204,7 @@ class ReferenceFileChange:
             write_atomically(self.path, self.new)
 
     def to_json(self, *, written: bool) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "system": self.system,
             "path": str(self.path),
@@ -216,15 +216,15 @@ class ReferenceFileChange:
 
 
 def read_reference_text(path: Path) -> str:
-    """The text of a reference file; empty where there is none."""
+    """Return the text of a reference file; empty if there is no file."""
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def compute_bounds(values: Sequence[float]) -> ReferenceBounds:
-    """Level and bounds of some nights, shape (n,), positive.
+    """Return level and bounds of some observations, shape (n,), positive.
 
     Raises:
-        InputError: fewer than `MIN_NIGHTS`, or a value that is not positive and finite.
+        InputError: fewer than `MIN_OBSERVATIONS`, or a value that is not positive and finite.
     """
     if len(values) < MIN_OBSERVATIONS:
         raise InputError(f"{len(values)} nights are too few for a reference; at least {MIN_OBSERVATIONS}")
@@ -232,9 +232,9 @@ def compute_bounds(values: Sequence[float]) -> ReferenceBounds:
         raise InputError("a reference needs positive, finite values")
     middle = median(values)
     away = sorted(math.log(v / middle) for v in values)
-    factor = _DEVIATIONS + _FOR_FEW_NIGHTS / len(values)
+    factor = _DEVIATIONS + _FEW_OBSERVATIONS_FACTOR / len(values)
     left_out = len(away) // _LEFT_OUT
-    # The median of few nights on one side may be small by chance: neither side counts less than both together.
+    # The scatter of few observations on one side may be small by chance: use at least the scatter of both sides.
     both = _robust_scatter([abs(a) for a in away])
     below = max(both, _robust_scatter([-a for a in away if a <= 0]))
     above = max(both, _robust_scatter([a for a in away if a >= 0]))
@@ -248,7 +248,7 @@ def _robust_scatter(deviations: Sequence[float]) -> float:
 
 
 def entry_from_level(level: ProposalLevel, today: dt.date, by: str, why: str) -> bandwidth.Reference:
-    """The reference that a level gives.
+    """Return the reference that follows from a level.
 
     Raises:
         InputError: too few observations.
@@ -273,17 +273,17 @@ def entry_from_level(level: ProposalLevel, today: dt.date, by: str, why: str) ->
 
 
 def _round_significant(value: float, digits: int = 4) -> float:
-    """Significant digits: more would say more than was measured."""
+    """Round to significant digits: more digits would suggest more precision than was measured."""
     return float(f"{value:.{digits}g}")
 
 
 def make_proposals(
     references: bandwidth.References, levels: Iterable[ProposalLevel], today: dt.date, by: str, why: str
 ) -> tuple[list[ReferenceProposal], list[str]]:
-    """What the levels would change, and why some give nothing.
+    """Return the proposals of the levels, and the reasons why some levels have none.
 
-    An entry whose value lies inside the new bounds, and the new value inside its own, is left alone (`same`):
-    references that follow every night hide slow losses.
+    An entry is unchanged (`same`) if its value lies inside the new bounds and the new value inside its own bounds:
+    references that follow every observation hide slow losses.
     """
     known = {entry.key: entry for entry in references.entries}
     found, left = [], []

@@ -4,10 +4,10 @@
     reference/published/<source>/<table>.csv     cells as printed, one printed row per line
     reference/published/<source>/<table>.yaml    caption, section, columns with units, notes
 
-A cell stays as printed in the file ("785.00"); numbers become numbers and blanks None when it is read. The long form
-has one measurement per row, in the terms of docs/architecture.md. Its columns come from four places of the sidecar, the
-later over the earlier: `common`, the `values` of the row's texts, the `key` columns of the row, and what the column
-`measured`.
+The file keeps cells as printed ("785.00"); reading converts them to numbers, and blanks to None. The long form
+has one measurement per row, in the terms of docs/architecture.md. Its columns are set by four parts of the sidecar,
+later ones override earlier ones: `common`, the `values` of the row's texts, the `key` columns of the row, and
+`measured` of the column.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
 
 class PublishedColumn(CheckedModel):
-    """What a column of a printed table means.
+    """Meaning of a column of a printed table.
 
     Attributes:
         name: as printed, levels of a header joined.
         unit: of its numbers; None for text.
-        type: `number` (or blank), `text`, `either` (a number where the cell is one), or `unit` (of the row).
-        key: the column of the long form that its cells give.
-        values: what each of its texts stands for in the long form.
-        measured: set where its cells are measurements: what they have in common.
+        type: `number` (or blank), `text`, `either` (a number if the cell is one), or `unit` (of the row).
+        key: the column of the long form that its cells fill.
+        values: text in a cell to settings of the long form.
+        measured: set if its cells are measurements: the settings that they share.
     """
 
     name: str
@@ -64,12 +64,12 @@ class PublishedColumn(CheckedModel):
 
 
 class TableSidecar(CheckedModel):
-    """Where a table was printed and what it means.
+    """Origin and meaning of a printed table.
 
     Attributes:
         heading: the part of the header that spans columns.
-        common: what all measurements have in common (long form).
-        notes: what a reader has to know; what does not add up is in ERRATA.md too.
+        common: settings that all measurements share (long form).
+        notes: remarks for readers; inconsistencies are in ERRATA.md, too.
     """
 
     title: str
@@ -81,14 +81,14 @@ class TableSidecar(CheckedModel):
 
 
 class PublishedSource(CheckedModel):
-    """A document that figures were taken from.
+    """A document with published figures.
 
     Attributes:
         key: for citations and the command line, `lawrence2017`; docs/glossary.md, "Sources", lists all keys.
-        cited: authors and year as in a text, `Lawrence et al. 2017`.
-        year: of publication; where the document prints none, of its measurements; None where it has neither.
+        cited: authors and year as cited in a text, `Lawrence et al. 2017`.
+        year: of publication; if the document prints none, of its measurements; None if it has neither.
         venue: kind of document and publisher.
-        date: as far as the document gives one.
+        date: as precise as in the document.
         file: its name among the seed documents.
     """
 
@@ -106,10 +106,10 @@ class PublishedTable:
     """One published table.
 
     Attributes:
-        source: its folder, `000`…`004`.
+        source: its directory, `000`…`004`.
         name: as printed: "1", "A.5".
         sidecar: caption, section, columns, notes.
-        printed: the rows as text, as the file has them.
+        printed: the rows as text, as in the file.
     """
 
     def __init__(self, source: str, name: str, sidecar: TableSidecar, printed: list[list[str]]) -> None:
@@ -117,18 +117,18 @@ class PublishedTable:
 
     @cached_property
     def rows(self) -> list[list[PublishedCell]]:
-        """One list a printed row: numbers as numbers, blanks None."""
+        """One list per printed row: numbers as numbers, blanks as None."""
         columns = self.sidecar.columns
         return [[_parse_cell(text, c) for text, c in zip(row, columns, strict=True)] for row in self.printed]
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `iowatch reference show --published … --json`."""
+        """Return the document of `iowatch reference show --published … --json`."""
         title, columns = self.sidecar.title, [{"name": c.name, "unit": c.unit} for c in self.sidecar.columns]
         return {"source": self.source, "table": self.name, "title": title, "columns": columns, "rows": self.rows}
 
 
 def _parse_cell(text: str, column: PublishedColumn) -> PublishedCell:
-    """A printed cell as a value; the file has been checked before."""
+    """Return the value of a printed cell that has been checked before."""
     if text == "":
         return None
     if column.type in ("text", "unit") or not _NUMBER.fullmatch(text):
@@ -137,7 +137,7 @@ def _parse_cell(text: str, column: PublishedColumn) -> PublishedCell:
 
 
 def _cell_fault(text: str, column: PublishedColumn) -> str | None:
-    """What is wrong with a cell, if anything."""
+    """Describe what is wrong with a cell; None if it is valid."""
     if text != text.strip():
         return f"blanks around {text!r}"
     if column.type == "unit" and text not in ("", *PUBLISHED_UNITS):
@@ -159,7 +159,7 @@ def _row_faults(row: list[str], columns: list[PublishedColumn]) -> list[str]:
 
 
 def _read_table_rows(path: Path, columns: list[PublishedColumn]) -> list[list[str]]:
-    """The rows of a CSV file, every cell checked against its column.
+    """Return the rows of a CSV file, with every cell checked against its column.
 
     Raises:
         InputError: all faults together, each with file, line and column.
@@ -180,7 +180,7 @@ def _read_table_rows(path: Path, columns: list[PublishedColumn]) -> list[list[st
 
 
 def _value_faults(document: YamlDocument, sidecar: TableSidecar, rows: list[list[str]]) -> list[str]:
-    """Texts of a key column that the sidecar does not explain."""
+    """Return faults for texts in key columns that the sidecar does not explain."""
     faults = []
     for n, column in enumerate(sidecar.columns):
         unknown = {row[n] for row in rows} - set(column.values) if column.values is not None else set()
@@ -192,15 +192,15 @@ def _value_faults(document: YamlDocument, sidecar: TableSidecar, rows: list[list
 
 
 def published_directory() -> Path:
-    """The folder that holds one folder a source."""
+    """Return the directory with one subdirectory per source."""
     return files.checkout_root() / "reference" / "published"
 
 
 def read_published_table(path: Path) -> PublishedTable:
-    """One table from its sidecar's path.
+    """Read one table, given the path of its sidecar.
 
     Raises:
-        InputError: sidecar or CSV is absent or against the schema.
+        InputError: sidecar or CSV is absent or violates the schema.
     """
     document = YamlDocument(path)
     sidecar = document.validated(TableSidecar)
@@ -211,7 +211,7 @@ def read_published_table(path: Path) -> PublishedTable:
 
 
 def load_sources(root: Path | None = None) -> dict[str, PublishedSource]:
-    """All sources by the number that is the name of their folder."""
+    """Return all sources by number, which is the name of their directory."""
     found = sorted((root or published_directory()).glob("*/source.yaml"))
     return {path.parent.name: YamlDocument(path).validated(PublishedSource) for path in found}
 
@@ -222,10 +222,10 @@ def _cached_sources(root: Path) -> dict[str, PublishedSource]:
 
 
 def source_number(name: str, root: Path | None = None) -> str:
-    """The number of a source, which may be given by its key (`lawrence2017`) or its number (`000`).
+    """Return the number of a source, given by key (`lawrence2017`) or number (`000`).
 
     Raises:
-        UsageError: no such source.
+        UsageError: unknown source.
     """
     sources = _cached_sources(root or published_directory())
     numbers = {source.key: number for number, source in sources.items()} | {number: number for number in sources}
@@ -235,7 +235,7 @@ def source_number(name: str, root: Path | None = None) -> str:
 
 
 def cite_table(name: str) -> str:
-    """`Lawrence et al. 2017, Table 13` for `000/13` or `lawrence2017/13`; any other text as it is."""
+    """Return `Lawrence et al. 2017, Table 13` for `000/13` or `lawrence2017/13`; other texts unchanged."""
     source, separator, table = name.partition("/")
     try:
         cited = _cached_sources(published_directory())[source_number(source)].cited
@@ -247,27 +247,27 @@ def cite_table(name: str) -> str:
 
 
 def _table_sort_key(name: str) -> list[tuple[int, int, str]]:
-    """Sorts "2" before "10", "5" before "5b" before "6", "A.9" before "A.10", and words last."""
+    """Return a key that sorts "2" before "10", "5" before "5b" before "6", "A.9" before "A.10", and words last."""
     parts = re.findall(r"\d+|\D+", name)
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
 
 
 def published_table_names(source: str, root: Path | None = None) -> list[str]:
-    """Names of a source's tables in printed order; the source by key or number.
+    """Return the names of a source's tables in printed order; the source is given by key or number.
 
     Raises:
-        UsageError: no such source.
+        UsageError: unknown source.
     """
     folder = (root or published_directory()) / source_number(source, root)
     return sorted((p.stem for p in folder.glob("*.yaml") if p.stem != "source"), key=_table_sort_key)
 
 
 def load_published_table(source: str, table: str, root: Path | None = None) -> PublishedTable:
-    """One table.
+    """Return one table.
 
     Raises:
-        UsageError: no such source or table.
-        InputError: its files are damaged.
+        UsageError: unknown source or table.
+        InputError: the files of the table are damaged.
     """
     known = published_table_names(source, root)
     if table not in known:
@@ -277,7 +277,7 @@ def load_published_table(source: str, table: str, root: Path | None = None) -> P
 
 
 def load_all_tables(root: Path | None = None) -> list[PublishedTable]:
-    """Every table of every source.
+    """Return every table of every source.
 
     Raises:
         InputError: a file is damaged.
@@ -290,7 +290,7 @@ def load_all_tables(root: Path | None = None) -> list[PublishedTable]:
 
 
 CORES_PER_NODE = {"archer": 24}
-"""Where a paper says that all cores of every node write, nodes follow from writers (lawrence2017, section 6)."""
+"""Where a paper states that all cores of every node write, nodes follow from writers (lawrence2017, section 6)."""
 
 _FIRST = LONG_KEYS[: LONG_KEYS.index("statistic") + 1]
 LONG_FORM_COLUMNS: tuple[str, ...] = (*_FIRST, "value", "unit", *LONG_KEYS[len(_FIRST) :])
@@ -299,15 +299,15 @@ _UNITS = {"total_mib": "MiB", "stripe_size_mib": "MiB", "transfer_mib": "MiB", "
 
 
 def has_long_form(table: PublishedTable) -> bool:
-    """Whether any column of the table is measured."""
+    """Return whether any column of the table is measured."""
     return any(column.measured is not None for column in table.sidecar.columns)
 
 
 def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
-    """Every measured cell with what it is a measurement of.
+    """Return every measured cell with its settings.
 
     Returns:
-        dictionaries with the keys of `COLUMNS`, None where the paper does not say; blank cells are left out.
+        dictionaries with the keys of `LONG_FORM_COLUMNS`, None if not stated in the paper; blank cells are omitted.
 
     Raises:
         UsageError: the table has no measurements (configurations, facts).
@@ -331,7 +331,7 @@ def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
 
 
 def _size_mib(cell: int | float | str) -> int | float:
-    """A printed size ("128 KiB") in MiB; numbers are MiB already."""
+    """Return a printed size ("128 KiB") in MiB; numbers are already MiB."""
     if not isinstance(cell, str):
         return cell
     size = parse_size(cell) / MIB
@@ -347,7 +347,7 @@ def _make_measurement(settings: dict[Any, Scalar], value: PublishedCell, unit: s
 
 
 def long_form_document(table: PublishedTable) -> dict[str, Any]:
-    """The document of `iowatch reference show --published … --long --json`.
+    """Return the document of `iowatch reference show --published … --long --json`.
 
     Raises:
         UsageError: the table has no measurements.
@@ -358,22 +358,22 @@ def long_form_document(table: PublishedTable) -> dict[str, Any]:
     return {"source": table.source, "table": table.name, "title": title, "columns": columns, "rows": rows}
 
 
-# Bandwidths over all ranks: what a file system's limit is a limit of. That of one rank has none.
+# Bandwidths over all ranks, to which the limit of a file system applies; it does not apply to that of one rank.
 _AGGREGATE_METRICS = ("bandwidth", "raw_bandwidth", "observed_bandwidth", "darshan_bandwidth")
 
 
 def has_peak(metric: str) -> bool:
-    """Whether the theoretical limit of a file system is one of this metric."""
+    """Return whether the theoretical limit of a file system applies to this metric."""
     return metric in _AGGREGATE_METRICS
 
 
 def peak_mib_per_s(file_systems: Iterable[FileSystem], operation: str, file_system: str | None = None) -> float | None:
-    """The lowest limit that holds for an operation, in MiB/s; None where none is known.
+    """Return the lowest limit for an operation in MiB/s; None if unknown.
 
     Args:
         file_systems: of the system.
         operation: `write` or `read`.
-        file_system: on which; without it there is an answer only where all that have a limit agree.
+        file_system: the file system used; without it, the limit is returned only if all file systems with one agree.
     """
     chosen = [s for s in file_systems if file_system is None or s.name == file_system]
     limits = {
@@ -385,7 +385,7 @@ def peak_mib_per_s(file_systems: Iterable[FileSystem], operation: str, file_syst
 
 
 def percent_of_peak(value_mib_per_s: float, peak: float | None) -> float | None:
-    """A bandwidth in per cent of the peak; None where no peak is known."""
+    """Return a bandwidth in per cent of the peak; None if the peak is unknown."""
     return None if peak is None or peak <= 0 else 100 * value_mib_per_s / peak
 
 
@@ -409,7 +409,7 @@ class PublishedCounts:
 
 
 def published_counts(case: Case) -> PublishedCounts | None:
-    """What is printed for the like of a case (benchio, writing one shared file collectively), or None."""
+    """Return the printed counts for a similar case (benchio, collective writes to one shared file), or None."""
     wanted = {"operation": "write", "file": "shared", "collective": True}
     if case.benchmark != "benchio" or any(case.parameters.get(k, v) != v for k, v in wanted.items()):
         return None

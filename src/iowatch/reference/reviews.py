@@ -1,4 +1,4 @@
-"""Reviews: decisions about findings, kept in `reference/reviews/<system>.yaml`, where git records who and why."""
+"""Reviews: decisions about findings, kept in `reference/reviews/<system>.yaml`; git records authors and reasons."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, path_in_re
 
 
 def current_author() -> str:
-    """Name of the person at the keyboard.
+    """Return the name of the current user.
 
     Raises:
-        UsageError: neither git nor the machine knows one, as in a container with a bare user number.
+        UsageError: neither git nor the machine has a name, as in a container with a bare user number.
     """
     try:
         found = subprocess.run(
@@ -37,14 +37,14 @@ DecisionKind = Literal["accepted", "dismissed", "acknowledged", "note"]
 
 
 class Decision(ClosedModel):
-    """One decision; of several about one finding the last in the file that has not expired holds.
+    """One decision; if several apply to one finding, the last unexpired one in the file counts.
 
     Attributes:
-        finding: its id.
-        decision: `accepted`, the new level is the normal one; `dismissed`, not worth a look; `acknowledged`,
-            somebody is at it; `note`, a remark that changes nothing.
-        by, reason, date: who, why, when.
-        until: last day on which the decision holds; absent: for good.
+        finding: id of the finding.
+        decision: `accepted`, the new level is the normal one; `dismissed`, not relevant; `acknowledged`,
+            being handled; `note`, a remark without effect.
+        by, reason, date: author, reason and date.
+        until: last day on which the decision applies; absent: no expiry.
     """
 
     finding: NonEmptyText
@@ -68,7 +68,7 @@ class Decision(ClosedModel):
 
 
 class ReviewFile(ClosedModel):
-    """The whole file."""
+    """The complete file."""
 
     system: NonEmptyText
     decisions: Entries[Decision] = ()
@@ -78,25 +78,25 @@ _FIELDS_HINT = "docs/findings.md, 'Review', lists the fields."
 
 
 def review_file_path(system: str) -> Path:
-    """The file of a system's decisions."""
+    """Return the path of the review file of a system."""
     return path_in_reference("reviews", system)
 
 
 def load_decisions(system: str) -> tuple[Decision, ...]:
-    """Decisions of a system in the order written; none where there is no file.
+    """Return the decisions of a system in file order; empty if there is no file.
 
     Raises:
-        InputError: the file is damaged; every fault is named with file, line and field.
+        InputError: the file is damaged; lists every fault with file, line and field.
     """
     file = read_system_file(review_file_path(system), system, ReviewFile, _FIELDS_HINT)
     return file.decisions if file else ()
 
 
 def add_decision(system: str, entry: dict[str, Any]) -> Decision:
-    """Append a decision to the file of its system; what is in it stays as it is, comments too.
+    """Append a decision to the file of its system; existing content and comments are unchanged.
 
     Args:
-        entry: fields of `Decision`; None is left out.
+        entry: fields of `Decision`; None is omitted.
 
     Raises:
         InputError: not a valid decision, or the file is damaged.

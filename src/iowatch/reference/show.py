@@ -1,4 +1,4 @@
-"""Output of `iowatch reference`: documents for programs, tables for people."""
+"""Output of `iowatch reference`: JSON documents and terminal tables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from iowatch.site import load_system
 
 
 def list_published_tables(source: str | None = None) -> dict[str, Any]:
-    """All sources (or one) with their tables.
+    """Return all sources (or one) with their tables.
 
     Raises:
-        UsageError: no such source.
+        UsageError: unknown source.
     """
     known = published.load_sources()
     wanted = known if source is None else [published.source_number(source)]
@@ -40,10 +40,10 @@ def _table_summary(source: str, table: str) -> dict[str, Any]:
 
 
 def published_table_document(source: str, table: str, long_form: bool) -> tuple[dict[str, Any], list[str]]:
-    """One table as printed, or one measurement per row; and its notes.
+    """Return one table as printed, or with one measurement per row; and its notes.
 
     Raises:
-        UsageError: no such source or table, or no long form.
+        UsageError: unknown source or table, or no long form.
     """
     loaded = published.load_published_table(source, table)
     document = published.long_form_document(loaded) if long_form else loaded.to_json()
@@ -51,7 +51,7 @@ def published_table_document(source: str, table: str, long_form: bool) -> tuple[
 
 
 def print_table_list(known: dict[str, Any], console: Console) -> None:
-    """The reference of each document, and one line per table below it."""
+    """Print the citation of each document, and one line per table below it."""
     for source in known["sources"]:
         reference = f"{source['authors']}: {source['title']}. {source['venue']}"
         date = f", {source['date']}" if source["date"] else ""
@@ -61,7 +61,7 @@ def print_table_list(known: dict[str, Any], console: Console) -> None:
 
 
 def print_published_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = ()) -> None:
-    """A table with units in its header and notes below; columns without any value are left out."""
+    """Print a table with units in its header and notes below; columns without values are omitted."""
     where = f"{shown['source']}/{shown['table']}"
     used = [n for n in range(len(shown["columns"])) if any(row[n] is not None for row in shown["rows"])]
     grid = Grid(title=Text(f"{published.cite_table(where)}: {shown['title']}"), title_justify="left")
@@ -78,11 +78,11 @@ def print_published_table(shown: dict[str, Any], console: Console, notes: Sequen
 
 
 def references_with_peak(system: str) -> dict[str, Any]:
-    """The references of a system as JSON; each bandwidth with its percentage of the theoretical peak.
+    """Return the references of a system as JSON; bandwidths with their percentage of the theoretical peak.
 
     Raises:
-        UsageError: no such system.
-        InputError: its file is damaged.
+        UsageError: unknown system.
+        InputError: the file is damaged.
     """
     file_systems = load_system(system).file_systems
     references = bandwidth.load_references(system)
@@ -97,7 +97,7 @@ def references_with_peak(system: str) -> dict[str, Any]:
 
 
 def print_references(shown: dict[str, Any], console: Console) -> None:
-    """One line a reference of a system, with its part of the theoretical peak."""
+    """Print one line per reference of a system, with its percentage of the theoretical peak."""
     grid = Grid("stack", "variable", "case", "value", "accepted", "unit", "% of peak", "date", "from")
     for entry in shown["entries"]:
         provenance = entry["provenance"]
@@ -109,7 +109,7 @@ def print_references(shown: dict[str, Any], console: Console) -> None:
 
 
 def print_proposals(change: ReferenceFileChange, console: Console) -> None:
-    """Old against new, then the difference of the file, then what gives no reference."""
+    """Print old and new values, then the diff of the file, then the series without a reference."""
     counts = Counter(proposal.kind for proposal in change.proposals)
     grid = Grid("", "stack", "variable", "case", "old", "new", "unit", "nights", "note")
     for proposal in change.proposals:
@@ -127,14 +127,14 @@ def print_proposals(change: ReferenceFileChange, console: Console) -> None:
 
 
 def _format_entry(entry: Reference | None) -> str:
-    """`2000 (1700 to 2400)`."""
+    """Return `2000 (1700 to 2400)`."""
     if entry is None:
         return "–"
     return f"{format_number(entry.value)} ({format_number(entry.lower)} to {format_number(entry.upper)})"
 
 
 def print_remarks(remarks: Sequence[AuditRemark], console: Console) -> None:
-    """Errors first; one line each."""
+    """Print one line per remark, errors first."""
     for severity in ("error", "warning", "note"):
         for remark in remarks:
             if remark.severity == severity:

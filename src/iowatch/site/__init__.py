@@ -1,4 +1,4 @@
-"""The site: systems, the machine, schedulers, storage and stacks. ReFrame's part is in `reframe_config` only."""
+"""The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
 from iowatch.site.init import write_system
 from iowatch.site.schedulers import Allocation, current_allocation, exceeded_limits, job_state

@@ -1,4 +1,4 @@
-"""`iowatch doctor`: what this machine offers, what is missing, and the one command that adds it."""
+"""`iowatch doctor`: what this machine provides, what is missing, and the command that installs it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from iowatch.site import Stack, discover_stacks, load_system, machine, stack_ins
 
 @dataclass(frozen=True)
 class Requirement:
-    """Something that iowatch uses.
+    """Software that iowatch uses.
 
     Attributes:
-        title: name for the report.
-        parts: names of parts of stacks that are it.
-        feature: the feature of a stack that is it; more exact than `parts` where both are given.
-        program: for what belongs to no stack: the command.
-        packages: Debian packages that bring it; none where Debian has none.
-        required: nothing runs without it.
-        use: what it is for.
+        title: name in the report.
+        parts: names of stack parts that satisfy it.
+        feature: stack feature that satisfies it; more precise than `parts` if both are set.
+        program: the command, for software that is not part of a stack.
+        packages: Debian packages that install it; empty if Debian has none.
+        required: without it, no suite runs.
+        use: its purpose.
     """
 
     title: str
@@ -57,9 +57,9 @@ class RequirementStatus:
     """One line of the report.
 
     Attributes:
-        title, use, required: as wanted.
-        found: versions with where they are (`1.10.8 (system-openmpi)`); empty when missing.
-        command: what adds it, or None when it is there.
+        title, use, required: as in the requirement.
+        found: versions and their locations (`1.10.8 (system-openmpi)`); empty if missing.
+        command: command that installs it; None if it is present.
     """
 
     title: str
@@ -71,11 +71,11 @@ class RequirementStatus:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """Everything that `iowatch doctor` shows.
+    """Contents of the report of `iowatch doctor`.
 
     Attributes:
-        retired: why no suite runs for the system any more, and nothing can be installed for it; or None.
-        findings, commands: none for a retired system, because nothing that is added would be used.
+        retired: why no suite can run on this system and nothing can be installed for it; or None.
+        findings, commands: empty for a retired system, because installed software would not be used.
     """
 
     distribution: str
@@ -89,7 +89,7 @@ class DoctorReport:
 
     @property
     def missing(self) -> tuple[RequirementStatus, ...]:
-        """What is not there."""
+        """Missing requirements."""
         return tuple(finding for finding in self.findings if not finding.found)
 
     @property
@@ -102,18 +102,18 @@ class DoctorReport:
 
 
 def apt_install_command(packages: Sequence[str]) -> str:
-    """The exact line that installs Debian packages, also for somebody who is not root."""
+    """Return the command line that installs Debian packages, with sudo unless root."""
     return f"{'' if os.getuid() == 0 else 'sudo '}apt-get install -y {' '.join(packages)}"
 
 
 def examine_machine(system: str = "local") -> DoctorReport:
-    """Look at this machine.
+    """Examine this machine.
 
     Args:
-        system: whose stacks count.
+        system: the system whose stacks are examined.
 
     Raises:
-        UsageError: no such system.
+        UsageError: unknown system.
         InputError: its system.yaml is damaged.
     """
     described = load_system(system)
@@ -138,10 +138,10 @@ def _found_parts(wanted: Requirement, usable: Iterable[Stack]) -> tuple[str, ...
 
 
 def _check_requirements(system: str, system_stacks: bool) -> tuple[tuple[RequirementStatus, ...], tuple[str, ...]]:
-    """What was found, and the commands that add the rest.
+    """Return the status of all requirements, and the commands that install the missing ones.
 
     Args:
-        system_stacks: whether libraries of the operating system count; else packages of Debian add nothing.
+        system_stacks: whether libraries of the operating system count; otherwise Debian packages do not help.
     """
     usable = [stack for stack in discover_stacks(system) if stack.status == "installed"]
     has_apt, spack = machine.detect_distribution()[1], stack_install.spack_version()

@@ -1,6 +1,6 @@
-"""`iowatch system init`: writes systems/<name>/ from what this machine reports.
+"""`iowatch system init`: writes systems/<name>/ from the facts that this machine reports.
 
-What it cannot find is listed in comments of the files and in its output; nothing is invented.
+Missing facts are listed in comments of the files and in the output of the command; no value is invented.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SETTINGS = re.compile(r"(?<=# settings: begin\n).*(?=# settings: end\n)", re.DO
 
 @dataclass(frozen=True)
 class InitResult:
-    """The files that `write_system` wrote, and what it could not find (`gaps`), in words."""
+    """The files that `write_system` wrote, and descriptions of missing facts (`gaps`)."""
 
     name: str
     files: tuple[str, ...]
@@ -36,7 +36,7 @@ class InitResult:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What was detected and is needed in several places."""
+    """Detected facts that are used in several places."""
 
     host: str
     scheduler: str
@@ -48,13 +48,13 @@ class MachineFacts:
 
 
 def detect_machine(scheduler: str | None = None) -> MachineFacts:
-    """Look at this machine.
+    """Examine this machine.
 
     Args:
-        scheduler: take this one instead of looking for it.
+        scheduler: use this one instead of detecting it.
 
     Raises:
-        UsageError: no such scheduler.
+        UsageError: unknown scheduler.
     """
     known = schedulers.SCHEDULER_OPTIONS
     if scheduler is not None and scheduler not in known:
@@ -72,7 +72,7 @@ def detect_machine(scheduler: str | None = None) -> MachineFacts:
 
 
 def missing_facts(facts: MachineFacts) -> tuple[str, ...]:
-    """What the administrator has to add, in words."""
+    """Describe the facts that the administrator has to add."""
     found = ["interconnect", "theoretical peak bandwidths of the file systems"]
     if facts.scheduler != "local" and not facts.partitions:
         found.append(f"queues of {facts.scheduler}: it did not answer")
@@ -88,7 +88,7 @@ def missing_facts(facts: MachineFacts) -> tuple[str, ...]:
 
 
 def choose_scratch(facts: MachineFacts) -> tuple[str, str]:
-    """(where benchmarks write, why there)."""
+    """Return (scratch directory, reason for the choice)."""
     for variable in ("SCRATCH", "WORK"):
         if os.environ.get(variable):
             return f"${{{variable}}}/iowatch", f"{variable} is set on this machine"
@@ -100,12 +100,12 @@ def choose_scratch(facts: MachineFacts) -> tuple[str, str]:
 
 
 def _yaml_text(value: str) -> str:
-    """A YAML scalar that is read back as the same text."""
+    """Return a YAML scalar that parses to the same text."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _yaml_list_item(**fields: object) -> list[str]:
-    """One list item of YAML; fields without a value are left out."""
+    """Return one YAML list item; fields without a value are omitted."""
     known = [(name, value) for name, value in fields.items() if value is not None]
     rows = [f"{name}: {_yaml_text(value) if isinstance(value, str) else value}" for name, value in known]
     return [f"{'- ' if number == 0 else '  '}{row}" for number, row in enumerate(rows)]
@@ -125,7 +125,7 @@ def _nodes(facts: MachineFacts, day: str) -> list[str]:
 
 
 def _file_systems(facts: MachineFacts, day: str) -> list[str]:
-    """Distinct names are needed; the second `scratch` is named by its whole path."""
+    """Return the file systems with distinct names; the second `scratch` is named by its full path."""
     rows: list[str] = []
     seen: set[str] = set()
     for mount in facts.mounts:
@@ -145,7 +145,7 @@ def _file_systems(facts: MachineFacts, day: str) -> list[str]:
 
 
 def system_yaml_text(name: str, facts: MachineFacts) -> str:
-    """Text of `system.yaml`."""
+    """Return the text of `system.yaml`."""
     day = units.utc_now().date().isoformat()
     directory, reason = choose_scratch(facts)
     limits = ["  nodes: 1"] if facts.scheduler == "local" else []
@@ -181,7 +181,7 @@ def _partition_setting(partition: machine.QueueInfo | None, facts: MachineFacts)
 
 
 def reframe_settings_text(facts: MachineFacts) -> str:
-    """The settings of `reframe.py`, with a comment where something was not found."""
+    """Return the settings of `reframe.py`, with comments for missing facts."""
     pattern = re.sub(r"\d+", r"\\d+", re.escape(facts.host).replace(r"\-", "-"))
     partitions = [_partition_setting(partition, facts) for partition in facts.partitions or (None,)]
     launchers = ", ".join(facts.launchers) or "none"
@@ -210,8 +210,8 @@ def write_system(name: str, *, scheduler: str | None = None, force: bool = False
     """Describe this machine as `systems/<name>/`.
 
     Raises:
-        UsageError: the name cannot be used, or is taken and `force` is not set.
-        InputError: what was written does not pass its own schema (a fault of ours).
+        UsageError: the name is invalid, or exists and `force` is not set.
+        InputError: the written files violate their own schema (a defect of iowatch).
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot name a system", hint="Use lower-case letters, digits and dashes.")

@@ -1,4 +1,4 @@
-"""What this machine is: distribution, cores, memory, scheduler and its partitions, launchers, module system."""
+"""Facts of this machine: distribution, cores, memory, scheduler and its queues, launchers, module system."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Scheduler:
 
     Attributes:
         name: a key of `iowatch.site.schedulers.SCHEDULER_OPTIONS`: `slurm`, `squeue`, `pbs`, `flux`, `lsf` or `local`.
-        title: what it calls itself, with its version.
-        launcher: ReFrame's launcher that goes with it.
+        title: its own name, with its version.
+        launcher: the ReFrame launcher for it.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class QueueInfo:
-    """A queue of the scheduler; numbers are None where it does not report them."""
+    """A queue of the scheduler; numbers are None if not reported."""
 
     name: str
     nodes: int | None = None
@@ -38,10 +38,10 @@ class QueueInfo:
 
 
 def run_program(*command: str, timeout_s: float, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program without input, with more environment variables.
+    """Run a program without input, with additional environment variables.
 
     Raises:
-        OSError, subprocess.SubprocessError: it is absent, cannot be started, or hangs.
+        OSError, subprocess.SubprocessError: it is absent, cannot be started, or times out.
     """
     environment, nothing = {**os.environ, **variables}, subprocess.DEVNULL
     return subprocess.run(
@@ -50,9 +50,9 @@ def run_program(*command: str, timeout_s: float, **variables: str) -> subprocess
 
 
 def query_command(*command: str, timeout_s: float = TIMEOUT_S) -> str | None:
-    """What a program prints on stdout, or None where it is absent, fails or hangs.
+    """Return the stdout of a program, or None if it is absent, fails or times out.
 
-    Bytes that are no text here (a comment in another encoding) are replaced: they must not end a session.
+    Undecodable bytes (a comment in another encoding) are replaced, so that they do not end a session.
     """
     try:
         done = run_program(*command, timeout_s=timeout_s)
@@ -61,7 +61,7 @@ def query_command(*command: str, timeout_s: float = TIMEOUT_S) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-# Name in ReFrame, a command that only this scheduler has and that needs no job, the launcher that goes with it.
+# Name in ReFrame, a command that only this scheduler has and that needs no job, its launcher.
 _SCHEDULERS = (
     ("slurm", ("sinfo", "--version"), "srun"),
     ("flux", ("flux", "--version"), "flux"),
@@ -72,25 +72,25 @@ LOCAL_SCHEDULER = Scheduler("local", "none; runs start on this machine", "mpirun
 
 
 def detect_scheduler() -> Scheduler:
-    """The batch system of this machine, or `LOCAL`."""
+    """Return the batch system of this machine, or `LOCAL_SCHEDULER`."""
     for name, command, launcher in _SCHEDULERS:
         answer = query_command(*command)
         if answer is not None:
             settings = (query_command("scontrol", "show", "config") or "") if name == "slurm" else ""
-            # Slurm has no accounts to ask (`(null)` from 23.11 on): ReFrame's `slurm` ends at its first look,
-            # `squeue` does without.
+            # Slurm without accounting (`(null)` from 23.11 on): ReFrame's `slurm` fails at the first query,
+            # `squeue` does not need accounting.
             bare = re.search(r"(?m)^AccountingStorageType\s*=\s*(\S*/none|\(null\))\s*$", settings)
             title = answer.strip().partition("\n")[0].strip() or name
             return Scheduler("squeue" if bare else name, title, launcher)
     return LOCAL_SCHEDULER
 
 
-# The process management interface between each MPI's programs and their launcher.
+# The process management interface between the programs of each MPI and their launcher.
 _PMI_TYPES = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
 def slurm_mpi_types() -> dict[str, str] | None:
-    """The `srun --mpi` value for each MPI; empty where Slurm's default fits, None where Slurm does not report it."""
+    """Return the `srun --mpi` value of each MPI; empty for Slurm's default, None if Slurm does not report it."""
     default = re.search(r"(?m)^MpiDefault\s*=\s*(\S+)", query_command("scontrol", "show", "config") or "")
     if default is None:
         return None
@@ -101,7 +101,7 @@ def slurm_mpi_types() -> dict[str, str] | None:
 
 
 def _slurm_minutes(text: str) -> int | None:
-    """Minutes of Slurm's `days-hours:minutes:seconds` (or shorter); None for `infinite`."""
+    """Return the minutes of Slurm's `days-hours:minutes:seconds` (or shorter); None for `infinite`."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
         return None
@@ -119,7 +119,7 @@ def _slurm_partitions() -> list[QueueInfo]:
     return list(found.values())
 
 
-# What prints the queues of the others, one per line, and the number of lines above them.
+# Commands that print the queues of other schedulers, one per line, and the number of header lines.
 _QUEUE_COMMANDS = {
     "pbs": (("qstat", "-Q"), 2),
     "flux": (("flux", "queue", "list", "--format={queue}", "--no-header"), 0),
@@ -128,7 +128,7 @@ _QUEUE_COMMANDS = {
 
 
 def detect_partitions(name: str) -> list[QueueInfo]:
-    """Queues of a scheduler (`Scheduler.name`); none for `local` and where the scheduler does not answer."""
+    """Return the queues of a scheduler (`Scheduler.name`); empty for `local` and if the scheduler does not respond."""
     if name in ("slurm", "squeue"):
         return _slurm_partitions()
     if name not in _QUEUE_COMMANDS:
@@ -139,22 +139,22 @@ def detect_partitions(name: str) -> list[QueueInfo]:
 
 
 def detect_launchers() -> list[str]:
-    """Commands on PATH that start MPI programs."""
+    """Return the commands on PATH that start MPI programs."""
     known = ("srun", "mpirun", "mpiexec", "aprun", "flux", "jsrun", "mpirun.openmpi", "mpirun.mpich")
     return [name for name in known if shutil.which(name)]
 
 
 def detect_module_system() -> str | None:
-    """ReFrame's name of the module system, or None."""
+    """Return ReFrame's name of the module system, or None."""
     if os.environ.get("LMOD_CMD"):
         return "lmod"
     if os.environ.get("MODULESHOME"):
-        return "envmod"  # what ReFrame calls environment modules of version 4 and later
+        return "envmod"  # ReFrame's name of environment modules 4 and later
     return None
 
 
 def _read_table(path: Path) -> str:
-    """The text of a file of the system; empty where there is none."""
+    """Return the text of a file of the operating system; empty if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -162,13 +162,13 @@ def _read_table(path: Path) -> str:
 
 
 def detect_memory_bytes(table: Path = Path("/proc/meminfo")) -> int | None:
-    """Physical memory, or None where the kernel does not report it."""
+    """Return the physical memory, or None if the kernel does not report it."""
     match = re.search(r"^MemTotal:\s+(\d+) kB", _read_table(table), re.MULTILINE)
     return int(match.group(1)) * 1024 if match else None
 
 
 def detect_processor(table: Path = Path("/proc/cpuinfo")) -> tuple[str | None, int | None]:
-    """(model, sockets) of this machine, as far as the kernel reports them."""
+    """Return (model, sockets) of this machine; None for what the kernel does not report."""
     text = _read_table(table)
     model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     sockets = set(re.findall(r"^physical id\s*:\s*(\d+)$", text, re.MULTILINE))
@@ -176,7 +176,7 @@ def detect_processor(table: Path = Path("/proc/cpuinfo")) -> tuple[str | None, i
 
 
 def detect_distribution(table: Path = Path("/etc/os-release")) -> tuple[str, bool]:
-    """(name of the distribution, whether apt-get with Debian's package names serves it)."""
+    """Return (name of the distribution, whether apt-get and Debian's package names apply)."""
     fields: dict[str, str] = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', _read_table(table), re.MULTILINE))
     family = {fields.get("ID", ""), *fields.get("ID_LIKE", "").split()}
     name: str = fields.get("PRETTY_NAME") or fields.get("ID") or "unknown"

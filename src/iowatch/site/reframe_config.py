@@ -1,12 +1,12 @@
 """ReFrame configuration: environments of stacks, launchers, retired systems, and runs inside an allocation.
 
-`systems/<name>/reframe.py` calls `reframe_environments`. `published_configuration` describes machines known from
-publications: for dry runs and imports. `iowatch run --ab` writes a configuration that calls
-`allocation_configuration`: every case on the same nodes of the allocation, one after the other, without a queue; only
-scheduler and launcher differ from the system's own `reframe.py`.
+`systems/<name>/reframe.py` calls `reframe_environments`. `published_configuration` describes machines that are only
+known from publications, for dry runs and imports. `iowatch run --ab` writes a configuration that calls
+`allocation_configuration`: all cases run on the same nodes of the allocation, one after the other, without a queue;
+only scheduler and launcher differ from the system's own `reframe.py`.
 
-ReFrame 4.10 can submit to Flux, but its backend asks for one task whatever the test requests. So a Flux machine is
-measured from inside an allocation (`flux alloc -N4 --exclusive iowatch run …`), where ReFrame runs locally and
+ReFrame 4.10 can submit to Flux, but its backend requests one task whatever the test requests. A Flux machine is
+therefore measured in an allocation (`flux alloc -N4 --exclusive iowatch run …`), where ReFrame runs locally and
 `flux run` distributes the ranks.
 """
 
@@ -29,13 +29,13 @@ from iowatch.site import Stack, discover_stacks, load_system, write_stack_files
 
 
 def reframe_environment_name(stack: str) -> str:
-    """ReFrame's name of a stack: it takes letters, digits, `-` and `_` only, and no digit first."""
+    """Return ReFrame's name of a stack: only letters, digits, `-` and `_`, and no leading digit."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", stack)
     return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
 
 
 def reframe_environment(stack: Stack) -> dict[str, Any]:
-    """ReFrame's description of one installed stack.
+    """Return ReFrame's description of one installed stack.
 
     Its `prepare_cmds` source `activate.sh` in every job and build; `extras` name the files of the stack and the
     versions of its parts.
@@ -58,11 +58,11 @@ def reframe_environment(stack: Stack) -> dict[str, Any]:
 
 
 def reframe_environments(system: str) -> list[dict[str, Any]]:
-    """ReFrame's `environments` of every usable stack of a system.
+    """Return ReFrame's `environments` of all usable stacks of a system.
 
     Raises:
-        MachineError: there is none.
-        InputError: two of them would have the same name in ReFrame (`a.1` and `a_1`).
+        MachineError: no usable stack.
+        InputError: two stacks would have the same name in ReFrame (`a.1` and `a_1`).
     """
     usable = [stack for stack in discover_stacks(system) if stack.status == "installed"]
     if not usable:
@@ -81,14 +81,14 @@ def reframe_environments(system: str) -> list[dict[str, Any]]:
 
 
 def published_configuration(name: str, *, scheduler: str, launcher: str, features: Sequence[str]) -> dict[str, Any]:
-    """ReFrame's `site_configuration` of a retired system: one partition, one environment `published`.
+    """Return ReFrame's `site_configuration` of a retired system: one partition, one environment `published`.
 
-    No host name matches, so that ReFrame takes the system only by name (`--system`), never by where it runs.
+    No host name matches: ReFrame selects the system only by name (`--system`), never by the host.
 
     Args:
         name: the system.
-        scheduler, launcher: as its sources name them; `local` and `mpirun` where they do not.
-        features: what the published measurements ran with, as in `Stack.features`.
+        scheduler, launcher: as stated in its sources; otherwise `local` and `mpirun`.
+        features: features of the published measurements, as in `Stack.features`.
     """
     system = load_system(name)
     node = system.nodes[0]
@@ -119,7 +119,7 @@ class FluxRunLauncher(JobLauncher):  # type: ignore[misc]
     """`flux run -n <ranks> [-N <nodes>] --exclusive`."""
 
     def command(self, job: Any) -> list[str]:
-        """The launcher's command line for one job of ReFrame."""
+        """Return the launcher's command line for one ReFrame job."""
         tasks = job.num_tasks or 1
         words = ["flux", "run", "-n", str(tasks)]
         if job.num_tasks_per_node:
@@ -127,25 +127,25 @@ class FluxRunLauncher(JobLauncher):  # type: ignore[misc]
         return words
 
 
-# Names of the allocation's nodes with commas between them.
+# Names of the allocation's nodes, separated by commas.
 NODES_VARIABLE = "IOWATCH_NODES"
 
 
 class _AllocationLauncher(JobLauncher):  # type: ignore[misc]
-    """Starts a case on the first nodes of the allocation, as many as it asks for."""
+    """Starts a case on the first nodes of the allocation, as many as it requests."""
 
     def placed(self, job: Any) -> list[str]:
-        """The nodes of a case."""
+        """Return the nodes of a case."""
         tasks = job.num_tasks or 1
         return os.environ[NODES_VARIABLE].split(",")[: math.ceil(tasks / (job.num_tasks_per_node or tasks))]
 
 
 @register_launcher("srun-within")
 class SrunInAllocation(_AllocationLauncher):
-    """`srun` with the size and the nodes of a case: the allocation may be larger."""
+    """`srun` with size and nodes of the case, because the allocation may be larger."""
 
     def command(self, job: Any) -> list[str]:
-        """The launcher's command line for one job of ReFrame."""
+        """Return the launcher's command line for one ReFrame job."""
         nodes = self.placed(job)
         words = ["srun", f"--ntasks={job.num_tasks or 1}", f"--nodes={len(nodes)}"]
         words += [f"--ntasks-per-node={job.num_tasks_per_node}"] if job.num_tasks_per_node else []
@@ -154,10 +154,10 @@ class SrunInAllocation(_AllocationLauncher):
 
 @register_launcher("mpirun-within")
 class MpirunInAllocation(_AllocationLauncher):
-    """`mpirun` with a file of hosts, each as often as it has ranks: Open MPI and Hydra both read it so."""
+    """`mpirun` with a host file that lists each host once per rank; Open MPI and Hydra both accept this form."""
 
     def command(self, job: Any) -> list[str]:
-        """The launcher's command line for one job of ReFrame; writes the file next to the job's script."""
+        """Return the launcher's command line for one ReFrame job; write the host file next to the job script."""
         tasks = job.num_tasks or 1
         nodes = [node for node in self.placed(job) for _ in range(job.num_tasks_per_node or tasks)]
         hosts = Path(job.workdir).absolute() / "hosts"
@@ -165,7 +165,7 @@ class MpirunInAllocation(_AllocationLauncher):
         return ["mpirun", "-np", str(tasks), "-machinefile", str(hosts)]
 
 
-# Others (aprun, jsrun, …) know their allocation, and fill its nodes from the first.
+# Others (aprun, jsrun, …) detect their allocation and fill its nodes from the first.
 _LAUNCHERS = {
     **dict.fromkeys(("srun", "srunalloc"), "srun-within"),
     **dict.fromkeys(("mpirun", "mpiexec", "mpirun-openmpi", "mpirun-intelmpi"), "mpirun-within"),
@@ -173,10 +173,10 @@ _LAUNCHERS = {
 
 
 def allocation_configuration(path: str, system: str, partition: str) -> dict[str, Any]:
-    """ReFrame's configuration for one partition of a system from inside an allocation of it.
+    """Return ReFrame's configuration for one partition of a system, for use in an allocation of it.
 
     Args:
-        path: of the system's `reframe.py`.
+        path: path of the system's `reframe.py`.
     """
     found: dict[str, Any] = runpy.run_path(path)["site_configuration"]
     described = next(entry for entry in found["systems"] if entry["name"] == system)

@@ -1,7 +1,7 @@
-"""Schedulers: options of jobs, the state of a job that gave no result, the current allocation, limits of a system.
+"""Schedulers: job options, state of a job without result, the current allocation, limits of a system.
 
-ReFrame does not report some ends of a job: with Slurm's `squeue` a job that disappeared has ended, for whatever
-reason. So the scheduler is asked whether it was cancelled, reached its time limit or lost its node.
+ReFrame does not report every end of a job: with Slurm's `squeue`, it considers a job that disappeared as ended,
+whatever the reason. The scheduler is therefore asked whether the job was cancelled, timed out or lost its node.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from iowatch.site.system import SystemLimits
 
 @dataclass(frozen=True)
 class SchedulerOptions:
-    """Options of a job for one scheduler.
+    """Job options of one scheduler.
 
     Attributes:
         scheduler, launcher: ReFrame's backends.
-        queue: how a queue is named.
-        exclusive: how whole nodes are asked for; a neighbour would share the node's link to the file system.
+        queue: option that selects a queue.
+        exclusive: options that request whole nodes; other jobs would share the node's link to the file system.
     """
 
     scheduler: str
@@ -42,21 +42,21 @@ class _SchedulerTable(dict[str, SchedulerOptions]):
 
 
 SCHEDULER_OPTIONS = _SchedulerTable(
-    # Values of SCHEDULER in systems/*/reframe.py.
+    # The keys are the values of SCHEDULER in systems/*/reframe.py.
     slurm=SchedulerOptions("slurm", "srun", "--partition={}", ("--exclusive",)),
-    # Slurm that keeps no accounts (AccountingStorageType=accounting_storage/none).
+    # Slurm without accounting (AccountingStorageType=accounting_storage/none).
     squeue=SchedulerOptions("squeue", "srun", "--partition={}", ("--exclusive",)),
-    # Not ReFrame's `pbs`: it waits for ever for the output of a job that was deleted while it waited.
+    # Not ReFrame's `pbs`: it waits forever for the output of a job that was deleted while pending.
     pbs=SchedulerOptions("pbspro", "mpirun", "-q {}", ("-l place=excl",)),
     lsf=SchedulerOptions("lsf", "mpirun", "-q {}", ("-x",)),
-    # Inside an allocation: see iowatch.site.reframe_config.
+    # In an allocation: see iowatch.site.reframe_config.
     flux=SchedulerOptions("local", "flux-run", "{}", ()),
     local=SchedulerOptions("local", "mpirun", "{}", ()),
 )
 
 
-# Slurm's reasons of a waiting job that no waiting removes (squeue(1), "JOB REASON CODES"): ReFrame cancels the
-# job and reports the reason. A nightly session that waits for a person would end without results.
+# Slurm's reasons of a pending job that waiting does not resolve (squeue(1), "JOB REASON CODES"): ReFrame cancels the
+# job and reports the reason. A nightly session that waits for an operator would end without results.
 BLOCKED_REASONS = [
     "AccountNotAllowed", "BadConstraints", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser", "NodeDown",
     "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit", "ReqNodeNotAvail",
@@ -64,12 +64,12 @@ BLOCKED_REASONS = [
 
 
 def access_options(scheduler: str, queue: str | None, more: list[str]) -> list[str]:
-    """ReFrame's `access` options of a partition.
+    """Return ReFrame's `access` options of a partition.
 
     Args:
-        scheduler: a key of `OPTIONS`.
+        scheduler: a key of `SCHEDULER_OPTIONS`.
         queue: the scheduler's name of the queue, or None for its default.
-        more: what the site asks for besides (`--account=…`).
+        more: additional options that the site requires (`--account=…`).
     """
     options = SCHEDULER_OPTIONS[scheduler]
     # Without a batch system there are no queues.
@@ -78,13 +78,13 @@ def access_options(scheduler: str, queue: str | None, more: list[str]) -> list[s
 
 
 def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str]) -> list[dict[str, Any]]:
-    """ReFrame's environments with the `srun --mpi` type of their MPI.
+    """Return ReFrame's environments with the `srun --mpi` type of their MPI.
 
-    Without it each rank of MPICH runs as a job of one rank, and ranks of Open MPI end at once.
+    Without it, each rank of MPICH runs as a job of one rank, and ranks of Open MPI end immediately.
 
     Args:
-        types: feature of an environment (`openmpi`, `mpich`) to a plugin of `srun --mpi=list`; empty where
-            Slurm's own default fits.
+        types: feature of an environment (`openmpi`, `mpich`) to a plugin of `srun --mpi=list`; empty if
+            Slurm's own default is right.
     """
     found = []
     for environment in environments:
@@ -95,7 +95,7 @@ def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str])
 
 # Commands that describe a job, and the fields of their output: label to pattern.
 _JobQueries = tuple[tuple[tuple[str, ...], Mapping[str, str]], ...]
-# `scontrol` knows jobs for some minutes after their end (MinJobAge), `sacct` for long where accounts are kept.
+# `scontrol` lists jobs for some minutes after their end (MinJobAge), `sacct` for long if accounting is enabled.
 _SLURM: _JobQueries = (
     (
         ("scontrol", "show", "job", "-o", "{job}"),
@@ -118,7 +118,7 @@ _SLURM: _JobQueries = (
         },
     ),
 )
-# PBS Professional Reference Guide, "Job Attributes"; a long value goes on after a line break and a tab.
+# PBS Professional Reference Guide, "Job Attributes"; a long value continues after a line break and a tab.
 _PBS: _JobQueries = (
     (
         ("qstat", "-x", "-f", "{job}"),
@@ -131,25 +131,25 @@ _PBS: _JobQueries = (
         },
     ),
 )
-# By the names of ReFrame's schedulers.
+# By ReFrame's scheduler names.
 _JOB_QUERIES = {"slurm": _SLURM, "squeue": _SLURM, "pbs": _PBS, "pbspro": _PBS}
 
 
 def job_state(scheduler: str, job: str | None) -> str:
-    """The scheduler's facts about a job, in one line; empty where there is no scheduler to ask or no answer.
+    """Return the scheduler's facts about a job in one line; empty without a scheduler or a response.
 
     Args:
-        scheduler: ReFrame's name of it.
-        job: the job's number as the scheduler gave it, or None where it was never submitted.
+        scheduler: ReFrame's name of the scheduler.
+        job: the scheduler's job id, or None if the job was never submitted.
     """
     for command, patterns in _JOB_QUERIES.get(scheduler, ()) if job else ():
-        # A command that fails prints nothing here: a reason that cannot be had hides no result.
+        # A failed command prints nothing: a missing reason must not hide a result.
         text = query_command(*(word.format(job=job) for word in command), timeout_s=30) or ""
         facts = []
         for name, pattern in patterns.items():
             match = re.search(pattern, text, re.MULTILINE)
             value = match.group(1).replace("\n\t", "").strip() if match else ""
-            # Slurm joins the words of a reason with underscores, and prints None where it has none.
+            # Slurm joins the words of a reason by underscores, and prints None if there is none.
             value = value.replace("_", " ") if name == "reason" else value
             if value not in ("", "None", "(null)", "None assigned"):
                 facts.append(f"{name} {value}")
@@ -160,10 +160,10 @@ def job_state(scheduler: str, job: str | None) -> str:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Nodes that a batch system gave to one job, in its order.
+    """Nodes that a batch system granted to one job, in its order.
 
     Attributes:
-        title: the batch system's name for people.
+        title: display name of the batch system.
         queue: the queue or partition; None where the batch system does not report it.
     """
 
@@ -174,9 +174,9 @@ class Allocation:
 
 
 def current_allocation() -> Allocation | None:
-    """The allocation that this process was started in; None outside of one.
+    """Return the allocation in which this process was started; None outside an allocation.
 
-    Flux needs none of this: its systems run inside an allocation in any case (`iowatch.site.reframe_config`).
+    Flux is not covered: its systems always run in an allocation (`iowatch.site.reframe_config`).
 
     Raises:
         MachineError: the batch system does not report the nodes of the job.
@@ -191,7 +191,7 @@ def current_allocation() -> Allocation | None:
 
 
 def _slurm() -> Iterable[str]:
-    # The job's list is not folded out in the environment: n[1-3,7].
+    # Slurm does not expand the job's node list in the environment: n[1-3,7].
     listed = os.environ.get("SLURM_JOB_NODELIST", "")
     return (query_command("scontrol", "show", "hostnames", listed) or "").split()
 
@@ -203,7 +203,7 @@ def _pbs() -> Iterable[str]:
         return ()
 
 
-# Name, and the variables of a job that hold its number and its queue (sbatch(1), qsub(1), bsub(1)).
+# Name, and the variables with job id and queue (sbatch(1), qsub(1), bsub(1)).
 _SYSTEMS: tuple[tuple[str, str, str, Callable[[], Iterable[str]]], ...] = (
     ("Slurm", "SLURM_JOB_ID", "SLURM_JOB_PARTITION", _slurm),
     ("PBS", "PBS_JOBID", "PBS_QUEUE", _pbs),
@@ -212,7 +212,7 @@ _SYSTEMS: tuple[tuple[str, str, str, Callable[[], Iterable[str]]], ...] = (
 
 
 def exceeded_limits(case: SuiteCase, limits: SystemLimits | None) -> tuple[str, ...]:
-    """What the case would need beyond the system's limits, as text."""
+    """Return texts on the requirements of a case that exceed the system's limits."""
     if limits is None:
         return ()
     per_node = -(-case.ranks // case.nodes)

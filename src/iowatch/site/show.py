@@ -1,4 +1,4 @@
-"""Systems, stacks and the doctor's report as tables for the terminal, the answer first."""
+"""Terminal tables of systems, stacks and the doctor's report, with the conclusion first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _doctor_summary(report: doctor.DoctorReport) -> str:
 
 
 def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
-    """Print what `iowatch doctor` found."""
+    """Print the report of `iowatch doctor`."""
     console.print(_doctor_summary(report), markup=False)
     for command in report.commands:
         console.print(f"  add it with: {command}", markup=False, soft_wrap=True)
@@ -96,7 +96,7 @@ def _hardware(system: System) -> Table:
 
 
 def _storage(system: System) -> tuple[Table, Table]:
-    """The file systems, and their theoretical peaks."""
+    """Return the tables of file systems and of their theoretical peaks."""
     rows = make_table("file system", "mount", "technology", "facts", "source")
     peaks = make_table("theoretical peak of", "operation", "as printed", "MiB/s", "limit", "source", right=("MiB/s",))
     for fs in system.file_systems:
@@ -108,7 +108,7 @@ def _storage(system: System) -> tuple[Table, Table]:
 
 
 def _format_blackout(blackout: Blackout) -> str:
-    """`blackout 'backup' (mon tue 22:30 to 01:00 UTC, since 2026-11-21)`."""
+    """Return `blackout 'backup' (mon tue 22:30 to 01:00 UTC, since 2026-11-21)`."""
     days = " ".join(blackout.days) or "every day"
     season = [f"{word} {day}" for word, day in (("since", blackout.since), ("until", blackout.until)) if day]
     if blackout.start == blackout.end == time(0):
@@ -119,7 +119,7 @@ def _format_blackout(blackout: Blackout) -> str:
 
 
 def _format_nightly_policy(night: NightlyPolicy) -> str:
-    """The policy of nightly sessions in one line."""
+    """Return the policy of nightly sessions in one line."""
     plain = night.model_dump(exclude={"blackouts", "repeat_suspected"}, exclude_none=True)
     words = [f"{name} {format_size(value) if name == 'bytes' else value}" for name, value in plain.items()]
     words += [_format_blackout(blackout) for blackout in night.blackouts]
@@ -128,7 +128,7 @@ def _format_nightly_policy(night: NightlyPolicy) -> str:
 
 
 def render_system(system: System, console: Console) -> None:
-    """Print everything that is known of a system."""
+    """Print all facts about a system."""
     console.print(f"{system.name}: {system.title}", markup=False)
     limits = system.limits.model_dump(exclude_none=True).items()
     facts = {
@@ -177,7 +177,7 @@ def render_stack_list(stacks: Iterable[Stack], console: Console) -> None:
 
 
 def render_stack(stack: Stack, console: Console) -> None:
-    """Print everything that is known of a stack."""
+    """Print all facts about a stack."""
     console.print(f"{stack.name} on {stack.system}: {stack.kind}, {stack.status}", markup=False)
     if stack.note:
         console.print(f"  {stack.note}", markup=False, soft_wrap=True)
@@ -192,7 +192,7 @@ def render_stack(stack: Stack, console: Console) -> None:
 
 
 def render_stack_diff(result: StackDiff, console: Console) -> None:
-    """Print what differs between two stacks."""
+    """Print the differences between two stacks."""
     versions = sum(row.field == "version" for row in result.differences)
     named = ((versions, "version"), (len(result.differences) - versions, "other fact"))
     counts = " and ".join(format_count(number, word) for number, word in named if number)

@@ -1,7 +1,7 @@
 """A stack (the pinned libraries of a ReFrame environment): its record, lock file, activation script and diff.
 
 `spack.yaml` and `spack.lock` are read without Spack. Jobs need only `activate.sh`, which checks the files of the parts
-and exports variables, and `stack.json` beside it; neither Spack nor Python runs in a job.
+and exports variables, and `stack.json` next to it; neither Spack nor Python runs in a job.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class StackPart:
 
     Attributes:
         name: Spack's name of the package (`openmpi`, `hdf5`, `netcdf-c`, `parallel-netcdf`, `ior`…).
-        version: as the part itself or the lock file states it.
-        variants: Spack variants, or what the part reports of its configuration.
+        version: as reported by the part itself or the lock file.
+        variants: Spack variants, or the configuration that the part reports.
         hash: Spack's hash, or None for a part that Spack did not build.
-        prefix: where it is installed, or None for a stack that is only a lock file.
-        compiler, target: as known.
-        files: what must exist for the part to work; checked on activation.
+        prefix: installation directory, or None for a stack that is only a lock file.
+        compiler, target: if known.
+        files: files that the part needs; checked on activation.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -54,21 +54,21 @@ class StackPart:
 
 @dataclass(frozen=True)
 class Stack:
-    """A named set of parts and what a job has to set to use them.
+    """A named set of parts and the job environment that they need.
 
     Attributes:
         name: name of the ReFrame environment.
-        system: the system that it belongs to.
+        system: the system to which it belongs.
         kind: `system` (packages of the operating system), `modules` (environment modules) or `spack`.
-        status: `installed` (ready), `locked` (a lock file only), `declared` (not even that), `broken`.
+        status: `installed` (ready), `locked` (only a lock file), `declared` (no lock file), `broken`.
         parts: every library and program, sorted by name.
-        features: what checks can ask for: `openmpi`, `mpich`, `hdf5`, `netcdf4`, `pnetcdf`, `ior`, `mdtest`,
+        features: features that checks can require: `openmpi`, `mpich`, `hdf5`, `netcdf4`, `pnetcdf`, `ior`, `mdtest`,
             `h5bench`, `darshan`.
         settings: environment variables to set.
-        paths: environment variables to prepend directories to.
+        paths: environment variables to which directories are prepended.
         modules: environment modules to load first.
-        tools: names that jobs use (`mpicc`) to programs (`/usr/bin/mpicc.openmpi`), where the two differ.
-        note: why it is not `installed`, or what else is worth knowing.
+        tools: names that jobs use (`mpicc`) to programs (`/usr/bin/mpicc.openmpi`), if the two differ.
+        note: why it is not `installed`, or other remarks.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -86,23 +86,23 @@ class Stack:
     note: str | None = None
 
     def part(self, name: str) -> StackPart | None:
-        """The part of that name, or None."""
+        """Return the part with this name, or None."""
         return next((part for part in self.parts if part.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `stack.json`; `from_json` reads it back."""
+        """Return the document of `stack.json`, the input of `stack_from_json`."""
         return {"format": STACK_FORMAT, **asdict(self)}
 
 
 def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:
-    """A stack of its `stack.json`.
+    """Return the stack described by a `stack.json`.
 
     Args:
         document: the parsed file.
         where: its path, for messages.
 
     Raises:
-        InputError: another format, or a field that is missing or unknown.
+        InputError: another format, or a missing or unknown field.
     """
     found, hint = document.get("format"), "Install the stack again."
     if found != STACK_FORMAT:
@@ -118,12 +118,12 @@ def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:
 LOCKFILE_VERSIONS = (5, 6)
 _VERSION = re.compile(r"^(?P<name>[a-z0-9][a-z0-9_-]*)(?:@=?(?P<version>[\w.-]+))?")
 _LANGUAGES = {"c", "cxx", "fortran"}
-# Flags are lists that are mostly empty, and the build system does not affect what runs.
+# The lists of flags are mostly empty, and the build system does not affect the binaries.
 _IGNORED_VARIANTS = {"build_system", "cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs"}
 
 
 def root_specs(path: Path) -> tuple[str, ...]:
-    """The specs that a `spack.yaml` asks for, in its order.
+    """Return the root specs of a `spack.yaml`, in its order.
 
     Raises:
         InputError: not a Spack environment.
@@ -137,7 +137,7 @@ def root_specs(path: Path) -> tuple[str, ...]:
 
 
 def parse_pinned_spec(spec: str) -> tuple[str, str | None]:
-    """(package, version) of a spec such as `hdf5@1.14.6 +hl`; None where no version is given.
+    """Return (package, version) of a spec such as `hdf5@1.14.6 +hl`; version None if not given.
 
     Raises:
         InputError: not a spec.
@@ -149,10 +149,10 @@ def parse_pinned_spec(spec: str) -> tuple[str, str | None]:
 
 
 def read_lock(path: Path) -> dict[str, Any]:
-    """The document of a `spack.lock`.
+    """Return the document of a `spack.lock`.
 
     Raises:
-        InputError: not readable, not JSON, or of a format that is not known.
+        InputError: not readable, not JSON, or of an unknown format.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -194,7 +194,7 @@ def _make_part(node: Mapping[str, Any], nodes: Mapping[str, Any], prefixes: Mapp
 
 
 def _runtime_hashes(document: Mapping[str, Any]) -> set[str]:
-    """Hashes of what runs: the roots, what they link or run, and their compilers; build tools are left out."""
+    """Return the hashes of runtime packages: roots, their link and run dependencies, and compilers; no build tools."""
     nodes = document["concrete_specs"]
     waiting = [root["hash"] for root in document["roots"]]
     found: set[str] = set()
@@ -210,14 +210,14 @@ def _runtime_hashes(document: Mapping[str, Any]) -> set[str]:
 
 
 def read_lock_parts(path: Path, prefixes: Mapping[str, str] | None = None) -> tuple[StackPart, ...]:
-    """Every part of a stack that runs, of its `spack.lock`, sorted by name.
+    """Return all runtime parts of a stack from its `spack.lock`, sorted by name.
 
     Args:
         path: the lock file.
-        prefixes: hash to directory, of an installed stack.
+        prefixes: hash to directory, for an installed stack.
 
     Raises:
-        InputError: not a lock file, or a damaged one.
+        InputError: not a lock file, or damaged.
     """
     document = read_lock(path)
     try:
@@ -229,20 +229,20 @@ def read_lock_parts(path: Path, prefixes: Mapping[str, str] | None = None) -> tu
 
 
 def lock_matches_manifest(manifest: Path, lock: Path) -> bool:
-    """Whether a lock file was made from this `spack.yaml`: same roots.
+    """Return whether a lock file has the roots of this `spack.yaml`.
 
     Raises:
-        InputError: one of them is damaged.
+        InputError: a file is damaged.
     """
     try:
         roots = sorted(str(root["spec"]) for root in read_lock(lock)["roots"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{lock}: damaged lock file: {error!r}", hint="Write it again with Spack.") from error
-    # Spack prints specs back without blanks before variants.
+    # Spack prints specs without blanks before variants.
     return roots == sorted(re.sub(r"\s+(?=[+~])", "", spec) for spec in root_specs(manifest))
 
 
-# Jobs run in shells that are not login shells, but that is where sites define `module`.
+# Jobs run in non-login shells, but sites define `module` in login shells.
 _MODULES = """\
 if ! command -v module >/dev/null 2>&1; then
   for _iowatch_file in "${LMOD_PKG:-}/init/sh" "${MODULESHOME:-}/init/sh" /etc/profile.d/modules.sh \\
@@ -273,16 +273,16 @@ unset _iowatch_missing _iowatch_file
 
 
 def stack_directory(system: str, name: str) -> Path:
-    """Where a stack's generated files live: `var/stacks/<system>/<stack>`."""
+    """Return the directory of a stack's generated files: `var/stacks/<system>/<stack>`."""
     return files.var_directory() / "stacks" / system / name
 
 
 def activation_script(stack: Stack, bin_directory: Path | None) -> str:
-    """Text of `activate.sh`, to be sourced by sh or bash.
+    """Return the text of `activate.sh`, to be sourced by sh or bash.
 
     Args:
         stack: an installed stack.
-        bin_directory: directory of the tools that go by other names, or None.
+        bin_directory: directory of the tools with other names, or None.
     """
     needed = sorted({path for part in stack.parts for path in part.files})
     lines = [f"# Stack {stack.name} of {stack.system}; written by iowatch, to be sourced."]
@@ -306,19 +306,19 @@ def activation_script(stack: Stack, bin_directory: Path | None) -> str:
 
 
 def _replace_file(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file at once, and only where it differs: other jobs may be reading it.
+    """Replace a file atomically, and only if it differs: other jobs may be reading it.
 
-    Whatever the umask, the files of a stack are for everybody who runs it.
+    The files of a stack are readable for all users who run it, whatever the umask.
     """
     if path.is_symlink() or not path.is_file() or path.read_bytes() != text.encode():
         write_atomically(path, text, mode)
 
 
 def _link_tools(stack: Stack, directory: Path) -> None:
-    """Give tools the names that jobs use.
+    """Create tools under the names that jobs use.
 
-    Open MPI's wrappers find their settings by the name that they are called by, so they are linked; MPICH's
-    launcher looks for its proxy in its own directory, so the others are started by their own path.
+    Open MPI's wrappers find their settings by the name under which they are called, so they are linked; MPICH's
+    launcher searches its proxy in its own directory, so the other tools are started by their own path.
     """
     directory.mkdir(parents=True, exist_ok=True)
     linked = stack.part("openmpi") is not None
@@ -327,17 +327,17 @@ def _link_tools(stack: Stack, directory: Path) -> None:
         if not linked:
             _replace_file(path, f'#!/bin/sh\nexec {shlex.quote(target)} "$@"\n', 0o755)
         elif not path.is_symlink() or path.readlink() != Path(target):
-            beside = path.with_name(f".{name}.{os.getpid()}")
-            beside.unlink(missing_ok=True)
-            beside.symlink_to(target)
-            beside.replace(path)
+            draft = path.with_name(f".{name}.{os.getpid()}")
+            draft.unlink(missing_ok=True)
+            draft.symlink_to(target)
+            draft.replace(path)
 
 
 def write_stack_files(stack: Stack) -> Path:
-    """Write `activate.sh`, `stack.json` and the tools' other names of an installed stack.
+    """Write `activate.sh`, `stack.json` and the tool names of an installed stack.
 
     Returns:
-        The directory that holds them.
+        The directory of these files.
     """
     directory = stack_directory(stack.system, stack.name)
     bin_directory = directory / "bin" if stack.tools else None
@@ -350,7 +350,7 @@ def write_stack_files(stack: Stack) -> Path:
 
 @dataclass(frozen=True)
 class PartDifference:
-    """One field of one part; `left` or `right` is None where that stack has no such part or field."""
+    """One field of one part; `left` or `right` is None if that stack does not have the part or field."""
 
     part: str
     field: str
@@ -360,13 +360,13 @@ class PartDifference:
 
 @dataclass(frozen=True)
 class StackDiff:
-    """Everything that differs between two stacks.
+    """All differences between two stacks.
 
     Attributes:
-        left, right: their names.
+        left, right: names of the stacks.
         differences: versions first, then variants, compilers and targets.
-        rebuilt: parts that are equal in all of this and still have another hash: something below them differs.
-        same: number of parts that are equal.
+        rebuilt: parts equal in all of these fields, but with another hash: a dependency differs.
+        same: number of equal parts.
     """
 
     left: str
@@ -382,7 +382,7 @@ class StackDiff:
 def _part_differences(left: StackPart, right: StackPart) -> Iterator[PartDifference]:
     for name in ("version", "compiler", "target"):
         values = (getattr(left, name), getattr(right, name))
-        # A stack of the operating system does not know its compiler and target: that is no difference.
+        # Compiler and target of a stack of the operating system are unknown: not a difference.
         if values[0] != values[1] and None not in values:
             yield PartDifference(left.name, name, *values)
     for variant in sorted({*left.variants, *right.variants}):
@@ -393,11 +393,11 @@ def _part_differences(left: StackPart, right: StackPart) -> Iterator[PartDiffere
 
 def diff_stacks(left: Stack, right: Stack) -> StackDiff:
     """Compare two stacks part by part, by name."""
-    ours, theirs = ({part.name: part for part in stack.parts} for stack in (left, right))
+    left_parts, right_parts = ({part.name: part for part in stack.parts} for stack in (left, right))
     found: list[PartDifference] = []
     rebuilt, same = [], 0
-    for name in sorted({*ours, *theirs}):
-        one, other = ours.get(name), theirs.get(name)
+    for name in sorted({*left_parts, *right_parts}):
+        one, other = left_parts.get(name), right_parts.get(name)
         if one is None or other is None:
             versions = [part.version if part else None for part in (one, other)]
             found.append(PartDifference(name, "version", *versions))

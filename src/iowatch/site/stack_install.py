@@ -1,7 +1,7 @@
-"""`iowatch stack install`: builds a stack with Spack from its committed lock, or resolved for this machine.
+"""`iowatch stack install`: builds a stack with Spack, from its committed lock or concretized for this machine.
 
-Spack trusts `externals:`: on a machine with another GCC at the same path it would build with that one and record the
-other in every hash and every stack.json. So what a lock or a list of externals names is compared with the machine
+Spack does not verify `externals:`: with another GCC at the same path it would build with that GCC and record the
+stated one in every hash and every stack.json. Externals of a lock or a list are therefore compared with the machine
 first. Spack is needed only here; jobs source `activate.sh`.
 """
 
@@ -31,20 +31,20 @@ SPACK_URL = "https://github.com/spack/spack.git"
 
 
 def bootstrap_directory() -> Path:
-    """Where `--bootstrap` puts its clone."""
+    """Return the directory of the clone that `--bootstrap` makes."""
     return files.var_directory() / "spack"
 
 
 def spack_settings_file() -> Path:
-    """The file that holds the pins and what all stacks share."""
+    """Return the path of the file with the pins and the settings that all stacks share."""
     return files.checkout_root() / "benchmarks" / "spack_repo" / "common.yaml"
 
 
 def pinned_spack_version() -> str:
-    """The release of Spack that the stacks are made for, of `benchmarks/spack_repo/common.yaml`.
+    """Return the Spack release for the stacks, as pinned in `benchmarks/spack_repo/common.yaml`.
 
     Raises:
-        MachineError: the file is absent or pins nothing.
+        MachineError: the file is absent or has no pin.
     """
     try:
         return str(read_mapping(spack_settings_file())["packages"]["spack"]["require"]).lstrip("@")
@@ -53,10 +53,10 @@ def pinned_spack_version() -> str:
 
 
 def spack_command() -> str | None:
-    """Path of Spack: of `SPACK_ROOT`, of an earlier `--bootstrap`, or of PATH; None where there is none.
+    """Return the path of Spack from `SPACK_ROOT`, an earlier `--bootstrap`, or PATH; None if there is none.
 
     Raises:
-        MachineError: SPACK_ROOT is set and is no Spack.
+        MachineError: SPACK_ROOT is set, but is not a Spack.
     """
     root = os.environ.get("SPACK_ROOT")
     program = (Path(root) if root else bootstrap_directory()) / "bin" / "spack"
@@ -68,9 +68,9 @@ def spack_command() -> str | None:
 
 
 def spack_version() -> str | None:
-    """`1.1.0 (path)` of the Spack to use, or None where there is none.
+    """Return `1.1.0 (path)` of the Spack to use, or None if there is none.
 
-    Read from its sources, because starting Spack takes a second.
+    The version is read from its sources, because starting Spack takes a second.
     """
     program = spack_command()
     if program is None:
@@ -84,7 +84,7 @@ def spack_version() -> str | None:
     return f"{version} ({program})"
 
 
-# Tools that only build: a program of theirs, and the arguments that print its version.
+# Build-only tools: a program of each, and the arguments that print its version.
 _BUILD_TOOLS = {
     "autoconf": ("autoconf", "--version"),
     "automake": ("automake", "--version"),
@@ -107,10 +107,10 @@ ABSENT = ""
 
 @dataclass(frozen=True)
 class External:
-    """Something of the machine's own that Spack uses.
+    """A package of the machine that Spack uses.
 
     Attributes:
-        compiler: path of the C compiler, where it is one.
+        compiler: path of the C compiler, if the package is one.
     """
 
     name: str
@@ -120,11 +120,11 @@ class External:
 
     @property
     def builds_only(self) -> bool:
-        """Whether it leaves no trace in what runs."""
+        """Whether it does not affect the installed programs."""
         return self.name in _BUILD_TOOLS
 
     def here(self) -> str | None:
-        """Its version on this machine; `ABSENT`, or None where that cannot be asked."""
+        """Its version on this machine; `ABSENT`, or None if that cannot be queried."""
         if self.name in _COMPILERS:
             return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name])) if self.compiler else None
         if self.name in ("openmpi", "mpich"):
@@ -138,13 +138,13 @@ class External:
         if self.name in _PROGRAMS:
             program, *arguments = _PROGRAMS[self.name]
             answer = stack_probe.query_tool(str(Path(self.prefix) / "bin" / program), *arguments)
-            # Spack has versions of its own for Slurm: 23-11-7-1 is what Slurm calls 23.11.7.
+            # Spack has its own versions for Slurm: 23-11-7-1 is Slurm's 23.11.7.
             return None if answer and self.name == "slurm" else _version(answer)
         return None
 
     @property
     def is_true(self) -> bool:
-        """Whether the machine has it in this version, as far as it can be asked."""
+        """Whether the machine has it in this version, as far as that can be queried."""
         found = self.here()
         return found is None or found == self.version or found.startswith(f"{self.version}.")
 
@@ -153,7 +153,7 @@ class External:
 
 
 def _version(answer: str) -> str:
-    """The first version in what a program prints."""
+    """Return the first version number in the output of a program."""
     match = re.search(r"\d+(?:\.\d+)+", answer)
     return match.group() if match else ABSENT
 
@@ -165,7 +165,7 @@ def _library(name: str) -> str:
 
 
 def externals_of_lock(path: Path) -> list[External]:
-    """What a `spack.lock` takes from the machine that it was made for.
+    """Return the packages that a `spack.lock` takes from the machine for which it was made.
 
     Raises:
         InputError: not a lock file.
@@ -180,7 +180,7 @@ def _c_compiler(entry: Mapping[str, Any]) -> str | None:
 
 
 def _parse_external(entry: Mapping[str, Any]) -> External | None:
-    """One entry of `externals:`; None where it is not of the usual form."""
+    """Return one entry of `externals:`; None if it has an unusual form."""
     name, version = parse_pinned_spec(str(entry.get("spec", "")))
     if version is None or not entry.get("prefix"):
         return None
@@ -191,14 +191,14 @@ MessageCallback = Callable[[str], None]
 
 
 def prepare_environment(stack: str, system: str, concretize: bool, say: MessageCallback) -> Path:
-    """Write the environment of a stack, with the committed lock or ready to be resolved.
+    """Write the environment of a stack, with the committed lock or ready to be concretized.
 
     Args:
-        concretize: leave the lock out, and correct the externals to what this machine has.
+        concretize: omit the lock, and adapt the externals to this machine.
         say: receives a message for each difference from the lock or the externals.
 
     Raises:
-        InputError: no lock, one of another environment or machine, or externals that are not here.
+        InputError: no lock, a lock of another environment or machine, or missing externals.
     """
     folder = manifest_directory(system, stack)
     manifest, committed = folder / "spack.yaml", folder / "spack.lock"
@@ -210,13 +210,13 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
     target.mkdir(parents=True, exist_ok=True)
     if concretize:
         pinned = dict(map(parse_pinned_spec, root_specs(manifest)))
-        # What the reference stack takes from the system where it is resolved; other stacks name it themselves.
+        # Packages that the reference stack takes from the system; other stacks name them themselves.
         own = files.checkout_root() / "systems" / system / "externals.yaml"
         if stack == REFERENCE_STACK and own.is_file():
             includes.insert(0, own)
         includes = [_adapt_include(path, target, pinned, say) for path in includes]
         if (processor := platform.machine()) != "x86_64":
-            # Over what the shared settings require: locks and binaries for any x86_64.
+            # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
             document["spack"]["packages"] = {"all": {"require": f"target={processor}"}}
     document["spack"]["include"] = [str(path) for path in includes]
     _write_yaml(target / "spack.yaml", document)
@@ -230,7 +230,7 @@ def _write_yaml(path: Path, document: dict[str, Any]) -> None:
 
 
 def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
-    """Refuse a lock that is absent, is another environment's, or names what this machine does not have."""
+    """Reject a lock that is absent, belongs to another environment, or names packages that this machine lacks."""
     folder = manifest.parent
     if not committed.is_file():
         raise InputError(f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine.")
@@ -239,10 +239,10 @@ def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
         raise InputError(message, hint=f"Write it again: spack -e {folder} concretize --force")
     false = [external for external in externals_of_lock(committed) if not external.is_true]
     words = {external: f"{external}, here {external.here() or 'absent'}" for external in false}
-    vital = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
-    if vital:
+    required = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
+    if required:
         raise InputError(
-            f"{committed} was made for another machine; it requires {'; '.join(vital)}",
+            f"{committed} was made for another machine; it requires {'; '.join(required)}",
             hint="Add --concretize to keep the versions in spack.yaml and use this machine's compiler and tools.",
         )
     if false:
@@ -250,13 +250,13 @@ def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
 
 
 def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None], say: MessageCallback) -> Path:
-    """An included file, or a copy with its externals as they are on this machine.
+    """Return an included file, or a copy with the externals of this machine.
 
     Args:
         pinned: versions that the stack requires.
 
     Raises:
-        InputError: something that must not be built is not here, or not in the version that the stack requires.
+        InputError: a package that must not be built is absent, or not in the version that the stack requires.
     """
     document = read_mapping(include)
     found: dict[str, list[str]] = {"difference": [], "absent": [], "other version": []}
@@ -284,10 +284,11 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
 
 
 def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Correct the externals of a package: the version that is here replaces another, what is not here is removed.
+    """Correct the externals of a package: replace versions by those of the machine, remove missing packages.
 
     Yields:
-        Each `difference`, and what must not be built and is `absent`, or of an `other version` than the pinned one.
+        Each `difference`, and packages that must not be built and are `absent`, or of an `other version` than the
+        pinned one.
     """
     buildable, kept = package.get("buildable", True), []
     for entry in package["externals"]:
@@ -310,20 +311,20 @@ def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None]) 
         package.pop("buildable", None)
 
 
-# Built from the checkout: its sources change without its recipe, so it is built again every time.
+# Built from the checkout: its sources change without its recipe, so it is rebuilt every time.
 OWN_PACKAGE = "benchio"
 _DONE = re.compile(r"^\[[+e]\] (?:\S+ \(external |\S*/)?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
-# Of a file with another checksum Spack prints the beginning, in hundreds of characters.
+# For a file with a wrong checksum, Spack prints hundreds of characters of its content.
 _MAX_LINE_WIDTH = 300
-# Parts whose programs are measured: the libraries that they load are checked on activation.
+# Parts with measured programs: the libraries that they load are checked on activation.
 _MEASURED_PACKAGES = {"darshan-util", *(benchmark.package for benchmark in BENCHMARKS)}
 
 
 def _clone_spack() -> str:
-    """Clone the pinned Spack; returns the path of its program.
+    """Clone the pinned Spack; return the path of its program.
 
     Raises:
-        MachineError: git is missing or cannot reach the repository.
+        MachineError: git is missing or cannot access the repository.
     """
     target, tag = bootstrap_directory(), f"v{pinned_spack_version()}"
     command = ["git", "clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(target)]
@@ -356,10 +357,10 @@ def _require_spack(bootstrap: bool, say: MessageCallback) -> str:
 
 
 def _stream_lines(command: list[str]) -> Iterator[str]:
-    """Lines that a program prints, as they come.
+    """Yield the output lines of a program as they are printed.
 
     Raises:
-        MachineError: it failed; the last lines are in the message.
+        MachineError: it failed; the message contains the last lines.
     """
     tail: list[str] = []
     with subprocess.Popen(
@@ -374,7 +375,7 @@ def _stream_lines(command: list[str]) -> Iterator[str]:
 
 
 def _build_environment(spack: str, environment: Path, stack: str, jobs: int | None, say: MessageCallback) -> None:
-    """`spack install`, with the number of parts that are ready."""
+    """Run `spack install` and report the number of finished parts."""
     total = len(read_lock(environment / "spack.lock")["concrete_specs"])
     base = [spack, "--color", "never", "-e", str(environment), "install"]
     options = ["--only-concrete", "--fail-fast", *(["--jobs", str(jobs)] if jobs else [])]
@@ -394,15 +395,15 @@ def _build_environment(spack: str, environment: Path, stack: str, jobs: int | No
 
 
 def _installed_prefixes(spack: str, environment: Path) -> dict[str, str]:
-    """Hash to directory of every installed part."""
+    """Return hash to directory of every installed part."""
     command = [spack, "--color", "never", "-e", str(environment), "find", "--no-groups", "--format"]
     rows = (line.split(maxsplit=1) for line in _stream_lines([*command, "{hash} {prefix}"]))
     return {row[0]: row[1] for row in rows if len(row) == 2 and row[1].startswith("/")}
 
 
 def _required_files(part: StackPart) -> tuple[str, ...]:
-    """What has to be there for a part to work: its directory, its libraries, and those that it loads."""
-    # /usr and the like are not this part's own; its tools are checked instead.
+    """Return the files that a part needs: its directory, its libraries, and those that it loads."""
+    # Directories such as /usr do not belong to the part; its tools are checked instead.
     if part.prefix is None or (prefix := Path(part.prefix)) in (Path("/usr"), Path("/usr/local"), Path("/")):
         return ()
     libraries = {str(path) for folder in ("lib", "lib64") for path in (prefix / folder).glob("lib*.so")}
@@ -412,12 +413,12 @@ def _required_files(part: StackPart) -> tuple[str, ...]:
 
 
 def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
-    """Names that jobs use to programs, for an MPI that Spack did not build: its tools are in no view."""
+    """Return name for jobs -> program, for an MPI that Spack did not build: its tools are not in a view."""
     found: dict[str, str] = {}
     for part in parts:
         known = part.name in ("openmpi", "mpich", stack_probe.CRAY)
         if not found and known and part.prefix and not Path(part.prefix, ".spack").is_dir():
-            # Debian's variant of a tool wins, since the plain name may belong to another MPI.
+            # Debian's variant of a tool has priority, since the plain name may belong to another MPI.
             for suffix in ("", f".{part.name}"):
                 paths = {name: Path(part.prefix, "bin", name + suffix) for name in stack_probe.TOOLS}
                 found |= {name: str(path) for name, path in paths.items() if path.exists()}
@@ -450,18 +451,18 @@ def install_stack(
     """Build a Spack stack and write its `activate.sh` and `stack.json`.
 
     Args:
-        stack, system: which.
-        bootstrap: clone the pinned Spack where none is given.
-        concretize: resolve the versions on this machine instead of taking the committed lock.
-        jobs: parallel compile jobs.
+        stack, system: names.
+        bootstrap: clone the pinned Spack if there is none.
+        concretize: concretize on this machine instead of using the committed lock.
+        jobs: number of parallel compile jobs.
         say: receives progress messages.
 
     Returns:
         The installed stack and the directory of its files.
 
     Raises:
-        UsageError: no such stack, or not one of Spack.
-        InputError: no lock file, or one that does not belong to its spack.yaml.
+        UsageError: unknown stack, or not a Spack stack.
+        InputError: no lock file, or one that does not match its spack.yaml.
         MachineError: no Spack, or Spack failed.
     """
     retired = load_system(system).retired
@@ -477,7 +478,7 @@ def install_stack(
         for line in _stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
             if line.startswith("==>"):
                 say(f"{stack}: {line.removeprefix('==> ')}")
-        if stack != REFERENCE_STACK:  # its lock is that of every system
+        if stack != REFERENCE_STACK:  # its lock is shared by all systems
             say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {manifest_directory(system, stack)}")
     _build_environment(spack, environment, stack, jobs, say)
     prefixes = _installed_prefixes(spack, environment)

@@ -1,7 +1,7 @@
-"""Parts of a stack that Spack did not build, found by querying the installed tools, and the stacks they make.
+"""Parts of a stack that Spack did not build, found by querying the installed tools, and stacks of such parts.
 
-Each probe returns a part, or None where the tool is absent, does not answer, or is linked against another MPI. The
-packages of the operating system make one stack per installed MPI.
+Each probe returns a part, or None if the tool is absent, does not respond, or is linked against another MPI. The
+packages of the operating system form one stack per installed MPI.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from iowatch.site.stack import Stack, StackPart
 TIMEOUT_S = 20.0
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 CRAY = "cray-mpich"
-# What each MPI's library is called by programs that load it. MPICH and those that keep its binary interface
-# share `libmpi.so.12`: each of them can serve such a program.
+# Library names in programs that load an MPI. MPICH and the implementations with its ABI share
+# `libmpi.so.12`: each of them can run such a program.
 MPI_LIBRARIES = {
     "openmpi": r"libmpi\.so\.[24]0\b",
     "mpich": r"libmpich\.so|libmpi\.so\.12\b",
     "intel-oneapi-mpi": r"libmpi\.so\.12\b",
     CRAY: r"libmpi_(?:amd|aocc|cray|gnu|intel|nvidia)\w*\.so",
 }
-# Cray's programming environment has one wrapper for each language, which brings MPI along.
+# Cray's programming environment has one wrapper per language, which includes MPI.
 _CRAY_NAMES = {"mpicc": "cc", "mpicxx": "CC", "mpifort": "ftn"}
 
 
 @dataclass(frozen=True)
 class MpiInstallation:
-    """One MPI of this machine.
+    """One MPI installation of this machine.
 
     Attributes:
         mpi: Spack's name of it.
-        suffix: what Debian appends to its tools (`.openmpi`), or nothing.
+        suffix: Debian's suffix of its tools (`.openmpi`), or empty.
     """
 
     mpi: str
     suffix: str = ""
 
     def own_name(self, name: str) -> str:
-        """What this MPI calls a tool (`mpicc`, `h5pcc`…)."""
+        """Return the name of a tool (`mpicc`, `h5pcc`…) in this MPI."""
         return (_CRAY_NAMES.get(name, name) if self.mpi == CRAY else name) + self.suffix
 
     def tool(self, name: str) -> str | None:
-        """Path of this MPI's own variant of a tool."""
+        """Return the path of this MPI's own variant of a tool."""
         return shutil.which(self.own_name(name))
 
     def serves(self, path: str) -> bool:
-        """Whether a program or library is linked against this MPI."""
+        """Return whether a program or library is linked against this MPI."""
         return self.mpi in find_linked_mpis(path)
 
 
 @cache
 def query_tool(*command: str) -> str:
-    """What a program prints, on both streams; empty where it is absent, fails or hangs."""
+    """Return the output of a program on both streams; empty if it is absent, fails or times out."""
     try:
         done = run_program(*command, timeout_s=TIMEOUT_S, LC_ALL="C", **_AS_ROOT)
     except (OSError, subprocess.SubprocessError):
@@ -78,7 +78,7 @@ def _first_match(pattern: str, text: str) -> str | None:
 
 
 def _parse_yes_no(text: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Variants of lines `label: yes` or `label -> enabled`."""
+    """Return variants from lines `label: yes` or `label -> enabled`."""
     found = {}
     for variant, label in names.items():
         word = _first_match(rf"{re.escape(label)}\s*(?::|->)\s*(\w+)", text)
@@ -88,20 +88,20 @@ def _parse_yes_no(text: str, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_library(directory: str, name: str) -> str | None:
-    """Path of `lib<name>.so` in a directory, or None."""
+    """Return the path of `lib<name>.so` in a directory, or None."""
     path = Path(directory) / f"lib{name}.so"
     return str(path) if path.exists() else None
 
 
 @cache
 def find_linked_mpis(path: str) -> frozenset[str]:
-    """Names (Spack's) of MPIs that a program or library can run with; empty where it is linked against none."""
+    """Return Spack's names of the MPIs that a program or library can run with; empty if it does not link MPI."""
     listing = query_tool("ldd", path)
     return frozenset(mpi for mpi, pattern in MPI_LIBRARIES.items() if re.search(pattern, listing))
 
 
 def identify_mpi(mpirun: str) -> tuple[str, str] | None:
-    """(Spack's name, version) of an MPI, from its `mpirun --version`."""
+    """Return (Spack's name, version) of an MPI from its `mpirun --version`."""
     answer = query_tool(mpirun, "--version")
     for mpi, pattern in (
         ("openmpi", r"\((?:Open MPI|OpenRTE)\)\s+(\d[\w.]*)"),
@@ -115,7 +115,7 @@ def identify_mpi(mpirun: str) -> tuple[str, str] | None:
 
 
 def _find_mpi(suffix: str) -> MpiInstallation | None:
-    """The MPI whose `mpicc` and `mpirun` with this suffix come first on PATH."""
+    """Return the MPI whose `mpicc` and `mpirun` with this suffix are first on PATH."""
     candidate = MpiInstallation("", suffix)
     mpirun = candidate.tool("mpirun")
     known = identify_mpi(mpirun) if mpirun and candidate.tool("mpicc") else None
@@ -123,14 +123,14 @@ def _find_mpi(suffix: str) -> MpiInstallation | None:
 
 
 def first_mpi_on_path() -> MpiInstallation | None:
-    """The MPI whose `mpicc` and `mpirun` come first on PATH, or Cray's where its environment is loaded."""
+    """Return the MPI whose `mpicc` and `mpirun` are first on PATH, or Cray's if its environment is loaded."""
     if os.environ.get("PE_ENV") and os.environ.get("CRAY_MPICH_VERSION") and shutil.which("cc"):
         return MpiInstallation(CRAY)
     return _find_mpi("")
 
 
 def probe_compiler(flavour: MpiInstallation) -> StackPart | None:
-    """The C compiler behind `mpicc`."""
+    """Return the C compiler behind `mpicc`."""
     answer = query_tool(flavour.tool("mpicc") or "", "--version").partition("\n")[0]
     version = _first_match(r"(\d+\.\d+\.\d+)", answer)
     if version is None:
@@ -140,7 +140,7 @@ def probe_compiler(flavour: MpiInstallation) -> StackPart | None:
 
 
 def probe_mpi(flavour: MpiInstallation) -> StackPart | None:
-    """The MPI itself: needs `mpicc` and `mpirun`; Cray's, which the batch system starts, its compiler alone."""
+    """Return the MPI itself: needs `mpicc` and `mpirun`; for Cray's, started by the batch system, only the compiler."""
     mpicc, mpirun = flavour.tool("mpicc"), flavour.tool("mpirun")
     if flavour.mpi == CRAY and mpicc:
         version = os.environ.get("CRAY_MPICH_VERSION", "unknown")
@@ -152,7 +152,7 @@ def probe_mpi(flavour: MpiInstallation) -> StackPart | None:
 
 
 def probe_hdf5(flavour: MpiInstallation) -> StackPart | None:
-    """Parallel HDF5, as `h5pcc -showconfig` describes it."""
+    """Return parallel HDF5, as described by `h5pcc -showconfig`."""
     h5pcc = flavour.tool("h5pcc")
     settings = query_tool(h5pcc, "-showconfig") if h5pcc else ""
     version = _first_match(r"HDF5 Version:\s*(\S+)", settings)
@@ -172,7 +172,7 @@ def _netcdf_by_config(flavour: MpiInstallation) -> StackPart | None:
     version = _first_match(r"--version\s*->\s*netCDF (\S+)", answer)
     prefix = _first_match(r"--prefix\s*->\s*(\S+)", answer)
     libdir = _first_match(r"--libdir\s*->\s*(\S+)", answer) or f"{prefix}/lib"  # not printed before 4.4.1.1
-    # Before 4.7 only the settings state whether netCDF-4 is parallel, not `nc-config`.
+    # Before 4.7 only the settings file states whether netCDF-4 is parallel, not `nc-config`.
     settings = Path(libdir, "libnetcdf.settings")
     more = settings.read_text(encoding="utf-8", errors="replace") if settings.is_file() else ""
     variants = {"mpi": "false"} | _parse_yes_no(more, {"mpi": "Parallel Support"})
@@ -184,7 +184,7 @@ def _netcdf_by_config(flavour: MpiInstallation) -> StackPart | None:
 
 
 def _netcdf_by_pkgconfig(flavour: MpiInstallation) -> StackPart | None:
-    """Debian's parallel netCDF has no nc-config of its own, but a `netcdf-mpi.pc`."""
+    """Return Debian's parallel netCDF, which has a `netcdf-mpi.pc` instead of its own nc-config."""
     version = query_tool("pkg-config", "--modversion", "netcdf-mpi").strip()
     libdir = query_tool("pkg-config", "--variable=libdir", "netcdf-mpi").strip()
     shared = find_library(libdir, "netcdf_mpi") if version else None
@@ -195,12 +195,12 @@ def _netcdf_by_pkgconfig(flavour: MpiInstallation) -> StackPart | None:
 
 
 def probe_netcdf(flavour: MpiInstallation) -> StackPart | None:
-    """netCDF-C with parallel netCDF-4."""
+    """Return netCDF-C with parallel netCDF-4."""
     return _netcdf_by_config(flavour) or _netcdf_by_pkgconfig(flavour)
 
 
 def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
-    """PnetCDF, as `pnetcdf-config` describes it."""
+    """Return PnetCDF, as described by `pnetcdf-config`."""
     config = flavour.tool("pnetcdf-config") or shutil.which("pnetcdf-config")
     answer = query_tool(config, "--all") if config else ""
     version = _first_match(r"PnetCDF (\d\S*)", answer)
@@ -213,7 +213,7 @@ def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
 
 
 def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
-    """The part of the benchmarks of one package, where the program of the first of them is installed."""
+    """Return the part with the benchmarks of one package, if the program of the first of them is installed."""
     probes = [b.probe for b in BENCHMARKS if b.package == package and b.probe]
     first = probes[0]
     program = _find_program(first, flavour)
@@ -228,13 +228,13 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
 
 
 def _find_program(probe: ProgramProbe, flavour: MpiInstallation) -> str | None:
-    """A program on PATH, linked against this MPI if it uses MPI."""
+    """Return the path of a program on PATH, linked against this MPI if it uses MPI."""
     path = shutil.which(probe.program)
     return path if path and (not probe.uses_mpi or flavour.serves(path)) else None
 
 
 def probe_darshan_runtime(flavour: MpiInstallation) -> StackPart | None:
-    """darshan-runtime by `darshan-config`, which reports version and modules from Darshan 3.5 on only (`--all`)."""
+    """Return darshan-runtime by `darshan-config`, which reports version and modules only from 3.5 on (`--all`)."""
     config = shutil.which("darshan-config")
     answer = query_tool(config, "--all") if config else ""
     libdir = _first_match(r"-L(\S+)", query_tool(config, "--dyn-ld-flags")) if config else None
@@ -246,7 +246,7 @@ def probe_darshan_runtime(flavour: MpiInstallation) -> StackPart | None:
 
 
 def probe_darshan_util(flavour: MpiInstallation) -> StackPart | None:
-    """darshan-util: `darshan-parser`, which prints the version of the log library it was built with."""
+    """Return darshan-util by `darshan-parser`, which prints the version of the log library it was built with."""
     parser = shutil.which("darshan-parser")
     version = _pkgconfig_version(Path(parser).parent.parent / "lib", "darshan-util") if parser else "unknown"
     return StackPart("darshan-util", version, files=(parser,)) if parser else None
@@ -270,11 +270,11 @@ PROBES: tuple[Callable[[MpiInstallation], StackPart | None], ...] = (
 )
 
 
-# Debian installs several MPIs at once and gives the tools of each a suffix.
+# Debian supports several MPIs at once and adds a suffix to the tools of each.
 _SUFFIXES = (".openmpi", ".mpich")
 TOOLS = ("mpicc", "mpicxx", "mpifort", "mpirun", "mpiexec", "h5pcc", "h5pfc")
 
-# Open MPI refuses more ranks than cores without this; 5.x has the option's second name.
+# Open MPI rejects more ranks than cores without this; 5.x uses the second name of the option.
 _OVERSUBSCRIBE = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
 
 FEATURE_OF_PART = {
@@ -289,7 +289,7 @@ FEATURE_OF_PART = {
 
 
 def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
-    """What checks can ask of an environment with these parts."""
+    """Return the features that checks can require of an environment with these parts."""
     parts = list(parts)
     found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
     found |= {b.name for b in BENCHMARKS for part in parts if b.probe and _provides(part, b)}
@@ -297,7 +297,7 @@ def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
 
 
 def _provides(part: StackPart, benchmark: Benchmark) -> bool:
-    """Whether a part contains a benchmark: Spack builds all programs of a package, on PATH some may be missing."""
+    """Return whether a part contains a benchmark; on PATH, unlike in Spack packages, programs may be missing."""
     assert benchmark.probe
     program = benchmark.probe.program
     return part.name == benchmark.package and bool(
@@ -306,14 +306,14 @@ def _provides(part: StackPart, benchmark: Benchmark) -> bool:
 
 
 def mpi_settings(mpi: str) -> dict[str, str]:
-    """Environment that an MPI needs to start more ranks than there are cores, also for root."""
+    """Return the environment that an MPI needs to start more ranks than cores, also as root."""
     if mpi != "openmpi":
         return {}
     return {**_OVERSUBSCRIBE, **(_AS_ROOT if os.getuid() == 0 else {})}
 
 
 def installed_mpis() -> list[MpiInstallation]:
-    """The MPIs of this machine: Debian's variants, and the one that is first on PATH where it is another."""
+    """Return the MPIs of this machine: Debian's variants, and the first one on PATH if it is different."""
     found = [flavour for flavour in map(_find_mpi, _SUFFIXES) if flavour]
     plain = first_mpi_on_path()
     return [*found, plain] if plain and all(flavour.mpi != plain.mpi for flavour in found) else found
@@ -328,18 +328,18 @@ def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
 
 
 def system_stacks(system: str) -> list[Stack]:
-    """One stack for each MPI of this machine, sorted by name: `system-mpich`, `system-openmpi`."""
+    """Return one stack per MPI of this machine, sorted by name: `system-mpich`, `system-openmpi`."""
     return sorted((_make_system_stack(system, flavour) for flavour in installed_mpis()), key=lambda stack: stack.name)
 
 
 def loaded_stack(system: str) -> Stack | None:
-    """The stack of the MPI that comes first on PATH (of the modules that are loaded), or None."""
+    """Return the stack of the MPI that is first on PATH (of the loaded modules), or None."""
     plain = first_mpi_on_path()
     return _make_system_stack(system, plain) if plain else None
 
 
 def print_loaded_stack() -> None:
-    """Print `loaded_stack` of argv[1] as one line of JSON; `iowatch.site.stacks` calls this in a shell of its own."""
+    """Print `loaded_stack` of argv[1] as one line of JSON; `iowatch.site.stacks` calls this in a separate shell."""
     stack = loaded_stack(sys.argv[1])
     if stack is None:
         sys.exit(1)

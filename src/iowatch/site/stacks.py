@@ -1,4 +1,4 @@
-"""The stacks of a system: built by Spack, made of environment modules (`modules.yaml`), or of the operating system."""
+"""The stacks of a system: Spack stacks, stacks of environment modules (`modules.yaml`), and of the operating system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMEOUT_S = 120.0
 
 
 def _require_text(value: object) -> object:
-    # YAML reads `true` and `1.10` as a truth value and as the number 1.1: no module and no environment has these.
+    # YAML reads `true` and `1.10` as a boolean and as the number 1.1, which are not valid names of modules or values.
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"{value!r} is no text; write it in quotes")
     return str(value)
@@ -41,7 +41,7 @@ class _ModulesFile(CheckedModel):
 
 
 def load_module_stack(system: str, path: Path) -> Stack:
-    """A stack of modules, described by its tools in a shell that has the modules loaded.
+    """Return a stack of modules, described by its tools in a shell with the modules loaded.
 
     Raises:
         InputError: the file is damaged.
@@ -50,12 +50,12 @@ def load_module_stack(system: str, path: Path) -> Stack:
     modules, settings = tuple(file.modules), file.settings or {}
     name = path.parent.name
     loading = " && ".join(f"module load {shlex.quote(module)}" for module in modules)
-    # -I: modules may bring a Python, whose PYTHONHOME and PYTHONPATH are not for ours.
+    # -I: modules may include a Python, whose PYTHONHOME and PYTHONPATH would break this interpreter.
     program = "from iowatch.site.stack_probe import print_loaded_stack; print_loaded_stack()"
     describe = shlex.join([sys.executable, "-I", "-c", program, system])
     empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings)
     try:
-        # A login shell: that is where sites define the function `module`.
+        # A login shell, because sites define the function `module` there.
         done = machine.run_program("bash", "-lc", f"{loading} && exec {describe}", timeout_s=TIMEOUT_S)
         document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
@@ -72,7 +72,7 @@ REFERENCE_STACK = "reference"
 
 
 def read_stack_json(path: Path) -> Stack:
-    """A stack of its `stack.json`.
+    """Return the stack described by a `stack.json`.
 
     Raises:
         InputError: unreadable, not JSON, or of another format.
@@ -85,7 +85,7 @@ def read_stack_json(path: Path) -> Stack:
 
 
 def _mark_if_broken(stack: Stack) -> Stack:
-    """The stack, or the same marked broken where a file of one of its parts is missing."""
+    """Return the stack, marked broken if a file of one of its parts is missing."""
     missing = [path for part in stack.parts for path in part.files if not Path(path).exists()]
     return replace(stack, status="broken", note=f"missing: {', '.join(missing)}") if missing else stack
 
@@ -95,12 +95,12 @@ def _stacks_directory(system: str) -> Path:
 
 
 def manifest_directory(system: str, name: str) -> Path:
-    """The folder of a stack's `spack.yaml`: the top one for `reference`, else one of the system."""
+    """Return the directory of a stack's `spack.yaml`: the top one for `reference`, otherwise one of the system."""
     return files.checkout_root() if name == REFERENCE_STACK else _stacks_directory(system) / name
 
 
 def stack_from_lock(path: Path, name: str, system: str) -> Stack:
-    """A stack that is only a lock file.
+    """Return a stack that is only a lock file.
 
     Raises:
         InputError: not a lock file.
@@ -122,15 +122,15 @@ def _spack_stack(system: str, name: str) -> Stack:
 
 
 def discover_stacks(system: str) -> list[Stack]:
-    """All stacks of a system: usable ones first, of these the one that offers most first.
+    """Return all stacks of a system: usable ones first, of these the one with most features first.
 
-    Those of the operating system's packages count where `system.yaml` says `system_stacks: true`.
+    Stacks of the operating system are included if `system.yaml` sets `system_stacks: true`.
 
     Args:
         system: a name of `iowatch.site.system.system_names()`.
 
     Raises:
-        UsageError: no such system.
+        UsageError: unknown system.
         InputError: a file that describes a stack is damaged.
     """
     facts = load_system(system)
@@ -144,14 +144,14 @@ def discover_stacks(system: str) -> list[Stack]:
 
 
 def load_stack(name: str, system: str = "local") -> Stack:
-    """One stack of a system; only those of the operating system have to be looked for.
+    """Return one stack of a system; only stacks of the operating system are searched on the machine.
 
     Args:
-        name: a name, or the path of a `spack.lock` or `stack.json`.
+        name: name of a stack, or path of a `spack.lock` or `stack.json`.
 
     Raises:
-        UsageError: no such system or stack.
-        InputError: its file is damaged.
+        UsageError: unknown system or stack.
+        InputError: a file of the stack is damaged.
     """
     path = Path(name)
     if path.suffix == ".lock":

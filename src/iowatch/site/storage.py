@@ -1,6 +1,6 @@
-"""File systems of this machine: what is mounted, striping, and scratch directories of sessions.
+"""File systems of this machine: mounts, striping, and scratch directories of sessions.
 
-Striping applies on Lustre; elsewhere cases that differ only in their striping are one case. Scratch directories are
+Striping applies to Lustre; elsewhere cases that differ only in their striping are one case. Scratch directories are
 named after their session, so that leftovers can be found and removed.
 """
 
@@ -51,10 +51,10 @@ class Mount:
 
     Attributes:
         mount: directory.
-        technology: a value of `TECHNOLOGY`.
-        size_bytes, free_bytes: capacity, and what users may still write; None where it does not answer.
-        writable: whether this user may write at the mount point itself.
-        targets, stripe_count, stripe_bytes: of Lustre, as `lfs` prints them; None otherwise.
+        technology: a value of `TECHNOLOGY_BY_TYPE`.
+        size_bytes, free_bytes: capacity, and space that users may still write; None if it does not respond.
+        writable: whether this user may write to the mount point itself.
+        targets, stripe_count, stripe_bytes: for Lustre, as printed by `lfs`; otherwise None.
     """
 
     mount: str
@@ -68,7 +68,7 @@ class Mount:
 
 
 def _statvfs(path: str) -> os.statvfs_result | None:
-    """`statvfs` that gives up: a dead server must not stop the whole command."""
+    """Call `statvfs` with a time limit, so that an unresponsive server does not block the command."""
     answers: list[os.statvfs_result] = []
 
     def stat() -> None:
@@ -84,10 +84,10 @@ def _statvfs(path: str) -> os.statvfs_result | None:
 
 
 def lustre_facts(mount: str) -> dict[str, int | None]:
-    """OST count and default striping of a Lustre file system, of `lfs osts` and `lfs getstripe -d`."""
+    """Return OST count and default striping of a Lustre file system, from `lfs osts` and `lfs getstripe -d`."""
     osts = re.findall(r"(?m)^\d+: \S+ ACTIVE", query_command("lfs", "osts", mount, timeout_s=TIMEOUT_S) or "")
     striping = query_command("lfs", "getstripe", "-d", mount, timeout_s=TIMEOUT_S) or ""
-    default = dict(re.findall(r"stripe_(count|size):\s*(-?\d+)", striping)[::-1])  # the first of each
+    default = dict(re.findall(r"stripe_(count|size):\s*(-?\d+)", striping)[::-1])  # keeps the first of each
     count, size = (int(default[name]) if name in default else None for name in ("count", "size"))
     return {"targets": len(osts) or None, "stripe_count": count, "stripe_bytes": size}
 
@@ -101,7 +101,7 @@ def _describe_mount(point: str, kind: str) -> Mount:
 
 
 def list_mounts(table: Path = Path("/proc/self/mounts")) -> list[Mount]:
-    """Mounted file systems that can hold data, parallel ones first; pseudo and tiny ones are left out.
+    """Return mounted file systems that can hold data, parallel ones first; pseudo and tiny ones are omitted.
 
     Args:
         table: the kernel's list of mounts.
@@ -116,18 +116,18 @@ STRIPING_OPTIONS = ("stripe-count", "stripe-size")
 
 
 def file_system_without_striping(directory: Path) -> str | None:
-    """The file system of a directory (which need not be there yet) that cannot stripe; None on Lustre."""
+    """Return the file system type of a directory (which may not exist yet) without striping; None on Lustre."""
     kind = file_system_type(os.path.realpath(directory))
     technology = TECHNOLOGY_BY_TYPE.get(kind, kind)
     return None if technology == "Lustre" else technology
 
 
 def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[str, str]:
-    """Runs that would repeat another one of their suite in this directory, and why.
+    """Return runs that would repeat another run of their suite in this directory, and the reason.
 
     Returns:
-        `<benchmark>:<case>` -> reason, of all but the first of cases that differ in their striping alone; empty
-        on Lustre.
+        `<benchmark>:<case>` -> reason, for all but the first of the cases that differ only in their striping;
+        empty on Lustre.
     """
     technology = file_system_without_striping(directory)
     if technology is None:
@@ -145,31 +145,31 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
 
 
 _PREFIX = "iowatch-"
-_RESERVE = 1.1  # metadata and halves of stripes: a file system that is exactly full fails
+_RESERVE = 1.1  # for metadata and partial stripes
 
 
 def session_directory(base: str | Path, session: str | None = None) -> Path:
-    """The directory below `base` that holds all scratch of one session (default: this one)."""
+    """Return the directory below `base` for all scratch data of one session (default: the current one)."""
     return Path(base) / f"{_PREFIX}{session or os.environ.get('IOWATCH_SESSION') or _reframe_session_name()}"
 
 
 def _reframe_session_name(process: int | None = None) -> str:
-    """Session of a plain ReFrame run: its host and process identify whether it still runs."""
+    """Return the session name of a plain ReFrame run: host and process show whether it still runs."""
     return f"reframe-{platform.node()}-{process or os.getpid()}"
 
 
 def case_directory(base: str | Path, test: str, environment: str) -> Path:
-    """The directory of one case; short and free of special characters, whatever the names are."""
+    """Return the directory of one case; short and without special characters."""
     digest = hashlib.sha256(f"{test}\0{environment}".encode()).hexdigest()[:12]
     return session_directory(base) / digest
 
 
 def check_scratch_space(base: Path, needed_bytes: int, needed_inodes: int = 1) -> None:
-    """See that `base` can be written to and has room.
+    """Check that `base` is writable and has enough free space.
 
     Raises:
-        MachineError: it cannot be made or written, or less than 1.1 x what is needed is free: bytes or inodes
-            of the file system, or of the user's quota on Lustre.
+        MachineError: it cannot be created or written, or less than 1.1 x the required bytes or inodes are free on the
+            file system, or in the user's quota on Lustre.
     """
     probe = base / f"{_PREFIX}probe-{os.getpid()}"
     try:
@@ -203,10 +203,10 @@ def _format_files(number: float) -> str:
 
 
 def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
-    """(bytes, inodes) that the user's quota leaves on a Lustre file system; None where there is none to ask.
+    """Return (bytes, inodes) left in the user's quota on a Lustre file system; None if there is no quota to query.
 
     `lfs quota -q -u UID DIR` prints: file system, kbytes, quota, limit, grace, files, quota, limit, grace
-    (Lustre Operations Manual, "Configuring and Managing Quotas"); a limit of 0 is none, `*` marks an excess.
+    (Lustre Operations Manual, "Configuring and Managing Quotas"); a limit of 0 means no limit, `*` marks an excess.
     """
     answer = query_command("lfs", "quota", "-q", "-u", str(os.getuid()), str(base), timeout_s=30) or ""
     numbers = [int(word.rstrip("*")) for word in answer.split()[1:] if word.rstrip("*").isdecimal()]
@@ -217,7 +217,7 @@ def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
 
 
 def remove_ended_scratch(base: Path) -> int:
-    """Remove what ended plain ReFrame runs on this host left below `base`; returns the number of directories."""
+    """Remove directories of ended plain ReFrame runs of this host below `base`; return their number."""
     prefix = session_directory(base, _reframe_session_name()).name.removesuffix(str(os.getpid()))
     processes = [path.name.removeprefix(prefix) for path in base.glob(f"{glob.escape(prefix)}*")]
     ended = [process for process in processes if process.isdecimal() and not _is_process_running(int(process))]
@@ -235,7 +235,7 @@ def _is_process_running(process: int) -> bool:
 
 
 def remove_session_scratch(base: Path, sessions: list[str]) -> int:
-    """Remove what ended sessions left below `base`; returns the number of directories."""
+    """Remove directories of ended sessions below `base`; return their number."""
     removed = 0
     for session in sessions:
         leftover = session_directory(base, session)

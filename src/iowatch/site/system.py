@@ -1,6 +1,6 @@
 """`systems/<name>/system.yaml`: schema, reader and time zone of a system.
 
-All times are kept in UTC; only pages show them in the zone of the system.
+All times are stored in UTC; only pages show them in the time zone of the system.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from iowatch.core.yamlfile import ClosedModel, YamlDocument
 
 
 def find_time_zone(name: str) -> tzinfo:
-    """The zone of a name; `UTC` needs no data of the machine.
+    """Return the time zone with this name; `UTC` needs no zone data of the machine.
 
     Raises:
-        UsageError: no such zone.
-        MachineError: the machine has no data of zones.
+        UsageError: unknown time zone.
+        MachineError: the machine has no time zone data.
     """
     if name == "UTC":
         return UTC
@@ -54,10 +54,10 @@ def find_time_zone(name: str) -> tzinfo:
 
 @lru_cache(maxsize=64)
 def utc_offsets(zone: tzinfo, first_day: int, last_day: int) -> tuple[tuple[int, int], ...]:
-    """What is added to UTC from when on: (epoch s, seconds), the first for all that was before.
+    """Return UTC offsets and their start: (epoch s, seconds); the first also applies to all earlier times.
 
     Args:
-        first_day, last_day: between which changes are looked for, days since 1970.
+        first_day, last_day: range of days since 1970 that is searched for changes.
     """
     moments = [day * 86400 for day in range(first_day, last_day + 2)]
     found = [(0, _offset(zone, moments[0]))]
@@ -78,7 +78,7 @@ NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_lengt
 
 
 def _parse_size_field(value: object) -> object:
-    """Bytes of a size such as `64g`; pydantic reports a ValueError with its field."""
+    """Return the bytes of a size such as `64g`; pydantic reports a ValueError with its field."""
     try:
         return units.parse_size(value) if isinstance(value, str) else value
     except InputError as error:
@@ -98,7 +98,7 @@ BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
 
 
 def _check_zone_name(name: str) -> str:
-    """Without time zone data on this machine the name is accepted; commands that show times report the missing data."""
+    """Check a zone name; without zone data it is accepted, and commands that show times report the missing data."""
     try:
         find_time_zone(name)
     except UsageError as error:
@@ -112,13 +112,13 @@ Zone = Annotated[str, AfterValidator(_check_zone_name)]
 
 
 class SourcedModel(ClosedModel):
-    """Facts of one source: a document and the place in it, or a command and the day."""
+    """Facts from one source: a document and the location in it, or a command and the day."""
 
     source: NonEmptyText
 
 
 class NamedModel(SourcedModel):
-    """A component of the machine; `note` has what the other fields cannot express."""
+    """A component of the machine; `note` has facts that the other fields cannot express."""
 
     name: NonEmptyText
     note: NonEmptyText | None = None
@@ -129,8 +129,8 @@ class PeakBandwidth(SourcedModel):
 
     Attributes:
         value, unit: the number as printed, for example 12.5 and `GB/s`.
-        operation: which direction it limits.
-        of: what it is the limit of (`file system`, `one node`…).
+        operation: the direction that it limits.
+        of: the object of the limit (`file system`, `one node`…).
     """
 
     value: PositiveFloat
@@ -155,12 +155,12 @@ class FileSystem(NamedModel):
     """One file system that benchmarks can write to.
 
     Attributes:
-        mount: where it is mounted; None where the source does not state it.
+        mount: mount point; None if the source does not state it.
         technology: `Lustre`, `GPFS`, `BeeGFS`, `Panasas`, `NFS`, `ext4`, `xfs`, `tmpfs`…
         servers: object storage servers (OSS), NSD servers or blades.
         targets: object storage targets (OST).
         block_bytes: block size of the file system.
-        storage: the devices behind the servers, as text.
+        storage: the devices of the servers, as text.
     """
 
     mount: NonEmptyText | None = None
@@ -177,7 +177,7 @@ class FileSystem(NamedModel):
 
 
 class NodeType(NamedModel):
-    """Nodes of one kind. Memory is kept as printed (`64 GB`)."""
+    """Nodes of one type. Memory is kept as printed (`64 GB`)."""
 
     count: PositiveInt | None = None
     sockets: PositiveInt | None = None
@@ -187,28 +187,28 @@ class NodeType(NamedModel):
 
 
 class Interconnect(NamedModel):
-    """The network that I/O goes through."""
+    """The network that carries I/O."""
 
     topology: NonEmptyText | None = None
 
 
 class Software(NamedModel):
-    """A version of a library, compiler or operating system that the source names."""
+    """A version of a library, compiler or operating system that the source states."""
 
     version: NonEmptyText | None = None
 
 
 class SystemLimits(ClosedModel):
-    """What suites may use of the machine at once; absent means no limit of ours.
+    """Limits on the use of the machine by suites; absent means no limit by iowatch.
 
     Attributes:
-        nodes, ranks: most that one case may ask for.
-        ranks_per_node: most processes on one node.
-        total_bytes: most that one session may write.
-        free_bytes: what has to stay free on the scratch file system.
-        files: most files that one case may create.
-        minutes: longest job.
-        queue_minutes: longest wait of a case in the queue; then its job is cancelled and the case has failed.
+        nodes, ranks: maximum per case.
+        ranks_per_node: maximum number of processes per node.
+        total_bytes: maximum written per session.
+        free_bytes: space that must remain free on the scratch file system.
+        files: maximum number of files per case.
+        minutes: maximum job time.
+        queue_minutes: maximum queue time per case; then its job is cancelled and the case has failed.
     """
 
     nodes: PositiveInt | None = None
@@ -225,14 +225,14 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
 class Blackout(ClosedModel):
-    """A time in which nothing is measured, in UTC.
+    """A period without measurements, in UTC.
 
     Attributes:
-        reason: why the session did not take place, or ended early; shown to people.
-        days: days of the week on which it begins; none is every day.
-        start, end: times of the day; an end that is not after the start is on the next day. 00:00 to 00:00, the
+        reason: why the session was skipped or ended early; shown to users.
+        days: days of the week on which it begins; empty for every day.
+        start, end: times of day; an end that is not after the start is on the next day. 00:00 to 00:00, the
             default, is the whole day.
-        since, until: first and last day on which it begins; None is without end.
+        since, until: first and last day on which it begins; None for no limit.
     """
 
     reason: NonEmptyText
@@ -255,12 +255,12 @@ class NightlyPolicy(ClosedModel):
     """Limits of `iowatch run --night`; absent means no limit.
 
     Attributes:
-        minutes: longest session; runs that are not expected to fit are deferred, and jobs that still run then
+        minutes: maximum session time; runs that are not expected to fit are deferred, and jobs that still run then
             are ended.
-        node_hours: most nodes x hours in the benchmarks' jobs.
-        bytes: most bytes written and read.
-        jitter_minutes: the session starts up to this much later, at another minute each night.
-        blackouts: no session starts in one, and a running session ends before the next.
+        node_hours: maximum nodes x hours of the benchmark jobs.
+        bytes: maximum bytes written and read.
+        jitter_minutes: the session starts up to this much later, at a different minute each night.
+        blackouts: no session starts in a blackout, and a running session ends before the next one.
         repeat_suspected: retest cases in the same session whose newest observations differ.
     """
 
@@ -276,12 +276,12 @@ class System(ClosedModel):
     """A machine.
 
     Attributes:
-        timezone: IANA name of the zone in which the dashboard shows times; everything else is in UTC.
-        retired: why it cannot be measured any more; None for a machine in service.
-        system_stacks: whether its stacks include those of the operating system's packages, found by looking at
-            the machine that iowatch runs on.
-        sources: short names of documents to their titles; every `source` then reads `<short name>: <place>`.
-        scratch: where benchmarks write, with environment variables; `IOWATCH_VAR` is always known.
+        timezone: IANA name of the zone in which the dashboard shows times; all other times are in UTC.
+        retired: why it can no longer be measured; None for a machine in service.
+        system_stacks: whether its stacks include those of the operating system's packages, found by examining
+            the machine on which iowatch runs.
+        sources: short names of documents to their titles; every `source` then has the form `<short name>: <place>`.
+        scratch: directory of the benchmarks, with environment variables; `IOWATCH_VAR` is always defined.
     """
 
     name: SystemIdentifier
@@ -312,7 +312,7 @@ class System(ClosedModel):
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """The file's facts, sizes in bytes, and every peak also in MiB/s."""
+        """Return the facts of the file, sizes in bytes, and every peak also in MiB/s."""
         document = self.model_dump(mode="json")
         for printed, known in zip(document["file_systems"], self.file_systems, strict=True):
             for row, peak in zip(printed["peaks"], known.peaks, strict=True):
@@ -320,10 +320,10 @@ class System(ClosedModel):
         return document
 
     def scratch_directory(self) -> Path:
-        """Where benchmarks write, with variables replaced.
+        """Return the directory of the benchmarks with variables replaced.
 
         Raises:
-            UsageError: no scratch is set, it names a variable that is not set, or is no absolute path.
+            UsageError: no scratch is set, it contains an undefined variable, or is not an absolute path.
         """
         where = f"systems/{self.name}/system.yaml: field 'scratch'"
         if self.scratch is None:
@@ -341,16 +341,16 @@ TEMPLATE_NAME = "_template"
 
 
 def system_names() -> list[str]:
-    """Names of all systems, sorted: the folders of `systems/` with a `system.yaml`."""
+    """Return the names of all systems, sorted: the directories of `systems/` with a `system.yaml`."""
     paths = (files.checkout_root() / "systems").glob("*/system.yaml")
     return sorted({path.parent.name for path in paths} - {TEMPLATE_NAME})
 
 
 def system_directory(name: str) -> Path:
-    """The folder of a system.
+    """Return the directory of a system.
 
     Raises:
-        UsageError: no such system.
+        UsageError: unknown system.
     """
     known = system_names()
     if name not in known:
@@ -359,7 +359,7 @@ def system_directory(name: str) -> Path:
 
 
 def read_system(path: Path) -> System:
-    """A system of one file.
+    """Return the system described by a file.
 
     Raises:
         InputError: not readable, not YAML, or against the schema.
@@ -378,11 +378,11 @@ def _read_cached(path: Path, _changed_ns: int) -> System:
 
 
 def load_system(name: str) -> System:
-    """The facts of a system.
+    """Return the facts of a system.
 
     Raises:
-        UsageError: no such system.
-        InputError: its file is damaged.
+        UsageError: unknown system.
+        InputError: the file is damaged.
     """
     path = system_directory(name) / "system.yaml"
     return _read_cached(path, path.stat().st_mtime_ns)

@@ -1,6 +1,6 @@
 """The history: schema, write, read, export, maintenance.
 
-Other rooms open a `History`; `iowatch.store.bulk` reads many results at once.
+Other packages open a `History`; `iowatch.store.bulk` reads many results at once.
 """
 
 from iowatch.store.engine import NoHistoryError, database_url

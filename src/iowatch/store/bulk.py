@@ -1,6 +1,6 @@
 """Read many results at once: series as NumPy arrays, results with all samples, whole sessions, whole histories.
 
-Comparisons, exports and the dashboard's pages are made of these.
+Used for comparisons, exports and the pages of the dashboard.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from iowatch.store.schema import (
     decode_samples,
 )
 
-# Their points are in memory as rows: 50 MB for ten years of sessions.
+# The points of these series are in memory as rows: 50 MB for ten years of sessions.
 _SERIES_AT_ONCE = 50
 _MAPPED_BYTES = 2**29
 _ALL_TIMES = 2**62
@@ -45,7 +45,7 @@ _SERIES_FIELDS = ("system", "partition", "stack", "case", "metric")
 
 
 def query_results(connection: Connection, chosen: ResultFilter) -> Iterator[ResultRow]:
-    """Matching results, series by series, each in time order."""
+    """Yield matching results, ordered by series and time."""
     series = {row.id: row for row in read.find_series(connection, chosen.series)}
     for chunk in read.in_chunks(list(series)):
         for row in connection.execute(_select_results(chosen, chunk)).mappings():
@@ -79,7 +79,7 @@ def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[A
 
 
 def _in_period(since: int | None, until: int | None) -> list[Any]:
-    """Conditions for results with `since` <= time < `until` (epoch s)."""
+    """Return conditions for results with `since` <= time < `until` (epoch s)."""
     limits = [] if since is None else [ResultTable.time >= since]
     return limits if until is None else [*limits, ResultTable.time < until]
 
@@ -100,7 +100,7 @@ _INTEGERS = {"time", "count", "run_id"}
 def series_points(
     connection: Connection, series_ids: Sequence[int], since: int | None, until: int | None
 ) -> dict[int, SeriesPoints]:
-    """Summaries of each series as arrays, also of series without results; `since` <= time < `until`."""
+    """Return the summaries of each series as arrays, empty for series without results; `since` <= time < `until`."""
     table, found = ResultTable, {}
     statement = select(*_POINT_COLUMNS.values()).where(*_in_period(since, until))
     for chunk in read.in_chunks(series_ids, _SERIES_AT_ONCE):
@@ -116,7 +116,7 @@ def _points(series_id: int, rows: Iterable[Sequence[Any]]) -> SeriesPoints:
 
 
 def _arrays(names: Iterable[str], rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
-    """Columns of rows as arrays by name; empty arrays where there are no rows."""
+    """Return the columns of rows as arrays by name; empty arrays if there are no rows."""
     wanted = list(names)
     columns = list(zip(*rows, strict=True)) or [()] * len(wanted)
     kinds = (np.int64 if name in _INTEGERS else np.float64 for name in wanted)
@@ -124,7 +124,7 @@ def _arrays(names: Iterable[str], rows: Iterable[Sequence[Any]]) -> dict[str, An
 
 
 def _driver_rows(connection: Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> list[Any]:
-    """Rows as the driver's own tuples: a million rows of SQLAlchemy take four times as long."""
+    """Return rows as the driver's own tuples: SQLAlchemy's rows take four times as long for a million rows."""
     result = connection.execute(statement, values)
     rows = result.cursor.fetchall() if result.cursor is not None else []
     result.close()
@@ -134,13 +134,13 @@ def _driver_rows(connection: Connection, statement: Executable, values: Mapping[
 def read_series_samples(
     connection: Connection, series_ids: Sequence[int], since: int | None = None, until: int | None = None
 ) -> Iterator[SeriesSamples]:
-    """Series by series, in the order of the ids; series without results are left out.
+    """Yield series in the order of the ids; series without results are omitted.
 
     Args:
-        since, until: epoch seconds; only results from `since` to `until`, both included.
+        since, until: epoch seconds; only results from `since` to `until`, both inclusive.
     """
     if connection.dialect.name == "sqlite":
-        # Rows of a series are far apart in the file: reading through a memory map takes a third of the time.
+        # Rows of one series are scattered in the file: reading through a memory map takes a third of the time.
         connection.exec_driver_sql(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
     period = {"since": -_ALL_TIMES if since is None else since, "until": _ALL_TIMES if until is None else until}
     for number in series_ids:
@@ -163,7 +163,7 @@ _SAMPLES_OF_SERIES = (
 
 
 def samples_of_series(connection: Connection, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
-    """(time, run id, samples) of a series in time order."""
+    """Return (time, run id, samples) of a series in time order."""
     found = []
     for one in read_series_samples(connection, [series_id]):
         parts = np.split(one.samples, np.cumsum(one.count)[:-1])
@@ -173,7 +173,7 @@ def samples_of_series(connection: Connection, series_id: int) -> list[tuple[int,
 
 
 def sessions_by_system(connection: Connection) -> dict[str, list[SessionRow]]:
-    """All sessions by system, newest first."""
+    """Return all sessions by system, newest first."""
     found: dict[str, list[SessionRow]] = {}
     for row in read.list_sessions(connection):
         found.setdefault(row.system, []).append(row)
@@ -181,17 +181,17 @@ def sessions_by_system(connection: Connection) -> dict[str, list[SessionRow]]:
 
 
 def session_runs(connection: Connection, session_id: int) -> list[RunRow]:
-    """Runs of a session by start, without facts and stack.json."""
+    """Return the runs of a session by start, without facts and stack.json."""
     return read.find_runs(connection, RunTable.session_id == session_id, documents=False)
 
 
 def session_artefacts(connection: Connection, session_id: int) -> dict[int, list[Artefact]]:
-    """Artefacts of a session, by run id."""
+    """Return the artefacts of a session by run id."""
     return read.artefacts_by_run(connection, RunTable.session_id == session_id)
 
 
 def session_results(connection: Connection, session_id: int) -> dict[int, list[tuple[int, tuple[float, ...]]]]:
-    """(series id, samples) of every result of a session, by run id, in the order of their series."""
+    """Return (series id, samples) of every result of a session by run id, in the order of their series."""
     statement = (
         select(ResultTable.run_id, ResultTable.series_id, ResultTable.samples)
         .join(RunTable, RunTable.id == ResultTable.run_id)
@@ -205,12 +205,12 @@ def session_results(connection: Connection, session_id: int) -> dict[int, list[t
 
 
 def run_sessions(connection: Connection) -> RunSessions:
-    """The session of every run."""
+    """Return the session of every run."""
     table = RunTable
     extents = select(table.session_id, func.min(table.id), func.max(table.id), func.count()).group_by(table.session_id)
     runs, sessions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for session, first, last, count in connection.execute(extents).all():
-        # Ids of the runs of one session are nearly always consecutive: then they need not be read.
+        # Ids of the runs of one session are nearly always consecutive; then they need not be read.
         if last - first + 1 == count:
             found = np.arange(first, last + 1, dtype=np.int64)
         else:
@@ -224,7 +224,7 @@ def run_sessions(connection: Connection) -> RunSessions:
 
 
 def received_by_session(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, int]]:
-    """(session id, name of the run, series id) of every result of these sessions."""
+    """Yield (session id, run name, series id) of every result of these sessions."""
     statement = select(RunTable.session_id, RunTable.name, ResultTable.series_id).join(
         ResultTable, ResultTable.run_id == RunTable.id
     )
@@ -233,7 +233,7 @@ def received_by_session(connection: Connection, session_ids: Sequence[int]) -> I
 
 
 def run_statuses(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
-    """(session id, name, status, stack) of every run of these sessions."""
+    """Yield (session id, name, status, stack) of every run of these sessions."""
     statement = select(RunTable.session_id, RunTable.name, RunTable.status, StackTable.name.label("stack")).join(
         StackTable, StackTable.id == RunTable.stack_id
     )
@@ -244,7 +244,7 @@ def run_statuses(connection: Connection, session_ids: Sequence[int]) -> Iterator
 def session_expectations(
     connection: Connection, session_ids: Sequence[int]
 ) -> Iterator[tuple[int, str, str, str, str, str]]:
-    """(session id, name of the run, partition, stack, operation, metric) of all expected results."""
+    """Yield (session id, run name, partition, stack, operation, metric) of all expected results."""
     for chunk in read.in_chunks(session_ids):
         sets = select(SessionTable.id, SessionTable.expected_set_id).where(SessionTable.id.in_(chunk))
         of_session = {row.id: row.expected_set_id for row in connection.execute(sets) if row.expected_set_id}
@@ -257,7 +257,7 @@ def session_expectations(
 
 
 def run_nodes(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Names of the nodes of runs; runs without are left out."""
+    """Return the node names of runs; runs without node names are omitted."""
     found: dict[int, tuple[str, ...]] = {}
     for chunk in read.in_chunks(run_ids):
         statement = select(RunTable.id, RunTable.facts["nodes"].label("nodes")).where(RunTable.id.in_(chunk))
@@ -266,7 +266,7 @@ def run_nodes(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple
 
 
 def run_files(connection: Connection, run_ids: Sequence[int], kind: str) -> dict[int, list[str]]:
-    """SHA-256 of the artefacts of one kind of runs, by run id in the order of their names."""
+    """Return the SHA-256 of the artefacts of one kind by run id, in the order of their names."""
     found: dict[int, list[str]] = {}
     for chunk in read.in_chunks(run_ids):
         kept = read.artefacts_by_run(connection, ArtefactTable.run_id.in_(chunk), ArtefactTable.kind == kind)
@@ -275,7 +275,7 @@ def run_files(connection: Connection, run_ids: Sequence[int], kind: str) -> dict
 
 
 def stack_uses(connection: Connection) -> list[StackUse]:
-    """Every version of every stack with the period in which it was used, in order of time."""
+    """Return every version of every stack with its period of use, in time order."""
     first, last = func.min(RunTable.started_at), func.max(RunTable.started_at)
     others = {"system": SystemTable.name, "partition": RunTable.partition, "first": first, "last": last}
     statement = (
@@ -290,12 +290,12 @@ def stack_uses(connection: Connection) -> list[StackUse]:
 
 
 def stack_documents(connection: Connection) -> dict[str, tuple[str, dict[str, object]]]:
-    """Name and stack.json of every stack by digest."""
+    """Return name and stack.json of every stack by digest."""
     statement = select(StackTable.digest, StackTable.name, StackTable.document)
     return {row.digest: (row.name, row.document) for row in connection.execute(statement)}
 
 
 def stack_contents(connection: Connection, stack_ids: Sequence[int]) -> dict[int, dict[str, object]]:
-    """stack.json of stacks by their ids in this history (`ResultRow.content`)."""
+    """Return stack.json of stacks by their ids in this history (`ResultRow.content`)."""
     statement = select(StackTable.id, StackTable.document).where(StackTable.id.in_(set(stack_ids)))
     return {row.id: row.document for row in connection.execute(statement)}

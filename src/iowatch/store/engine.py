@@ -1,4 +1,4 @@
-"""Open the database of the history: default place, foreign files, schema version, settings of SQLite."""
+"""Open the database of the history: default location, foreign files, schema version, settings of SQLite."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _URL_HINT = "Expected a path or sqlite:///path or postgresql://user@host/name."
 _OTHER_HISTORY_HINT = "Use --db or IOWATCH_DB for another history."
 _OUR_TABLES = {"alembic_version", "session", "run", "result"}
 _BUSY_TIMEOUT_S = 60
-# A transaction needs some pages in the log, and the log its index.
+# A transaction needs some pages in the log, and the log needs its index.
 _MIN_FREE_BYTES = 2**18
-# Without blanks: JSON is the largest part of a run.
+# No blanks: JSON is the largest part of a run.
 _compact_json = partial(json.dumps, separators=(",", ":"))
 
 
 class NoHistoryError(InputError):
-    """There is no history at the given place."""
+    """The history does not exist."""
 
 
 def database_url(place: str | None = None) -> str:
-    """The database to use: `place` (path or URL), else `IOWATCH_DB`, else `var/iowatch.db` of the checkout.
+    """Return the URL of the database: `place` (path or URL), else `IOWATCH_DB`, else `var/iowatch.db` of the checkout.
 
-    `postgresql://…`, as PostgreSQL's own programs take it, means the driver that is installed with iowatch.
+    `postgresql://…`, as PostgreSQL's own programs accept it, selects the driver that is installed with iowatch.
     """
     chosen = place or os.environ.get("IOWATCH_DB") or str(files.var_directory() / "iowatch.db")
     chosen = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", chosen)
@@ -47,15 +47,15 @@ def database_url(place: str | None = None) -> str:
 
 
 def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
-    """Open the history; create it or upgrade its schema where needed.
+    """Open the history; create it or upgrade its schema if needed.
 
     Args:
         place: path or URL.
-        create: whether to create one where there is none; else that is an error.
+        create: create a missing history; if False, a missing history is an error.
 
     Raises:
-        InputError: it is not a history, or its schema is too old or too new; or there is none.
-        MachineError: it cannot be read or written.
+        InputError: not a history, schema too old or too new, or no history.
+        MachineError: the database cannot be read or written.
     """
     url = database_url(place)
     try:
@@ -85,7 +85,7 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
 
 
 def engine_place(engine: Engine) -> str:
-    """URL of the database for messages, without its password."""
+    """Return the URL of the database for messages, without its password."""
     return engine.url.render_as_string(hide_password=True)
 
 
@@ -94,9 +94,9 @@ def _no_history_error(engine: Engine) -> NoHistoryError:
 
 
 def _read_only_options(url: str) -> dict[str, Any]:
-    """Options that let SQLite read from a read-only file system: else it writes next to the file even to read it.
+    """Return options to read from a read-only file system, where SQLite could not write next to the file.
 
-    Only where its log is empty: what is in the log would be ignored.
+    No options if its log has content, which these options would ignore.
     """
     path = Path(make_url(url).database or "")
     if not url.startswith("sqlite") or not path.is_file() or not _is_read_only(path):
@@ -113,7 +113,7 @@ def _is_read_only(path: Path) -> bool:
 
 
 def database_error_reason(error: DBAPIError, engine: Engine) -> str:
-    """The driver's message, and what SQLite's does not say: no space left, or a read-only place."""
+    """Return the driver's message and causes that SQLite does not report: no space left, or a read-only location."""
     path = Path(engine.url.database or "")
     if engine.dialect.name != "sqlite" or not path.parent.is_dir():
         return str(error.orig)
@@ -128,20 +128,20 @@ def database_error_reason(error: DBAPIError, engine: Engine) -> str:
 
 
 def _set_pragmas(connection: Any, _record: Any) -> None:
-    # The driver's own transactions commit before DDL, which would break migrations: we say BEGIN ourselves.
+    # The driver's own transactions commit before DDL, which would break migrations: iowatch issues BEGIN itself.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000}")
-    with contextlib.suppress(sqlite3.OperationalError):  # in a read-only place the file keeps its own mode
+    with contextlib.suppress(sqlite3.OperationalError):  # a read-only file keeps its own mode
         cursor.execute("PRAGMA journal_mode = WAL")
-    # FULL: a committed case survives a power failure, too; a night commits some hundred times at most.
+    # FULL: a committed case survives also a power failure; a session commits some hundred times at most.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 
 
 def _begin_transaction(connection: Connection) -> None:
-    """Writers take the lock at once: upgrading a read lock later fails instead of waiting."""
+    """Begin a transaction; writers take the lock at once, because upgrading a read lock fails instead of waiting."""
     writes = connection.get_execution_options().get("iowatch_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -160,7 +160,7 @@ def _refuse_foreign_file(path: Path) -> None:
 
 
 def _refuse_network_file_system(path: Path) -> None:
-    """SQLite's locks do not work on network file systems; a damaged history is worse than none."""
+    """Refuse network file systems, where SQLite's locks do not work and the history would be damaged."""
     kind = files.file_system_type(str(path.parent.resolve()), MOUNT_TABLE)
     if kind in NETWORK_FILE_SYSTEMS and not os.environ.get("IOWATCH_ALLOW_NETWORK_SQLITE"):
         raise MachineError(
@@ -170,7 +170,7 @@ def _refuse_network_file_system(path: Path) -> None:
 
 
 def schema_revision(connection: Connection) -> str | None:
-    """The schema version in force, or None in an empty database.
+    """Return the current schema version, or None for an empty database.
 
     Raises:
         InputError: the database has tables, but not those of a history.
@@ -188,7 +188,7 @@ def schema_revision(connection: Connection) -> str | None:
 
 
 def _upgrade_to_head(engine: Engine, create: bool) -> None:
-    """Upgrade an older or empty history; refuse versions that this iowatch can neither read nor upgrade."""
+    """Upgrade an older or empty history; reject versions that this iowatch can neither read nor upgrade."""
     with engine.connect() as connection:
         found = schema_revision(connection)
     if found is None and not create:
@@ -205,7 +205,7 @@ def _upgrade_to_head(engine: Engine, create: bool) -> None:
 
 def _run_migrations(engine: Engine) -> None:
     """Upgrade the schema to the newest version, in one transaction."""
-    # Imported here: Alembic costs 0.2 s that a session with a current schema need not pay.
+    # Imported here: Alembic takes 0.2 s, which sessions with a current schema save.
     from alembic import command
     from alembic.config import Config
 
@@ -213,7 +213,7 @@ def _run_migrations(engine: Engine) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.connect().execution_options(iowatch_write=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
-            # Two first starts at once: the second waits here and then finds the work done.
+            # Two concurrent first starts: the second waits here and then finds the current schema.
             connection.execute(text("SELECT pg_advisory_xact_lock(4910)"))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

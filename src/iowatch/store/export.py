@@ -1,7 +1,7 @@
-"""Export results: CSV, Parquet and JSON with every sample, OpenMetrics with the newest results; and read exports back.
+"""Export results: CSV, Parquet and JSON with every sample, OpenMetrics with the newest results; import exports.
 
 CSV and Parquet have one sample per row (`EXPORT_COLUMNS`), JSON one result per entry with its samples in a list. All
-three can be read back, also as written by other programs, and be a side of `iowatch compare`. `session`, `time`,
+three can be imported, also if other programs wrote them, and be a side of `iowatch compare`. `session`, `time`,
 `benchmark`, `case`, `metric` and `value` (JSON: `samples`) are required; the other columns have defaults.
 """
 
@@ -36,7 +36,7 @@ from iowatch.store.history import History
 from iowatch.store.records import ResultFilter, ResultRow
 
 EXPORT_FORMAT = 1
-# One row a sample; `case` is the canonical JSON of the parameters, `case_key` its short digest.
+# One sample per row; `case` is the canonical JSON of the parameters, `case_key` its short digest.
 EXPORT_COLUMNS = (
     "session", "time", "system", "partition", "stack", "benchmark", "case", "case_key", "metric", "unit",
     "run", "status", "pair", "side", "repetition", "value",
@@ -49,7 +49,7 @@ ExportWriter = Callable[[Iterable[ResultRow], BinaryIO], None]
 
 
 def export_results(history: History, chosen: ResultFilter, form: str, stream: BinaryIO) -> None:
-    """Write matching results to a binary stream, a row at a time: memory does not grow with the history.
+    """Write matching results to a binary stream row by row: memory use does not depend on the size of the history.
 
     Args:
         form: a key of `EXPORT_FORMATS`.
@@ -64,7 +64,7 @@ def export_results(history: History, chosen: ResultFilter, form: str, stream: Bi
 
 
 def _common_fields(row: ResultRow) -> dict[str, Any]:
-    """What all samples of a result have in common."""
+    """Return the fields that all samples of a result share."""
     return {
         **{name: getattr(row, name) for name in ("session", "metric", *_OPTIONAL)},
         "time": format_time(datetime.fromtimestamp(row.time, UTC)),
@@ -108,17 +108,17 @@ def _write_parquet(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
             writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
-# The unit's name in Prometheus, which wants base units, and the factor from ours.
+# Unit name in Prometheus, which requires base units, and the factor from iowatch's unit.
 _PROMETHEUS_UNITS = {"MiB/s": ("bytes_per_second", MIB), "s": ("seconds", 1), "1/s": ("per_second", 1), "1": ("", 1)}
-# Endings that Prometheus reserves for other kinds of metrics.
-_RESERVED_ENDINGS = ("_total", "_count", "_sum", "_bucket", "_info", "_created")
+# Suffixes that Prometheus reserves for other kinds of metrics.
+_RESERVED_SUFFIXES = ("_total", "_count", "_sum", "_bucket", "_info", "_created")
 _STATISTICS = ("max", "median", "min", "mean")
 
 
 def write_openmetrics(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
-    """The newest result of each series as gauges, for node_exporter's textfile collector.
+    """Write the newest result of each series as gauges, for node_exporter's textfile collector.
 
-    The collector refuses timestamps, so the time of a result is a metric of its own.
+    The collector rejects timestamps, so the time of a result is a separate metric.
     """
     # Imported here: only this format needs it.
     from prometheus_client.core import GaugeMetricFamily
@@ -150,10 +150,10 @@ def write_openmetrics(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
 
 
 def _prometheus_name(name: str) -> tuple[str, str, float]:
-    """Name of a metric in Prometheus, its unit there, and the factor from our unit."""
+    """Return name and unit of a metric in Prometheus, and the factor from iowatch's unit."""
     unit, factor = _PROMETHEUS_UNITS[get_metric(name).unit]
     stem = f"iowatch_{name}"
-    if stem.endswith(_RESERVED_ENDINGS) or (not unit and stem == "iowatch_count"):
+    if stem.endswith(_RESERVED_SUFFIXES) or (not unit and stem == "iowatch_count"):
         stem += "_value"
     return f"{stem}_{unit}" if unit else stem, unit, factor
 
@@ -176,17 +176,17 @@ EXPORT_FORMATS: dict[str, ExportWriter] = {
 
 
 _HINT = "Expected what `iowatch history export --format csv|parquet|json` writes."
-# A place in a file, and one sample with its columns.
+# Location in a file, and one sample with its columns.
 _SampleRow = tuple[str, Mapping[str, Any]]
 
 
 def read_export_file(path: Path) -> list[ResultRow]:
-    """All results of an exported file, in its order.
+    """Return all results of an exported file, in its order.
 
-    Samples that differ in nothing but repetition and value are one result.
+    Samples that differ only in repetition and value form one result.
 
     Raises:
-        InputError: unreadable, not an export, or with a value that is not finite; with line or entry.
+        InputError: unreadable, not an export, or a value that is not finite; with line or entry.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
@@ -205,7 +205,7 @@ def read_export_file(path: Path) -> list[ResultRow]:
 
 
 def _read_csv(path: Path) -> Iterator[_SampleRow]:
-    # csv's own limit of 128 KiB a cell is enough for a case and keeps a broken quote from swallowing the file.
+    # csv's own limit of 128 KiB per cell is enough for a case and limits the damage of an unbalanced quote.
     with path.open(encoding="utf-8", newline="") as stream:
         reader = csv.DictReader(stream)
         _require_columns(str(path), reader.fieldnames or [])

@@ -1,4 +1,4 @@
-"""`History`: opens the database and is the way in for other rooms. Writing commits run by run."""
+"""`History`: opens the database; interface for other packages. Writing commits run by run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class History:
-    """The history of all systems; safe to open from several processes at once."""
+    """The history of all systems; several processes may open it concurrently."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -45,19 +45,19 @@ class History:
         """Open the history at `place` (path or URL), `IOWATCH_DB`, or `var/iowatch.db`; create it if absent.
 
         Raises:
-            InputError: it is not a history, or its schema is too old or too new.
-            MachineError: it cannot be read or written.
+            InputError: not a history, or its schema is too old or too new.
+            MachineError: the database cannot be read or written.
         """
         return cls(open_engine(place))
 
     @classmethod
     def existing(cls, place: str | None = None) -> History:
-        """Open a history that must exist; `place` as for `open`.
+        """Open an existing history; `place` as for `open`.
 
         Raises:
-            NoHistoryError: there is none.
-            InputError: it is not a history, or its schema is too old or too new.
-            MachineError: it cannot be read or written.
+            NoHistoryError: the history does not exist.
+            InputError: not a history, or its schema is too old or too new.
+            MachineError: the database cannot be read or written.
         """
         return cls(open_engine(place, create=False))
 
@@ -73,10 +73,10 @@ class History:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One write transaction, committed at the end, rolled back on any error.
+        """Open one write transaction, committed at the end, rolled back on any error.
 
         Raises:
-            MachineError: the database refused (full disk, read-only, locked too long).
+            MachineError: the database reported an error (full disk, read-only, lock timeout).
         """
         try:
             with self.engine.connect().execution_options(iowatch_write=True) as connection, connection.begin():
@@ -86,7 +86,7 @@ class History:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One read transaction: a consistent view.
+        """Open one read transaction: a consistent view.
 
         Raises:
             MachineError: the database could not be read.
@@ -114,20 +114,20 @@ class History:
     # Writing
 
     def begin_session(self, session: SessionRecord, expected: Iterable[ExpectedResult] = ()) -> None:
-        """Record a session and what it expects; the same session twice is the same as once."""
+        """Store a session and its expected set; idempotent."""
         self._write(write.insert_session, session, expected)
 
     def record_runs(self, session_uuid: str, runs: Iterable[RunRecord]) -> int:
-        """Store runs of a session in one transaction; returns how many were new.
+        """Store runs of a session in one transaction; return the number of new runs.
 
         Raises:
-            InputError: the session is not known.
+            InputError: unknown session.
         """
         with self.writing() as connection:
             return sum(write.insert_run(connection, session_uuid, run) for run in runs)
 
     def add_attributes(self, session_uuid: str, attributes: Mapping[str, object]) -> None:
-        """Merge these attributes into the session's."""
+        """Merge these attributes into those of the session."""
         self._write(write.merge_session_attributes, session_uuid, attributes)
 
     def end_session(self, session_uuid: str, status: SessionStatus, ended_at: int) -> None:
@@ -139,79 +139,79 @@ class History:
         self._write(write.save_detections, rows)
 
     def save_findings(self, rows: Sequence[FindingRow]) -> None:
-        """Write or replace findings, all or none."""
+        """Write or replace findings, all in one transaction."""
         self._write(write.save_findings, rows)
 
     # Reading
 
     def detections(self, series_ids: Sequence[int]) -> dict[int, DetectionRow]:
-        """Stored detections of those of the series that have one, by series id."""
+        """Return the stored detections of these series by series id; series without one are omitted."""
         return self._read(read.load_detections, series_ids)
 
     def findings(self, system: str | None = None) -> list[FindingRow]:
-        """Findings as last written, newest first."""
+        """Return the findings as last written, newest first."""
         return self._read(read.load_finding_rows, system)
 
     def sessions(self, system: str | None = None, limit: int | None = None) -> list[SessionRow]:
-        """Sessions, newest first."""
+        """Return the sessions, newest first."""
         return self._read(read.list_sessions, system, limit)
 
     def session(self, uuid: str) -> SessionRow:
-        """One session by its UUID or an unambiguous beginning of it.
+        """Return one session by its UUID or an unambiguous prefix of it.
 
         Raises:
-            UsageError: none or several match.
+            UsageError: no session or several sessions match.
         """
         return self._read(read.find_session, uuid)
 
     def expected(self, session_uuid: str) -> list[ExpectedResult]:
-        """The expected set of a session."""
+        """Return the expected set of a session."""
         return self._read(read.expected_results, session_uuid)
 
     def received(self, session_uuid: str) -> list[ExpectedResult]:
-        """Results of a session, in the same terms as `expected`."""
+        """Return the results of a session in the form of `expected`."""
         return self._read(read.received_results, session_uuid)
 
     def runs(self, session_uuid: str) -> list[RunRow]:
-        """Runs of one session in the order in which they started."""
+        """Return the runs of a session by start."""
         return self._read(read.find_runs, SessionTable.uuid == session_uuid)
 
     def session_of_runs(self, run_ids: Sequence[int] | None = None) -> dict[int, str]:
-        """The UUID of the session of these runs, or of all."""
+        """Return the UUID of the session of these runs, or of all runs, by run id."""
         return self._read(read.session_of_runs, run_ids)
 
     def run(self, run_id: int) -> RunRow:
-        """One run.
+        """Return one run.
 
         Raises:
-            UsageError: there is none with that id.
+            UsageError: no run with this id.
         """
         return self._read(read.find_run, run_id)
 
     def artefacts(self, run_id: int) -> list[Artefact]:
-        """Artefacts of a run."""
+        """Return the artefacts of a run."""
         return self._read(read.artefacts_by_run, RunTable.id == run_id).get(run_id, [])
 
     def series(self, chosen: SeriesFilter | None = None) -> list[SeriesRow]:
-        """Series that match, ordered by system, benchmark, case and stack."""
+        """Return matching series, ordered by system, benchmark, case and stack."""
         return self._read(read.find_series, chosen or SeriesFilter())
 
     def last_stacks(self, series_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        """stack.json of the last run of each series, by series id; series without results are left out."""
+        """Return stack.json of the last run of each series by series id; series without results are omitted."""
         return self._read(read.last_stack_documents, series_ids)
 
     def points(
         self, series_ids: Sequence[int], since: int | None = None, until: int | None = None
     ) -> dict[int, SeriesPoints]:
-        """Summaries in time order of each series (arrays of shape (n,)); `since` <= epoch seconds < `until`."""
+        """Return summaries of each series in time order (arrays of shape (n,)); `since` <= epoch seconds < `until`."""
         return self._read(bulk.series_points, series_ids, since, until)
 
     def samples(self, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
-        """Every sample of a series: (time in epoch seconds, run id, samples in order measured)."""
+        """Return all samples of a series: (time in epoch seconds, run id, samples in the order measured)."""
         return self._read(bulk.samples_of_series, series_id)
 
     def results(self, chosen: ResultFilter | None = None) -> Iterator[ResultRow]:
-        """Results with samples, session and status, read as they are used: series by series in time order.
+        """Yield results with samples, session and status, read lazily: ordered by series and time.
 
         Raises:
             MachineError: the database could not be read.
@@ -220,18 +220,18 @@ class History:
             yield from bulk.query_results(connection, chosen or ResultFilter())
 
     def run_results(self, run_id: int) -> list[tuple[SeriesRow, tuple[float, ...]]]:
-        """The results of one run: its series and all samples."""
+        """Return the results of one run: series and all samples."""
         return self._read(read.run_results, run_id)
 
     def systems(self) -> list[str]:
-        """Names of systems that have history."""
+        """Return the names of the systems in the history."""
         return self._read(read.system_names_in_history)
 
     def require_system(self, name: str) -> None:
-        """Make sure that the history has a system: no data is not the same as no change.
+        """Require that the history contains a system: "no data" is not the same as "no change".
 
         Raises:
-            UsageError: it has not.
+            UsageError: unknown system.
         """
         known = self.systems()
         if name not in known:
@@ -239,10 +239,10 @@ class History:
             raise UsageError(f"the history has no system '{name}'", hint=hint)
 
     def require_series(self, chosen: SeriesFilter) -> None:
-        """Make sure that the history has every name of a filter: a misspelt name matches nothing.
+        """Require that the history contains every name of a filter: a misspelt name would match no series.
 
         Raises:
-            UsageError: it has not.
+            UsageError: unknown name.
         """
         if chosen.system is not None:
             self.require_system(chosen.system)
@@ -251,7 +251,7 @@ class History:
             "partition": {row.partition for row in rows},
             "stack": {row.stack for row in rows},
             "benchmark": {row.case.benchmark for row in rows},
-            # A metric without results yet is not misspelt.
+            # A known metric without results is not misspelt.
             "metric": METRICS.keys(),
         }
         for field, known in names.items():

@@ -1,6 +1,6 @@
-"""Maintenance of a history: check it, back it up, copy it between SQLite and PostgreSQL, and what pruning needs.
+"""Maintenance of a history: check, backup, copy between SQLite and PostgreSQL, and support for pruning.
 
-A backup is a history in one SQLite file; copying it into an empty history restores it.
+A backup is a history in one SQLite file; copying it to an empty history restores it.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from iowatch.store.schema import (
 )
 
 MessageCallback = Callable[[str], None]
-# The newest results, whose summaries are compared with their samples.
+# Number of newest results whose summaries are compared with their samples.
 _CHECKED_RESULTS = 10_000
 _UNFINISHED_AFTER_S = 2 * 86400
 _LOW_SPACE_BYTES = 2**30
-# Each statement reads the whole table.
+# Large chunks, because each statement reads the whole table.
 _DIGESTS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True)
 class HistoryCheck:
-    """Faults are damage; notes are worth knowing and no damage."""
+    """Result of a check: faults are damage; notes need attention but are not damage."""
 
     size_bytes: int
     sessions: int
@@ -60,7 +60,7 @@ class HistoryCheck:
 
 
 def check_history(history: History) -> HistoryCheck:
-    """Look for damage of the file, of references, of samples and summaries; and for what needs attention.
+    """Check the file, references, samples and summaries for damage, and collect what needs attention.
 
     Raises:
         MachineError: the database cannot be read at all.
@@ -78,7 +78,7 @@ def check_history(history: History) -> HistoryCheck:
 
 
 def database_size_bytes(connection: Connection) -> int:
-    """Size of the database, without SQLite's log."""
+    """Return the size of the database without SQLite's log."""
     if connection.dialect.name != "sqlite":
         return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
     pages = connection.execute(text("PRAGMA page_count")).scalar_one()
@@ -91,9 +91,9 @@ def _count(connection: Connection, model: type[Base], *conditions: ColumnElement
 
 
 def _file_faults(connection: Connection, pragma: str) -> Iterator[str]:
-    """Damage of the SQLite file, by `integrity_check` or `quick_check`."""
+    """Yield damage of the SQLite file that `integrity_check` or `quick_check` reports."""
     if connection.dialect.name != "sqlite":
-        return  # PostgreSQL checks its own files and enforces references (pg_amcheck looks deeper)
+        return  # PostgreSQL checks its own files and enforces references (pg_amcheck checks more)
     try:
         for row in connection.execute(text(f"PRAGMA {pragma}")):
             if row[0] != "ok":
@@ -138,8 +138,8 @@ def _notes(connection: Connection) -> Iterator[str]:
     unfinished = (table.status == "running") & (table.started_at < now - _UNFINISHED_AFTER_S)
     for uuid in connection.execute(select(table.uuid).where(unfinished)).scalars():
         yield f"session {uuid} never ended; the next run on its system closes it"
-    ahead = select(table.uuid, table.started_at).where(table.started_at > now + _UNFINISHED_AFTER_S)
-    for row in connection.execute(ahead):
+    in_future = select(table.uuid, table.started_at).where(table.started_at > now + _UNFINISHED_AFTER_S)
+    for row in connection.execute(in_future):
         start = format_time(datetime.fromtimestamp(row.started_at, UTC))
         yield f"session {row.uuid} starts in the future ({start}): wrong system clock"
     if number := _count(connection, table, table.ended_at < table.started_at):
@@ -155,32 +155,32 @@ def _notes(connection: Connection) -> Iterator[str]:
 
 
 def backup_history(history: History, target: Path) -> int:
-    """Write the whole history into a new SQLite file while others use it; returns its size in bytes.
+    """Write the whole history to a new SQLite file during concurrent use; return its size in bytes.
 
-    The file gets its name when it is complete and checked. From PostgreSQL it is a copy as `copy_history` makes it;
-    a site backs up its server with the server's own tools, too.
+    The file is renamed into place when it is complete and checked. From PostgreSQL it is a copy by `copy_history`;
+    sites also back up their server with its own tools.
 
     Raises:
         UsageError: the target exists.
-        MachineError: it cannot be written.
+        MachineError: the target cannot be written.
     """
     if target.exists():
         raise UsageError(f"{target} exists already", hint="Choose a new file: backup does not overwrite.")
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if history.engine.dialect.name == "sqlite":
-            # Page by page: a consistent state while others write.
+            # Page by page: a consistent state despite concurrent writers.
             with closing(history.engine.raw_connection()) as pooled, closing(sqlite3.connect(draft)) as copied:
                 driver = pooled.driver_connection
                 assert isinstance(driver, sqlite3.Connection)
                 driver.backup(copied)
         else:
-            with History.open(str(draft)) as made:
-                copy_history(history, made)
-        with History.existing(str(draft)) as made:
-            refuse_damaged_history(made)
+            with History.open(str(draft)) as draft_history:
+                copy_history(history, draft_history)
+        with History.existing(str(draft)) as draft_history:
+            refuse_damaged_history(draft_history)
         with closing(sqlite3.connect(draft)) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE")  # one file without a log beside it
+            connection.execute("PRAGMA journal_mode = DELETE")  # a single file without a separate log
         with draft.open("rb") as stream:
             os.fsync(stream.fileno())
         draft.replace(target)
@@ -193,10 +193,10 @@ def backup_history(history: History, target: Path) -> int:
 
 
 def refuse_damaged_history(history: History) -> None:
-    """Refuse an SQLite file with damage.
+    """Reject a damaged SQLite file.
 
     Raises:
-        InputError: it is damaged.
+        InputError: the file is damaged.
     """
     with history.reading() as connection:
         damage = next(_file_faults(connection, "quick_check(1)"), None)
@@ -206,7 +206,7 @@ def refuse_damaged_history(history: History) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Compared sessions; runs, results and findings that were new in the target."""
+    """Number of compared sessions, and of runs, results and findings that were new in the target."""
 
     sessions: int
     runs: int
@@ -217,19 +217,19 @@ class CopyResult:
 def copy_history(
     source: History, target: History, system: str | None = None, report: MessageCallback = lambda _text: None
 ) -> CopyResult:
-    """Copy what the target lacks, one transaction per session: an interrupted copy is simply repeated.
+    """Copy data missing in the target, one transaction per session: an interrupted copy can be repeated.
 
-    Sessions are identified by UUID, runs by fingerprint, findings by id (the one updated last stays). Detections are
+    Sessions are identified by UUID, runs by fingerprint, findings by id (the last updated one is kept). Detections are
     not copied: the next update computes them again.
 
     Args:
-        system: only this one; None for all.
-        report: called with one line of progress now and then.
+        system: copy only this system; None for all.
+        report: called occasionally with one line of progress.
 
     Raises:
-        UsageError: both are the same history, or the source has no such system.
+        UsageError: both are the same history, or the source does not contain the system.
         InputError: the source is damaged.
-        MachineError: one of them cannot be read or written.
+        MachineError: the source or the target cannot be read or written.
     """
     if source.engine.url == target.engine.url:
         raise UsageError("source and target are the same history")
@@ -247,14 +247,14 @@ def copy_history(
 
 
 def _select_rows(connection: Connection, column: Any, values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Rows of a column's table where it has one of the values, ordered by key."""
+    """Yield the rows of a column's table in which it has one of the values, ordered by key."""
     table = column.class_.__table__
     for chunk in read.in_chunks(list(values)):
         statement = select(table).where(column.in_(chunk)).order_by(*table.primary_key)
         yield from map(dict, connection.execute(statement).mappings())
 
 
-# Columns with ids, the tables that they refer to, and the columns that identify a row there in every history.
+# Id column -> the table that it refers to, and the columns that identify a row there in every history.
 _REFERENCES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "system_id": (SystemTable, ("name",)),
     "stack_id": (StackTable, ("digest",)),
@@ -264,7 +264,7 @@ _REFERENCES: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 class _HistoryCopier:
-    """One copy: ids differ between histories, so every reference is translated by the identity of its row."""
+    """One copy: ids differ between histories, so every reference is translated through the identity of its row."""
 
     def __init__(self, source: History, target: History) -> None:
         self.source, self.target = source, target
@@ -278,14 +278,14 @@ class _HistoryCopier:
             sets = _select_rows(left, ExpectedSetTable.id, [row.pop("expected_set_id")])
             del row["id"]
             self._translate(left, right, row)
-            here = write.get_or_create_id(right, SessionTable, {"uuid": row.pop("uuid")}, row)
+            target_id = write.get_or_create_id(right, SessionTable, {"uuid": row.pop("uuid")}, row)
             if row["status"] != "running":
                 ended = {"status": row["status"], "ended_at": row["ended_at"]}
-                unfinished = (SessionTable.id == here) & (SessionTable.status == "running")
+                unfinished = (SessionTable.id == target_id) & (SessionTable.status == "running")
                 right.execute(update(SessionTable).where(unfinished).values(ended))
             for found in sets:
-                write.add_expected_results(right, here, found["items"])
-            self._copy_runs(left, right, number, here)
+                write.add_expected_results(right, target_id, found["items"])
+            self._copy_runs(left, right, number, target_id)
 
     def _copy_runs(self, left: Connection, right: Connection, number: int, here: int) -> None:
         rows = {row["fingerprint"]: row for row in _select_rows(left, RunTable.session_id, [number])}
@@ -297,14 +297,14 @@ class _HistoryCopier:
         for row in rows.values():
             row["session_id"] = here
             self._translate(left, right, row)
-        made = right.execute(insert(RunTable).returning(RunTable.fingerprint, RunTable.id), list(rows.values()))
-        run_ids = {old_ids[row.fingerprint]: row.id for row in made}
+        inserted = right.execute(insert(RunTable).returning(RunTable.fingerprint, RunTable.id), list(rows.values()))
+        run_ids = {old_ids[row.fingerprint]: row.id for row in inserted}
         self._copy_rows_of_runs(left, right, ArtefactTable.run_id, run_ids)
         self.results += self._copy_rows_of_runs(left, right, ResultTable.run_id, run_ids)
         self.runs += len(run_ids)
 
     def _copy_rows_of_runs(self, left: Connection, right: Connection, column: Any, run_ids: Mapping[int, int]) -> int:
-        """Copy the rows of a table that belong to runs; returns how many."""
+        """Copy the rows of a table that belong to runs; return their number."""
         rows = list(_select_rows(left, column, run_ids))
         for row in rows:
             row["run_id"] = run_ids[row["run_id"]]
@@ -314,7 +314,7 @@ class _HistoryCopier:
         return len(rows)
 
     def _translate(self, left: Connection, right: Connection, row: dict[str, Any]) -> None:
-        """Replace the source's ids in a row by those of the same rows in the target, inserted there if absent."""
+        """Replace the source ids in a row by the target ids of the same rows, which are inserted if absent."""
         for name, (model, identity) in _REFERENCES.items():
             if name in row and (name, row[name]) not in self._ids:
                 (found,) = _select_rows(left, model.id, [row[name]])
@@ -326,34 +326,34 @@ class _HistoryCopier:
                 row[name] = self._ids[name, row[name]]
 
     def copy_findings(self, system: str | None) -> int:
-        """Copy findings that are missing in the target or older there; returns how many."""
-        there = {row.id: row.updated_at for row in self.target.findings()}
-        fresh = [row for row in self.source.findings(system) if there.get(row.id, -1) < row.updated_at]
+        """Copy findings that are missing or older in the target; return their number."""
+        updated = {row.id: row.updated_at for row in self.target.findings()}
+        outdated = [row for row in self.source.findings(system) if updated.get(row.id, -1) < row.updated_at]
         with self.source.reading() as left, self.target.writing() as right:
-            for row in _select_rows(left, FindingTable.id, [row.id for row in fresh]):
+            for row in _select_rows(left, FindingTable.id, [row.id for row in outdated]):
                 self._translate(left, right, row)
                 row["document"] = {**row["document"], "members": self._members(left, right, row["document"]["members"])}
                 right.execute(delete(FindingTable).where(FindingTable.id == row["id"]))
                 right.execute(insert(FindingTable).values(row))
-        return len(fresh)
+        return len(outdated)
 
     def _members(self, left: Connection, right: Connection, members: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Members of a finding with the target's ids of series and runs."""
+        """Return the members of a finding with the series and run ids of the target."""
         found = [dict(member) for member in members]
-        ends = ("run_before", "run_after")
-        wanted = {member[end] for member in found for end in ends} - {None}
+        run_fields = ("run_before", "run_after")
+        wanted = {member[end] for member in found for end in run_fields} - {None}
         fingerprints = {row["id"]: row["fingerprint"] for row in _select_rows(left, RunTable.id, wanted)}
         run_ids = {
             row["fingerprint"]: row["id"] for row in _select_rows(right, RunTable.fingerprint, fingerprints.values())
         }
         for member in found:
             self._translate(left, right, member)
-            member |= {end: run_ids.get(fingerprints.get(member[end], "")) for end in ends}
+            member |= {end: run_ids.get(fingerprints.get(member[end], "")) for end in run_fields}
         return found
 
 
 def protected_digests(history: History) -> set[str]:
-    """SHA-256 of the artefacts on both sides of every finding, its evidence: pruning keeps them at any age."""
+    """Return the SHA-256 of the artefacts before and after the change of each finding: evidence, never pruned."""
     members = [member for row in history.findings() for member in row.document["members"]]
     runs = {member[end] for member in members for end in ("run_before", "run_after")} - {None}
     with history.reading() as connection:
@@ -361,7 +361,7 @@ def protected_digests(history: History) -> set[str]:
 
 
 def delete_artefact_rows(history: History, digests: Collection[str]) -> int:
-    """Delete names and digests of removed files; returns how many. Runs and results stay."""
+    """Delete names and digests of removed files; return their number. Runs and results are kept."""
     with history.writing() as connection:
         removed = (
             connection.execute(delete(ArtefactTable).where(ArtefactTable.sha256.in_(chunk))).rowcount

@@ -1,4 +1,4 @@
-"""Read records out of the tables: sessions, runs, series, detections, findings. Nothing here changes anything."""
+"""Read records from the tables: sessions, runs, series, detections, findings. Read-only."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from iowatch.store.schema import (
 )
 
 T = TypeVar("T")
-# SQLite allows 32,766 bound variables a statement; far fewer keeps statements readable in logs.
+# SQLite allows 32,766 bound variables per statement; far fewer keep statements readable in logs.
 _CHUNK = 500
 
 
 def in_chunks(values: Sequence[T], size: int = _CHUNK) -> Iterator[list[T]]:
-    """Values in lists of at most `size`, for `column IN (…)`."""
+    """Split values into lists of at most `size`, for `column IN (…)`."""
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
 
 
 def _records(connection: Connection, statement: Select[Any], record: type[T]) -> list[T]:
-    """Rows as records whose fields are the names of the columns."""
+    """Return rows as records whose fields are the names of the columns."""
     return [record(**row) for row in connection.execute(statement).mappings()]
 
 
 def record_columns(record: type[Any], table: type[Base], **others: Any) -> list[Any]:
-    """Columns for the fields of a record: `others` by name, the rest from the table."""
+    """Return columns for the fields of a record: `others` by name, the rest from the table."""
     names = [one.name for one in fields(record)]
     return [others[name].label(name) if name in others else getattr(table, name) for name in names]
 
 
 def system_names_in_history(connection: Connection) -> list[str]:
-    """Names of all systems."""
+    """Return the names of all systems."""
     return list(connection.execute(select(SystemTable.name).order_by(SystemTable.name)).scalars())
 
 
@@ -70,7 +70,7 @@ def _select_sessions() -> Select[Any]:
 
 
 def list_sessions(connection: Connection, system: str | None = None, limit: int | None = None) -> list[SessionRow]:
-    """Sessions, newest first."""
+    """Return sessions, newest first."""
     statement = _select_sessions().order_by(SessionTable.started_at.desc(), SessionTable.id.desc()).limit(limit)
     if system is not None:
         statement = statement.where(SystemTable.name == system)
@@ -78,10 +78,10 @@ def list_sessions(connection: Connection, system: str | None = None, limit: int 
 
 
 def find_session(connection: Connection, uuid: str) -> SessionRow:
-    """The one session whose UUID is or begins with `uuid`.
+    """Return the session whose UUID is or begins with `uuid`.
 
     Raises:
-        UsageError: none or several.
+        UsageError: no session or several sessions match.
     """
     begins = SessionTable.uuid.startswith(uuid, autoescape=True)
     found = _records(connection, _select_sessions().where(begins), SessionRow)
@@ -93,7 +93,7 @@ def find_session(connection: Connection, uuid: str) -> SessionRow:
 
 
 def expected_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
-    """Expected set of a session."""
+    """Return the expected set of a session."""
     statement = (
         select(ExpectedSetTable.items)
         .join(SessionTable, SessionTable.expected_set_id == ExpectedSetTable.id)
@@ -103,7 +103,7 @@ def expected_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
 
 
 def received_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
-    """Results of a session in the terms of its expected set."""
+    """Return the results of a session in the form of its expected set."""
     operation = func.coalesce(CaseTable.parameters["operation"].as_string(), "")
     others = {"run_name": RunTable.name, "partition": RunTable.partition, "operation": operation}
     statement = (
@@ -120,10 +120,10 @@ def received_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
 
 
 def find_runs(connection: Connection, *conditions: ColumnElement[bool], documents: bool = True) -> list[RunRow]:
-    """Runs that meet all conditions, by start.
+    """Return the runs that meet all conditions, by start.
 
     Args:
-        documents: read facts and stack.json as well, which take longer than all the rest.
+        documents: also read facts and stack.json, which take longer than all other columns.
     """
     others = {"session_uuid": SessionTable.uuid, "system": SystemTable.name, "stack": StackTable.name}
     columns = record_columns(RunRow, RunTable, **others, stack_document=StackTable.document)
@@ -139,10 +139,10 @@ def find_runs(connection: Connection, *conditions: ColumnElement[bool], document
 
 
 def find_run(connection: Connection, run_id: int) -> RunRow:
-    """One run.
+    """Return one run.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no run with this id.
     """
     found = find_runs(connection, RunTable.id == run_id)
     if not found:
@@ -151,7 +151,7 @@ def find_run(connection: Connection, run_id: int) -> RunRow:
 
 
 def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None) -> dict[int, str]:
-    """Run id to session UUID, of these runs or of all; runs that do not exist are left out."""
+    """Return run id to session UUID, of these runs or of all runs; unknown runs are omitted."""
     statement = select(RunTable.id, SessionTable.uuid).join(SessionTable, SessionTable.id == RunTable.session_id)
     parts = (
         [statement] if run_ids is None else [statement.where(RunTable.id.in_(chunk)) for chunk in in_chunks(run_ids)]
@@ -160,7 +160,7 @@ def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None
 
 
 def artefacts_by_run(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, list[Artefact]]:
-    """Artefacts of the runs that meet all conditions (columns of `run` and `artefact`), by run id."""
+    """Return the artefacts of runs that meet all conditions (columns of `run` and `artefact`), by run id."""
     table = ArtefactTable
     statement = select(table.run_id, table.kind, table.name, table.sha256, table.size_bytes)
     statement = statement.join(RunTable, RunTable.id == table.run_id).where(*conditions)
@@ -172,7 +172,7 @@ def artefacts_by_run(connection: Connection, *conditions: ColumnElement[bool]) -
 
 
 def series_extents(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, SeriesExtent]:
-    """Extents of the series that have results and meet all conditions (columns of `result`), by series id."""
+    """Return the extents of series with results that meet all conditions (columns of `result`), by series id."""
     table = ResultTable
     statement = select(
         table.series_id.label("id"),
@@ -196,14 +196,14 @@ _FILTER_COLUMNS = {
 
 
 def find_series(connection: Connection, chosen: SeriesFilter) -> list[SeriesRow]:
-    """Series that match every field set in `chosen`, ordered by system, benchmark, case and stack."""
+    """Return series that match every field set in `chosen`, ordered by system, benchmark, case and stack."""
     wanted = {name: getattr(chosen, name) for name in _FILTER_COLUMNS}
     conditions = [_FILTER_COLUMNS[name] == value for name, value in wanted.items() if value is not None]
     return _series_rows(connection, None, conditions)
 
 
 def series_of_extents(connection: Connection, extents: Mapping[int, SeriesExtent]) -> list[SeriesRow]:
-    """The series with these extents, in the order of `find_series`."""
+    """Return the series with these extents, in the order of `find_series`."""
     return [row for row in _series_rows(connection, extents) if row.id in extents]
 
 
@@ -238,7 +238,7 @@ def _series_rows(
 
 
 def run_results(connection: Connection, run_id: int) -> list[tuple[SeriesRow, tuple[float, ...]]]:
-    """Results of a run: their series with all samples, in the order in which the series were first seen."""
+    """Return the results of a run: series with all samples, in the order in which the series were created."""
     statement = select(ResultTable.series_id, ResultTable.samples).where(ResultTable.run_id == run_id)
     found = connection.execute(statement.order_by(ResultTable.series_id)).all()
     rows = _series_rows(connection, None, [SeriesTable.id.in_([row.series_id for row in found])])
@@ -247,7 +247,7 @@ def run_results(connection: Connection, run_id: int) -> list[tuple[SeriesRow, tu
 
 
 def last_stack_documents(connection: Connection, series_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-    """stack.json of the last run of each series that has one, by series id."""
+    """Return stack.json of the last run of each series that has one, by series id."""
     last = (
         select(ResultTable.run_id)
         .where(ResultTable.series_id == SeriesTable.id)
@@ -267,14 +267,14 @@ def last_stack_documents(connection: Connection, series_ids: Sequence[int]) -> d
 
 
 def load_detections(connection: Connection, series_ids: Sequence[int]) -> dict[int, DetectionRow]:
-    """Stored detections of those of the series that have one, by series id."""
+    """Return the stored detections of these series by series id; series without one are omitted."""
     statement = select(*DetectionTable.__table__.c)
     parts = [statement.where(DetectionTable.series_id.in_(chunk)) for chunk in in_chunks(series_ids)]
     return {row.series_id: row for part in parts for row in _records(connection, part, DetectionRow)}
 
 
 def load_finding_rows(connection: Connection, system: str | None) -> list[FindingRow]:
-    """Findings of one system or of all, newest first."""
+    """Return the findings of one system or of all, newest first."""
     table = FindingTable
     statement = (
         select(*record_columns(FindingRow, table, system=SystemTable.name))

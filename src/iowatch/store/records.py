@@ -1,4 +1,4 @@
-"""Frozen records that the history takes and gives back; nothing here knows SQLAlchemy.
+"""Frozen records that the history stores and returns; independent of SQLAlchemy.
 
 Times are epoch seconds, UTC.
 """
@@ -21,25 +21,25 @@ SessionStatus = Literal["running", "ok", "failed", "incomplete"]
 
 @dataclass(frozen=True, slots=True)
 class StackRecord:
-    """A stack's name and its stack.json; `{}` where nothing is known (imports)."""
+    """Name and stack.json of a stack; `{}` if unknown (imports)."""
 
     name: str
     document: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the name and the canonical document."""
+        """SHA-256 of name and canonical document."""
         text = canonical_json({"name": self.name, "document": dict(self.document)})
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session as it begins.
+    """A session at its start.
 
     Attributes:
-        uuid: its identity; beginning the same session twice is the same as once.
-        attributes: command, versions, host and other facts to keep.
+        uuid: identity; starting the same session twice has no further effect.
+        attributes: command, versions, host and other facts.
     """
 
     uuid: str
@@ -52,7 +52,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedResult:
-    """One (run, operation, metric) that a session expects."""
+    """One (run, operation, metric) of the expected set of a session."""
 
     run_name: str
     partition: str
@@ -63,7 +63,7 @@ class ExpectedResult:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A kept file: `kind` is `stdout`, `stderr`, `record` or `darshan`; `sha256` names it in var/artefacts."""
+    """A stored file: `kind` is `stdout`, `stderr`, `record` or `darshan`; `sha256` names it in var/artefacts."""
 
     kind: str
     name: str
@@ -79,8 +79,8 @@ class RunRecord:
         name: unique within the session, partition and stack; the name in the expected set.
         fingerprint: identity of the measurement; a run with a known fingerprint is not stored again.
         wall_s: wall time of the job, if known.
-        output: what the parser read.
-        facts: hosts, directory, file system and other facts beside `output.facts`.
+        output: result of the parser.
+        facts: hosts, directory, file system and other facts besides `output.facts`.
     """
 
     name: str
@@ -96,7 +96,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session in the history; `runs` is how many it has."""
+    """A session in the history; `runs` is the number of its runs."""
 
     id: int
     uuid: str
@@ -132,7 +132,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """A series' identity and extent: number of results, times of first and last (None if empty)."""
+    """Identity and extent of a series: number of results, times of the first and last (None if empty)."""
 
     id: int
     system: str
@@ -149,7 +149,7 @@ class SeriesRow:
 class SeriesExtent:
     """Extent of a series: number of results, times of the first and last, highest id of a run.
 
-    Two readings with the same extent are the same results, because results are never changed.
+    Equal extents mean equal results, because results are never changed.
     """
 
     n: int
@@ -186,13 +186,13 @@ class ResultRow:
 
     Attributes:
         time: start of the run.
-        run: its name, unique in the session, partition and stack.
+        run: name of the run, unique in the session, partition and stack.
         status: `ok`, `failed`, `incomplete`.
         pair: number of the pair in an A/B run, 0 for its warm-up, or None.
         side: `left` or `right` in an A/B run, where both may be the same stack, or None.
-        samples: in the metric's unit, in the order measured.
-        content: id of its stack's stack.json in this history; None in files.
-        number: id of the run in this history; None in files.
+        samples: in the unit of the metric, in the order measured.
+        content: id of the stack.json of the stack in this history; None for files.
+        number: id of the run in this history; None for files.
     """
 
     session: str
@@ -207,14 +207,14 @@ class ResultRow:
     pair: int | None
     side: str | None
     samples: tuple[float, ...]
-    # Of one history only: no part of what was measured.
+    # Specific to one history: not part of the measurement.
     content: int | None = field(default=None, compare=False)
     number: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class SeriesPoints:
-    """Summaries of one series in time order: arrays of shape (n,); values in the metric's unit."""
+    """Summaries of one series in time order: arrays of shape (n,); values in the unit of the metric."""
 
     series_id: int
     time: NDArray[np.int64]
@@ -228,7 +228,7 @@ class SeriesPoints:
 
 @dataclass(frozen=True, slots=True)
 class SeriesSamples:
-    """One series in time order with all samples; values in the metric's unit.
+    """One series in time order with all samples; values in the unit of the metric.
 
     Attributes:
         time, run_id, max, median, min, count: shape (n,).
@@ -245,7 +245,7 @@ class SeriesSamples:
     samples: NDArray[np.float64]
 
     def only(self, chosen: NDArray[np.bool_]) -> SeriesSamples:
-        """The results where `chosen`, shape (n,), is true."""
+        """Return the results where `chosen`, shape (n,), is true."""
         if chosen.all():
             return self
         arrays = {name: getattr(self, name)[chosen] for name in ("time", "run_id", "max", "median", "min", "count")}
@@ -267,13 +267,13 @@ class StackUse:
 
 @dataclass(frozen=True, slots=True)
 class RunSessions:
-    """Ids of runs, sorted, and of their sessions; both of shape (runs,)."""
+    """Sorted ids of runs, and ids of their sessions; both of shape (runs,)."""
 
     run: NDArray[np.int64]
     session: NDArray[np.int64]
 
     def of(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Ids of the sessions of runs, shape (n,); -1 for runs that were written after this was read."""
+        """Return the session ids of runs, shape (n,); -1 for runs that were written after this was read."""
         if not len(self.run):
             return np.full(len(runs), -1, dtype=np.int64)
         places = np.minimum(np.searchsorted(self.run, runs), len(self.run) - 1)
@@ -285,9 +285,9 @@ class DetectionRow:
     """The last detection of one series.
 
     Attributes:
-        points, last_time: how many points it used, and the time of the last.
-        version: of the method and its settings; another version is not reused.
-        document: its result as plain JSON.
+        points, last_time: number of points used, and the time of the last one.
+        version: version of the method and its settings; detections of other versions are not reused.
+        document: result as plain JSON.
     """
 
     series_id: int
@@ -310,11 +310,11 @@ class FindingRow:
 
 
 def fold_node_names(names: Sequence[str]) -> str:
-    """Names of nodes in the notation of Slurm, sorted, each once: n3, n1, n2, n7 is `n[1-3,7]`.
+    """Fold node names into the notation of Slurm, sorted, each once: n3, n1, n2, n7 is `n[1-3,7]`.
 
-    Names with characters of that notation (commas, brackets, operators) are only joined.
+    Names with special characters of that notation (commas, brackets, operators) are only joined.
     """
-    # Imported here: 0.06 s that only commands pay that show nodes.
+    # Imported here: 0.06 s that only commands that show nodes need.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:

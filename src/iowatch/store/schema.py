@@ -3,10 +3,10 @@
     system ─< session ─< run ─< result >─ series >─ case_definition
               session >─ expected_set      run >─ stack,  run ─< artefact
 
-A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of it as little-endian
-float64. Sessions that expect the same share one `expected_set`; runs with the same stack.json share one `stack`.
-Times are epoch seconds, UTC. The tables and views of a release are a schema version (`iowatch.store.engine`): a change
-of either needs an Alembic revision in `migrations/versions`.
+A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of a run as little-endian
+float64. Sessions with equal expected sets share one `expected_set`; runs with the same stack.json share one `stack`.
+Times are epoch seconds, UTC. The tables and views of a release form a schema version (`iowatch.store.engine`): a
+change of either needs an Alembic revision in `migrations/versions`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import JSON, Double
 
 SAMPLE_BYTES = 8
-# SQLite numbers rows by itself only for INTEGER keys.
+# SQLite assigns row ids automatically only for INTEGER keys.
 _BigId = BigInteger().with_variant(Integer, "sqlite")
 
 
 def encode_samples(samples: Sequence[float]) -> bytes:
-    """Samples as little-endian float64."""
+    """Return samples as little-endian float64."""
     return np.asarray(samples, dtype="<f8").tobytes()
 
 
 def decode_samples(blob: bytes) -> tuple[float, ...]:
-    """The samples of `encode_samples`, bit by bit the same.
+    """Return the samples encoded by `encode_samples`, bit-identical.
 
     Raises:
-        ValueError: the length is no multiple of 8 bytes.
+        ValueError: the length is not a multiple of 8 bytes.
     """
     return tuple(np.frombuffer(blob, dtype="<f8").tolist())
 
 
 def decode_many_samples(blobs: Sequence[bytes]) -> NDArray[np.float64]:
-    """Samples of many results, one result after the other."""
+    """Return the samples of many results, concatenated."""
     return np.frombuffer(b"".join(blobs), dtype="<f8")
 
 
@@ -49,7 +49,7 @@ class Base(DeclarativeBase):
 
 
 class SystemTable(Base):
-    """A system by name."""
+    """The name of a system."""
 
     __tablename__ = "system"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -57,7 +57,7 @@ class SystemTable(Base):
 
 
 class StackTable(Base):
-    """One version of a stack's stack.json: a stack changes over the years and keeps its name."""
+    """One version of a stack's stack.json: the content changes over the years, the name does not."""
 
     __tablename__ = "stack"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -67,7 +67,7 @@ class StackTable(Base):
 
 
 class ExpectedSetTable(Base):
-    """Results that sessions expect: `items` are [run name, partition, stack, operation, metric].
+    """Expected sets of sessions: `items` are [run name, partition, stack, operation, metric].
 
     The digest is unique, because PostgreSQL cannot index texts of more than 2,704 bytes.
     """
@@ -79,7 +79,7 @@ class ExpectedSetTable(Base):
 
 
 class SessionTable(Base):
-    """One execution of a suite, one import, one demonstration; what it expects is written before it starts."""
+    """One execution of a suite, one import, one demonstration; its expected set is written before it starts."""
 
     __tablename__ = "session"
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -140,7 +140,7 @@ class ResultTable(Base):
     """All samples of one metric of one run, with their summary."""
 
     __tablename__ = "result"
-    # SQLite: rows are stored in the order of the key, so that the key costs no index of its own.
+    # SQLite: rows are stored in key order, so that the key needs no separate index.
     __table_args__ = (Index("ix_result_series_time", "series_id", "time"), {"sqlite_with_rowid": False})
     run_id: Mapped[int] = mapped_column(_BigId, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     series_id: Mapped[int] = mapped_column(ForeignKey("series.id"), primary_key=True)
@@ -154,7 +154,7 @@ class ResultTable(Base):
 
 
 class ArtefactTable(Base):
-    """A file that a run left, kept by its SHA-256 under `var/artefacts/`."""
+    """An output file of a run, kept under its SHA-256 in `var/artefacts/`."""
 
     __tablename__ = "artefact"
     __table_args__ = ({"sqlite_with_rowid": False},)
@@ -166,7 +166,7 @@ class ArtefactTable(Base):
 
 
 class FindingTable(Base):
-    """A finding's identity and state; its content is computed anew from the history."""
+    """Identity and state of a finding; its content is recomputed from the history."""
 
     __tablename__ = "finding"
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -178,7 +178,7 @@ class FindingTable(Base):
 
 
 class DetectionTable(Base):
-    """The last detection of a series and how many points it used: series without new points are not detected again."""
+    """The last detection of a series and the number of points used: series without new points are skipped."""
 
     __tablename__ = "detection"
     series_id: Mapped[int] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), primary_key=True)
@@ -226,7 +226,7 @@ VIEW_NAMES = tuple(statement.split()[2] for statement in VIEW_DEFINITIONS)
 
 
 def create_schema(connection: Connection) -> None:
-    """Create all tables, and in PostgreSQL the views."""
+    """Create all tables, and the views in PostgreSQL."""
     Base.metadata.create_all(connection)
     for statement in VIEW_DEFINITIONS if connection.dialect.name == "postgresql" else ():
         connection.exec_driver_sql(statement)

@@ -1,4 +1,4 @@
-"""Write sessions, runs with their results, detections and findings; each at most once."""
+"""Write sessions, runs with their results, detections and findings; idempotent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from iowatch.store.schema import (
 
 
 def get_or_create_id(connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]) -> int:
-    """Id of the row with this natural key, inserted if absent; another process may insert it at the same moment."""
+    """Return the id of the row with this natural key, inserted if absent; safe against concurrent inserts."""
     columns = model.__table__.c
     find = select(columns.id).where(*(columns[name] == value for name, value in key.items()))
     found = connection.execute(find).scalar()
@@ -45,25 +45,25 @@ def get_or_create_id(connection: Connection, model: type[Base], key: Mapping[str
 
 
 def insert_row(connection: Connection, model: type[Base], values: Mapping[str, Any]) -> int:
-    """Insert one row; returns the first column of its key."""
+    """Insert one row; return the first column of its key."""
     key = connection.execute(insert(model).values(**values)).inserted_primary_key
     assert key is not None
     return int(key[0])
 
 
 def get_or_create_system(connection: Connection, name: str) -> int:
-    """Id of the system."""
+    """Return the id of the system."""
     return get_or_create_id(connection, SystemTable, {"name": name}, {})
 
 
 def get_or_create_stack(connection: Connection, stack: records.StackRecord) -> int:
-    """Id of exactly this stack.json."""
+    """Return the id of exactly this stack.json."""
     values = {"name": stack.name, "document": dict(stack.document)}
     return get_or_create_id(connection, StackTable, {"digest": stack.digest}, values)
 
 
 def get_or_create_case(connection: Connection, case: Case) -> int:
-    """Id of the case."""
+    """Return the id of the case."""
     parameters = {k: v for k, v in case.parameters.items() if v is not None}
     values = {"benchmark": case.benchmark, "parameters": parameters}
     return get_or_create_id(connection, CaseTable, {"key": case.key}, values)
@@ -72,7 +72,7 @@ def get_or_create_case(connection: Connection, case: Case) -> int:
 def insert_session(
     connection: Connection, session: records.SessionRecord, expected: Iterable[records.ExpectedResult]
 ) -> None:
-    """Insert the session unless it is there; then add what it expects."""
+    """Insert the session if absent; then add its expected results."""
     values = {name: getattr(session, name) for name in ("suite", "origin", "started_at")}
     values |= {"status": "running", "attributes": dict(session.attributes)}
     values["system_id"] = get_or_create_system(connection, session.system)
@@ -81,7 +81,7 @@ def insert_session(
 
 
 def add_expected_results(connection: Connection, session: int, items: Sequence[list[str]]) -> None:
-    """Add items (as in `ExpectedSetTable`) to what a session expects, each once."""
+    """Add items (as in `ExpectedSetTable`) to the expected set of a session, each once."""
     known = connection.execute(
         select(ExpectedSetTable.items)
         .join(SessionTable, SessionTable.expected_set_id == ExpectedSetTable.id)
@@ -95,7 +95,7 @@ def add_expected_results(connection: Connection, session: int, items: Sequence[l
 
 
 def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]:
-    """(session id, system id) of a session.
+    """Return (session id, system id) of a session.
 
     Raises:
         InputError: unknown session.
@@ -107,7 +107,7 @@ def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]
 
 
 def merge_session_attributes(connection: Connection, uuid: str, attributes: Mapping[str, object]) -> None:
-    """Merge these attributes into the session's."""
+    """Merge these attributes into those of the session."""
     row, _ = session_and_system_ids(connection, uuid)
     known = connection.execute(select(SessionTable.attributes).where(SessionTable.id == row)).scalar_one()
     _update_session(connection, row, attributes={**known, **attributes})
@@ -124,7 +124,7 @@ def _update_session(connection: Connection, row: int, **values: Any) -> None:
 
 
 def insert_run(connection: Connection, session_uuid: str, run: records.RunRecord) -> bool:
-    """Insert one run with results and artefacts; False where its fingerprint is known already.
+    """Insert one run with results and artefacts; return False if its fingerprint is already known.
 
     Raises:
         InputError: unknown session.
@@ -143,8 +143,8 @@ def insert_run(connection: Connection, session_uuid: str, run: records.RunRecord
 def _run_values(connection: Connection, session: int, run: records.RunRecord) -> dict[str, Any]:
     output = run.output
     facts = {**output.facts, **run.facts}
-    # Samples of a failed or incomplete run are kept with it, but are no points of a series: nothing incomplete is
-    # averaged, compared or assessed.
+    # Samples of a failed or incomplete run are kept with the run, but are not points of a series: incomplete results
+    # are never averaged, compared or assessed.
     if output.status != "ok" and output.results:
         facts["partial_results"] = [result.to_json() for result in output.results]
     return {

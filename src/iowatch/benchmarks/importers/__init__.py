@@ -1,3 +1,3 @@
-"""Formats that no session writes; read where such a file is imported or parsed."""
+"""Formats that no session writes; loaded when such a file is imported or parsed."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""IOR's CSV (`-O summaryFormat=CSV`, version 4): rows alone, without options, summary or end.
+"""IOR's CSV (`-O summaryFormat=CSV`, version 4): rows only, without options, summary or end.
 
-Version 3.3 prints one glued line without results. Source: `ior-output.c`.
+Version 3.3 prints one concatenated line without results. Source: `ior-output.c`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from iowatch.core import KIB, MIB
 
 IOR_CSV_HEADER = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
 _ROW = re.compile(r"(write|read)," + r"(\d{1,15}\.\d{4})," * 9 + r"(\d{1,8}),(\d{1,8})")
-# Half a unit of the last digit of all its numbers.
+# Half a unit of the last digit; all numbers have the same precision.
 _HALF = 0.00005
 
 
@@ -29,7 +29,7 @@ class IorCsvReader:
         self.damaged = 0
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         match = _ROW.fullmatch(line)
         if line == IOR_CSV_HEADER:
             self._run.titles += 1
@@ -81,13 +81,13 @@ class IorCsvReader:
         good = [row for row in rows if _is_csv_row_consistent(row, total, int(case["transfer_bytes"] or 1))]
         if len(good) < len(rows):
             builder.add_truncation(f"{len(rows) - len(good)} {operation} rows are inconsistent")
-        # The times have too few digits to be of use, and nothing says how many repetitions there should be.
+        # The times have too few digits to be useful, and the number of repetitions is not printed.
         for metric in ("bandwidth", "rate"):
             builder.add_samples(operation, metric, [getattr(row, metric) for row in good], case)
 
 
 def _is_csv_row_consistent(row: IorRow, total: int, transfer: int) -> bool:
-    """Bandwidth x time is the size; the transfers alone take no longer than the whole."""
+    """Return whether bandwidth x time is the size, and the transfers alone take no longer than the total."""
     if max(row.open_time, row.transfer_time, row.close_time) > row.time + 2 * _HALF:
         return False
     if row.bandwidth <= 0 or row.rate is None or row.rate * transfer / MIB < row.bandwidth * (1 - 1e-6):

@@ -1,8 +1,8 @@
 """Tables of the original benchio: 2018 (MiB/s, repetitions) and 2024 (GiB/s, one write per line).
 
-Time x rate must be the total to the last digit, minimum and average must be those of the rows, and the decomposition
-must add up. Sources: EPCCed/benchio (90023d1, 2018) and davidhenty/benchio (0c682b6, 2024), `benchio.f90`. Fortran
-list-directed output: gfortran, Intel and Cray space it differently, and all print every digit.
+Time x rate must be the total to the last digit, minimum and average must match the rows, and the decomposition must
+be consistent. Sources: EPCCed/benchio (90023d1, 2018) and davidhenty/benchio (0c682b6, 2024), `benchio.f90`. Fortran
+list-directed output: spacing differs between gfortran, Intel and Cray, but all print every digit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIB_PER_S = {unit: to_mib_per_s(1.0, unit) for unit in ("MiB/s", "GiB/s")}
 # Both numbers of a row carry 15 digits or more.
 _TOLERANCE = 2e-14
 
-# stem of the file -> api and file layout
+# file name without extension -> api and file layout
 BACKENDS: dict[str, tuple[str, str]] = {
     "serial": ("POSIX", "serial"),
     "proc": ("POSIX", "per-process"),
@@ -47,13 +47,13 @@ SHAPES = ("Process grid", "Array size", "Global size")
 
 @dataclass
 class BenchioFileBlock:
-    """What follows one `Writing to …`.
+    """The lines after one `Writing to …`.
 
     Attributes:
         path: the file.
         times, rates: seconds and MiB/s of each repetition.
         checks: `min` -> (shortest time, highest rate), `avg` -> both means.
-        deleted: the file that was deleted after it (2018).
+        deleted: the file that was deleted afterwards (2018).
     """
 
     path: str
@@ -64,14 +64,14 @@ class BenchioFileBlock:
     printed: set[tuple[str, str]] = field(default_factory=set)
 
     def takes(self, kind: str, time_s: str, rate: str) -> bool:
-        """Whether such a row can follow what already exists."""
+        """Return whether this row can follow the existing rows."""
         doubled = not kind and (time_s, rate) in self.printed
         return not ("avg" in self.checks or kind in self.checks or doubled or len(self.times) >= parsing.MAX_ROWS)
 
 
 @dataclass
 class BenchioTable:
-    """Everything that a table says."""
+    """The complete content of a table."""
 
     recent: bool = False
     total_bytes: float | None = None
@@ -88,7 +88,7 @@ class BenchioTable:
     _listing: list[str] | None = None
 
     def read(self, line: str) -> None:
-        """Take one cleaned line."""
+        """Parse one cleaned line."""
         text = line.strip()
         if text.startswith("time ="):
             self._listing = None
@@ -130,7 +130,7 @@ class BenchioTable:
         self.contradicts |= place.setdefault(name, value) != value
 
     def _read_row(self, text: str) -> None:
-        """Take one row where it belongs: a row after the averages, or of no file, belongs nowhere."""
+        """Add one row to its file; a row after the averages, or without a file, is invalid."""
         block = self.blocks[-1] if self.blocks else None
         full = block is not None and len(block.times) >= parsing.MAX_ROWS and text.startswith("time =")
         match = None if full else _ROW.fullmatch(text)
@@ -152,9 +152,9 @@ class BenchioTable:
             self.damaged += 1
 
     def _digits_fit(self, number: str) -> bool:
-        """Whether a number is printed with as many digits as this Fortran run-time prints everywhere.
+        """Return whether a number has as many digits as this Fortran run-time prints everywhere.
 
-        gfortran prints 17 digits, Intel 15 (16 with an exponent); Cray drops trailing zeros: no rule.
+        gfortran prints 17 digits, Intel 15 (16 with an exponent); Cray omits trailing zeros, so no rule applies.
         """
         return self.digits < 15 or _count_digits(number) in (self.digits, self.digits + ("E" in number))
 
@@ -192,7 +192,7 @@ _SUM_TOLERANCE = 1e-11
 
 
 def _table_case(table: BenchioTable) -> parsing.CaseParameters | None:
-    """The parameters that all rows share, where everything printed about them agrees."""
+    """Return the parameters that all rows share if all printed information about them agrees, else None."""
     grid, local, whole = (table.shapes.get(name) for name in SHAPES)
     ranks, nodes = table.counts.get("proc"), table.counts.get("node")
     if table.contradicts or not (grid and local and whole and ranks and table.total_bytes):
@@ -230,23 +230,23 @@ def _keep_block(builder: parsing.OutputBuilder, block: BenchioFileBlock, case: p
 
 
 def _blocks_of_2024(builder: parsing.OutputBuilder, table: BenchioTable) -> list[BenchioFileBlock]:
-    """2024: one row a file, files in the order announced."""
+    """Return the files of the 2024 version: one row per file, files in the announced order."""
     expected = [f"{s}/{m}" for m in table.lists.get("methods", []) for s in table.lists.get("stripings", [])]
     places = [next((i for i, n in enumerate(expected) if b.path.startswith(n)), -1) for b in table.blocks]
     if not expected or -1 in places or places != sorted(set(places)):
         builder.add_truncation("files, methods and stripings are not printed whole, or not in the order announced")
         return []
-    # A row before a gap may belong to one of the files that are missing.
+    # A row before a gap may belong to one of the missing files.
     last = len(expected) if table.ends else max(places, default=0) + 1
-    sure = zip(table.blocks, places, [*places[1:], last][: len(places)], strict=True)
-    good = [block for block, place, after in sure if len(block.times) == 1 and after == place + 1]
+    spans = zip(table.blocks, places, [*places[1:], last][: len(places)], strict=True)
+    good = [block for block, place, after in spans if len(block.times) == 1 and after == place + 1]
     if len(good) < len(expected):
         builder.add_truncation(f"{len(good)} of {len(expected)} files were printed whole")
     return good
 
 
 def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list[BenchioFileBlock]:
-    """2018: repetitions with their minimum and average; the last file may be cut off in a run that was."""
+    """Return the files of the 2018 version: repetitions, minimum, average; the last file may be truncated."""
     deletes = any(block.deleted for block in table.blocks)
     directories = {block.path.rpartition("/")[0] for block in table.blocks}
     known = len(directories) == 1 or (directories <= set(STRIPINGS) and (deletes or _are_in_order(table.blocks)))
@@ -270,7 +270,7 @@ def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list
 
 
 def _are_in_order(blocks: list[BenchioFileBlock]) -> bool:
-    """2018's file per process writes one file a striping, in this order, and deletes none."""
+    """Return whether there is one file per striping, in this order (2018's file per process, which deletes none)."""
     places = [STRIPINGS.index(block.path.rpartition("/")[0]) for block in blocks]
     return places == sorted(set(places))
 

@@ -2,8 +2,8 @@
 
 One row is one run: IOR, HACC-IO, VPIC-IO or BD-CATS (`dbscan_read`), 2,048 processes, on one of three Lustre
 file systems; its bandwidth is Darshan's aggregate by the slowest rank, POSIX module, in MiB/s
-(`darshan_agg_perf_by_slowest_posix`). Source: NERSC/tokio-abcutils; Lockwood et al., "A Year in the Life of a
-Parallel File System", SC18.
+(`darshan_agg_perf_by_slowest_posix`). Source: NERSC/tokio-abcutils; [lockwood2018], "A Year in the Life of a
+Parallel File System".
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _FACTS = (
 
 @dataclass(frozen=True)
 class TokioRun:
-    """One row as a run of the history; times in epoch seconds UTC.
+    """One row as a run of the history; times in epoch seconds, UTC.
 
     Attributes:
-        identity: the same for the same row in every import.
+        identity: equal for the same row in every import.
     """
 
     name: str
@@ -61,10 +61,10 @@ class TokioRun:
 
 
 def read_tokio_summaries(path: Path) -> Iterator[TokioRun]:
-    """Runs of the table in its order; a run without a bandwidth is failed, with the reason.
+    """Yield the runs of the table in its order; a run without a bandwidth is failed, with the reason.
 
     Raises:
-        InputError: not this table, or a row that is damaged (file and line are named).
+        InputError: not this table, or a damaged row (with file and line).
     """
     try:
         with _open_table(path) as stream:
@@ -76,7 +76,7 @@ def read_tokio_summaries(path: Path) -> Iterator[TokioRun]:
                     hint="Expected edison-summaries_….csv, .csv.gz or .csv.xz of NERSC/tokio-abcutils.",
                 )
             for line, values in enumerate(reader, start=2):
-                # The table was written with a nameless index, which only its rows have.
+                # The table was written with an unnamed index column, which only its rows contain.
                 if len(values) != len(names) + 1:
                     raise InputError(f"{path}:{line}: {len(values)} fields, expected {len(names) + 1}")
                 yield _make_tokio_run(dict(zip(names, values[1:], strict=True)), f"{path}:{line}")
@@ -121,7 +121,7 @@ def _number(row: Mapping[str, str], name: str, where: str) -> float | None:
 
 
 def _tokio_case(row: Mapping[str, str], where: str) -> dict[str, Scalar]:
-    """What the row says of its case: the operation and the layout follow from Darshan's counters."""
+    """Return the case of a row; operation and layout follow from Darshan's counters."""
     written = _number(row, "darshan_tot_bytes_written_posix", where) or 0.0
     loaded = _number(row, "darshan_tot_bytes_read_posix", where) or 0.0
     operation, size = "write" if written >= loaded else "read", max(written, loaded)
@@ -131,7 +131,7 @@ def _tokio_case(row: Mapping[str, str], where: str) -> dict[str, Scalar]:
         "operation": operation,
         "file": "per-process" if files == ranks else "shared",
         "ranks": ranks,
-        # whole GiB: headers of a few hundred bytes come and go, the case is the same
+        # whole GiB: headers of a few hundred bytes vary, the case is the same
         "total_bytes": round(size / GIB) * GIB if size >= GIB else int(size),
         "file_system": row["_file_system"] or "unknown",
     }

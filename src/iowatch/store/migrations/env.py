@@ -4,5 +4,5 @@ from alembic import context
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, render_as_batch=connection.dialect.name == "sqlite")
-# The caller holds the transaction.
+# The caller opens and ends the transaction.
 context.run_migrations()

@@ -1,6 +1,6 @@
-"""The schema of release 0.1.0, made from the models.
+"""The schema of release 0.1.0, created from the models.
 
-The first later revision must copy these models' tables here, or new histories would have its changes before it runs.
+The first later revision must copy these models' tables here; otherwise new histories have its changes before it runs.
 """
 
 from alembic import op

@@ -1,4 +1,4 @@
-"""Two sides, compared: pairs of equal cases, provenance of both sides, differences of their Darshan logs, outcome."""
+"""Comparison of two sides: pairs of equal cases, provenance, differences of Darshan logs, and outcome."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from iowatch.stats import (
 )
 from iowatch.store import History, ResultRow, bulk, export
 
-# What says how large a measurement is, or what was measured: never taken out of the key without being asked.
+# Parameters that define the size or the object of a measurement; only removed from the key on request.
 _NEVER_REMOVED = {
     "benchmark", "operation", "ranks", "nodes", "instances", "local_size", "global_size", "total_bytes",
     "transfer_bytes", "block_bytes", "segments", "files",
 }  # fmt: skip
 
 DifferingValues = Mapping[str, tuple[Scalar | None, Scalar | None]]
-# A case as both sides have it, and a metric.
+# Canonical JSON of a case without the differing axes, and metric.
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class MatchedSides:
-    """Pairs, what differs between the sides by construction, and the cases that only one side has.
+    """Pairs, parameters and axes in which the sides differ, and cases that only one side has.
 
     Attributes:
-        entries: what each of `pairs` was made of, left and right.
-        differing: parameter or axis to its value on the left and on the right; taken out of the key.
-        common: axes that have the same value everywhere.
+        entries: left and right entry of each of `pairs`.
+        differing: values on the left and on the right by parameter or axis; removed from the key.
+        common: axes with the same value in all pairs.
     """
 
     pairs: tuple[Pair, ...]
@@ -71,39 +71,39 @@ class MatchedSides:
 def match_entries(
     left: Sequence[SideEntry], right: Sequence[SideEntry], options: ComparisonOptions, asked: set[str], headlines: bool
 ) -> MatchedSides:
-    """Pair entries by everything but what differs between the sides.
+    """Pair entries by all parameters and axes except those that differ between the sides.
 
-    What differs is what has one value on the whole left and another on the whole right: the stack, the system,
-    or a parameter that two published tables differ in.
+    A parameter or axis differs if it has one value on the whole left side and another on the whole right side: the
+    stack, the system, or a parameter in which two published tables differ.
 
     Args:
-        options: `ignored` names are taken out of the key in any case; samples of cases that become equal are put
-            together; of each side of a pair only the `last` sessions.
-        asked: names that the user filtered both sides by, which may differ whatever they are.
-        headlines: of each case only the first of `HEADLINE_METRICS` that both sides have; all are of those.
+        options: `ignored` names are always removed from the key, and samples of cases that become equal are merged;
+            only the `last` sessions of each side of a pair are used.
+        asked: names that the user filtered both sides by; any of them may differ.
+        headlines: use only the first of `HEADLINE_METRICS` that both sides of a case have; all entries are of these.
 
     Raises:
-        UsageError: printed figures would have to be put together.
+        UsageError: published figures would have to be merged.
     """
     differing = _find_differing(left, right, {*asked, *options.ignored})
-    out = {*differing, *options.ignored}
-    sides = [_group_by_key(entries, out) for entries in (left, right)]
+    removed = {*differing, *options.ignored}
+    sides = [_group_by_key(entries, removed) for entries in (left, right)]
     shared = [key for key in sides[0] if key in sides[1]]
-    alone = [[key for key in side if key not in set(shared)] for side in sides]
+    unmatched = [[key for key in side if key not in set(shared)] for side in sides]
     if headlines:
         shared = _monitored_keys(shared)
-        alone = [_monitored_keys(keys, {case for case, _ in shared}) for keys in alone]
+        unmatched = [_monitored_keys(keys, {case for case, _ in shared}) for keys in unmatched]
     entries = tuple((sides[0][key], sides[1][key]) for key in shared)
     # Values of each axis that is part of the key.
-    axes = {n: sorted({one.axes[n] for one, _ in entries if n in one.axes}) for n in SERIES_AXES if n not in out}
-    pairs = tuple(_make_pair(one, other, out, axes, options.last) for one, other in entries)
-    only = [tuple(side[key] for key in keys) for side, keys in zip(sides, alone, strict=True)]
+    axes = {n: sorted({one.axes[n] for one, _ in entries if n in one.axes}) for n in SERIES_AXES if n not in removed}
+    pairs = tuple(_make_pair(one, other, removed, axes, options.last) for one, other in entries)
+    only = [tuple(side[key] for key in keys) for side, keys in zip(sides, unmatched, strict=True)]
     common = {name: values[0] for name, values in axes.items() if len(values) == 1}
     return MatchedSides(pairs, entries, differing, common, only[0], only[1])
 
 
 def _monitored_keys(keys: Iterable[_Key], done: Collection[str] = ()) -> list[_Key]:
-    """Of each case that is not `done` its first metric."""
+    """First of `HEADLINE_METRICS` of each case that is not in `done`."""
     found: dict[str, str] = {}
     for case, name in keys:
         if case not in done:
@@ -123,10 +123,10 @@ def _find_differing(left: Sequence[SideEntry], right: Sequence[SideEntry], asked
     return found
 
 
-def _group_by_key(entries: Sequence[SideEntry], out: Collection[str]) -> dict[_Key, SideEntry]:
+def _group_by_key(entries: Sequence[SideEntry], removed: Collection[str]) -> dict[_Key, SideEntry]:
     found: dict[_Key, SideEntry] = {}
     for entry in entries:
-        case = canonical_json({n: v for n, v in entry.described.items() if n not in out})
+        case = canonical_json({n: v for n, v in entry.described.items() if n not in removed})
         key = case, entry.metric
         found[key] = _merge_entries(found[key], entry) if key in found else entry
     return found
@@ -146,22 +146,22 @@ def _merge_entries(first: SideEntry, second: SideEntry) -> SideEntry:
 
 
 def _make_pair(
-    left: SideEntry, right: SideEntry, out: Collection[str], axes: Mapping[str, Sequence[str]], last: int
+    left: SideEntry, right: SideEntry, removed: Collection[str], axes: Mapping[str, Sequence[str]], last: int
 ) -> Pair:
     several = {name: value for name, value in left.axes.items() if len(axes.get(name, ())) > 1}
-    case = left.case.without(*out)
+    case = left.case.without(*removed)
     samples = (_limit_side_runs(one.side, last) for one in (left, right))
     return Pair(Case(case.benchmark, {**case.parameters, **several}), left.metric, *samples)
 
 
 @dataclass(frozen=True)
 class SideProvenance:
-    """One side: sessions used, start of the first and the last (epoch s), names of its stacks.
+    """One side: number of sessions, start of the first and of the last run (epoch s), names of its stacks.
 
     Attributes:
-        contents: numbers, in the history, of what its stacks consisted of.
-        rebuilt: whether a stack consisted of something else in some of these runs than in others.
-        nodes: all that some of its runs used, as far as they are known.
+        contents: numbers of the contents of its stacks in the history.
+        rebuilt: whether the content of a stack differs between these runs.
+        nodes: all known nodes of its runs.
     """
 
     runs: int
@@ -175,12 +175,12 @@ class SideProvenance:
 
 @dataclass(frozen=True)
 class ComparisonProvenance:
-    """Both sides; None for files of tables, which have no runs.
+    """Provenance of both sides; None for published tables, which have no runs.
 
     Attributes:
-        libraries: what differs between the libraries; None where either side's are not known, or are several.
-        elsewhere: of the runs that are compared session by session, and whose nodes are known, how many had other
-            nodes than their counterpart, and of how many; None where there are none.
+        libraries: stack diff of the sides; None if the stack of a side is not known, or has several contents.
+        elsewhere: of the runs compared session by session with known nodes, the number that used other nodes than
+            their counterpart, and the total; None without such runs.
     """
 
     left: SideProvenance | None
@@ -190,10 +190,10 @@ class ComparisonProvenance:
 
 
 def compute_provenance(matched: MatchedSides, history: History | None) -> ComparisonProvenance:
-    """What the pairs rest on.
+    """Compute the provenance of the pairs.
 
     Args:
-        history: None where neither side is of one.
+        history: None if neither side is in a history.
     """
     both = list(zip(matched.pairs, matched.entries, strict=True))
     lefts, rights = [(pair.left, one) for pair, (one, _) in both], [(pair.right, one) for pair, (_, one) in both]
@@ -212,7 +212,7 @@ _Nodes = Mapping[int, tuple[str, ...]]
 
 
 def _compared_runs(side: Side, entry: SideEntry) -> set[SideRun]:
-    """Runs of the sessions that are compared."""
+    """Runs of the compared sessions."""
     sessions = side.sessions if isinstance(side, SideSamples) else ()
     return {run for session in sessions for run in entry.facts.get(session, ())}
 
@@ -236,16 +236,16 @@ def _side_provenance(sides: _ComparedSides, nodes: _Nodes) -> SideProvenance | N
 
 
 def _count_runs_on_other_nodes(lefts: _ComparedSides, rights: _ComparedSides, nodes: _Nodes) -> tuple[int, int] | None:
-    """Runs of the same session and case on both sides that had other nodes, and all of which nodes are known."""
-    apart = known = 0
+    """Number of runs with different nodes on the two sides of a session and case, and of all with known nodes."""
+    differing = known = 0
     for (left, one), (right, other) in zip(lefts, rights, strict=True):
         if isinstance(left, SideSamples) and isinstance(right, SideSamples):
             for name in left.sessions.keys() & right.sessions.keys():
                 runs = one.facts.get(name, ()), other.facts.get(name, ())
                 used = [{node for run in side for node in nodes.get(run.number or 0, ())} for side in runs]
                 known += all(used)
-                apart += all(used) and used[0] != used[1]
-    return (apart, known) if known else None
+                differing += all(used) and used[0] != used[1]
+    return (differing, known) if known else None
 
 
 def _diff_libraries(
@@ -262,17 +262,17 @@ def _diff_libraries(
     return diff_stacks(stacks[0], stacks[1]) if stacks[0].parts and stacks[1].parts else None
 
 
-# Newest runs of each side whose logs are read, and cases; a log takes some 20 ms.
+# Number of newest runs per side, and of cases, whose logs are read; reading a log takes about 20 ms.
 _MOST_RUNS = 3
 _MOST_CASES = 12
 
 
 @dataclass(frozen=True)
 class TracedCase:
-    """What differs between the logs of one case; its operations share them.
+    """Differences between the logs of one case; the operations of a case share logs.
 
     Attributes:
-        logs: how many were read, left and right.
+        logs: number of logs read, left and right.
     """
 
     case: Case
@@ -282,10 +282,10 @@ class TracedCase:
 
 @dataclass(frozen=True)
 class TraceComparison:
-    """Cases with logs on both sides, those that differ most in what they measured first.
+    """Cases with logs on both sides, largest measured difference first.
 
     Attributes:
-        left_out: further cases that were not looked at, because there are so many.
+        left_out: number of further cases whose logs were not read, because of the limit.
     """
 
     cases: tuple[TracedCase, ...] = ()
@@ -293,12 +293,12 @@ class TraceComparison:
 
 
 def compare_side_traces(compared: Sequence[PairComparison], matched: MatchedSides, history: History) -> TraceComparison:
-    """Read the logs of the newest runs on both sides of each case, and compare them.
+    """Compare the logs of the newest runs on both sides of each case.
 
     Args:
-        compared: in the order of the pairs.
+        compared: in the order of the pairs of `matched`.
     """
-    # By numbers of the newest runs on both sides.
+    # Case by the numbers of the newest runs on both sides.
     cases: dict[tuple[tuple[int, ...], tuple[int, ...]], Case] = {}
     rows = zip(compared, matched.pairs, matched.entries, strict=True)
     for one, pair, (left, right) in sorted(rows, key=lambda row: _difference_rank(row[0])):
@@ -308,20 +308,20 @@ def compare_side_traces(compared: Sequence[PairComparison], matched: MatchedSide
     numbers = sorted({number for runs in cases for side in runs for number in side})
     with history.reading() as connection:
         logs = bulk.run_files(connection, numbers, "darshan")
-    waiting = [(case, runs) for runs, case in cases.items() if all(any(n in logs for n in side) for side in runs)]
+    remaining = [(case, runs) for runs, case in cases.items() if all(any(n in logs for n in side) for side in runs)]
     found: list[TracedCase] = []
     with DarshanReader() as reader:
-        while waiting and len(found) < _MOST_CASES:
-            case, both = waiting.pop(0)
+        while remaining and len(found) < _MOST_CASES:
+            case, both = remaining.pop(0)
             read = ([read_first_kept_trace(logs.get(run, ()), reader) for run in side] for side in both)
             before, after = ([trace for trace in traces if trace] for traces in read)
             if before and after:
                 found.append(TracedCase(case, (len(before), len(after)), diff_trace_groups(before, after)))
-    return TraceComparison(tuple(found), len(waiting))
+    return TraceComparison(tuple(found), len(remaining))
 
 
 def _difference_rank(one: PairComparison) -> tuple[bool, float]:
-    """Differences first, the largest in front."""
+    """Sort key: pairs with a verdict of a difference first, the largest first."""
     return one.verdict not in ("faster", "slower"), -abs(log(one.ratio)) if one.ratio else 0.0
 
 
@@ -332,14 +332,15 @@ def _newest_runs(side: Side, entry: SideEntry) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """What is compared and how strictly.
+    """Selection and thresholds of a comparison.
 
     Attributes:
-        metrics: names; empty means the headline metric of each case, or where neither side has one all that have a
-            better direction.
-        ignored: parameters taken out of the key.
-        days: before and after an event.
-        last: newest sessions of each case used; older levels of a stack show little, and cost time.
+        metrics: names; empty means the headline metric of each case or, if neither side has one, all metrics with a
+            direction.
+        ignored: parameters removed from the key.
+        days: number of days before and after an event.
+        last: number of newest sessions used of each case; older levels of a stack add little information and take
+            time.
     """
 
     metrics: tuple[str, ...] = ()
@@ -351,12 +352,12 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A comparison with all that a report says of it.
+    """A comparison with all data of its report.
 
     Attributes:
-        provenance: when each side was measured, and with which libraries.
-        notes: what was left out and why.
-        traced: how the I/O of the sides differs by their Darshan logs.
+        provenance: dates and libraries of each side.
+        notes: excluded results and the reasons.
+        traced: differences between the sides in their Darshan logs.
     """
 
     left: SideSpec
@@ -372,22 +373,24 @@ class Outcome:
 
 
 def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: ComparisonOptions) -> Outcome:
-    """Resolve both sides, pair their cases, compare.
+    """Resolve both sides, pair their cases, and compare the pairs.
 
     Args:
         history: opens the history; not called for published tables and files.
 
     Raises:
-        UsageError: a side has no results, or nothing is on both sides.
+        UsageError: a side has no results, or no case is on both sides.
         InputError: a file is damaged.
     """
     gathered = _gather_sides(left, right, history, options)
     found = [filter_entries(spec, side.entries) for spec, side in zip((left, right), gathered, strict=True)]
-    watched = not options.metrics and any(entry.metric in HEADLINE_METRICS for side in found for entry in side)
-    better = HEADLINE_METRICS if watched else [name for name in METRICS if METRICS[name].direction != "neutral"]
-    sides = [[entry for entry in entries if entry.metric in (options.metrics or better)] for entries in found]
+    headlines_only = not options.metrics and any(entry.metric in HEADLINE_METRICS for side in found for entry in side)
+    default_metrics = (
+        HEADLINE_METRICS if headlines_only else [name for name in METRICS if METRICS[name].direction != "neutral"]
+    )
+    sides = [[entry for entry in entries if entry.metric in (options.metrics or default_metrics)] for entries in found]
     asked = set(left.filters) & set(right.filters)
-    matched = match_entries(sides[0], sides[1], options, asked, headlines=watched)
+    matched = match_entries(sides[0], sides[1], options, asked, headlines=headlines_only)
     if not matched.pairs:
         why = _no_pairs_reason(sides[0], sides[1])
         raise UsageError(f"no case is on both sides of '{left.text}' and '{right.text}'", hint=why)
@@ -396,9 +399,9 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
     notes = _exclusion_notes(gathered, options)
     measured_here = bool({left.kind, right.kind} - {"file", "published"})
     opened = history() if measured_here else None
-    rests_on = compute_provenance(matched, opened)
+    provenance = compute_provenance(matched, opened)
     logs = compare_side_traces(compared, matched, opened) if opened else TraceComparison()
-    return Outcome(left, right, matched, tuple(compared), overall, groups, options, rests_on, notes, logs)
+    return Outcome(left, right, matched, tuple(compared), overall, groups, options, provenance, notes, logs)
 
 
 def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: ComparisonOptions) -> list[SideEntries]:
@@ -425,17 +428,17 @@ def _limit_side_runs(side: Side, last: int) -> Side:
 
 
 def _no_pairs_reason(left: Sequence[SideEntry], right: Sequence[SideEntry]) -> str:
-    """Which parameters have no value in common."""
+    """Parameters without a common value, as the hint of an error."""
     if not left or not right:
         return f"The {'left' if not left else 'right'} side has no case of these metrics and filters."
     names = sorted({name for entry in (*left, *right) for name in entry.described})
-    apart = []
+    disjoint = []
     for name in names:
         values = [sorted({str(entry.described.get(name)) for entry in side}) for side in (left, right)]
         if not set(values[0]) & set(values[1]):
             shown = (", ".join(each[:4] + ["…"] * (len(each) > 4)) for each in values)
-            apart.append(f"{name} ({' | '.join(shown)})")
-    return f"Nothing in common in: {'; '.join(apart) or 'the combinations'}. --ignore NAME takes one out."
+            disjoint.append(f"{name} ({' | '.join(shown)})")
+    return f"Nothing in common in: {'; '.join(disjoint) or 'the combinations'}. --ignore NAME takes one out."
 
 
 def _exclusion_notes(gathered: Sequence[SideEntries], options: ComparisonOptions) -> tuple[str, ...]:
@@ -451,5 +454,5 @@ def _exclusion_notes(gathered: Sequence[SideEntries], options: ComparisonOptions
 
 
 def describe_entry(entry: SideEntry) -> Mapping[str, Scalar]:
-    """An unpaired case with its metric, as reports list it."""
+    """Axes, parameters and metric of an unpaired case for reports."""
     return {**entry.described, "metric": entry.metric}

@@ -1,11 +1,11 @@
-"""A side of a comparison: its name on the command line, and the cases with samples that it stands for.
+"""A side of a comparison: its syntax on the command line, and the cases with samples that it selects.
 
     stack:NAME   system:NAME   session:UUID   since:DATE..DATE   event:SYSTEM/DATE   published:SOURCE/TABLE
     FILE
 
-each followed by any number of `,name=value` that its cases must meet, for example
+Any number of filters `,name=value` may follow; cases must meet all of them, for example
 `stack:netcdf-4.9,operation=write`. The name of a FILE may contain commas: the longest existing name is used. Published
-tables give printed figures without samples.
+tables contain figures without samples.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _HINT = f"Expected {', '.join(f'{kind}:…' for kind in SIDE_KINDS)}, or a file 
 
 @dataclass(frozen=True)
 class SideSpec:
-    """One side as the user named it.
+    """One side as the user specified it.
 
     Attributes:
         text: as written, for messages and reports.
-        name: what follows the kind.
-        filters: what its cases must meet: parameter or axis (`system`, `partition`, `stack`, `benchmark`) to
+        name: the text after the kind.
+        filters: conditions on its cases, from parameter or axis (`system`, `partition`, `stack`, `benchmark`) to
             value; None means that the parameter is absent.
     """
 
@@ -63,7 +63,7 @@ class SideSpec:
 
 
 def parse_side(text: str) -> SideSpec:
-    """Read a side.
+    """Parse a side.
 
     Raises:
         UsageError: unknown kind, no name, or a filter that is not `name=value`.
@@ -92,13 +92,13 @@ def _split_filters(text: str) -> list[str]:
     if parts[0].partition(":")[0] in SIDE_KINDS:
         return parts
     names = (",".join(parts[:number]) for number in range(len(parts), 0, -1))
-    # `Path.is_file` raises for what is too long to be the name of a file.
+    # `Path.is_file` raises if the text is too long for a file name.
     name = next((name for name in names if os.path.isfile(name)), parts[0])  # noqa: PTH113
     return [name, *parts[1 + name.count(",") :]]
 
 
 def _parse_filter_value(name: str, value: str) -> Scalar | None:
-    """`none` is absent; sizes may have suffixes; otherwise JSON where it is JSON, else the text."""
+    """Value of a filter: None for `none`; sizes may have suffixes; otherwise a JSON scalar, else the text."""
     if value == "none":
         return None
     if name.endswith("_bytes") and value != "-1":
@@ -114,12 +114,12 @@ def _parse_filter_value(name: str, value: str) -> Scalar | None:
 
 
 def parse_period(name: str) -> tuple[int | None, int | None]:
-    """`DATE..DATE` as epoch seconds, the end exclusive and counting a whole day where it is only a date.
+    """Parse `DATE..DATE` to epoch seconds, with an exclusive end; an end without a time includes the whole day.
 
-    Either may be empty.
+    Either date may be empty.
 
     Raises:
-        UsageError: not a period, or the end is not after the beginning.
+        UsageError: not a period, or the end is not after the start.
     """
     first, separator, last = name.partition("..")
     if not separator:
@@ -140,8 +140,7 @@ SERIES_AXES = ("system", "partition", "stack", "side")
 
 
 class SideRun(NamedTuple):
-    """A run: when it began (epoch s), and the numbers of its stack's content and of itself in the history, where
-    known."""
+    """A run: start (epoch s), and the numbers of its stack content and of the run in the history, if known."""
 
     time: int
     content: int | None
@@ -165,13 +164,13 @@ class SideEntry:
 
     @property
     def described(self) -> dict[str, Scalar]:
-        """Axes, benchmark and parameters in one."""
+        """Axes, benchmark and parameters in one mapping."""
         return {**self.axes, "benchmark": self.case.benchmark, **self.case.parameters}
 
 
 @dataclass(frozen=True)
 class SideEntries:
-    """Entries of a side and how many results were left out because they are not whole or not positive."""
+    """Entries of a side, and numbers of results that were left out: not ok, not positive, or warm-up."""
 
     entries: tuple[SideEntry, ...]
     not_ok: int = 0
@@ -180,30 +179,33 @@ class SideEntries:
 
 
 def filter_entries(spec: SideSpec, entries: Sequence[SideEntry]) -> tuple[SideEntry, ...]:
-    """The entries that meet the filters of a side; numbers and texts that read the same are the same.
+    """The entries that meet the filters of a side; values are equal if their texts are equal.
 
     Raises:
-        UsageError: a filter names what no case has.
+        UsageError: a filter names a parameter or axis that no case has.
     """
     known = sorted({name for entry in entries for name in entry.described})
     for name, value in spec.filters.items():
         if name not in known and value is not None:
             raise UsageError(f"side '{spec.text}': no case has '{name}'", hint=suggest_name(name, known))
         found = [(entry, entry.described.get(name)) for entry in entries]
-        entries = [e for e, its in found if its == value or (value is not None and str(its) == str(value))]
+        entries = [
+            e
+            for e, entry_value in found
+            if entry_value == value or (value is not None and str(entry_value) == str(value))
+        ]
     return tuple(entries)
 
 
 def gather_entries(
     rows: Iterable[ResultRow], names: Mapping[tuple[str, int], str], by_side: bool = False
 ) -> SideEntries:
-    """Results to entries: runs that are not ok, values that are not positive and warm-ups are left out and
-    counted.
+    """Gather results into entries; runs that are not ok, values that are not positive and warm-ups are only counted.
 
     Args:
         rows: results in time order within each series.
-        names: of each (session, time), from `session_labels`.
-        by_side: keep the sides of A/B runs apart, as the axis `side`.
+        names: label of each (session, time), from `session_labels`.
+        by_side: separate the sides of A/B runs by the axis `side`.
     """
     groups: dict[tuple[str, ...], dict[str, list[ResultRow]]] = defaultdict(lambda: defaultdict(list))
     not_ok = not_positive = warm_ups = 0
@@ -213,7 +215,7 @@ def gather_entries(
         elif row.pair == 0:
             warm_ups += 1
         elif min(row.samples, default=0) <= 0:
-            # A count or a share of 0 is a fact, and compared with nothing.
+            # A neutral metric of 0 (a count or a share) is valid, but has no ratio.
             not_positive += METRICS[row.metric].direction != "neutral"
         else:
             side = (row.side or "") if by_side else ""
@@ -233,22 +235,22 @@ def _make_entry(axes: Iterable[str], sessions: Mapping[str, Sequence[ResultRow]]
 
 
 def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
-    """The name of the session that each (session, time) counts as.
+    """Label of the session to which each (session, time) is assigned.
 
-    A session that spans more than a day (an import of old outputs) is split from noon to noon UTC.
+    A session that spans more than a day (an import of old outputs) is split at noon UTC.
     """
     times: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         times[row.session].add(row.time)
     found = {}
     for session, moments in times.items():
-        long = max(moments) - min(moments) > _DAY_S
+        is_split = max(moments) - min(moments) > _DAY_S
         for moment in moments:
-            found[session, moment] = f"{session}@{(moment - _DAY_S // 2) // _DAY_S}" if long else session
+            found[session, moment] = f"{session}@{(moment - _DAY_S // 2) // _DAY_S}" if is_split else session
     return found
 
 
-# Columns of the long form in the words of docs/architecture.md, "Case parameters".
+# Case parameters (docs/architecture.md, "Case parameters") by column of the long form of published tables.
 _NAMES = {
     "writers": "ranks",
     "total_mib": "total_bytes",
@@ -258,14 +260,14 @@ _NAMES = {
     "alignment_mib": "alignment_bytes",
 }
 _STATISTICS = {"count": "n", "max": "max", "median": "median", "mean": "mean", "min": "min"}
-_BESIDE = {"system", "benchmark", "statistic", "value", "unit"}
+_NOT_PARAMETERS = {"system", "benchmark", "statistic", "value", "unit"}
 
 
 def published_side_entries(name: str) -> list[SideEntry]:
-    """Cases of `SOURCE/TABLE`.
+    """Entries of `SOURCE/TABLE`.
 
     Raises:
-        UsageError: no such source or table, or one without measurements.
+        UsageError: unknown source or table, or a table without measurements.
     """
     source, separator, table = name.partition("/")
     if not separator:
@@ -275,7 +277,7 @@ def published_side_entries(name: str) -> list[SideEntry]:
         metric, value = _metric_value(row)
         statistic = _STATISTICS.get(str(row["statistic"]))
         if metric and statistic:
-            known = {name: value for name, value in row.items() if value is not None and name not in _BESIDE}
+            known = {name: value for name, value in row.items() if value is not None and name not in _NOT_PARAMETERS}
             parameters = {_NAMES.get(n, n): int(float(v) * MIB) if n.endswith("_mib") else v for n, v in known.items()}
             case = Case(str(row["benchmark"]), parameters)
             cells[str(row["system"] or ""), case, metric].setdefault(statistic, value)
@@ -288,7 +290,7 @@ def published_side_entries(name: str) -> list[SideEntry]:
 
 
 def _metric_value(row: Mapping[str, Scalar | None]) -> tuple[str | None, float]:
-    """Metric and value of a measurement in the metric's unit."""
+    """Metric of a measurement, and its value in the unit of the metric."""
     unit, value = str(row["unit"]), row["value"]
     if not isinstance(value, int | float):
         return None, 0.0
@@ -304,16 +306,16 @@ SidePosition = Literal["left", "right"]
 
 
 def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, days: int) -> list[ResultRow]:
-    """Results in the history that a side names.
+    """Results in the history that a side selects.
 
     Args:
-        place: an event's left side is the time before it, its right side the time after.
-        history: opens the history; only called where it is needed.
-        days: how many days before and after an event count.
+        place: the left side of an event is the time before it, the right side the time after it.
+        history: opens the history.
+        days: number of days before and after an event.
 
     Raises:
-        UsageError: nothing of that name.
-        InputError: the events' file is damaged.
+        UsageError: no results.
+        InputError: the file of events is damaged.
     """
     hint = "`iowatch history list` shows the sessions."
     if spec.kind == "stack":
@@ -338,7 +340,7 @@ def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, day
 
 
 def _event_period(spec: SideSpec, place: SidePosition, days: int) -> ResultFilter:
-    """Before an event on the left, after it on the right; neither reaches over the next event of the system."""
+    """Filter for the time before (left) or after (right) an event, limited by the adjacent event of the system."""
     system, event = _find_event(spec)
     others = [each for each in events.load_events(system) if each != event]
     series = SeriesFilter(system=system)
@@ -350,8 +352,7 @@ def _event_period(spec: SideSpec, place: SidePosition, days: int) -> ResultFilte
 
 
 def _find_event(spec: SideSpec) -> tuple[str, events.Event]:
-    """The event of `SYSTEM/DATE` or, where several are on that day, `SYSTEM/DATE/WORD` with a word of its
-    title."""
+    """System and event of `SYSTEM/DATE` or, with several events on that day, `SYSTEM/DATE/WORD` (WORD of the title)."""
     system, _, rest = spec.name.partition("/")
     day, _, word = rest.partition("/")
     known = events.load_events(system)

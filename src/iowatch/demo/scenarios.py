@@ -1,4 +1,4 @@
-"""The demonstrations of `iowatch demo`, and their replay into a history with reports on chosen days.
+"""Demonstrations of `iowatch demo`, and their replay into a history with reports on selected days.
 
 franklin: Franklin, 1 January to 30 April 2009, reconstructed from published figures. Every factor and every level
     marked "published" is from [antypas2009]. The paper shows the rates of the file-per-process tests in figures only,
@@ -45,9 +45,9 @@ class SimulatedSeries:
     Attributes:
         run: name of the run that measures it; series of one run share its name.
         benchmark, parameters: the case, operation included.
-        levels: (first night, level) in order of time, in the metric's unit.
-        source: where the figures come from, or that they are assumed.
-        sigma: standard deviation of the night factor (natural logarithm).
+        levels: (first day, level) in order of time, in the unit of the metric.
+        source: source of the figures, or "assumed".
+        sigma: standard deviation of the session term (natural logarithm).
     """
 
     run: str
@@ -59,21 +59,21 @@ class SimulatedSeries:
     sigma: float = 0.05
 
     def at(self, night: date) -> float:
-        """The level in force on a night."""
+        """Level in force on a day."""
         return [value for first, value in self.levels if first <= night][-1]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A demonstration: what was measured, when, on what.
+    """A simulated demonstration: series, period, stacks and environment.
 
     Attributes:
         label: written into every session and shown with every finding.
-        stacks: (first night, stack) in order of time.
-        missing: nights without any run.
-        kept: nights on which nothing is missing by chance, because the reports are about them.
+        stacks: (first day, stack) in order of time.
+        missing: days without a session.
+        kept: days without randomly missing runs, because the reports cover them.
         missing_runs: share of single runs that are missing.
-        facts: (first night, the environment that each run recorded) in order of time.
+        facts: (first day, environment recorded by each run) in order of time.
     """
 
     name: str
@@ -100,10 +100,10 @@ class SimulatedSession:
 
 
 def generate_sessions(scenario: Scenario, seed: int) -> Iterator[SimulatedSession]:
-    """Every night of the scenario in order of time.
+    """Yield the sessions of the scenario in order of time, one per day.
 
     Args:
-        seed: of the generator; each night and run has its own stream: a longer scenario keeps its beginning.
+        seed: of the generator; each day and run has its own stream, so a longer scenario starts with the same values.
     """
     day = scenario.first
     while day <= scenario.last:
@@ -141,10 +141,10 @@ def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSess
 
 
 def _generate_result(level: SimulatedSeries, day: date, stream: np.random.Generator) -> Result:
-    night = stream.normal(0.0, level.sigma)
+    session_term = stream.normal(0.0, level.sigma)
     if stream.random() < _SLOWDOWN_SHARE:
-        night -= stream.exponential(_SLOWDOWN_SCALE)
-    repetitions = stream.normal(night, _REPETITION_SIGMA, _REPETITIONS)
+        session_term -= stream.exponential(_SLOWDOWN_SCALE)
+    repetitions = stream.normal(session_term, _REPETITION_SIGMA, _REPETITIONS)
     facts = METRICS[level.metric]
     case = {name: value for name, value in level.parameters.items() if name != "operation"}
     values = tuple(float(v) for v in level.at(day) * np.exp(facts.sign * repetitions))
@@ -172,7 +172,7 @@ _SHARED: dict[tuple[str, str], tuple[float, float, str]] = {
 def _franklin_series(
     run: str, case: str, ranks: int, before: float, factor: float, source: str, sigma: float = 0.05, **more: Scalar
 ) -> SimulatedSeries:
-    """A level of `before` (MB/s; seconds for MADbench2) until the maintenance, then better by `factor`.
+    """Series with level `before` (MB/s; seconds for MADbench2) until the maintenance, then better by `factor`.
 
     Args:
         case: operation, API and file.
@@ -189,7 +189,7 @@ def _franklin_series(
 
 
 def _ior_series() -> Iterator[SimulatedSeries]:
-    """64 processes, 2 GB each, in some 2000 pieces of the transfer size (section 3)."""
+    """IOR series: 64 processes, 2 GB each, in about 2000 transfers (section 3)."""
     for api, file in (("POSIX", "per-process"), ("MPIIO", "shared")):
         for transfer, size in _TRANSFERS.items():
             for operation, level in _FPP.items():
@@ -217,13 +217,13 @@ _APPLICATIONS = (
 
 
 def _franklin_stack(cle: str) -> StackRecord:
-    """Franklin's system software as far as the paper names it (section 4)."""
+    """System software of Franklin as far as the paper names it (section 4)."""
     stack = Stack("cray-xt", FRANKLIN_SYSTEM, "modules", "declared", (StackPart("cray-linux-environment", cle),))
     return StackRecord(stack.name, stack.to_json())
 
 
 def franklin_scenario() -> Scenario:
-    """The history to generate; which "couple of days at the end of February" were lost is assumed."""
+    """Scenario of Franklin; the dates of the missing "couple of days at the end of February" are assumed."""
     return Scenario(
         name="franklin",
         system=FRANKLIN_SYSTEM,
@@ -249,7 +249,8 @@ STACK_REBUILT, STRIPING_RESET = date(2026, 2, 16), date(2026, 3, 18)
 _COMMON: dict[str, Scalar] = {"pattern": "block3d", "ranks": 128, "nodes": 4, "local_size": "256x256x256"}
 _LEVELS = {"POSIX": 5200.0, "MPIIO": 3100.0, "HDF5": 2700.0, "NETCDF4": 2400.0}
 _NETCDF_FACTOR = 0.66
-# One target of sixteen serves a shared file; the network allows it more than a sixteenth of what all did.
+# One target of sixteen serves a shared file; its bandwidth is more than a sixteenth of the previous one, which the
+# network limited.
 _STRIPE_FACTOR = 0.22
 
 
@@ -278,13 +279,13 @@ def _regress_stack(netcdf_variants: dict[str, str], digest: str) -> StackRecord:
 
 
 def _environment_facts(stripe_count: int) -> dict[str, dict[str, str]]:
-    """The environment that each job records."""
+    """Environment recorded by each job."""
     striping = f"stripe_count: {stripe_count} stripe_size: 1048576 pattern: raid0"
     return {"machine": {"kernel": "5.14.0-503.el9.x86_64", "lustre": "2.15.5", "striping": striping}}
 
 
 def regress_scenario() -> Scenario:
-    """The history to generate; a stripe count of 0 is the file system's default, -1 is all targets."""
+    """Scenario of the simulated faults; a stripe count of 0 is the default of the file system, -1 is all targets."""
     series = tuple(
         _planted_series(api, operation, stripe_count)
         for api in _LEVELS
@@ -324,10 +325,10 @@ def _edison_sessions(_seed: int) -> Iterator[SimulatedSession]:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A history and the days on which to report its findings; the end of the history follows.
+    """A history and the days on which its findings are reported; they are also reported at its end.
 
     Attributes:
-        sessions: all sessions in order of time, for a seed.
+        sessions: function from a seed to all sessions in order of time.
         last: last day of the history.
     """
 
@@ -356,7 +357,7 @@ _REPORT_TIME = time(6)
 
 @dataclass(frozen=True)
 class DailyReport:
-    """The findings at one moment (UTC), and the number of sessions until then."""
+    """Findings at one time (UTC), and number of sessions before it."""
 
     moment: datetime
     sessions: int
@@ -390,7 +391,7 @@ def prepare_demo_path(path: Path) -> None:
 
 
 def replay_demonstration(history: History, demonstration: Demonstration, seed: int) -> Iterator[DailyReport]:
-    """Record the sessions in order of time, with a report on each report day and at the end."""
+    """Record the sessions in order of time; yield a report on each report day and at the end."""
     recorded = 0
     sessions = demonstration.sessions(seed)
     pending = next(sessions, None)
@@ -412,7 +413,7 @@ def _record_session(history: History, simulated: SimulatedSession) -> None:
 
 
 def largest_findings(findings: Sequence[Finding], count: int = 2) -> list[Finding]:
-    """The open findings with the largest changes, in their order in `findings`."""
+    """The `count` open findings with the largest changes, in the order of `findings`."""
     found = [finding for finding in findings if finding.state == "open"]
     by_size = sorted(found, key=lambda finding: max(abs(log(m.gain)) for m in finding.members))
     return [finding for finding in found if finding in by_size[-count:]]

@@ -1,4 +1,4 @@
-"""Findings: the changes of many series that belong to one event."""
+"""Findings: the changes of several series that belong to one event."""
 
 from iowatch.findings.evidence import find_log_differences, format_log_differences
 from iowatch.findings.finding import NEEDS_ACTION, Finding, FindingMember, finding_from_json

@@ -1,7 +1,7 @@
-"""The evidence of a finding: what differs between the runs before and after a change, and likely causes.
+"""Evidence of a finding: differences between the runs before and after a change, and likely causes.
 
-Compared are stacks, the environment as the runs recorded it (kernel, mount, MPI, hints in effect; a stack only states
-what a run was meant to use), Darshan's counters and logs, and nodes.
+The differences cover stacks, the environment recorded by the runs (kernel, mount, MPI, hints in effect; a stack only
+states what a run was configured to use), Darshan counters and logs, and nodes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from iowatch.reference import Event
 from iowatch.stats import ChangePoint, PossibleCause, explain_changes, rank_causes, short_case_names
 from iowatch.store import History, SeriesPoints, SeriesRow
 
-# `machine` is what every job asks on its node (reframe_tests/mixins/machine.py); benchio's own record has some
-# of it, too, for results that were made without iowatch's checks.
+# Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
+# results measured without the checks of iowatch.
 _MACHINE = {"kernel": "kernel", "lustre": "Lustre client", "mount": "mount of scratch", "striping": "default striping"}
 _FILE_SYSTEM = {
     "type": "file system",
@@ -43,12 +43,12 @@ _FILE_SYSTEM = {
 def environment_differences(
     name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, programs: bool = True
 ) -> Iterable[EvidenceDifference]:
-    """What two runs of one case met that is not the same; nothing of what one of them did not record.
+    """Environment diff of two runs of one case; groups that one of the runs did not record are left out.
 
     Args:
-        name: of the case, for people.
+        name: of the case, for display.
         before, after: facts of the runs.
-        programs: also MPI and libraries as they were loaded; False where stacks are known to differ.
+        programs: also compare MPI and libraries as loaded; False if the stacks are known to differ.
     """
     machine = "machine" in before and "machine" in after
     old, new = (_recorded_environment(name, facts, machine) for facts in (before, after))
@@ -61,10 +61,10 @@ def environment_differences(
 
 
 def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) -> dict[str, dict[str, Any]]:
-    """What a run recorded of its environment, by group.
+    """The recorded environment of a run, by group.
 
     Args:
-        name: of the case, for people.
+        name: of the case, for display.
         machine: whether to use the facts that every job collects, instead of those of benchio.
     """
 
@@ -77,7 +77,7 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) ->
     groups = {
         "compute node": {label: node.get(key) for key, label in labels.items()}
         | ({} if machine else {"kernel": facts.get("kernel")}),
-        # Hints in effect: MPI may repeat others that it ignores.
+        # Only hints in effect: MPI may list others that it ignores.
         f"MPI-IO hints, {name}": section(section(facts, "hints"), "effective"),
         "loaded": {"MPI": mpi.get("description") or mpi.get("version"), **section(facts, "libraries")},
     }
@@ -87,19 +87,19 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) ->
     }
 
 
-# Members of one event share stacks; a few of them show every difference.
+# Members of one event share stacks, so a few of them show all differences.
 _MOST_PAIRS = 12
-# A scheduler allocates other nodes to every job: only what holds for several runs on both sides is evidence.
+# Every job may get other nodes: only a difference between several runs on both sides is evidence.
 _MOST_NODE_MEMBERS, _LEAST_RUNS, _MOST_RUNS, _MOST_NODES = 4, 3, 7, 8
 
 
 def evidence_differences(
     history: History, members: Sequence[FindingMember], points: Mapping[int, SeriesPoints]
 ) -> tuple[EvidenceDifference, ...]:
-    """Differences between the runs before and after, of the strongest members.
+    """Differences between the runs before and after the change, for the members with the largest changes.
 
     Args:
-        points: of each member's series, by its id, some observations on both sides of the change.
+        points: by series id, observations of each member on both sides of the change.
     """
     found: dict[tuple[str, str], EvidenceDifference] = {}
     strongest = sorted(members, key=lambda m: -max(m.gain, 1 / m.gain))
@@ -121,7 +121,7 @@ def evidence_differences(
 
 
 def runs_around_change(member: FindingMember, points: SeriesPoints) -> tuple[list[int], list[int]]:
-    """The last runs before and the first after a member's change."""
+    """Ids of the last runs before and of the first runs after the change of a member."""
     before = points.run_id[points.time <= member.last_before][-_MOST_RUNS:]
     after = points.run_id[points.time >= member.first_after][:_MOST_RUNS]
     return [int(run) for run in before], [int(run) for run in after]
@@ -130,11 +130,11 @@ def runs_around_change(member: FindingMember, points: SeriesPoints) -> tuple[lis
 def node_differences(
     name: str, before: Sequence[Collection[str]], after: Sequence[Collection[str]]
 ) -> Iterable[EvidenceDifference]:
-    """Nodes that every run on one side had and none on the other; nothing below three runs per side.
+    """Nodes that all runs on one side used and no run on the other; empty with fewer than three runs per side.
 
     Args:
-        name: of the case, for people.
-        before, after: nodes of each run; runs that name none are left out.
+        name: of the case, for display.
+        before, after: nodes of each run; runs without nodes are left out.
     """
     old, new = ([frozenset(map(str, nodes)) for nodes in runs if nodes] for runs in (before, after))
     if min(len(old), len(new)) < _LEAST_RUNS:
@@ -152,7 +152,7 @@ def _format_nodes(nodes: frozenset[str]) -> str:
 
 
 def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
-    """Parts that differ between two `stack.json`; nothing where one of them is unknown."""
+    """Parts that differ between two `stack.json`; empty if the parts of one of them are unknown."""
     if not before.get("parts") or not after.get("parts"):
         return
     old, new = _parts_by_name(before), _parts_by_name(after)
@@ -171,28 +171,28 @@ def _parts_by_name(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _format_part(part: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:
-    """The version of a part, and of its other facts those that the other stack's part has otherwise."""
+    """Version of a part, and its other compared fields that differ from the part of the other stack."""
     if part is None:
         return "absent"
     texts = [str(part["version"])]
     for key in [key for key in _COMPARED_FIELDS[1:] if other is not None and part[key] != other[key]]:
         value = part[key]
-        words = " ".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else value
-        texts.append(f"({key} {words})")
+        shown = " ".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else value
+        texts.append(f"({key} {shown})")
     return " ".join(texts)
 
 
-# Counters within this factor are the same work; of those that differ the strongest are reported.
+# Counters within this factor are the same work; of the others, those with the largest ratios are reported.
 _SIMILAR_COUNT_RATIO = 1.05
 _MOST_COUNTERS = 5
 
 
 def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
-    """Darshan's counters that differ between two runs of one case: it should always do the same work.
+    """Darshan counters that differ between two runs of one case, which should always do the same work.
 
     Args:
-        name: of the case, for people.
-        before, after: facts of the runs; nothing where one of them has no trace.
+        name: of the case, for display.
+        before, after: facts of the runs; the result is empty if one of them has no trace.
     """
     old, new = ((run.get("darshan") or {}).get("counts") or {} for run in (before, after))
     ratios = {counter: _count_ratio(old[counter], new[counter]) for counter in old.keys() & new.keys()}
@@ -202,24 +202,24 @@ def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str
 
 
 def _count_ratio(one: float, other: float) -> float:
-    """How many times the larger count is the smaller; infinite from or to nothing."""
+    """Larger count / smaller count; infinite if only one of them is 0."""
     small, large = sorted((one, other))
     if small == large:
         return 1.0
     return large / small if small > 0 else math.inf
 
 
-# Runs per side whose logs are read; a counter that differs among them does not belong to the change.
+# Runs per side whose logs are read; a counter that differs among the runs of one side is not due to the change.
 _MAX_RUNS = 3
 
 
 @dataclass(frozen=True)
 class LogDifferences:
-    """What every run before a change has otherwise than every run after it, of one member.
+    """Differences in the logs between all runs before and all runs after a change, for one member.
 
     Attributes:
-        member: its name.
-        logs: how many were read, before and after.
+        member: name of the member.
+        logs: number of logs read, before and after.
     """
 
     member: str
@@ -232,7 +232,7 @@ class LogDifferences:
 
 
 def format_log_differences(found: LogDifferences | None) -> Iterator[str]:
-    """The same for people; nothing where there are no logs."""
+    """Lines that show the differences; empty without logs."""
     if found is not None:
         before, after = found.logs
         yield ""
@@ -243,9 +243,9 @@ def format_log_differences(found: LogDifferences | None) -> Iterator[str]:
 
 
 def find_log_differences(history: History, finding: Finding) -> LogDifferences | None:
-    """What differs between the logs of the strongest member that left some on both sides.
+    """Log differences of the member with the largest change among those with logs on both sides.
 
-    None where no member did: the logs are gone, or there never were any.
+    None without such a member: the logs were pruned, or never existed.
     """
     members = sorted(finding.members, key=lambda member: -max(member.gain, 1 / member.gain))
     points = history.points([member.series_id for member in members])
@@ -276,10 +276,10 @@ def build_finding(
     points: Mapping[int, SeriesPoints],
     happened: Sequence[Event],
 ) -> Finding:
-    """The finding `name` as the history shows it now, without state, updates and decisions.
+    """Build the finding `name` from the current history, without state, updates and decisions.
 
     Args:
-        rows, changes, points: of all headline series of the system, by series id.
+        rows, changes, points: of all headline series of the system; changes and points by series id.
         happened: events of the system.
     """
     observations, without_data, changed_otherwise = grouping.compare_around_date(group, rows, changes, points)
@@ -287,9 +287,9 @@ def build_finding(
     changed = zip(group.changes, names, strict=False)
     members = tuple(grouping.make_member(one, points[one.row.id], called) for one, called in changed)
     explanation = explain_changes(observations)
-    suspects = [s for event in happened for s in _causes_from_event(event)]
+    possible_causes = [s for event in happened for s in _causes_from_event(event)]
     run = next((m.run_after for m in members if m.run_after is not None), None)
-    # The origin that a run states, where it was not measured here.
+    # Origin stated by the run if it was not measured on this installation.
     label = history.run(run).facts.get("label") if run is not None else None
     finding = Finding(
         id=name,
@@ -306,7 +306,7 @@ def build_finding(
         compared=names,
         without_data=without_data,
         changed_otherwise=changed_otherwise,
-        causes=rank_causes(suspects, group.last_before, group.first_after, observations, explanation),
+        causes=rank_causes(possible_causes, group.last_before, group.first_after, observations, explanation),
         differences=evidence_differences(history, members, points),
         first_seen_at=0,
         updated_at=0,
@@ -316,7 +316,7 @@ def build_finding(
 
 
 def _causes_from_event(event: Event) -> Iterator[PossibleCause]:
-    """An event as possible causes: each of its parts, or itself where it has none."""
+    """Possible causes from an event: each of its parts, or the event itself if it has no parts."""
     parts = [
         (f"{event.title}: {part.title}", part.kind, part.scope or event.scope, (*part.evidence, *event.evidence))
         for part in event.parts

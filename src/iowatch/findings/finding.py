@@ -1,4 +1,4 @@
-"""A finding: the changes of many series that belong to one event. Frozen, equal after JSON, with its updates."""
+"""A finding: the changes of several series that belong to one event. Frozen, equal after a JSON round trip."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PerformanceDirection = Literal["up", "down"]
 
 @dataclass(frozen=True)
 class FindingMember:
-    """One series' change; times in epoch seconds UTC, levels in the metric's unit.
+    """The change of one series; times in epoch seconds UTC, levels in the unit of the metric.
 
     Attributes:
-        name: short, unique among the series of the finding where possible.
+        name: short, unique among the series of the finding if possible.
         ratio: after / before of the metric as stored.
-        gain: the same as performance: above 1 is better, also for times.
+        gain: the ratio as performance: above 1 is better, also for times.
         confidence: of the detector, 0 to 1.
-        run_before, run_after: runs on both sides of the change: their outputs, logs, stacks are the evidence.
+        run_before, run_after: runs on both sides of the change; their outputs, logs and stacks are the evidence.
     """
 
     series_id: int
@@ -50,7 +50,7 @@ class FindingMember:
 
 @dataclass(frozen=True)
 class EvidenceDifference:
-    """Something that differs between the runs before and after: a part of the stack, a Darshan counter."""
+    """A difference between the runs before and after: a part of the stack, a Darshan counter."""
 
     where: str
     what: str
@@ -60,7 +60,7 @@ class EvidenceDifference:
 
 @dataclass(frozen=True)
 class AppliedDecision:
-    """The decision in force, or the last that expired."""
+    """The decision in force, or the last expired one."""
 
     decision: Literal["accepted", "dismissed", "acknowledged", "note"]
     by: str
@@ -72,28 +72,29 @@ class AppliedDecision:
 
 @dataclass(frozen=True)
 class Finding:
-    """One event as the history shows it.
+    """The changes of several series that belong to one event.
 
     Attributes:
-        id: stable from update to update.
-        direction: `up` is better performance, `down` worse, whatever the metric.
-        date: the day of the change (ISO, UTC); the change lies between `last_before` and `first_after`.
-        size: geometric mean of the members' gains.
-        line: the whole finding in one line.
-        explanation: its positions (members of magnitudes, control, exceptions) index `compared`.
-        compared: names of the series that were compared, changed ones first.
-        without_data: how many series of the system have no runs on both sides: nothing is known of them.
-        changed_otherwise: how many changed then in the other direction or uncertainly: they are not compared.
+        id: stable across updates.
+        direction: `up` is better performance, `down` worse, for any metric.
+        date: day of the change (ISO, UTC); the change lies between `last_before` and `first_after`.
+        size: geometric mean of the gains of the members.
+        line: summary of the finding in one line.
+        explanation: positions in it (members of magnitudes, control, exceptions) index `compared`.
+        compared: names of the compared series, changed ones first.
+        without_data: number of series of the system without runs on both sides of the change.
+        changed_otherwise: number of series that changed at that time in the opposite direction or uncertainly; they
+            are not compared.
         causes: events near the date, best fit first; evidence, not proof.
         updates: changes of the finding since the last report: "new", "confirmed", "2 series joined", …
         pending: updates that are not reported yet.
-        reported_members: how many members were reported.
-        anchor: `first_after` when it was first seen; its date may settle near it, but not wander off.
-        missed_since: newest run when detection first did not see it any more.
-        seen_since: newest run when detection first saw it again after it was resolved.
-        resolution: why it is resolved, if it is.
-        basis: digest of what it follows from; an old finding with the same basis is not worked out again.
-        label: what the sessions state as their origin ("reconstructed from published figures"), or None.
+        reported_members: number of members at the last report.
+        anchor: `first_after` at the first detection; later dates must stay near it.
+        missed_since: time of the newest run at the first update that did not detect the finding.
+        seen_since: time of the newest run at the first update that detected it again after it was resolved.
+        resolution: reason why it is resolved, or None.
+        basis: digest of the inputs; an old finding with the same basis is not rebuilt.
+        label: origin stated by the sessions ("reconstructed from published figures"), or None.
     """
 
     id: str
@@ -127,7 +128,7 @@ class Finding:
     basis: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; `from_json` reads it back. The rule comes with its precision and recall."""
+        """Plain JSON, read by `finding_from_json`; the rule includes its precision and recall."""
         document = asdict(self)
         rule = self.explanation.rule
         if rule is not None:
@@ -141,19 +142,19 @@ def _finding_adapter() -> TypeAdapter[Finding]:
 
 
 def finding_from_json(document: Mapping[str, Any]) -> Finding:
-    """A finding of the document that `Finding.to_json` made."""
+    """Create a finding from the output of `Finding.to_json`."""
     return _finding_adapter().validate_python(document)
 
 
 NEEDS_ACTION: tuple[FindingState, ...] = ("open",)
 
 
-# New members are reported when a finding has grown by half.
+# New members are reported if the number of members has grown by half.
 _MIN_REPORTED_GROWTH = 1.5
 
 
 def with_updates(finding: Finding, before: Finding | None, report: bool) -> Finding:
-    """The finding with its updates.
+    """Return the finding with its updates.
 
     Args:
         before: the same finding at the last update, or None.
@@ -162,9 +163,9 @@ def with_updates(finding: Finding, before: Finding | None, report: bool) -> Find
     size, reported = len(finding.members), before.reported_members if before else 0
     least = max(_MIN_REPORTED_GROWTH * reported, reported + 2)
     grown = before is not None and finding.state == "open" and size >= least
-    fresh = _list_updates(finding, before) + ([f"{size - reported} series joined"] if grown else [])
-    pending = [*(before.pending if before else ()), *fresh]
-    # Dismissed and accepted findings have no updates, even those that were never reported.
+    new_updates = _list_updates(finding, before) + ([f"{size - reported} series joined"] if grown else [])
+    pending = [*(before.pending if before else ()), *new_updates]
+    # Dismissed and accepted findings have no updates; pending ones are dropped, too.
     updates = () if finding.state in ("dismissed", "accepted") else tuple(dict.fromkeys(pending))
     reported_members = size if grown or before is None else reported
     return replace(finding, updates=updates, pending=() if report else updates, reported_members=reported_members)
@@ -172,10 +173,11 @@ def with_updates(finding: Finding, before: Finding | None, report: bool) -> Find
 
 def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
     if before is None:
-        # A finding that is over when it is first seen needs no report; a recovery is reported with the finding it ends.
+        # A finding already resolved at its first detection is not reported; a recovery is reported with the finding
+        # that it resolves.
         return [] if finding.resolution else ["new"]
     updates = []
-    # The end of a suspicion is no update.
+    # A suspicion that is not confirmed is no update.
     if finding.state == "resolved" and before.resolution is None and before.state != "suspected":
         updates.append(finding.resolution or "resolved")
     if finding.state == "open" and before.resolution is not None:

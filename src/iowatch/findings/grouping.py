@@ -1,8 +1,8 @@
 """Groups of changes of one system that belong to one event, and the known findings that they continue.
 
-Changes belong together by direction and neighbourhood of dates. Across the date of a group every series is changed,
-unchanged or without data: the input of the explanation. A finding keeps its id while its members and date settle.
-Drifts are no steps and hence no findings; they are listed as trends.
+Changes with the same direction and nearby dates form a group. At the date of a group every series is changed,
+unchanged or without data; this is the input of the explanation. A finding keeps its id while its members and date are
+refined. Drifts are not steps, so they are listed as trends and not as findings.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from iowatch.stats import ChangePoint, Detection, SeriesResponse, derive_paramet
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 _DAY_S = 86400
-# A detector dates a step to within some observations; several reports within that time are one event.
+# A detector dates a step to within some observations; changes within this time are one event.
 _NEIGHBOURHOOD_S = 3 * _DAY_S
 # Runs of one session start within this time of each other.
 _SESSION_S = _DAY_S // 2
-# Two events are at least so far apart, and this share of the series of each is on the right side of the rule:
-# less may be how detection dates steps in noise.
+# Minimum distance of two events, and minimum share of the series of each that are on its side of the rule. Smaller
+# differences may be due to the uncertainty of dates in noise.
 _SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = _DAY_S // 2, 0.9
-# In a usual session about this share of the series is suspected (13 % on Edison, fewer on a quiet system); groups
-# that chance would make less often than once in 500 sessions are credible.
+# Usual share of suspected series per session (13 % on Edison, less on a quiet system), and probability per session
+# below which a group is credible: once in 500 sessions by chance.
 _SUSPECTED_SHARE, _CHANCE = 0.1, 0.002
 
 
@@ -67,19 +67,19 @@ class ChangeGroup:
 
     @property
     def series_ids(self) -> frozenset[int]:
-        """Identities of the series in it."""
+        """Ids of the series in the group."""
         return frozenset(m.row.id for m in self.changes)
 
 
 def series_parameters(row: SeriesRow) -> dict[str, Scalar]:
-    """The case's parameters and the axes of its series."""
+    """Parameters of the case, and axes of the series."""
     return {"benchmark": row.case.benchmark, "stack": row.stack, "partition": row.partition, **row.case.parameters}
 
 
 def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[ChangePoint]]) -> list[ChangeGroup]:
-    """Groups of changes in order of time.
+    """Group changes, in order of time.
 
-    The date that agrees with most of the remaining changes gathers those near it; then the next date.
+    Repeatedly, the date that agrees with most of the remaining changes collects those near it.
     """
     found = [
         SeriesChange(row, c, METRICS[row.metric].log_gain(c.ratio)) for row in rows for c in changes.get(row.id, ())
@@ -87,24 +87,24 @@ def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Chan
     groups: list[ChangeGroup] = []
     directions: tuple[tuple[PerformanceDirection, float], ...] = (("up", 1.0), ("down", -1.0))
     for direction, sign in directions:
-        left = [m for m in found if m.log_gain * sign > 0]
-        while left:
-            made = _separate_first_event(_gather_group(direction, left))
-            groups.append(made)
-            taken = set(map(id, made.changes))
-            left = [m for m in left if id(m) not in taken]
+        remaining = [m for m in found if m.log_gain * sign > 0]
+        while remaining:
+            group = _separate_first_event(_gather_group(direction, remaining))
+            groups.append(group)
+            taken = set(map(id, group.changes))
+            remaining = [m for m in remaining if id(m) not in taken]
     return sorted(groups, key=lambda g: (g.first_after, g.direction))
 
 
 def _gather_group(direction: PerformanceDirection, left: Sequence[SeriesChange]) -> ChangeGroup:
-    """The group of the strongest date: of each series its nearest change in the neighbourhood."""
+    """The group at the strongest date: for each series the nearest change within the neighbourhood."""
     date = _strongest_date_s(left)
     nearest: dict[int, SeriesChange] = {}
     for candidate in sorted(left, key=lambda m: _distance_s(m, date)):
         if _distance_s(candidate, date) <= _NEIGHBOURHOOD_S:
             nearest.setdefault(candidate.row.id, candidate)
     near = _drop_weak_suspicions(list(nearest.values()))
-    if all(_distance_s(m, date) > 0 for m in near):  # the date of suspicions that were dropped
+    if all(_distance_s(m, date) > 0 for m in near):  # only dropped suspicions agreed with the date
         date = _strongest_date_s(near)
     return _make_group(direction, near, date)
 
@@ -115,10 +115,9 @@ def _make_group(direction: PerformanceDirection, changes: Sequence[SeriesChange]
 
 
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
-    """A group without another event of the days around: series of another date that share what those of its own date
-    do not.
+    """Remove from a group a second event of nearby days: series of another date with a common factor of their own.
 
-    Series that are dated to neither date, or to the wrong one, follow the rule.
+    Series dated to neither date, or to the wrong one, are assigned by the rule.
     """
     late = [m for m in group.changes if _distance_s(m, group.first_after) > _SEPARATE_EVENTS_S]
     if not late:
@@ -129,21 +128,25 @@ def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
     rule = find_rule(derived, np.asarray(nearer))
     if rule is None or not rule.conditions or min(rule.precision, rule.recall) < _MIN_RULE_QUALITY:
         return group
-    mine = [m for m, its in zip(group.changes, derived, strict=True) if not all(c.holds(its) for c in rule.conditions)]
-    return _make_group(group.direction, mine, _strongest_date_s(mine))
+    first_event = [
+        m
+        for m, parameters in zip(group.changes, derived, strict=True)
+        if not all(c.holds(parameters) for c in rule.conditions)
+    ]
+    return _make_group(group.direction, first_event, _strongest_date_s(first_event))
 
 
 def _strongest_date_s(changes: Sequence[SeriesChange]) -> int:
-    """The first run at a new level that agrees with most of the change, the first of equals (epoch seconds).
+    """Epoch seconds of the first run at a new level with the largest agreement; the earliest of equals.
 
-    A change agrees with every moment between its last run before and its first run after; a session takes some
-    hours. Agreement is the sum of |log gain|.
+    A change agrees with every time between its last run before and its first run after it, plus the duration of a
+    session. Agreement is the sum of |log gain|.
     """
     weights = np.asarray([abs(m.log_gain) for m in changes])
     dates = np.unique([m.first_after for m in changes])
 
     def begun(starts: Sequence[int]) -> NDArray[np.float64]:
-        """Weight of what starts before each of the dates."""
+        """Total weight of the `starts` before each date, shape of `dates`."""
         order = np.argsort(starts)
         total = np.concatenate([[0.0], np.cumsum(weights[order])])
         return np.asarray(total[np.searchsorted(np.asarray(starts)[order], dates)])
@@ -153,12 +156,12 @@ def _strongest_date_s(changes: Sequence[SeriesChange]) -> int:
 
 
 def _distance_s(change: SeriesChange, date: int) -> int:
-    """Seconds from a moment to the gap between runs in which a change happened; 0 inside of it."""
+    """Seconds from `date` to the gap between runs in which a change happened; 0 inside the gap."""
     return max(0, change.last_before - date + 1, date - change.first_after - _SESSION_S)
 
 
 def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
-    """Without suspicions that are small beside the confirmed changes, or sessions later: perhaps outliers."""
+    """Drop suspicions that are small compared with the confirmed changes, or sessions later: possible outliers."""
     confirmed = [m for m in near if not m.change.suspected]
     if not confirmed:
         return near
@@ -171,10 +174,10 @@ def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
 
 
 def is_credible(group: ChangeGroup, series: int) -> bool:
-    """Whether a group is worth reporting: a confirmed change, or suspicions of more series than by chance.
+    """Whether a group has a confirmed change, or more suspected series than expected by chance.
 
     Args:
-        series: how many series the system has.
+        series: number of series of the system.
     """
     confirmed = any(not m.change.suspected for m in group.changes)
     return confirmed or float(bdtrc(len(group.changes) - 1, series, _SUSPECTED_SHARE)) < _CHANCE
@@ -183,8 +186,8 @@ def is_credible(group: ChangeGroup, series: int) -> bool:
 # Levels of unchanged series are medians of at most this many observations on each side.
 _MAX_OBSERVATIONS = 30
 _HALF_DAY_S = _DAY_S // 2
-# A series that changed in the same direction by so much of the event's size is not called unchanged, even without a
-# detected change: noise may hide one, or it is too short to be assessed.
+# A series whose level differs in the same direction by this share of the size of the event is not called unchanged,
+# even without a detected change: noise may hide a change, or the series is too short to be assessed.
 _UNCERTAIN_SHARE = 0.5
 
 
@@ -194,16 +197,16 @@ def compare_around_date(
     changes: Mapping[int, Sequence[ChangePoint]],
     points: Mapping[int, SeriesPoints],
 ) -> tuple[list[SeriesResponse], int, int]:
-    """Compares every series across the date of the group.
+    """Compare every series before and after the date of the group.
 
     Args:
         rows: all headline series of the system.
-        changes: of each of them, by series id.
-        points: of each of them, up to `_MAX_OBSERVATIONS` on both sides of the date.
+        changes: changes of each series, by series id.
+        points: observations of each series, by series id, around the date.
 
     Returns:
-        The changed series as in the group, then the unchanged ones; the number of series that have no runs on both
-        sides; and of those that changed then in the other direction or uncertainly.
+        The changed series as in the group, then the unchanged ones; the number of series without runs on both
+        sides; and the number of series that changed at that time in the opposite direction or uncertainly.
     """
     responses = [SeriesResponse(series_parameters(m.row), True, m.log_gain) for m in group.changes]
     without_data = changed_otherwise = 0
@@ -211,11 +214,11 @@ def compare_around_date(
     sign = 1 if group.direction == "up" else -1
     start, end = group.last_before - _HALF_DAY_S, group.first_after + _HALF_DAY_S
     for row in [row for row in rows if row.id not in group.series_ids]:
-        own = changes.get(row.id, ())
-        ratio = _median_ratio(row, points[row.id], own, group)
+        series_changes = changes.get(row.id, ())
+        ratio = _median_ratio(row, points[row.id], series_changes, group)
         gain = None if ratio is None else METRICS[row.metric].log_gain(ratio)
-        if any(c.time > start and c.last_before < end for c in own):
-            changed_otherwise += 1  # neither changed alike nor unchanged
+        if any(c.time > start and c.last_before < end for c in series_changes):
+            changed_otherwise += 1  # neither changed with the group nor unchanged
         elif gain is None:
             without_data += 1
         elif gain * sign >= least:
@@ -228,7 +231,10 @@ def compare_around_date(
 def _median_ratio(
     row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], group: ChangeGroup
 ) -> float | None:
-    """Median after / median before the group's date, as far as the series' neighbouring changes allow."""
+    """Median after / median before the date of the group, up to the adjacent changes of the series.
+
+    None without observations on both sides.
+    """
     boundary = group.first_after - _HALF_DAY_S // 2
     start = max((c.time for c in changes if c.time <= boundary), default=0)
     end = min((c.time for c in changes if c.time > boundary), default=2**62)
@@ -241,7 +247,7 @@ def _median_ratio(
 
 
 def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:
-    """The changed series as a member of its finding, with the runs on both sides of the change."""
+    """Create the member of a finding from a changed series, with the runs on both sides of the change."""
     row, change = series_change.row, series_change.change
     runs = dict(zip(points.time[::-1].tolist(), points.run_id[::-1].tolist(), strict=True))
     return FindingMember(
@@ -266,30 +272,32 @@ def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) ->
     )
 
 
-# Between gaps of runs; those of consecutive sessions touch. Half a day, as sessions do not start at one time.
+# Largest distance between gaps of runs; gaps of consecutive sessions touch. The additional half day allows for
+# different start times of sessions.
 _SAME_EVENT_S = 4.5 * _DAY_S
 _SAME_DATE_S = 1.5 * _DAY_S
 
 
 def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> dict[int, Finding]:
-    """The known finding of each group that has one, by position in `groups`; closest pairs first.
+    """Match groups with known findings, best pairs first: finding by position in `groups`.
 
-    Direction and neighbourhood of dates have to agree; shared series decide between several. What has dissolved
-    returns only with the same series on about the same date; what was dismissed silences no other series.
+    The direction must be equal and the dates near; shared series decide between several candidates. A finding that
+    was not confirmed recurs only with the same series on about the same date; a dismissed one does not match groups
+    of other series.
     """
     pairs = []
     for position, group in enumerate(groups):
         for finding in known:
-            apart = _gap_s(group, finding.last_before, finding.first_after)
+            distance_s = _gap_s(group, finding.last_before, finding.first_after)
             is_redated = finding.anchor != finding.first_after
-            wandered = _gap_s(group, finding.anchor, finding.anchor) if is_redated else apart
-            if finding.direction != group.direction or max(apart, wandered) > _SAME_EVENT_S:
+            anchor_distance_s = _gap_s(group, finding.anchor, finding.anchor) if is_redated else distance_s
+            if finding.direction != group.direction or max(distance_s, anchor_distance_s) > _SAME_EVENT_S:
                 continue
             shared = len(group.series_ids & {m.series_id for m in finding.members})
             dismissed = finding.state == "dismissed"
-            gone = finding.missed_since is not None and (finding.resolution is not None or dismissed)
-            if (shared or not (gone or dismissed)) and (not gone or apart <= _SAME_DATE_S):
-                distance = (apart, abs(group.first_after - finding.first_after))
+            is_missing = finding.missed_since is not None and (finding.resolution is not None or dismissed)
+            if (shared or not (is_missing or dismissed)) and (not is_missing or distance_s <= _SAME_DATE_S):
+                distance = (distance_s, abs(group.first_after - finding.first_after))
                 pairs.append((-shared, distance, position, finding))
     matched: dict[int, Finding] = {}
     used: set[str] = set()
@@ -301,26 +309,26 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
 
 
 def _gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
-    """Seconds between the gaps of runs in which a group and a finding happened; 0 where they touch.
+    """Seconds between the gaps of runs in which a group and a finding happened; 0 if the gaps touch.
 
-    A system that was down for weeks has one gap: whichever of its ends a change is dated to, it is one event.
+    A long downtime of a system is one gap, so a change dated to either end of it is the same event.
     """
     return max(0, group.last_before - first_after, last_before - group.first_after)
 
 
 def new_finding_id(system: str, group: ChangeGroup, taken: set[str]) -> str:
-    """`franklin-20090317-up`: system, date and direction; with a number where that is taken."""
+    """Id from system, date and direction, `franklin-20090317-up`; a number is appended if the id is taken."""
     stem = f"{system[:22]}-{iso_day(group.first_after).replace('-', '')}-{group.direction}"
     return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
 
 
-# A trend that ended longer ago than this before its series did is past.
+# Seconds; a trend that ends earlier than this before the newest observation of its series is not current.
 _MAX_AGE_S = 14 * 86400
 
 
 @dataclass(frozen=True)
 class Trend:
-    """A slope of one series that goes on: epoch seconds; `gain` as performance, from first to last observation."""
+    """A slope of one series that continues; times in epoch seconds, `gain` from first to last observation."""
 
     system: str
     series_id: int
@@ -331,7 +339,7 @@ class Trend:
 
 
 def current_trends(row: SeriesRow, detection: Detection, newest: int) -> Iterator[tuple[int, int, float]]:
-    """First and last observation (epoch seconds) and gain of each drift that reaches to the newest observation.
+    """First and last observation (epoch seconds) and gain of each drift that extends to the newest observation.
 
     Args:
         newest: epoch seconds of the newest observation.
@@ -342,7 +350,7 @@ def current_trends(row: SeriesRow, detection: Detection, newest: int) -> Iterato
 
 
 def find_trends(history: History, systems: Sequence[str]) -> list[Trend]:
-    """Trends that reach to the newest observations, strongest first, as of the last update of findings."""
+    """Trends that extend to the newest observations, largest first, as of the last update of findings."""
     found: list[Trend] = []
     for system in systems:
         rows = headline_series(history, system)
@@ -356,7 +364,7 @@ def find_trends(history: History, systems: Sequence[str]) -> list[Trend]:
 
 
 def format_trends(found: Iterable[Trend]) -> Iterator[str]:
-    """A line a trend, with a heading; nothing where there is none."""
+    """One line per trend, with a heading; empty without trends."""
     for position, trend in enumerate(found):
         if position == 0:
             yield "Slow trends, no step and no finding:"

@@ -23,7 +23,7 @@ from iowatch.site import load_system, system_names
 from iowatch.stats import ChangePoint
 from iowatch.store import History, SeriesFilter, SeriesPoints, SeriesRow
 
-# What the checks report to ReFrame as performance: the best value per run of these metrics.
+# The checks report the best value per run of these metrics to ReFrame as performance.
 _METRICS = [name for name in HEADLINE_METRICS if METRICS[name].direction == "higher"]
 _DAY_S = 86400
 
@@ -31,32 +31,32 @@ _DAY_S = 86400
 def propose_from_history(
     history: History, system: str, by: str, why: str, today: date | None = None
 ) -> ReferenceFileChange:
-    """What the history would make of a system's reference file.
+    """Propose changes of the reference file of a system from the history.
 
     Raises:
-        UsageError: the history has no such system.
+        UsageError: the system is not in the history.
         InputError: a file of references, events or reviews is damaged.
     """
     day = today or utc_now().date()
     path = bandwidth.reference_file_path(system)
-    content = read_reference_text(path)  # before all else: what changes meanwhile is somebody else's
+    content = read_reference_text(path)  # read first, so that a concurrent edit is detected
     references = bandwidth.load_references(system)
     known = policy.check_class_names()
-    offered = collect_accepted_levels(history, system, day)
-    strange = sorted({level.check for level in offered if level.check not in known})
-    found, left_out = make_proposals(references, [o for o in offered if o.check in known], day, by, why)
-    left_out += [f"there is no {check} that could use one" for check in strange]
+    levels = collect_accepted_levels(history, system, day)
+    unknown = sorted({level.check for level in levels if level.check not in known})
+    found, left_out = make_proposals(references, [o for o in levels if o.check in known], day, by, why)
+    left_out += [f"there is no {check} that could use one" for check in unknown]
     return ReferenceFileChange(system, path, content, tuple(found), tuple(left_out))
 
 
 def collect_accepted_levels(history: History, system: str, today: date | None = None) -> list[ProposalLevel]:
-    """The accepted level of every series of a system.
+    """The accepted level of each series of a system.
 
-    A level begins with the last accepted change and ends before the first change that nobody has reviewed;
-    changes that were dismissed or resolved do not end it.
+    A level starts with the last accepted change and ends before the first change without a review; dismissed or
+    resolved changes do not end it.
 
     Raises:
-        UsageError: the history has no such system.
+        UsageError: the system is not in the history.
         InputError: a file of events or reviews is damaged.
     """
     history.require_system(system)
@@ -64,15 +64,15 @@ def collect_accepted_levels(history: History, system: str, today: date | None = 
     rows = [r for r in series.headline_series(history, system) if r.metric in _METRICS]
     starts = state.accepted_level_starts(history, system, today)
     detections = series.detect_series(history, rows, starts)
-    settled = [one for one in findings if one.state in ("dismissed", "resolved")]
-    harmless = {(member.series_id, member.first_after) for one in settled for member in one.members}
+    closed = [one for one in findings if one.state in ("dismissed", "resolved")]
+    closed_changes = {(member.series_id, member.first_after) for one in closed for member in one.members}
     points = series.load_observations(history, rows)
     sessions = history.session_of_runs()
     classes = policy.check_class_names()
     found = []
     for row in rows:
-        still_open = [step for step in detections[row.id].steps if (row.id, int(step.time)) not in harmless]
-        ended_by = min(still_open, key=lambda s: s.time, default=None)
+        open_steps = [step for step in detections[row.id].steps if (row.id, int(step.time)) not in closed_changes]
+        ended_by = min(open_steps, key=lambda s: s.time, default=None)
         found.append(_series_level(history, row, points[row.id], starts.get(row.id, 0), ended_by, sessions, classes))
     return found
 
@@ -86,7 +86,7 @@ def _series_level(
     sessions: Mapping[int, str],
     classes: Sequence[str],
 ) -> ProposalLevel:
-    """The observations of a series from `start` until the change that ended its accepted level (None: until now)."""
+    """Proposal from the observations of a series from `start` to the change that ended its accepted level, if any."""
     inside, note = points.time >= start, ""
     if ended_by is not None:
         inside &= points.time < ended_by.time
@@ -110,7 +110,7 @@ def _series_level(
 
 
 def _daily_best(row: SeriesRow, points: SeriesPoints, inside: Any) -> tuple[float, ...]:
-    """The best value of each UTC day: seven runs in an hour are not seven days."""
+    """Best value of each UTC day, because several runs within an hour are not independent observations."""
     values, days = series.headline_values(row, points)[inside], points.time[inside] // _DAY_S
     best = METRICS[row.metric].best_bound(np.minimum, np.maximum)
     firsts = np.flatnonzero(np.diff(days, prepend=-1))
@@ -118,24 +118,24 @@ def _daily_best(row: SeriesRow, points: SeriesPoints, inside: Any) -> tuple[floa
 
 
 def _stack_versions(stack: Mapping[str, Any]) -> dict[str, str]:
-    """Parts of a stack with their versions, as stack.json has them."""
+    """Version by part name, from the content of stack.json."""
     return {str(part["name"]): str(part["version"]) for part in stack.get("parts") or [] if part.get("version")}
 
 
 def check_class_of(benchmark: str, classes: Sequence[str]) -> str:
-    """The class of a benchmark's check among all classes; the usual form of its name where there is none."""
+    """Name of the check class of a benchmark among `classes`, or by naming convention if there is no such class."""
     usual = f"{benchmark.capitalize()}Check"
     return next((name for name in classes if name.lower() == usual.lower()), usual)
 
 
 def check_reference_files(history: History | None, system: str | None = None) -> list[policy.AuditRemark]:
-    """Everything that is wrong or doubtful about the reference files of one system, or of all with the tables.
+    """Audit the reference files of one system, or of all systems with the published tables.
 
     Args:
-        history: for the cases that were measured; None to look at the files alone.
+        history: source of the measured cases; None to audit the files only.
 
     Raises:
-        UsageError: no such system.
+        UsageError: unknown system.
     """
     if system is not None and system not in system_names():
         raise UsageError(f"no system '{system}'", hint=suggest_name(system, system_names()))
@@ -160,7 +160,7 @@ def _check_system_references(history: History | None, system: str) -> list[polic
         return _remarks_from_error(error)
     measured, today = _measured_series(history, system), utc_now().date()
     remarks = policy.audit_references(references, policy.check_class_names(), measured, today)
-    # Nothing will be measured there again: age, bounds and use of its entries do not matter.
+    # A retired system is not measured any more: age, bounds and use of its entries do not matter.
     return [r for r in remarks if r.severity == "error"] if retired else remarks
 
 

@@ -1,9 +1,9 @@
-"""The series that statistics see, what detection finds in them, and how much history there is.
+"""Observations of series, their detections, and the extent of the history.
 
-A run is tested a second time when its first value looked different (`iowatch run --night`). If both values were in
-the series, one bad hour would count as two observations; if the better one were used, only one direction could be
-cleared. So the retest counts, which was not chosen by its value; the first run stays in the history.
-Every reader of series gets them from `load_observations`.
+A suspected run is retested in the same session (`iowatch run --night`). If both values were in the series, one bad
+hour would count as two observations; if the better value were used, only one direction could be cleared. So the
+retest is used, which is not selected by its value; the first run stays in the history. All statistics read series
+through `load_observations`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from iowatch.stats import (
 )
 from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow, SessionRow
 
-# Attribute of a session: epoch seconds from which on its runs are retests.
+# Attribute of a session: epoch seconds; runs from then on are retests.
 RETEST_SINCE = "again_since"
 
 MIN_OBSERVATIONS = DetectorSettings().min_observations
@@ -45,7 +45,7 @@ def headline_series(history: History, system: str) -> list[SeriesRow]:
 
 
 def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
-    """Of the series of one system those that are monitored; A/B runs never are."""
+    """The monitored series among those of one system; A/B runs are not monitored."""
     chosen: dict[tuple[str, str, str], SeriesRow] = {}
     for row in rows:
         key = (row.partition, row.stack, row.case.key)
@@ -59,7 +59,7 @@ def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
 def load_observations(
     history: History, rows: Sequence[SeriesRow], since: int | None = None, until: int | None = None
 ) -> dict[int, SeriesPoints]:
-    """The points of series of one system that statistics see, by series id: without runs that have a retest.
+    """Observations of series of one system, by series id: all points except runs that have a retest.
 
     Args:
         since, until: epoch seconds; only points from `since` to `until`.
@@ -82,11 +82,11 @@ def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:
 
 
 def observation_mask(times: NDArray[np.int64], retested: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which points of a series are observations: all but first runs with a retest in the same session.
+    """Mask of the points of a series that are observations: all except runs with a retest in the same session.
 
     Args:
         times: epoch seconds in ascending order, shape (n,).
-        retested: of the system's sessions, from `retest_times`.
+        retested: times of the sessions of the system, from `retest_times`.
     """
     start, retest = np.searchsorted(times, retested[:, :2]).T
     end = np.searchsorted(times, retested[:, 2], side="right")
@@ -97,13 +97,13 @@ def observation_mask(times: NDArray[np.int64], retested: NDArray[np.int64]) -> N
 
 
 def headline_values(row: SeriesRow, points: SeriesPoints) -> NDArray[np.float64]:
-    """The value of each observation: the best of its samples, shape (n,)."""
+    """Value of each observation, its best sample by direction; shape (n,)."""
     return METRICS[row.metric].best_bound(points.min, points.max)
 
 
-# Series per read, and reads ahead of detection.
+# Series per read, and number of reads ahead of detection.
 _CHUNK, _READS_AHEAD = 50, 4
-# Of stored detections; another number makes all of them outdated.
+# Format of stored detections; a new number makes all of them outdated.
 _FORMAT = 3
 
 
@@ -115,18 +115,18 @@ def detect_series(
     *,
     save: bool = True,
 ) -> dict[int, Detection]:
-    """The detection of each series of one system, by series id; only those without a current one are detected.
+    """Detection of each series of one system, by series id; stored detections are used if they are current.
 
     Args:
-        accepted_since: epoch seconds by series id, from which on the level is the accepted one.
+        accepted_since: start of the accepted level in epoch seconds, by series id.
         method: a name in `iowatch.stats.METHODS`.
         save: write new detections to the history.
 
     Raises:
-        UsageError: no such method.
+        UsageError: unknown method.
     """
     version = f"{method}-{get_method(method).version}/{_FORMAT}"
-    # What each detection follows from: the number of points, the last of them, method and accepted level.
+    # Inputs of each detection: number of points, time of the last point, method and accepted level.
     keys = {row.id: (row.n, row.last or 0, f"{version} since {accepted_since.get(row.id, 0)}") for row in rows}
     current = {
         number: Detection.from_json(stored.document)
@@ -134,7 +134,7 @@ def detect_series(
         if (stored.points, stored.last_time, stored.version) == keys[number]
     }
     outdated = [row for row in rows if row.id not in current]
-    # Few series at a time: memory stays small, and a killed update keeps its work. Reading overlaps with detection.
+    # Chunks of few series limit memory, and a killed update keeps finished chunks. Reading overlaps with detection.
     pending: deque[tuple[Sequence[SeriesRow], CollectDetections]] = deque()
 
     def collect_first() -> dict[int, Detection]:
@@ -158,7 +158,7 @@ def detect_series(
 
 
 def load_detections(history: History, series_ids: Sequence[int]) -> dict[int, Detection]:
-    """The detections that the last update of findings stored; series without one are left out."""
+    """Detections stored by the last update of findings, by series id; series without one are left out."""
     stored = history.detections(series_ids)
     current = {number: row.document for number, row in stored.items() if f"/{_FORMAT} " in row.version}
     return {number: Detection.from_json(document) for number, document in current.items()}
@@ -166,12 +166,12 @@ def load_detections(history: History, series_ids: Sequence[int]) -> dict[int, De
 
 @dataclass(frozen=True)
 class HistoryExtent:
-    """How much history there is, without A/B runs.
+    """Extent of the history, without A/B runs.
 
     Attributes:
-        days: UTC days with observations, in the series that has most; several runs in one day are one.
-        series: monitored series.
-        assessable: those of them with enough observations, as of the last update of findings.
+        days: UTC days with observations, in the series with most of them; several runs per day count once.
+        series: number of monitored series.
+        assessable: number of series with enough observations, as of the last update of findings.
     """
 
     days: int
@@ -180,7 +180,7 @@ class HistoryExtent:
 
 
 def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:
-    """How much history there is of some systems, all together."""
+    """Combined extent of the history of several systems."""
     days = series = assessable = 0
     for system in systems:
         rows, longest = headline_series(history, system), 0
@@ -188,7 +188,7 @@ def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:
             if row.n <= longest:
                 break
             longest = max(longest, len(np.unique(load_observations(history, [row])[row.id].time // _DAY_S)))
-        # Detection counts observations, whatever the time between them; the same hour seen many times is no history.
+        # Detection counts observations irrespective of the time between them; many runs within an hour are no history.
         detections = load_detections(history, [row.id for row in rows]) if longest >= MIN_OBSERVATIONS else {}
         days, series = max(days, longest), series + len(rows)
         assessable += sum(one.status == "ok" for one in detections.values())
@@ -196,11 +196,11 @@ def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:
 
 
 def detect_csv(path: Path, method: str = DEFAULT_METHOD) -> dict[str, Detection]:
-    """The detection of each series of a CSV file, by its name.
+    """Detection of each series of a CSV file, by series name.
 
     Raises:
-        InputError: the file is not UTF-8 text, or has faults: see `read_series_csv`.
-        UsageError: no such method.
+        InputError: the file is not UTF-8 text, or has faults (see `read_series_csv`).
+        UsageError: unknown method.
     """
     try:
         with path.open(encoding="utf-8", newline="") as lines:
@@ -222,11 +222,11 @@ def read_series_csv(lines: Iterable[str], name: str) -> dict[str, TimesAndValues
     """Series by name, in the order of their first rows.
 
     Args:
-        lines: the text; further columns are ignored, and so are empty lines.
-        name: what to call the text in messages.
+        lines: the text; additional columns and empty lines are ignored.
+        name: name of the text in messages.
 
     Raises:
-        InputError: all faults together, each with its line (the first ten, and how many more).
+        InputError: all faults, each with its line (the first ten, and the number of the others).
     """
     rows = csv.reader(lines, strict=True)
     series: dict[str, TimesAndValues] = {}
@@ -241,7 +241,7 @@ def read_series_csv(lines: Iterable[str], name: str) -> dict[str, TimesAndValues
             if len(row) == len(header):
                 _add_row(row, columns, where, series, faults)
             else:
-                # A decimal comma makes two fields of one number: what is left of it must not pass.
+                # A decimal comma splits a number into two fields; the truncated number must not be accepted.
                 faults.append(f"{where}: {len(row)} fields, the header has {len(header)}")
     except csv.Error as error:
         faults.append(f"{name}:{rows.line_num}: {error}")
@@ -259,9 +259,9 @@ def _column_positions(header: Sequence[str], name: str) -> list[int]:
     where = f"{name}:1: header '{','.join(header)}' has"
     if absent:
         raise InputError(f"{where} no column {', '.join(absent)}", hint="The first line is: series,time,value")
-    twice = [column for column in CSV_COLUMNS if names.count(column) > 1]
-    if twice:
-        raise InputError(f"{where} {', '.join(twice)} more than once")
+    repeated = [column for column in CSV_COLUMNS if names.count(column) > 1]
+    if repeated:
+        raise InputError(f"{where} {', '.join(repeated)} more than once")
     return [names.index(column) for column in CSV_COLUMNS]
 
 
@@ -277,7 +277,7 @@ def _add_row(
     except InputError:
         faults.append(f"{where}: time '{time_text}' is neither ISO 8601 nor epoch seconds")
     try:
-        value = float(value_text.replace("_", "?"))  # Python's 1_000 is no number of a CSV file
+        value = float(value_text.replace("_", "?"))  # 1_000 is a number in Python, but not in a CSV file
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:

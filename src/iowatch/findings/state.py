@@ -1,4 +1,4 @@
-"""The update of findings: detect, group, explain, and derive the state of each from history and decisions.
+"""Update of findings: detect, group, explain, and derive the state of each from history and decisions.
 
 Also the queries on findings: by id, accepted levels, orphaned decisions.
 """
@@ -21,17 +21,17 @@ from iowatch.reference import events, reviews
 from iowatch.stats import DEFAULT_METHOD, Detection
 from iowatch.store import FindingRow, History, SeriesRow
 
-# A level is back where less than this part of the change (of its logarithm) is left; going beyond is back, too.
+# A level has returned if less than this share of the change (of its logarithm) remains, or if it overshoots.
 _MAX_REMAINING_CHANGE = 0.4
-# An open finding is given up when detection has not seen it for so long, and one that was resolved comes back
-# when it has been seen for so long: one odd observation must not change its state.
+# An open finding is dropped after it has not been detected for this time, and a resolved one is reopened after it has
+# been detected for this time, so that a single outlier does not change the state.
 _CONFIRMATION_PERIOD_S = 7 * 86400
 
 
 def accepted_since_by_series(
     known: Sequence[Finding], decisions: Sequence[reviews.Decision], today: date
 ) -> dict[int, int]:
-    """From when on the level of a series is the accepted one: epoch seconds by series id."""
+    """Start of the accepted level by series id, in epoch seconds."""
     found: dict[int, int] = {}
     for finding in known:
         review = _applied_decision(finding.id, decisions, today)
@@ -44,12 +44,12 @@ def accepted_since_by_series(
 def resolve_findings(
     found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int], newest: int
 ) -> list[Finding]:
-    """All findings with their resolution: those that dissolved, and those whose levels returned.
+    """All findings with their resolution: not confirmed, or level returned.
 
     Args:
-        found: what the history shows now.
-        known: what was known at the last update.
-        level_starts: accepted levels, from `accepted_since_by_series`.
+        found: findings of the current detection.
+        known: findings of the last update.
+        level_starts: starts of the accepted levels, from `accepted_since_by_series`.
         newest: time of the newest run, epoch seconds.
     """
     before = {finding.id: finding for finding in known}
@@ -61,7 +61,7 @@ def resolve_findings(
         later = next((f for f in found if _reverses(f, earlier)), None)
         if later is None:
             continue
-        # Resolved now: the time to come back is counted from the first update without the reason.
+        # Resolved now: the confirmation period starts at the first update without this reason.
         why = f"back at the level before since {format_day(later.first_after)} ({later.id})"
         settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
         shared = {m.series_id for m in later.members} & {m.series_id for m in earlier.members}
@@ -72,7 +72,7 @@ def resolve_findings(
 
 
 def _update_present(finding: Finding, before: Finding | None, newest: int) -> Finding:
-    """A finding that the history shows; one that was resolved stays so until it has been back for a while."""
+    """Update a detected finding; a resolved one stays resolved until the confirmation period has passed."""
     fresh = replace(finding, resolution=None, missed_since=None, seen_since=None)
     if before is None or before.resolution is None or before.state == "suspected":
         return fresh
@@ -84,33 +84,33 @@ def _update_present(finding: Finding, before: Finding | None, newest: int) -> Fi
 
 
 def _update_absent(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Finding:
-    """A finding that the history does not show: hidden by an accepted level, missing for now, or dissolved."""
+    """Update a finding that is not detected: hidden by an accepted level, temporarily missing, or not confirmed."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
         later = max(starts) > max(m.first_after for m in finding.members)
         why = f"superseded: the level since {format_day(max(starts))} is accepted" if later else None
         return replace(finding, resolution=why)
     since = finding.missed_since or newest
-    patient = finding.state != "suspected" and newest - since < _CONFIRMATION_PERIOD_S
-    why = finding.resolution or (None if patient else "not confirmed by later sessions")
+    waiting = finding.state != "suspected" and newest - since < _CONFIRMATION_PERIOD_S
+    why = finding.resolution or (None if waiting else "not confirmed by later sessions")
     return replace(finding, missed_since=since, seen_since=None, resolution=why)
 
 
 def _reverses(later: Finding, earlier: Finding) -> bool:
-    """Whether most of the earlier finding's series surely went back to their level before it."""
+    """Whether a confirmed later finding returns most series of the earlier one to their previous level."""
     if later.direction == earlier.direction or later.first_after <= earlier.first_after:
         return False
-    sure = any(not m.suspected for m in later.members)
+    is_confirmed = any(not m.suspected for m in later.members)
     after = {m.series_id: m.after for m in later.members}
     shared = [m for m in earlier.members if m.series_id in after]
-    left = [math.log(after[m.series_id] / m.before) / math.log(m.ratio) for m in shared]
-    return sure and len(left) * 2 > len(earlier.members) and median(left) <= _MAX_REMAINING_CHANGE
+    remaining = [math.log(after[m.series_id] / m.before) / math.log(m.ratio) for m in shared]
+    return is_confirmed and len(remaining) * 2 > len(earlier.members) and median(remaining) <= _MAX_REMAINING_CHANGE
 
 
 def with_state(
     finding: Finding, before: Finding | None, decisions: Sequence[reviews.Decision], today: date, report: bool
 ) -> Finding:
-    """The finding with its state, decision, notes and updates.
+    """Return the finding with its state, decision, notes and updates.
 
     Args:
         before: the same finding at the last update, or None.
@@ -137,10 +137,10 @@ def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecis
 
 
 def _applied_decision(finding: str, decisions: Sequence[reviews.Decision], today: date) -> AppliedDecision | None:
-    """The last decision that holds; where all have expired, the last of them, marked so."""
-    mine = [d for d in decisions if d.finding == finding and d.decision != "note"]
-    holding = [d for d in mine if d.holds(today)]
-    return _to_applied_decision((holding or mine)[-1], today) if mine else None
+    """The last decision in force; if all have expired, the last one, marked as expired."""
+    candidates = [d for d in decisions if d.finding == finding and d.decision != "note"]
+    valid = [d for d in candidates if d.holds(today)]
+    return _to_applied_decision((valid or candidates)[-1], today) if candidates else None
 
 
 def _to_applied_decision(d: reviews.Decision, today: date) -> AppliedDecision:
@@ -149,14 +149,14 @@ def _to_applied_decision(d: reviews.Decision, today: date) -> AppliedDecision:
 
 
 _DAY_S = 86400
-# Time on both sides of a date in which series that did not change are compared.
+# Seconds on both sides of a date in which unchanged series are compared.
 _COMPARED_S = 90 * _DAY_S
-# Later observations do not improve the finding of a change that is older than this.
+# Seconds; later observations do not refine the finding of a change older than this.
 _SETTLED_S = 45 * _DAY_S
 
 
 def load_findings(history: History, system: str | None = None) -> list[Finding]:
-    """Findings as last written, newest change first; nothing is computed."""
+    """Load the stored findings, newest change first, without an update."""
     found = [finding_from_json(row.document) for row in history.findings(system)]
     return sorted(found, key=lambda f: (-f.first_after, f.id))
 
@@ -164,17 +164,17 @@ def load_findings(history: History, system: str | None = None) -> list[Finding]:
 def update_findings(
     history: History, system: str, now: datetime | None = None, *, report: bool = True, method: str = DEFAULT_METHOD
 ) -> list[Finding]:
-    """Detect, group, explain, and settle the states of all findings of a system; written to the history.
+    """Detect, group and explain the changes of a system, derive the states of all findings, and store them.
 
-    Only series with new points are detected again. Reads `reference/events` and `reference/reviews`.
+    Detection runs only for series with new points. Reads `reference/events` and `reference/reviews`.
 
     Args:
-        now: decides which decisions have expired; the present by default.
+        now: time that determines expired decisions [default: the current time].
         report: whether the caller reports the updates; otherwise they stay pending.
-        method: of detection, a name in `iowatch.stats.METHODS`.
+        method: detection method, a name in `iowatch.stats.METHODS`.
 
     Returns:
-        All findings, newest change first; `updates` holds the updates that nobody has received yet.
+        All findings, newest change first; `updates` holds the updates that are not reported yet.
 
     Raises:
         InputError: a file of events or reviews is damaged.
@@ -189,13 +189,13 @@ def update_findings(
     seconds = int(moment.timestamp())
     found = _find_findings(history, system, rows, detections, known, level_starts, seconds)
     before = {finding.id: finding for finding in known}
-    settled = [
+    resolved = [
         with_state(finding, before.get(finding.id), decisions, moment.date(), report)
         for finding in resolve_findings(found, known, level_starts, newest)
     ]
-    stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in settled]
+    stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
     history.save_findings(stored)
-    return sorted(settled, key=lambda f: (-f.first_after, f.id))
+    return sorted(resolved, key=lambda f: (-f.first_after, f.id))
 
 
 def _find_findings(
@@ -207,16 +207,16 @@ def _find_findings(
     level_starts: Mapping[int, int],
     now: int,
 ) -> list[Finding]:
-    """Findings of all groups of changes, not yet with their state; unchanged ones are not worked out again."""
+    """Findings of all groups of changes, without their state; unchanged ones are not rebuilt."""
     changes = {number: one.steps for number, one in detections.items()}
     groups = [one for one in grouping.group_changes(rows, changes) if grouping.is_credible(one, len(rows))]
     matched = grouping.match_findings(groups, known)
-    happened = events.load_events(system)
-    stamp = canonical_json({"events": [e.model_dump(mode="json") for e in happened]})
+    recorded_events = events.load_events(system)
+    stamp = canonical_json({"events": [e.model_dump(mode="json") for e in recorded_events]})
     newest = max((row.last or 0 for row in rows), default=0)
     taken = {finding.id for finding in known}
     kept: list[Finding] = []
-    made: list[Finding] = []
+    updated: list[Finding] = []
     for position, one in enumerate(groups):
         before, basis = matched.get(position), _group_basis(one, stamp, newest)
         hidden = before is not None and any(m.series_id in level_starts for m in before.members)
@@ -228,17 +228,17 @@ def _find_findings(
         since = min(one.last_before, *(m.last_before for m in one.changes)) - _COMPARED_S
         until = max(one.first_after, *(m.first_after for m in one.changes)) + _COMPARED_S
         points = load_observations(history, rows, since, until)
-        finding = evidence.build_finding(history, system, name, one, rows, changes, points, happened)
-        made.append(_continue_finding(replace(finding, basis=basis), before, level_starts, now))
-    return kept + made
+        finding = evidence.build_finding(history, system, name, one, rows, changes, points, recorded_events)
+        updated.append(_continue_finding(replace(finding, basis=basis), before, level_starts, now))
+    return kept + updated
 
 
 def _continue_finding(finding: Finding, before: Finding | None, level_starts: Mapping[int, int], now: int) -> Finding:
-    """With its past: when it was first seen, and members whose accepted level hides their change."""
+    """Copy from the previous finding the first detection, and members whose accepted level hides their change."""
     if before is None:
         return replace(finding, first_seen_at=now, updated_at=now, anchor=finding.first_after)
-    mine = {m.series_id for m in finding.members}
-    hidden = tuple(m for m in before.members if m.series_id in level_starts and m.series_id not in mine)
+    current = {m.series_id for m in finding.members}
+    hidden = tuple(m for m in before.members if m.series_id in level_starts and m.series_id not in current)
     if hidden:
         finding = replace(before, members=hidden + finding.members)
     seen, anchor = before.first_seen_at, before.anchor
@@ -246,18 +246,18 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
 
 
 def _group_basis(one: grouping.ChangeGroup, stamp: str, newest: int) -> str:
-    """Digest of all that a finding follows from; of a young one also the newest time: later observations refine it."""
+    """Digest of the inputs of a finding, with the newest time if later observations can still refine it."""
     changes = sorted(f"{m.row.id} {m.first_after} {m.change.suspected}" for m in one.changes)
-    young = newest - one.first_after <= _SETTLED_S
-    text = "\n".join([*changes, stamp, str(newest if young else 0)])
+    is_recent = newest - one.first_after <= _SETTLED_S
+    text = "\n".join([*changes, stamp, str(newest if is_recent else 0)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def find_finding(history: History, name: str) -> Finding:
-    """The finding of an id, or of an unambiguous beginning of it.
+    """Find a stored finding by its id or an unambiguous prefix.
 
     Raises:
-        UsageError: none or several.
+        UsageError: no finding matches, or several.
     """
     known = load_findings(history)
     chosen = [f for f in known if f.id == name] or [f for f in known if f.id.startswith(name)]
@@ -268,16 +268,16 @@ def find_finding(history: History, name: str) -> Finding:
 
 
 def accepted_level_starts(history: History, system: str, today: date | None = None) -> dict[int, int]:
-    """Epoch seconds by series id, from which on the level of a series is the accepted one."""
+    """Start of the accepted level by series id, in epoch seconds, from the stored findings and decisions."""
     day = today or utc_now().date()
     return accepted_since_by_series(load_findings(history, system), reviews.load_decisions(system), day)
 
 
 def refresh_findings(history: History, system: str | None = None) -> list[Finding]:
-    """Findings of one system or of all, brought up to date first; their updates stay pending.
+    """Update and return the findings of one system or of all; their updates stay pending.
 
     Raises:
-        UsageError: the history has no such system.
+        UsageError: the system is not in the history.
     """
     if system is not None:
         history.require_system(system)
@@ -288,10 +288,10 @@ def refresh_findings(history: History, system: str | None = None) -> list[Findin
 def detect_system(
     history: History, system: str, method: str = DEFAULT_METHOD, today: date | None = None
 ) -> list[tuple[SeriesRow, Detection]]:
-    """The detection of each monitored series of a system, with its accepted level; nothing is written.
+    """Detection of each monitored series of a system, from its accepted level on; nothing is stored.
 
     Raises:
-        UsageError: the history has no such system, or there is no such method.
+        UsageError: the system is not in the history, or the method is unknown.
         InputError: a file of reviews is damaged.
     """
     history.require_system(system)
@@ -308,7 +308,7 @@ def suspected_series_ids(history: History, system: str) -> frozenset[int]:
 
 
 def orphaned_decisions(history: History, system: str | None = None) -> list[str]:
-    """Decisions about findings that the history does not have: misspelt, or of another history."""
+    """Decisions about findings that the history does not contain: misspelt, or of another history."""
     chosen = history.systems() if system is None else [system]
     orphaned = []
     for name in chosen:

@@ -1,4 +1,4 @@
-"""Findings as text for a terminal or a mail: one line, or the answer first and then its evidence."""
+"""Findings as text for a terminal or a mail: one line, or a report with the summary first and then the evidence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, 
 
 _MOST_EXCEPTIONS = 3
 _MOST_NAMED = 2
-# Groups of differences that people cause (iowatch.findings.evidence).
-_MADE = ("stack ", "compute node", "loaded", "MPI-IO hints")
+# Groups of differences that administrators cause (iowatch.findings.evidence).
+_ADMINISTERED = ("stack ", "compute node", "loaded", "MPI-IO hints")
 
 
 def format_factor(value: float) -> str:
-    """A ratio for people: two significant digits below ten, whole above: `×0.48`, `×2.9`, `×51`."""
+    """A ratio as text: two significant digits below ten, an integer above: `×0.48`, `×2.9`, `×51`."""
     return f"×{value:.0f}" if value >= 9.95 else f"×{value:.2g}"
 
 
@@ -26,7 +26,7 @@ def format_day(moment: int) -> str:
 
 
 def finding_line(finding: Finding) -> str:
-    """The finding in one line: what changed, since when, by how much, common factor, events near."""
+    """The finding in one line: date, changed series, common factor, size, events near the change."""
     explanation, control = finding.explanation, finding.explanation.control
     what = f"{explanation.changed} of {explanation.total} series {finding.direction}"
     doubt = " (suspected, not yet confirmed)" if finding.state == "suspected" else ""
@@ -37,8 +37,8 @@ def finding_line(finding: Finding) -> str:
         parts.append(_format_exceptions(explanation.exceptions))
     near = (f"{cause.event} {cause.when}".replace("at the change", "that day") for cause in finding.causes)
     parts.append(next(near, "no event recorded near"))
-    # Names of what somebody changed; counters and nodes follow from it, or change by themselves.
-    names = list(dict.fromkeys(one.what for one in finding.differences if one.where.startswith(_MADE)))
+    # Only parts that administrators change: counters and nodes follow from them, or change by themselves.
+    names = list(dict.fromkeys(one.what for one in finding.differences if one.where.startswith(_ADMINISTERED)))
     if names:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         parts.append(f"{', '.join(names[:_MOST_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'}")
@@ -73,7 +73,7 @@ def _format_exceptions(misfits: Sequence[RuleException]) -> str:
 
 
 def detection_cells(detection: Detection) -> Iterator[tuple[str, ...]]:
-    """Cells of each change and drift of a series: what, since, observations, ratio, before, after, confidence."""
+    """Cells of each change and drift of a series: kind, since, observations, ratio, before, after, confidence."""
     for step in detection.steps:
         numbers = (format_number(x) for x in (step.ratio, step.before, step.after))
         what = f"suspected {step.direction}" if step.suspected else step.direction
@@ -93,7 +93,7 @@ _MOST_EQUIVALENTS = 6
 
 
 def format_finding_list(findings: Iterable[Finding]) -> Iterator[str]:
-    """One line per finding: id, state, the finding itself."""
+    """One line per finding: id, state, summary."""
     for finding in findings:
         yield f"{finding.id}  [{finding.state}]  {finding.line}"
         for note in (finding.resolution, f"({finding.label})" if finding.label else None):
@@ -102,12 +102,12 @@ def format_finding_list(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def format_no_findings(watched: int, too_few: int, hidden: int) -> str:
-    """Why the list is empty: no data, too little data, or no change; these are three different answers.
+    """Reason for an empty list: no data, too little data, or no change, which are different results.
 
     Args:
-        watched: monitored series.
-        too_few: those of them with too few observations to be assessed.
-        hidden: findings that are settled.
+        watched: number of monitored series.
+        too_few: number of these with too few observations to be assessed.
+        hidden: number of findings that are not open.
     """
     if hidden:
         return "no open findings (--all shows all)"
@@ -120,7 +120,7 @@ def format_no_findings(watched: int, too_few: int, hidden: int) -> str:
 
 
 def format_finding(finding: Finding) -> Iterator[str]:
-    """The whole finding, line by line."""
+    """The complete finding, line by line."""
     yield f"{finding.id}  [{finding.state}]" + (f"  ({finding.label})" if finding.label else "")
     yield finding.line
     yield ""
@@ -135,10 +135,10 @@ def format_finding(finding: Finding) -> Iterator[str]:
 def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     found = finding.explanation
     what = f"{found.changed} of {found.total} series {finding.direction}, typically {format_factor(finding.size)}"
-    moments = (
+    times = (
         f"{format_day(t)} {datetime.fromtimestamp(t, UTC):%H:%M}" for t in (finding.last_before, finding.first_after)
     )
-    yield "What changed", [what, f"between the runs of {' and '.join(moments)} UTC"]
+    yield "What changed", [what, f"between the runs of {' and '.join(times)} UTC"]
     yield "Common factor", list(_format_rule(found.rule))
     yield "And of the rest", list(_format_rule(found.second)) if found.second else []
     yield "Sizes", list(_magnitude_lines(found))
@@ -152,9 +152,9 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         yield "Not compared", [f"{finding.changed_otherwise} series changed in the other direction or uncertainly"]
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
     yield "Resolved", [finding.resolution] if finding.resolution else []
-    rulings = [*([finding.review] if finding.review else []), *finding.notes]
+    decisions = [*([finding.review] if finding.review else []), *finding.notes]
     decided = []
-    for one in rulings:
+    for one in decisions:
         expired, until = " (expired)" if one.expired else "", f" until {one.until}" if one.until else ""
         decided.append(f"{one.decision}{expired} by {one.by} on {one.date}{until}: {' '.join(one.reason.split())}")
     yield "Decided", decided
@@ -175,7 +175,7 @@ def _format_rule(rule: Rule | None) -> Iterator[str]:
 
 
 def _magnitude_lines(explanation: Explanation) -> Iterator[str]:
-    """One line per common factor, each with its name where there are two."""
+    """One line per common factor, prefixed with the rule if there are two."""
     if explanation.rule is None or explanation.second is None:
         yield format_magnitudes(explanation.magnitudes)
         return
@@ -184,7 +184,7 @@ def _magnitude_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def format_equivalents(rule: Rule) -> Iterator[str]:
-    """What fits exactly as well as a rule's conditions, one line per condition; one remark per parameter."""
+    """Equivalents of the conditions of a rule, one line per condition; each parameter is listed once."""
     for condition, group in zip(rule.conditions, rule.equivalents, strict=True):
         same: dict[str, str] = {}
         for other in group:
@@ -212,9 +212,9 @@ def _format_members(members: Iterable[FindingMember]) -> Iterator[str]:
     rows = [("Series", "before", "after", "unit", "factor", "since", "confidence", "runs")]
     for m in sorted(members, key=lambda m: -max(m.gain, 1 / m.gain)):
         runs = f"{m.run_before or '-'} -> {m.run_after or '-'}"
-        sure = "suspected" if m.suspected else f"{m.confidence:.3f}"
+        confidence = "suspected" if m.suspected else f"{m.confidence:.3f}"
         levels = (format_number(m.before), format_number(m.after))
-        rows.append((m.name, *levels, m.unit, format_factor(m.gain), format_day(m.first_after), sure, runs))
+        rows.append((m.name, *levels, m.unit, format_factor(m.gain), format_day(m.first_after), confidence, runs))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(

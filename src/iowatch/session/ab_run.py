@@ -1,4 +1,4 @@
-"""`iowatch run --ab`: an interleaved A/B run of two stacks, on the nodes of one allocation where there is one.
+"""`iowatch run --ab`: an interleaved A/B run of two stacks, on the nodes of one allocation if possible.
 
 One session contains all turns. A turn is one start of ReFrame with one stack; the schedule (iowatch.stats.interleaving)
 determines the order of turns and the end. Warm-ups are executed like any turn, and discarded.
@@ -55,14 +55,14 @@ class RunPlacement:
         return tuple(sorted({part.scheduler for part in self.site.partitions} - {"local"}))
 
     def limits(self, known: SystemLimits) -> SystemLimits:
-        """The system's limits, with no more nodes than the allocation has."""
+        """Limits of the system, with no more nodes than the allocation has."""
         if self.allocation is None:
             return known
         nodes = len(self.allocation.nodes)
         return known.model_copy(update={"nodes": min(nodes, known.nodes or nodes)})
 
     def configured(self, directory: Path) -> reframe.ReframeSite:
-        """The site with the configuration for ReFrame, which is written to the session's directory."""
+        """The site with the ReFrame configuration, which is written to the directory of the session."""
         if self.allocation is None:
             return self.site
         (part,) = self.site.partitions
@@ -84,10 +84,10 @@ site_configuration = allocation_configuration({}, {}, {})
 
 
 def place_in_allocation(site: reframe.ReframeSite, allocation: Allocation | None) -> RunPlacement:
-    """The site on this machine: in an allocation only its partition, and no case is queued.
+    """Place the site on this machine: in an allocation only its partition, and no case is queued.
 
     Raises:
-        UsageError: no partition, or several, belong to the allocation's queue.
+        UsageError: no partition, or several, belong to the queue of the allocation.
     """
     batch = [part for part in site.partitions if part.scheduler != "local"]
     if allocation is None or not batch:
@@ -112,7 +112,7 @@ def _partition_queue(part: reframe.ReframePartition) -> str | None:
 
 
 def salloc_command(site: reframe.ReframeSite, runs: Sequence[PlannedRun], stop_rule: StopRule) -> list[str] | None:
-    """The first words of a command that requests nodes for all these runs from Slurm.
+    """Prefix of a command that requests nodes for all these runs from Slurm.
 
     None if this machine has no Slurm, or the runs are of several partitions.
     """
@@ -130,7 +130,7 @@ def salloc_command(site: reframe.ReframeSite, runs: Sequence[PlannedRun], stop_r
 
 @dataclass
 class AbContext(session.SessionContext):
-    """The context of an A/B run; `stacks` are left and right (the same twice tests the method)."""
+    """Context of an A/B run; `stacks` are left and right (two equal stacks test the method)."""
 
     @cached_property
     def placement(self) -> RunPlacement:
@@ -182,7 +182,7 @@ class AbRunResult:
 
 
 def make_stop_rule(pairs: int | None, half_width: float | None, minutes: float | None) -> StopRule:
-    """When an A/B run ends: number of pairs, half width of all intervals as a fraction, minutes; or the defaults."""
+    """Stop rule from number of pairs, half width of all intervals as a fraction, and minutes; or the defaults."""
     if pairs is None and half_width is None:
         half_width = _HALF_WIDTH
     if pairs is None and minutes is None:
@@ -239,9 +239,9 @@ def request_allocation(context: AbContext, stop_rule: StopRule) -> None:
     arguments = salloc_command(context.site, context.plans()["left"].runs, stop_rule)
     if arguments is not None:
         context.report_message(f"requesting one allocation from Slurm: {shlex.join(arguments)}")
-        own = [sys.executable, "-c", "from iowatch.cli.main import main; main()", *sys.argv[1:]]
+        command = [sys.executable, "-c", "from iowatch.cli.main import main; main()", *sys.argv[1:]]
         try:  # the other program receives the signals and returns the exit code
-            os.execvp(arguments[0], [*arguments, *own])  # noqa: S606 - arguments, no shell
+            os.execvp(arguments[0], [*arguments, *command])  # noqa: S606 - arguments, no shell
         except OSError as error:
             raise MachineError(f"cannot start {arguments[0]}: {error}") from error
 
@@ -304,7 +304,7 @@ class _AbRunner(session.SessionRunner):
         return AbRunResult(self.record.uuid, left, right, self.pairs, self.schedule.stopped, missing)
 
     def _execute(self, turn: AbTurn) -> None:
-        """One turn: run, ingest case by case, report to the schedule."""
+        """Execute one turn: run, ingest case by case, report to the schedule."""
         environment = self.context.check_variables(self.directory) | self.context.placement.environment()
         environment["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
         warm_up_spool = self.directory / "warm-up"
@@ -338,16 +338,16 @@ class _AbRunner(session.SessionRunner):
         if turn.warm_up:
             self.context.report_message(f"{stack}: {seconds:.0f} s (warm-up, discarded)")
             return
-        left = self.schedule.left_s(turn.pair)
+        remaining_s = self.schedule.left_s(turn.pair)
         widest = max(self.schedule.half_widths().values(), default=1.0)
-        narrow = f", intervals within {100 * widest:.0f} %" if widest < 1 else ""
-        ahead = f", at most {left:.0f} s left" if left is not None else ""
+        reached = f", intervals within {100 * widest:.0f} %" if widest < 1 else ""
+        remaining = f", at most {remaining_s:.0f} s left" if remaining_s is not None else ""
         count = format_count(len(samples), "result")
-        self.context.report_message(f"[pair {turn.pair}] {stack}: {count} in {seconds:.0f} s{narrow}{ahead}")
+        self.context.report_message(f"[pair {turn.pair}] {stack}: {count} in {seconds:.0f} s{reached}{remaining}")
 
 
 def _samples_by_case(cases: Sequence[handoff.SpooledCase]) -> dict[str, tuple[float, ...]]:
-    """Samples of the metric that is compared, by case; the key is the same on both sides."""
+    """Samples of the compared metric by case; the key is the same on both sides."""
     found: dict[str, Result] = {}
     for case in cases:
         output = handoff.spooled_output(case)

@@ -1,4 +1,4 @@
-"""Results measured elsewhere or earlier into the history: one session a day, each file once."""
+"""Import of results measured elsewhere or earlier into the history: one session per day, each file once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKIO = "tokio"
 IMPORTED_TOOLS = (*PARSED_TOOLS, TOKIO)
 # `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
-# The number of a job may look like a date; no result that anybody keeps is older.
+# A job number may look like a date, so earlier dates are rejected.
 _EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
 _DATE_FORMATS = "YYYYMMDD, YYYYMMDDhhmmss, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss"
 
@@ -37,10 +37,10 @@ class ImportProblem:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The result of an import: runs given, newly stored, already known; files with problems.
+    """Result of an import: numbers of runs, of stored and of already known runs; files with problems.
 
     Attributes:
-        files: runs that were read or could not be: a file is a run, but for tables of many runs (`tokio`).
+        files: number of runs, readable or not; a file is one run, except tables of many runs (`tokio`).
     """
 
     files: int
@@ -53,10 +53,10 @@ class ImportResult:
 
 
 def time_in_name(path: Path) -> datetime:
-    """The first date (and time of day, else midnight) in a file's name, taken as UTC.
+    """The first date (with time of day, else midnight) in a file name, interpreted as UTC.
 
     Raises:
-        InputError: there is none, or what looks like one is no date from 1990 to today.
+        InputError: the name contains no date, or only invalid dates or dates outside 1990 to today.
     """
     matches = list(_DATE.finditer(path.name))
     found = next(filter(None, map(_moment_from_match, matches)), None)
@@ -76,12 +76,12 @@ def _moment_from_match(match: re.Match[str]) -> datetime | None:
 
 
 def _is_plausible_date(moment: datetime) -> bool:
-    # A day more: times are often local.
+    # One additional day, because times are often local.
     return _EARLIEST <= moment <= utc_now() + timedelta(days=1)
 
 
 def _require_file(path: Path) -> Path:
-    """The path of a file; that it is absent is reported before its name is read."""
+    """Return the path if it is a file, so that a missing file is reported before its name is parsed."""
     if path.is_dir() or not path.exists():
         raise InputError(f"{path}: {'is a directory; name its files' if path.is_dir() else 'no such file'}")
     return path
@@ -100,10 +100,10 @@ def import_files(
     """Parse files of one tool and store them; a file that fails is reported and does not stop the others.
 
     Args:
-        moment: when they ran; None takes it from each file's name.
+        moment: start of the runs; None takes it from the name of each file.
 
     Raises:
-        UsageError: no such tool; a name that no system can have; a moment before 1990 or after today.
+        UsageError: unknown tool; invalid name of a system; `moment` before 1990 or after today.
     """
     yamlfile.require_system_name(system)
     if moment is not None and not _is_plausible_date(moment):
@@ -129,7 +129,7 @@ def import_files(
 
 
 def store_imported_runs(history: History, tool: str, system: str, records: Iterable[RunRecord]) -> int:
-    """Store runs, one session for each day (UTC) and tool; returns how many were new."""
+    """Store runs, one session per day (UTC) and tool; returns the number of new runs."""
     stored = 0
     for day, runs in by_day(records):
         uuid = f"import-{tool}-{system}-{day:%Y%m%d}"
@@ -141,17 +141,17 @@ def store_imported_runs(history: History, tool: str, system: str, records: Itera
 
 
 def by_day(records: Iterable[RunRecord]) -> Iterator[tuple[date, list[RunRecord]]]:
-    """Runs in order of time, grouped by the day (UTC) on which they started."""
+    """Group runs by the day (UTC) on which they started, in order of time."""
     ordered = sorted(records, key=lambda record: record.started_at)
     for day, group in groupby(ordered, key=lambda r: datetime.fromtimestamp(r.started_at, UTC).date()):
         yield day, list(group)
 
 
 def read_tokio(path: Path, system: str) -> list[RunRecord]:
-    """The runs of a summary of TOKIO-ABC (NERSC).
+    """Read the runs of a summary of TOKIO-ABC (NERSC).
 
     Raises:
-        InputError: it is no such summary, or damaged.
+        InputError: the file is not such a summary, or damaged.
     """
     return [
         RunRecord(
@@ -169,7 +169,7 @@ def read_tokio(path: Path, system: str) -> list[RunRecord]:
 
 
 def _import_tokio(history: History, files: Sequence[Path], system: str) -> ImportResult:
-    """Summaries of TOKIO-ABC (NERSC): a file holds a year of runs, each with its own time."""
+    """Import summaries of TOKIO-ABC (NERSC); a file contains a year of runs, each with its own time."""
     stored = known = 0
     troubles: list[ImportProblem] = []
     for path in files:
@@ -188,7 +188,7 @@ def _make_run_record(tool: str, path: Path, moment: datetime, system: str, parti
     sha256, size = files.store_artefact(path)
     started_at = int(moment.timestamp())
     identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"
-    name = os.fsencode(path.name).decode("utf-8", "replace")  # a name may be no text
+    name = os.fsencode(path.name).decode("utf-8", "replace")  # a name may be invalid UTF-8
     return RunRecord(
         name=name,
         partition=partition,

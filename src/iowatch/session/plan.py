@@ -1,4 +1,4 @@
-"""What a session runs and which results it expects, and which of the runs fit the budget.
+"""The plan of a session: its runs, the expected results, and the runs that fit the budget.
 
 The plan follows from the suites, not from ReFrame: a case that ReFrame skips, filters or loses is therefore missing
 and is reported. Budget, blackouts and jitter are the block `night` of `systems/<name>/system.yaml` (NightlyPolicy).
@@ -33,7 +33,7 @@ from iowatch.site import (
 )
 from iowatch.store import ExpectedResult, History, SeriesFilter
 
-_HISTORY_SESSIONS = 10  # how far back durations and stacks are looked up
+_HISTORY_SESSIONS = 10  # number of last sessions searched for durations and stacks
 _DAY = timedelta(days=1)
 _WEEKDAYS = get_args(Weekday)
 _BLACKOUT_LOOKAHEAD_DAYS = 8  # includes each weekday
@@ -77,7 +77,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class UnavailableCase:
-    """A case that cannot run on a stack, and why."""
+    """A case that cannot run on a stack, and the reason."""
 
     name: str
     stack: str
@@ -121,16 +121,16 @@ def make_session_plan(
     duplicates: Mapping[str, str] = MappingProxyType({}),
     at_least_one: bool = True,
 ) -> SessionPlan:
-    """All cases on all partitions and stacks that can run them.
+    """Plan all cases on all partitions and stacks that can run them.
 
     Args:
         stacks: only these; empty means all.
-        limits: what one case may use on the system; a case beyond them is not available.
-        duplicates: names of runs that would only repeat another, and why; they are not available.
-        at_least_one: refuse a plan without runs.
+        limits: limits of one case on the system; a case that exceeds them is not available.
+        duplicates: reasons by name of runs that would only repeat another; they are not available.
+        at_least_one: reject a plan without runs.
 
     Raises:
-        UsageError: a stack is not known on this system, or no case can run at all.
+        UsageError: a stack is not known on this system, or no case can run.
     """
     for stack in stacks:
         if stack not in site.features:
@@ -158,7 +158,7 @@ def make_session_plan(
 
 
 def _unusable_stack_error(site: ReframeSite, stack: str) -> UsageError:
-    """Why a stack cannot be run (unknown, only a lock file, broken), and what to do about it."""
+    """Error with the reason why a stack cannot be run (unknown, only a lock file, broken), and a hint."""
     try:
         known = load_stack(stack, site.system)
     except UsageError:
@@ -168,7 +168,7 @@ def _unusable_stack_error(site: ReframeSite, stack: str) -> UsageError:
 
 
 def check_byte_budget(site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None) -> None:
-    """Check the volume of a plan against the system's `limits.total_bytes`.
+    """Check the volume of a plan against `limits.total_bytes` of the system.
 
     Raises:
         UsageError: the plan writes and reads more.
@@ -188,14 +188,13 @@ def check_byte_budget(site: ReframeSite, plan: SessionPlan, limits: SystemLimits
 def add_missing_stack_runs(
     history: History, site: ReframeSite, plan: SessionPlan, cases: Sequence[SuiteCase], limits: SystemLimits | None
 ) -> tuple[SessionPlan, list[ReframeFailure]]:
-    """The plan with the runs that broken stacks would have made, and the reason of each such run.
+    """Add the expected runs of broken stacks to the plan; returns also the reason of each of these runs.
 
-    ReFrame is given usable stacks only. A module that disappears in a maintenance takes all its cases with it, and
-    the session must not succeed without them. The features of a broken stack are those of its last use. A stack that
-    never ran has no results to miss: its cases are unavailable. A stack that is not described any more is reported
-    as unavailable once.
+    ReFrame receives usable stacks only. If a maintenance removes a module, all its cases disappear, and the session
+    must not succeed without them. The features of a broken stack are those of its last use. The cases of a stack that
+    never ran are unavailable, not missing. A stack that is not described any more is reported as unavailable once.
     """
-    lost: list[PlannedRun] = []
+    missing_runs: list[PlannedRun] = []
     unavailable: list[UnavailableCase] = []
     failures: list[ReframeFailure] = []
     broken = [stack for stack in discover_stacks(site.system) if stack.status == "broken"]
@@ -214,9 +213,11 @@ def add_missing_stack_runs(
         places = tuple(ReframePartition(name, "", (stack.name,), None) for name in partitions)
         previous_site = ReframeSite(site.system, site.configuration, places, {stack.name: _last_known_features(stack)})
         runs = make_session_plan(previous_site, cases, (), limits, at_least_one=False).runs
-        lost += runs
+        missing_runs += runs
         failures += [ReframeFailure(run.reframe_test, stack.name, "stack", reason) for run in runs]
-    return replace(plan, unavailable=(*plan.unavailable, *unavailable), missing_stack_runs=tuple(lost)), failures
+    return replace(
+        plan, unavailable=(*plan.unavailable, *unavailable), missing_stack_runs=tuple(missing_runs)
+    ), failures
 
 
 def _unavailable_cases(cases: Sequence[SuiteCase], stack: str, reason: str) -> list[UnavailableCase]:
@@ -224,7 +225,7 @@ def _unavailable_cases(cases: Sequence[SuiteCase], stack: str, reason: str) -> l
 
 
 def _last_known_features(stack: Stack) -> frozenset[str]:
-    """What the stack offered when it was last used."""
+    """Features of the stack at its last use."""
     try:
         last = read_stack_json(stack_directory(stack.system, stack.name) / "stack.json")
     except InputError:
@@ -242,7 +243,7 @@ def jitter_s(policy: NightlyPolicy, system: str, day: date) -> float:
 
 
 def blackout_windows(blackout: Blackout, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
-    """Begin and end (UTC) of the blackout on each of its days from `first` on."""
+    """Start and end (UTC) of the blackout on each of its days from `first` on."""
     for number in range(days):
         day = first + number * _DAY
         weekday = _WEEKDAYS[day.weekday()]  # not strftime: a site's configuration may have set a locale
@@ -256,7 +257,7 @@ def blackout_windows(blackout: Blackout, first: date, days: int) -> Iterator[tup
 
 
 def current_blackout(policy: NightlyPolicy, moment: datetime) -> tuple[Blackout, datetime] | None:
-    """The blackout that contains `moment`, and its end; None outside of all."""
+    """The blackout that contains `moment`, and its end; None outside all blackouts."""
     for blackout in policy.blackouts:
         for start, end in blackout_windows(blackout, moment.date() - _DAY, 2):
             if start <= moment < end:
@@ -282,7 +283,7 @@ def wait_for_start(
     report_message: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> str | None:
-    """Wait for the start time of a nightly session; returns at once, with the reason, if a blackout excludes it."""
+    """Wait for the start time of a nightly session; if a blackout excludes it, return the reason without waiting."""
     seconds = jitter_s(policy, system, now.date())
     start = now + timedelta(seconds=seconds)
     blackout = current_blackout(policy, start)
@@ -298,12 +299,12 @@ def wait_for_start(
 
 
 class SessionBudgetError(IowatchError):
-    """The session has to end: its time or node hours are used up, or a blackout starts."""
+    """The session must end: its time or node hours are used up, or a blackout starts."""
 
 
 @dataclass(frozen=True)
 class SessionBudget:
-    """What a session may use; None is no limit. `limit_reason` describes the limit of its time."""
+    """Budget of a session; None is no limit. `limit_reason` describes the time limit."""
 
     seconds: float | None = None
     node_hours: float | None = None
@@ -322,14 +323,14 @@ class SessionBudget:
 
 
 def session_budget(policy: NightlyPolicy, start: datetime) -> SessionBudget:
-    """What the session that starts at `start` may use; the next blackout ends it early."""
+    """Budget of a session that starts at `start`; the next blackout limits its time."""
     seconds = None if policy.minutes is None else 60.0 * policy.minutes
     reason = f"the budget of {policy.minutes} minutes"
-    coming = next_blackout(policy, start)
-    if coming is not None:
-        left = (coming[1] - start).total_seconds()
+    upcoming = next_blackout(policy, start)
+    if upcoming is not None:
+        left = (upcoming[1] - start).total_seconds()
         if seconds is None or left < seconds:
-            seconds, reason = left, f"the time until the blackout '{coming[0].reason}' at {coming[1]:%H:%M} UTC"
+            seconds, reason = left, f"the time until the blackout '{upcoming[0].reason}' at {upcoming[1]:%H:%M} UTC"
     return SessionBudget(seconds, policy.node_hours, policy.bytes, reason)
 
 
@@ -355,7 +356,7 @@ def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
 
 @dataclass(frozen=True)
 class DeferredRun:
-    """A run that does not fit the budget, and why."""
+    """A run that does not fit the budget, and the reason."""
 
     run: PlannedRun
     reason: str
@@ -366,7 +367,7 @@ def fit_to_budget(
 ) -> tuple[tuple[PlannedRun, ...], tuple[DeferredRun, ...]]:
     """The runs that fit the budget, in their order, and the others.
 
-    Runs that were not executed for longest have precedence, so that some sessions together execute all runs.
+    Runs with the earliest last execution have precedence, so that several sessions together execute all runs.
     """
     seconds, node_hours, volume = 0.0, 0.0, 0
     kept: set[RunKey] = set()
@@ -387,10 +388,10 @@ def fit_to_budget(
 
 @dataclass
 class UsageMeter:
-    """What the session has used since the meter was made.
+    """Use of the session since the creation of the meter.
 
     Attributes:
-        limit: of the whole session.
+        limit: budget of the whole session.
         clock: monotonic seconds.
     """
 
@@ -410,7 +411,7 @@ class UsageMeter:
         self.bytes += run.volume_bytes
 
     def raise_if_exhausted(self) -> None:
-        """Check that the session may go on.
+        """Check that the session may continue.
 
         Raises:
             SessionBudgetError: time or node hours are used up. (`fit_to_budget` limits bytes in advance.)
@@ -420,7 +421,7 @@ class UsageMeter:
             raise SessionBudgetError(f"ended early: {exceeded} is used up")
 
     def remaining_budget(self) -> SessionBudget:
-        """What is left for more runs."""
+        """Remaining budget for further runs."""
         limit, used_s = self.limit, self.clock() - self.started
         return replace(
             limit,

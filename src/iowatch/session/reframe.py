@@ -1,6 +1,6 @@
-"""The ReFrame driver: reads a system's ReFrame configuration, starts ReFrame and reads its log and report.
+"""The ReFrame driver: reads the ReFrame configuration of a system, starts ReFrame and reads its log and report.
 
-Only this module knows the form of `systems/<name>/reframe.py`, ReFrame's command line and its report.
+Only this module depends on the form of `systems/<name>/reframe.py`, and of ReFrame's command line and report.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from iowatch import handoff
 from iowatch.core import InputError, IowatchError, MachineError, files, suggest_name
 
 _POLL_S = 0.1
-# Signals that end ReFrame, and how long each may take before the next. SIGINT is first: ReFrame turns SIGTERM into
-# an ordinary exception, which a check may catch and lose, and then ignores further ones.
+# Signals that end ReFrame, and seconds before the next one. SIGINT is first: ReFrame turns SIGTERM into an ordinary
+# exception, which a check may catch and drop, and then ignores further ones.
 _TERMINATION_STEPS = ((signal.SIGINT, 10), (signal.SIGTERM, 10))
 _PR_SET_PDEATHSIG = 1
 _LOG, _REPORT = "reframe.log", "report.json"
@@ -38,7 +38,7 @@ class ReframePartition:
     Attributes:
         stacks: their names.
         scratch: directory for scratch files, or None.
-        access: options that its jobs give the scheduler.
+        access: scheduler options of its jobs.
     """
 
     name: str
@@ -53,8 +53,8 @@ class ReframeSite:
     """A system as its ReFrame configuration describes it.
 
     Attributes:
-        features: what each stack provides.
-        environments: ReFrame's names of the stacks whose names ReFrame does not accept.
+        features: features of each stack.
+        environments: ReFrame environment by stack, for stacks whose names ReFrame does not accept.
     """
 
     system: str
@@ -64,7 +64,7 @@ class ReframeSite:
     environments: dict[str, str] = field(default_factory=dict)
 
     def environment_of(self, stack: str) -> str:
-        """ReFrame's name of a stack."""
+        """Name of a stack in ReFrame."""
         return self.environments.get(stack, stack)
 
     def stack_of(self, environment: str) -> str:
@@ -73,7 +73,7 @@ class ReframeSite:
 
 
 def load_site(system: str) -> ReframeSite:
-    """Execute the system's ReFrame configuration, as ReFrame itself does, and read partitions and environments.
+    """Execute the ReFrame configuration of a system, as ReFrame does, and read partitions and environments.
 
     Raises:
         InputError: the file is missing, fails, or has another form.
@@ -116,7 +116,7 @@ class ReframeFailure:
     """A test that ReFrame could not complete.
 
     Attributes:
-        phase: of ReFrame's pipeline (`setup`, `run`, `sanity`, `performance`…), or `start` and `stack` of ours.
+        phase: of ReFrame's pipeline (`setup`, `run`, `sanity`, `performance`…), or `start` and `stack` of iowatch.
         error: class name of the exception that ended the phase, or empty; `PerformanceError` is a value outside
             its reference.
     """
@@ -129,7 +129,7 @@ class ReframeFailure:
 
 
 def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunKey], directory: Path) -> list[str]:
-    """ReFrame's command line for runs of a suite; `directory` receives all that ReFrame writes."""
+    """ReFrame command line for runs of a suite; `directory` receives all files that ReFrame writes."""
     checks = sorted({name.partition(":")[0] for _, _, name in runs})
     stacks = sorted({stack for _, stack, _ in runs})
     return [
@@ -162,7 +162,7 @@ def run_reframe(
 ) -> int:
     """Run ReFrame to its end, calling `each_poll` every 0.1 s and once afterwards; returns its exit code.
 
-    A termination or interrupt of this process ends ReFrame and its jobs first.
+    If this process is terminated or interrupted, it ends ReFrame and its jobs first.
 
     Raises:
         MachineError: ReFrame cannot be started.
@@ -191,7 +191,7 @@ def run_reframe(
 
 
 def _prepare_child_signals() -> None:
-    # A killed `iowatch run` must not leave benchmarks running that disturb the next session.
+    # Benchmarks of a killed `iowatch run` must not continue and disturb the next session.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
     # Shells start background processes with interrupts ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -199,7 +199,7 @@ def _prepare_child_signals() -> None:
 
 @contextmanager
 def _terminated_on_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Terminate ReFrame, whatever ends the block."""
+    """Terminate ReFrame at the end of the block, also after an exception."""
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
@@ -224,7 +224,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def startup_failure_reason(directory: Path) -> str | None:
-    """Why ReFrame ended without a report (a bad configuration, …), from its log; None if it wrote one."""
+    """Reason from its log why ReFrame ended without a report (invalid configuration, …); None if it wrote one."""
     if (directory / _REPORT).exists():
         return None
     try:
@@ -236,7 +236,7 @@ def startup_failure_reason(directory: Path) -> str | None:
 
 
 def _abort_reason(directory: Path) -> list[str]:
-    """Why ReFrame stopped early, with the output of the command that failed; empty if it did not."""
+    """Reason why ReFrame stopped early, with the output of the failed command; empty if it did not."""
     log = (directory / _LOG).read_text(encoding="utf-8", errors="replace") if (directory / _LOG).exists() else ""
     found = re.search(r"^ERROR: (run session stopped: .*?)^Log file", log, re.MULTILINE | re.DOTALL)
     words = re.sub(r"--- std(?:out|err) ---", "", found.group(1)) if found else ""
@@ -244,7 +244,7 @@ def _abort_reason(directory: Path) -> list[str]:
 
 
 def read_failures(directory: Path, site: ReframeSite) -> list[ReframeFailure]:
-    """Failed tests of ReFrame's report; without a report, one failure of ReFrame itself."""
+    """Failed tests of the ReFrame report; without a report, one failure of ReFrame itself."""
     reason = startup_failure_reason(directory)
     if reason:
         return [ReframeFailure("ReFrame", "", "start", reason)]

@@ -1,6 +1,6 @@
-"""`iowatch run`: one suite on one system, from the plan to the summary that the verdict needs.
+"""`iowatch run`: one suite on one system, from the plan to the summary for the verdict.
 
-A session is planned, started, ingested case by case while ReFrame runs, repeated where a change is suspected, closed.
+A session is planned, started, ingested case by case while ReFrame runs, and closed; suspected runs are retested.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from iowatch.session.plan import (
 )
 from iowatch.store import History, NoHistoryError
 
-# In every seventh session the first case also runs without Darshan; the overhead of tracing becomes a series.
+# Every seventh session runs the first case also without Darshan; the overhead of tracing is a series.
 _OVERHEAD_INTERVAL_SESSIONS = 7
 
 
 @dataclass(frozen=True)
 class PreparedSession:
-    """What a session would do, before it starts.
+    """A planned session that has not started.
 
     Attributes:
-        meter: counts against the budget from the start of the preparation.
+        meter: use of the budget from the start of the preparation.
         deferred_runs: runs that do not fit the budget.
         missing_stack_failures: expected runs of broken stacks, with the reason.
     """
@@ -56,15 +56,15 @@ class PreparedSession:
 
 @dataclass
 class SessionSummary:
-    """What the verdict needs beside the history; filled while the session runs.
+    """Input of the verdict in addition to the history; filled while the session runs.
 
     Attributes:
-        failures: what ReFrame could not complete.
+        failures: tests that ReFrame could not complete.
         recovered: UUIDs of interrupted sessions that were recovered first.
         wall_s: from start to end; benchmark_s: inside the benchmark processes.
         deferred_runs: runs that do not fit the budget; they were not expected.
-        stop_reason: why the session ended before all runs were made, or None.
-        retest_count: runs that were repeated because a change is suspected.
+        stop_reason: reason why the session ended before all runs were executed, or None.
+        retest_count: number of runs that were repeated because a change is suspected.
     """
 
     uuid: str
@@ -80,10 +80,10 @@ class SessionSummary:
 
 
 def prepare_session(history: History | None, context: session.SessionContext) -> PreparedSession:
-    """Plan what a suite would run on a system now; nothing is started, locked or written.
+    """Plan the runs of a suite on a system; nothing is started, locked or written.
 
     Args:
-        history: None if no session has been run yet.
+        history: None before the first session.
 
     Raises:
         UsageError: unknown stack; no run is possible or fits the budget.
@@ -108,7 +108,7 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
 
 
 def prepare_dry_run(context: session.SessionContext, database: str | None) -> PreparedSession:
-    """The same for `--dry-run`, which does not need a history and does not make one."""
+    """Prepare a session for `--dry-run`, which does not need or create a history."""
     try:
         with History.existing(database) as history:
             return prepare_session(history, context)
@@ -137,7 +137,7 @@ def run_suite(history: History, context: session.SessionContext) -> SessionSumma
 
 
 def opening_line(prepared: PreparedSession) -> str:
-    """The session that is about to start, in one line."""
+    """One line that describes the session to start."""
     plan, deferred = prepared.plan, len(prepared.deferred_runs)
     others = f" ({deferred} deferred to later sessions)" if deferred else ""
     return (
@@ -163,7 +163,7 @@ class SessionExecution(session.SessionRunner):
         self._started = time.monotonic()
 
     def execute(self) -> None:
-        """Execute all runs of the plan, then repeat the suspected ones."""
+        """Execute all runs of the plan, then retest the suspected ones."""
         overhead = len(self.history.sessions(self.context.system_name)) % _OVERHEAD_INTERVAL_SESSIONS == 1
         try:
             variables = {"IOWATCH_OVERHEAD_CASE": self.plan.runs[0].name} if overhead else {}
@@ -176,7 +176,7 @@ class SessionExecution(session.SessionRunner):
                 self.context.report_message(over.message)
 
     def _execute_plan(self, plan: SessionPlan, reframe_directory: Path, variables: Mapping[str, str]) -> None:
-        """One start of ReFrame, whose own files go to `reframe_directory`."""
+        """Execute a plan in one start of ReFrame, which writes its files to `reframe_directory`."""
         context = self.context
         planned = {run.key: run for run in plan.runs}
         self._planned_count += len(planned)
@@ -198,7 +198,7 @@ class SessionExecution(session.SessionRunner):
             self.status = "incomplete" if self.missing() else "failed" if failed else "ok"
 
     def _retest(self) -> None:
-        """Repeat suspected runs as far as the budget allows."""
+        """Retest suspected runs within the remaining budget."""
         suspected = find_suspected_runs(self.history, self.record.uuid, self.plan)
         run_history = load_run_history(self.history, self.context.system_name)
         runs, _ = fit_to_budget(suspected, run_history, self.meter.remaining_budget())
@@ -213,14 +213,14 @@ class SessionExecution(session.SessionRunner):
         ]
         self.history.begin_session(self.record, expected)
         self.summary.retest_count = len(runs)
-        # The detection uses the run after this time as the session's observation; no job starts within this second.
+        # Detection uses the run after this time as the observation of the session; no job starts within this second.
         self.history.add_attributes(self.record.uuid, {RETEST_SINCE: int(time.time()) + 1})
         reframe_directory = self.directory / handoff.RETEST
         reframe_directory.mkdir(exist_ok=True)
         self._execute_plan(retest, reframe_directory, {"IOWATCH_TURN": handoff.RETEST})
 
     def ingest(self) -> list[handoff.SpooledCase]:
-        """Move finished cases to the history, and report each in a line, with an estimate of the remaining time."""
+        """Move finished cases to the history, and report one line per case with the estimated remaining time."""
         cases = super().ingest()
         for case in cases:
             self.summary.runs += 1

@@ -1,7 +1,7 @@
-"""The life of a session: its context, its locks, its directory `var/runs/<uuid>` and its record in the history.
+"""Life cycle of a session: its context, locks, directory `var/runs/<uuid>` and record in the history.
 
-A session is started on disk first, filled case by case from the spool, and closed. After a kill, the next session of
-the system recovers it.
+A session is created on disk first, filled case by case from the spool, and closed. If it is killed, the next session
+of the system recovers it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def _discard_message(_text: str) -> None:
 
 @dataclass
 class SessionContext:
-    """What all steps of a session share, made once from the options of the command.
+    """Shared state of all steps of a session, created once from the options of the command.
 
     Attributes:
         stacks: only these; empty means all.
         benchmarks: only cases of these; empty means all of the suite.
-        chosen_scratch: directory to write in instead of the system's.
-        policy: budget and blackouts, and whether suspected runs are repeated; None runs the whole suite once.
+        chosen_scratch: scratch directory instead of that of the system.
+        policy: budget and blackouts, and whether suspected runs are retested; None runs the whole suite once.
 
     Raises:
         UsageError: unknown or retired system, unknown suite.
@@ -69,27 +69,27 @@ class SessionContext:
 
     @cached_property
     def site(self) -> reframe.ReframeSite:
-        """Partitions and stacks; executes the system's ReFrame configuration."""
+        """Partitions and stacks; executes the ReFrame configuration of the system."""
         return reframe.load_site(self.system_name)
 
     @property
     def limits(self) -> SystemLimits:
-        """What one case may use."""
+        """Limits of one case."""
         return self.system.limits
 
     @cached_property
     def scratch(self) -> Path:
-        """The directory to write in: chosen, the system's, or `var/scratch`."""
+        """Scratch directory: as chosen, of the system, or `var/scratch`."""
         configured = next((p.scratch for p in self.site.partitions if p.scratch is not None), None)
         return (self.chosen_scratch or configured or files.var_directory() / "scratch").absolute()
 
     @cached_property
     def duplicates(self) -> dict[str, str]:
-        """Names of runs that would only repeat another in this scratch directory, and why."""
+        """Reasons by name of the runs that would only repeat another in this scratch directory."""
         return storage.find_duplicate_cases(self.cases, self.scratch)
 
     def new_record(self, **attributes: object) -> SessionRecord:
-        """A session that starts now."""
+        """Record of a session that starts now."""
         shared = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
         now = int(utc_now().timestamp())
         return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, {**shared, **attributes})
@@ -124,10 +124,10 @@ class SessionContext:
 
 
 def load_active_system(name: str) -> System:
-    """The facts of a system that can be run.
+    """Load a system on which sessions can run.
 
     Raises:
-        UsageError: unknown or retired.
+        UsageError: unknown or retired system.
     """
     system = load_system(name)
     if system.retired:
@@ -139,23 +139,23 @@ def load_active_system(name: str) -> System:
 
 
 def nightly_policy(system: str, *, jitter: bool) -> NightlyPolicy:
-    """The block `night` of a system that can be run, without its jitter for an immediate start."""
+    """The block `night` of a system; for an immediate start without its jitter."""
     policy = load_active_system(system).night
     return policy if jitter else policy.model_copy(update={"jitter_minutes": None})
 
 
 def file_system_lock_path(directory: Path) -> Path:
-    """The lock of the file system of a directory (which need not exist yet); two systems may share it."""
+    """Lock of the file system of a directory (which need not exist yet); two systems may share the lock."""
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     return files.var_directory() / "lock" / f"device-{existing.stat().st_dev:x}.lock"
 
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file during the block; the kernel releases it however the process ends.
+    """Hold the lock file during the block; the kernel releases it when the process ends for any reason.
 
     Raises:
-        MachineError: another process holds it (the message has its PID), or the file cannot be written.
+        MachineError: another process holds it (the message contains its PID), or the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def session_runs_directory() -> Path:
 
 
 def start_session(history: History, record: SessionRecord, expected: Sequence[ExpectedResult]) -> Path:
-    """Start a session, first on disk, so that a kill at any moment leaves it recoverable, then in the history.
+    """Start a session, first on disk, so that it is recoverable after a kill at any time, then in the history.
 
     Raises:
         UsageError: a setting is invalid, or ReFrame does not support the path of `var/`.
@@ -231,15 +231,15 @@ def ingest_spool(history: History, directory: Path, reader: DarshanReader | None
 
     Args:
         directory: `var/runs/<session>`.
-        reader: reads Darshan logs; by default one is made per log.
+        reader: reader of Darshan logs [default: a new one per log].
     """
-    taken = []
+    ingested = []
     for case_directory in handoff.finished_case_directories(directory):
         case = handoff.read_spooled_case(case_directory)
         history.record_runs(directory.name, [_run_record(directory.name, case_directory, case, reader)])
         handoff.remove_spooled_case(case_directory)
-        taken.append(case)
-    return taken
+        ingested.append(case)
+    return ingested
 
 
 def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader: DarshanReader | None) -> RunRecord:
@@ -251,7 +251,7 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
     )
     logs = [directory / name for name in case.files.get("darshan", [])]
     output = add_trace_results(handoff.spooled_output(case), logs, reader, case.stack)
-    for name in case.files.get("overhead", []):  # only where the overhead of tracing was measured
+    for name in case.files.get("overhead", []):  # only if the overhead of tracing was measured
         output = add_overhead_result(output, directory / name)
     # The directory is named after case, partition and stack: repeated ingestion has the same fingerprint.
     identity = hashlib.sha256(f"{session}\0{directory.name}".encode()).hexdigest()
@@ -269,18 +269,18 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
 
 
 def close_session(history: History, directory: Path, status: SessionStatus) -> None:
-    """Close the session; later sessions skip a directory with the mark."""
+    """Close the session and mark its directory, so that later sessions skip it."""
     history.end_session(directory.name, status, int(utc_now().timestamp()))
     (directory / _ENDED).touch()
 
 
 class SessionRunner:
-    """A running session: started on disk and in the history, executed, ingested to its end, closed.
+    """A running session: started on disk and in the history, executed, completely ingested, closed.
 
     Attributes:
-        expected: its expected set when it starts.
-        status: with which it is closed; `execute` sets it.
-        directory, reader: from the start on.
+        expected: expected set at the start.
+        status: final status of the session, set by `execute`.
+        directory, reader: available from the start on.
     """
 
     status: SessionStatus = "incomplete"
@@ -293,7 +293,7 @@ class SessionRunner:
         self.history, self.context, self.record, self.expected = history, context, record, expected
 
     def run(self) -> None:
-        """Execute the session; whatever ends it, its results are ingested and it is closed."""
+        """Execute the session; its results are ingested and it is closed also after an exception."""
         self.directory = start_session(self.history, self.record, self.expected)
         with DarshanReader() as self.reader:
             try:
@@ -320,8 +320,8 @@ class SessionRunner:
 def recover_sessions(history: History, system: str) -> list[str]:
     """Ingest the results of killed sessions of this system and close them as incomplete; returns their UUIDs.
 
-    A kill may also fall between the end of a session and its mark, and a job of a killed run may end after its
-    session was closed: such cases are ingested, too.
+    A process may also be killed between the end of a session and its mark, and a job of a killed run may end after
+    its session was closed; these cases are ingested, too.
     """
     recovered = []
     for path in sorted(session_runs_directory().glob(f"*/{_SESSION}")):
@@ -342,24 +342,24 @@ def recover_sessions(history: History, system: str) -> list[str]:
 
 
 def remove_old_session_files(max_age_s: float, *, rehearse: bool = False) -> list[str]:
-    """Remove the directories of closed sessions (ReFrame's log, stage, output); the history has the results.
+    """Remove the directories of closed sessions (log, stage and output of ReFrame); the history has the results.
 
     Args:
-        max_age_s: remove sessions that were closed longer ago.
+        max_age_s: seconds; sessions that were closed longer ago are removed.
         rehearse: dry run, remove nothing.
 
     Returns:
         UUIDs of the removed sessions. A session with cases that are not in the history is kept.
     """
     latest = utc_now().timestamp() - max_age_s
-    gone = []
+    removed = []
     for mark in sorted(session_runs_directory().glob(f"*/{_ENDED}")):
         directory = mark.parent
         if mark.stat().st_mtime < latest and not handoff.finished_case_directories(directory):
-            gone.append(directory.name)
+            removed.append(directory.name)
             if not rehearse:
                 shutil.rmtree(directory, ignore_errors=True)
-    return gone
+    return removed
 
 
 def _read_session_record(path: Path) -> tuple[SessionRecord, list[ExpectedResult]]:

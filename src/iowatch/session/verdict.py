@@ -14,7 +14,7 @@ from iowatch.reference import bandwidth, published_counts
 from iowatch.session.run import SessionSummary
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
-# What ReFrame raises for a value outside its reference.
+# Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
 
 
@@ -49,7 +49,7 @@ class TransferCounts:
 
 @dataclass(frozen=True, slots=True)
 class RunProblem:
-    """A run that failed or is missing, and why; without a partition if it represents several runs."""
+    """A failed or missing run with the reason; without a partition if it represents several runs."""
 
     stack: str
     run: str
@@ -62,11 +62,11 @@ class Verdict:
     """The verdict on a session; the names of the attributes are the keys of the JSON document.
 
     Attributes:
-        days: days with observations in the history, this session included (`iowatch.findings.history_extent`).
+        days: days with observations in the history, including this session (`iowatch.findings.history_extent`).
         changes: one line per open finding; suspected: findings of the newest observations, not yet confirmed.
-        unavailable: cases that cannot run here, by stack and reason.
+        unavailable: cases that cannot run on this system, by stack and reason.
         left_out: runs that did not fit the budget, by stack and reason; they were not expected.
-        stopped: why the session ended before all runs were made, or None.
+        stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         references: results outside the bounds of their references, and invalid references.
     """
@@ -95,7 +95,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 only if all results were received, nothing changed, and nothing is outside its reference."""
+        """0 only if all results were received, none changed, and none is outside its reference."""
         return 0 if self.status == "ok" and not self.changes and not self.references else 1
 
     def to_json(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Verdict:
 
 
 def assess_session(history: History, summary: SessionSummary) -> Verdict:
-    """The verdict on a session that has ended; updates the findings."""
+    """Assess a session that has ended; updates the findings."""
     row = history.session(summary.uuid)
     expected, received = history.expected(row.uuid), set(history.received(row.uuid))
     runs = history.runs(row.uuid)
@@ -195,8 +195,10 @@ def missing_runs(
 
 
 def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
-    """Why a run is missing: its own failure, else the end of the budget, else a failed build of its stack or a
-    failure of ReFrame itself."""
+    """Reason why a run is missing, as a suffix of a message.
+
+    It is the failure of the run, else the end of the budget, else a failed build of its stack or a failure of ReFrame.
+    """
     benchmark, _, case = run.partition("#")[0].partition(":")
     relevant = [f for f in summary.failures if f.stack in (stack, "")]
     own = [f for f in relevant if _is_test_of_case(f.test, benchmark, case)]
@@ -207,16 +209,16 @@ def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
 
 
 def _is_test_of_case(test: str, benchmark: str, case: str) -> bool:
-    """Whether ReFrame's name of a test, `<check> %entry=<suite>/<case>`, is that of a case."""
+    """Whether a ReFrame test name, `<check> %entry=<suite>/<case>`, is that of a case."""
     check, _, entry = test.partition(" %entry=")
     known = any((one.name, one.check) == (benchmark, check) for one in registry.BENCHMARKS)
     return known and entry.partition("/")[2] == case
 
 
 def _values_outside_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:
-    """Results outside the bounds of their references: all of each run, whereas ReFrame stops at the first.
+    """All results outside the bounds of their references; ReFrame itself stops at the first one of each run.
 
-    Runs with `reference: none` in their suite have none.
+    Runs with `reference: none` in their suite have no reference.
     """
     cases = suites.load_suite(session.suite) if session.suite in suites.suite_names() else ()
     without = {f"{case.benchmark}:{case.name}" for case in cases if case.reference == "none"}
@@ -236,7 +238,7 @@ def _values_outside_references(history: History, session: SessionRow, runs: Sequ
 
 
 def _reference_errors(summary: SessionSummary) -> tuple[RunProblem, ...]:
-    """Why checks failed after the measurement: invalid references, a required entry is missing."""
+    """Failures of checks after the measurement: an invalid reference, or a missing required entry."""
     wrong = [f for f in summary.failures if f.phase == "performance" and f.error != _OUTSIDE_REFERENCE]
     return _count_by_reason((failure.stack, failure.reason.removeprefix("input error: ")) for failure in wrong)
 

@@ -1,8 +1,9 @@
-"""The comparison of many pairs: verdicts, sessions needed, the overall answer, and subgroups that differ.
+"""Comparison of many pairs: verdicts, sessions needed, overall answer, and subgroups that differ.
 
-For a verdict of faster or slower the rank test must reject, and the interval must exclude 1. Each needs
-(z_test + z_power)^2 * variance / difference^2 sessions; `sessions needed` is the larger of both. The variance is the
-upper bound of a one-sided 85 % interval (chi-squared), because a quiet start by chance would ask for too little.
+A verdict of faster or slower requires that the rank test rejects and that the interval excludes 1. Each needs
+(z_test + z_power)^2 * variance / difference^2 sessions; `sessions needed` is the larger of the two. The variance is
+the upper bound of a one-sided 85 % interval (chi-squared), because the first sessions may scatter little by chance and
+would then give too few sessions.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from iowatch.stats.rules import SeriesResponse
 def decide_pair_verdict(
     p: float | None, ci: tuple[float, float] | None, sign: int, settings: ComparisonSettings
 ) -> tuple[VerdictKind, float | None, str]:
-    """Verdict of a ratio, the x of "no difference above x %" (a fraction), and the reason in words.
+    """Return the verdict of a ratio, the x of "no difference above x %" (a fraction), and the reason as text.
 
-    Faster and slower need both: the corrected test rejects, and the interval excludes 1. The interval
-    protects where the sides' spreads differ, which rank tests mistake for a difference.
+    Faster and slower need both: the corrected test rejects, and the interval excludes 1. The interval is needed
+    where the spreads of the sides differ, because a rank test can reject for that alone.
 
     Args:
-        p: corrected p value, or None where there is none.
+        p: corrected p value, or None if the pair was not tested.
         ci: interval of right / left, or None.
-        sign: of the metric, 1 where higher is better and -1 where lower is.
-        settings: with alpha, negligible and widest.
+        sign: direction of the metric: 1 if higher is better, -1 if lower is better.
+        settings: alpha, negligible and widest are used.
     """
     if p is None or ci is None:
         return "not enough data", None, "too few sessions to estimate the noise"
@@ -63,15 +64,15 @@ def decide_pair_verdict(
     return "not enough data", None, f"the interval reaches {format_percent(bound)} from 1"
 
 
-# Standard deviation between sessions of a shared file system, assumed (in the log) where too few were measured.
+# Standard deviation of ln(value) between sessions of a shared file system, assumed if too few sessions were measured.
 _ASSUMED_SESSION_SPREAD = 0.15
 # Efficiency of the rank tests against Student's under normal noise: 3 / pi (Hodges and Lehmann, 1956).
 _RANK_EFFICIENCY = 3 / np.pi
-# Sessions below which a measured spread between sessions is no estimate.
+# With fewer sessions the spread between sessions is assumed, not estimated.
 _FEW_SESSIONS = 3
 _SPREAD_BOUND_QUANTILE = 0.85
-# The runs to come are corrected for autocorrelation, too; without any, that still widens the interval of a
-# single pair by 7 % (bench/compare.py, `wandering`).
+# Future sessions are corrected for autocorrelation, too; this widens the interval of a single pair by 7 % even
+# without autocorrelation (bench/compare.py, `wandering`).
 _INTERVAL_WIDENING = 1.07**2
 MAX_RUNS_NEEDED = 100_000
 
@@ -79,34 +80,36 @@ MAX_RUNS_NEEDED = 100_000
 def runs_needed(
     sides: estimates.AlignedSides, estimate: RatioEstimate, threshold: float, settings: ComparisonSettings
 ) -> int:
-    """Sessions per side (or pairs), in all.
+    """Total number of sessions per side (or pairs) needed for a verdict.
 
     Args:
-        estimate: of the median; its spread is what one session per side leaves open.
+        estimate: of the median; its spread is the standard deviation of the log ratio at one session per side.
         threshold: p value that the rank test must reach after the correction.
-        settings: with the difference to find and the power.
+        settings: difference to find, and power.
     """
     spread, dependence = estimate.spread, estimate.dependence
-    counted = len(sides.left) + len(sides.right) - 2
-    if sides.fewest < _FEW_SESSIONS:  # single samples stand in
-        counted = max(1, len(sides.left.values) + len(sides.right.values) - 2)
+    observed = len(sides.left) + len(sides.right) - 2
+    if sides.fewest < _FEW_SESSIONS:  # use single samples instead
+        observed = max(1, len(sides.left.values) + len(sides.right.values) - 2)
     elif sides.paired:
-        counted = sides.fewest - 1
-    degrees = max(1.0, counted / dependence.spread)
+        observed = sides.fewest - 1
+    degrees = max(1.0, observed / dependence.spread)
     # Standard deviation of the log ratio between one session of each side.
     spreads = hypot(_side_spread(sides.left), _side_spread(sides.right))
     noise = (float(np.std(sides.log_ratios, ddof=1)) if sides.paired else spreads) * sqrt(dependence.variance)
-    wanted = log(1 + settings.difference)
-    # Ranks shrug off outliers as medians do, so that a wild standard deviation is not theirs.
-    rank = _required_sessions(min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, wanted, settings.power)
-    width = _required_sessions(spread or noise, 1 - settings.level, wanted, settings.power)
-    doubt = degrees / float(special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
+    log_difference = log(1 + settings.difference)
+    # Ranks are robust to outliers, as medians are; the standard deviation is not, so the smaller spread is used.
+    rank = _required_sessions(
+        min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, log_difference, settings.power
+    )
+    width = _required_sessions(spread or noise, 1 - settings.level, log_difference, settings.power)
+    variance_factor = degrees / float(special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
     fewest = estimates.MIN_SIGNED_RANK_PAIRS if sides.paired else estimates.MIN_RANK_SUM_SESSIONS
-    return min(MAX_RUNS_NEEDED, max(fewest, ceil(max(rank, width) * doubt * _INTERVAL_WIDENING)))
+    return min(MAX_RUNS_NEEDED, max(fewest, ceil(max(rank, width) * variance_factor * _INTERVAL_WIDENING)))
 
 
 def _side_spread(side: estimates.SessionSamples) -> float:
-    """Between session medians; with too few, a first guess: samples vary as much, and sessions as is assumed."""
+    """Standard deviation of log session medians; with too few sessions, sample scatter and assumed spread combined."""
     if len(side) >= _FEW_SESSIONS:
         return float(np.std(np.log(side.medians), ddof=1))
     within = float(np.std(np.log(side.values), ddof=1)) if len(side.values) > 1 else _ASSUMED_SESSION_SPREAD
@@ -114,7 +117,7 @@ def _side_spread(side: estimates.SessionSamples) -> float:
 
 
 def _required_sessions(noise: float, p: float, difference: float, power: float) -> float:
-    """Of a two-sided test at level p of a mean with standard deviation `noise`."""
+    """Sessions for a two-sided test at level p of a mean with standard deviation `noise`."""
     return float(((special.ndtri(power) - special.ndtri(p / 2)) * noise / difference) ** 2)
 
 
@@ -126,12 +129,12 @@ _MIN_CASES = 3
 def summarise_comparison(
     compared: Sequence[PairComparison], medians: Sequence[RatioEstimate | None], settings: ComparisonSettings
 ) -> OverallComparison:
-    """Combine pairs.
+    """Combine the pairs into the overall comparison.
 
     Args:
         compared: pairs with their verdicts.
-        medians: estimate of the median of each pair, None where there are no samples; same order.
-        settings: as of the pairs.
+        medians: estimate of the median of each pair, None for a pair without samples; same order.
+        settings: the same as for the pairs.
     """
     counts = Counter(one.verdict for one in compared)
     ratio, ci, p, basis = _combine_pairs(compared, medians, settings)
@@ -158,26 +161,29 @@ def _combine_pairs(
     logs = np.array([pair_log_gain(one) for one in compared if one.ratio is not None])
     if not len(logs):
         return None, None, None, "none"
-    drawn = [
+    pairs_with_draws = [
         (one, METRICS[one.metric].sign * found.draws, found.dependence.spread)
         for one, found in zip(compared, medians, strict=True)
         if found is not None and found.draws is not None
     ]
-    if drawn and len(drawn) == len(logs):
-        return _combine_over_sessions(logs, drawn, settings)
+    if pairs_with_draws and len(pairs_with_draws) == len(logs):
+        return _combine_over_sessions(logs, pairs_with_draws, settings)
     return _combine_over_cases(logs, settings)
 
 
 def _combine_over_sessions(
     logs: Floats, drawn: Sequence[tuple[PairComparison, Floats, float]], settings: ComparisonSettings
 ) -> _CombinedEstimate:
-    """All pairs were drawn with the same sessions, so the draws of their mean carry their dependence on each
-    other; the autocorrelation of neighbouring sessions is in the draws of each."""
+    """Combine pairs that have bootstrap draws.
+
+    All pairs are drawn with the same sessions, so the draws of their mean include the dependence between pairs. The
+    draws of each pair include the autocorrelation of consecutive sessions.
+    """
     centre = float(logs.mean())
     draws = np.mean([each for _, each, _ in drawn], axis=0)
-    together = VarianceInflation(spread=float(np.median([spread for *_, spread in drawn])))
+    inflation = VarianceInflation(spread=float(np.median([spread for *_, spread in drawn])))
     sessions = min(side.runs or 1 for one, *_ in drawn for side in (one.left, one.right))
-    spread = estimates.uncertainty_from_draws(draws, sessions, together)
+    spread = estimates.uncertainty_from_draws(draws, sessions, inflation)
     low, high = estimates.expanded_percentile_interval(centre, draws, spread, settings.level)
     paired = all(one.paired for one, *_ in drawn)
     basis: IntervalBasis = "paired sessions" if paired else "sessions"
@@ -185,7 +191,10 @@ def _combine_over_sessions(
 
 
 def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _CombinedEstimate:
-    """Without samples the cases are the sample: an answer about cases like these, not about other sessions."""
+    """Combine pairs without samples: the cases are the sample, so the result holds for similar cases.
+
+    It does not hold for other sessions of the same cases.
+    """
     n = len(logs)
     centre = float(logs.mean())
     if n < _MIN_CASES:
@@ -198,12 +207,12 @@ def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _Combined
 
 
 def pair_log_gain(one: PairComparison) -> float:
-    """Log of how many times as fast right is as left; 0 where the metric has no better direction."""
+    """Log of the gain right / left; 0 if the metric has no direction."""
     return METRICS[one.metric].log_gain(one.ratio) if one.ratio is not None else 0.0
 
 
 def scaling_ratios(compared: Sequence[PairComparison]) -> Mapping[str, tuple[ScalingPoint, ...]]:
-    """Ratios by each parameter of size that takes several values."""
+    """Gains by number of ranks, nodes and instances, for each of these parameters with several values."""
     found = {}
     for axis in _SIZE_PARAMETERS:
         groups: dict[int, list[float]] = defaultdict(list)
@@ -234,18 +243,18 @@ def _best_values(compared: Sequence[PairComparison]) -> tuple[BestValues, ...]:
 
 
 _DIRECTIONS: tuple[tuple[Literal["faster", "slower"], int], ...] = (("faster", 1), ("slower", -1))
-_MIN_SUBGROUP_PAIRS = 4  # pairs: below, any rule is chance
+_MIN_SUBGROUP_PAIRS = 4  # with fewer pairs any rule is due to chance
 
 
 @dataclass(frozen=True, slots=True)
 class Subgroup:
-    """A rule for the pairs that are faster, or for those that are slower.
+    """A rule that selects the faster or the slower pairs.
 
     Attributes:
-        rule: in words.
-        inside, inside_total: pairs that meet the rule: how many are faster (slower), and of how many.
-        outside, outside_total: the same of the other pairs.
-        ratio: how many times as fast right is as left over the pairs inside that differ (geometric mean).
+        rule: as text.
+        inside, inside_total: of the pairs that meet the rule, the number of faster (slower) ones, and the total.
+        outside, outside_total: the same for the other pairs.
+        ratio: gain right / left of the differing pairs that meet the rule (geometric mean).
     """
 
     direction: Literal["faster", "slower"]
@@ -258,9 +267,9 @@ class Subgroup:
 
 
 def find_subgroups(compared: Sequence[PairComparison], settings: ComparisonSettings) -> tuple[Subgroup, ...]:
-    """At most one rule for each direction; none where no rule separates them.
+    """At most one subgroup per direction; empty if no rule separates the pairs.
 
-    Pairs of printed figures have no verdict; they count as different beyond `settings.difference`.
+    Pairs of published figures have no verdict; they count as different beyond `settings.difference`.
     """
     usable = [one for one in compared if one.ratio is not None]
     if len(usable) < _MIN_SUBGROUP_PAIRS:
@@ -297,24 +306,24 @@ def _is_difference(one: PairComparison, settings: ComparisonSettings) -> str | N
 
 _Statistic = Literal["median", "max", "mean"]
 _STATISTICS: tuple[_Statistic, ...] = ("median", "max", "mean")
-# Sides with samples, and the ratio of their medians.
+# Two sides with samples, and the ratio of their medians.
 _EstimatedPair = tuple[estimates.AlignedSides, RatioEstimate]
 
 
 def compare_pairs(
     pairs: Sequence[Pair], settings: ComparisonSettings | None = None
 ) -> tuple[list[PairComparison], OverallComparison]:
-    """Compare every pair, and all together.
+    """Compare each pair, and combine all pairs.
 
     Args:
-        pairs: the same case on both sides; metrics with a better direction.
-        settings: how strict.
+        pairs: the same case on both sides; the metric has a direction.
+        settings: thresholds of the comparison [default: `ComparisonSettings()`].
 
     Returns:
-        the verdicts in the order given, and the answer over all of them.
+        the verdicts in the order of `pairs`, and the overall comparison.
 
     Raises:
-        UsageError: a metric of which neither higher nor lower is better.
+        UsageError: a metric has no direction.
     """
     chosen = settings or ComparisonSettings()
     neutral = sorted({pair.metric for pair in pairs if get_metric(pair.metric).sign == 0})
@@ -323,48 +332,48 @@ def compare_pairs(
             f"neither higher nor lower is better for {', '.join(neutral)}: no side can be faster",
             hint="--metric chooses others, for example bandwidth or time.",
         )
-    worked: list[_EstimatedPair | None] = [None] * len(pairs)
+    estimated: list[_EstimatedPair | None] = [None] * len(pairs)
     aligned = {
         index: estimates.align_sides(pair.left, pair.right)
         for index, pair in enumerate(pairs)
         if isinstance(pair.left, SideSamples) and isinstance(pair.right, SideSamples)
     }
-    # All pairs together give the autocorrelation of the machine's sessions.
+    # The autocorrelation of the sessions is estimated from all pairs together.
     inflations = estimates.estimate_inflations(list(aligned.values()))
     for (index, sides), dependence in zip(aligned.items(), inflations, strict=True):
-        worked[index] = sides, estimates.ratio_of_medians(sides, chosen, dependence)
-    p_values, adjusted = _test_pairs(worked)
-    # The p value that one more pair must reach for Benjamini-Hochberg to accept it.
+        estimated[index] = sides, estimates.ratio_of_medians(sides, chosen, dependence)
+    p_values, adjusted = _test_pairs(estimated)
+    # p value that one more pair must reach to be accepted by Benjamini-Hochberg.
     known = [p for p in adjusted if p is not None]
-    reach = chosen.alpha * min(1.0, (sum(p <= chosen.alpha for p in known) + 1) / max(1, len(known)))
+    threshold = chosen.alpha * min(1.0, (sum(p <= chosen.alpha for p in known) + 1) / max(1, len(known)))
     compared = [
-        _assess_pair(pair, work, p, corrected, reach, chosen) if work else _compare_figures(pair)
-        for pair, work, p, corrected in zip(pairs, worked, p_values, adjusted, strict=True)
+        _assess_pair(pair, work, p, corrected, threshold, chosen) if work else _compare_figures(pair)
+        for pair, work, p, corrected in zip(pairs, estimated, p_values, adjusted, strict=True)
     ]
-    return compared, summarise_comparison(compared, [work[1] if work else None for work in worked], chosen)
+    return compared, summarise_comparison(compared, [work[1] if work else None for work in estimated], chosen)
 
 
-def _test_pairs(worked: Sequence[_EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:
-    """P values of the pairs with enough sessions, and those corrected for many pairs.
+def _test_pairs(estimated: Sequence[_EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:
+    """P values of the pairs with enough sessions, raw and corrected for the number of pairs.
 
-    The correction of Benjamini and Hochberg (1995): at most the share q of those <= q are false. It is valid also when
-    pairs are positively dependent, as cases of the same session are (Benjamini and Yekutieli, 2001).
+    The correction of Benjamini and Hochberg (1995) limits the share of false ones among those <= q to q. It is also
+    valid for positively dependent pairs, such as cases of one session (Benjamini and Yekutieli, 2001).
     """
     from scipy import stats
 
-    found: list[float | None] = [None] * len(worked)
-    for members, parts in estimates.stack_sessions([work[0] if work else None for work in worked]):
+    found: list[float | None] = [None] * len(estimated)
+    for members, parts in estimates.stack_sessions([work[0] if work else None for work in estimated]):
         p_values = estimates.paired_p_values(*parts) if len(parts) == 1 else estimates.independent_p_values(*parts)
         sessions = [part.shape[1] for part in parts]
         for index, p in zip(members, p_values, strict=True):
-            if work := worked[index]:
+            if work := estimated[index]:
                 found[index] = estimates.correct_p_for_autocorrelation(float(p), sessions, work[1].dependence)
     known = [p for p in found if p is not None]
     adjusted = iter(stats.false_discovery_control(known).tolist() if known else ())
     return found, [None if p is None else next(adjusted) for p in found]
 
 
-# From here on the reason states that sessions are autocorrelated.
+# From this inflation on, the reason states that sessions are autocorrelated.
 _MIN_REPORTED_INFLATION = 1.2
 
 
@@ -373,7 +382,7 @@ def _assess_pair(
     work: _EstimatedPair,
     p: float | None,
     adjusted: float | None,
-    reach: float,
+    threshold: float,
     settings: ComparisonSettings,
 ) -> PairComparison:
     sides, medians = work
@@ -406,7 +415,7 @@ def _assess_pair(
         paired=sides.paired,
         verdict=verdict,
         bound=bound,
-        runs_needed=runs_needed(sides, medians, reach, settings),
+        runs_needed=runs_needed(sides, medians, threshold, settings),
         reason=reason,
         inflation=inflation,
     )
@@ -419,7 +428,7 @@ def _summarise_side(side: estimates.SessionSamples) -> SideSummary:
 
 
 def _compare_figures(pair: Pair) -> PairComparison:
-    """Printed figures: a ratio, and no statement about noise."""
+    """Compare published figures: a ratio without a statement about noise."""
     left, right = (
         side
         if isinstance(side, SideSummary)

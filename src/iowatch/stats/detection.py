@@ -1,4 +1,4 @@
-"""Detection methods: series in, `Detection` out, in several processes where there is enough to do.
+"""Detection methods: series in, `Detection` out, in several processes if there are many points.
 
 docs/detection.md explains the method `levels`. To add a method, add a row to `METHODS`.
 """
@@ -24,14 +24,14 @@ from iowatch.stats.steps import drop_doubtful_steps, extract_drifts, make_detect
 
 
 class ObservedSeries:
-    """A checked series as observations in time order, those before `since` left out.
+    """A validated series as observations in time order, without those before `since`.
 
-    Points of the same time are samples of one observation, whose value is their median.
+    Points with the same time are samples of one observation; its value is their median.
 
     Attributes:
-        points: of the whole series.
+        points: number of points of the whole series.
         times, logs: epoch seconds and ln of the value of each observation, shape (n,).
-        firsts: the position in time order of each observation's first point, then `points`; shape (n + 1,).
+        firsts: position in time order of the first point of each observation, then `points`; shape (n + 1,).
     """
 
     def __init__(self, number: int, times: ArrayLike, values: ArrayLike, since: float | None) -> None:
@@ -63,7 +63,7 @@ def _check_series(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Flo
 
 
 def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) -> list[Detection]:
-    """Steps between levels, transients and drift: the method `levels` (docs/detection.md)."""
+    """Detect steps between levels, transients and drift: the method `levels` (docs/detection.md)."""
     fits = segment_many([one.logs for one in series], settings)
     found = []
     for one, (path, noise) in zip(series, fits, strict=True):
@@ -76,7 +76,10 @@ def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) 
 
 
 def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
-    """Levels with dated borders; a date moves observations, so steps that are no longer credible are merged."""
+    """Segments with dated borders.
+
+    A new date assigns observations to another segment, so steps that are no longer credible are merged.
+    """
     while True:
         dated = redate_segments(series, segments)
         segments = drop_doubtful_steps(series, dated)
@@ -86,11 +89,12 @@ def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
 
 @dataclass(frozen=True, slots=True)
 class DetectionMethod:
-    """A way to find changes.
+    """A method to detect changes.
 
     Attributes:
-        version: changes whenever the same series may give another result; part of the key of stored detections.
-        detect: detections of series with at least `min_observations` observations each, in the same order.
+        version: changes whenever the result of the same series may change; part of the key of stored detections.
+        detect: function from series with at least `min_observations` observations each to their detections, in the
+            same order.
     """
 
     version: str
@@ -102,10 +106,10 @@ DEFAULT_METHOD = "levels"
 
 
 def get_method(name: str) -> DetectionMethod:
-    """The detection method of a name.
+    """Detection method by name.
 
     Raises:
-        UsageError: no such method.
+        UsageError: unknown method.
     """
     if name not in METHODS:
         raise UsageError(f"no detection method '{name}'", hint=suggest_name(name, list(METHODS)))
@@ -119,21 +123,21 @@ def detect_many(
     settings: DetectorSettings | None = None,
     method: str = DEFAULT_METHOD,
 ) -> list[Detection]:
-    """Changes, transients and drift of many series, which is much faster than one after the other.
+    """Detect changes, transients and drift of many series at once, which is much faster than one by one.
 
     Args:
-        series: times and values of each. Times in epoch seconds, shape (n,), in any order, gaps allowed; points of
-            the same time are samples of one observation, whose value is their median. Values of shape (n,), finite
-            and > 0, in any unit: only ratios matter.
-        since: epoch seconds of each; earlier observations are left out (the level of that moment was accepted).
-            Indices still count in the whole series.
-        settings: the assumptions [default: `DetectorSettings()`].
+        series: times and values of each series. Times in epoch seconds, shape (n,), in any order, gaps allowed;
+            points with the same time are samples of one observation, whose value is their median. Values of shape
+            (n,), finite and > 0, in any unit: only ratios matter.
+        since: epoch seconds per series; earlier observations are left out (the level at that time was accepted).
+            Indices still refer to the whole series.
+        settings: assumptions [default: `DetectorSettings()`].
         method: a name in `METHODS`.
 
     Raises:
         InputError: shapes differ, or a time or value is not finite, or a value is not positive; the message states
             the position of the series.
-        UsageError: no such method.
+        UsageError: unknown method.
     """
     chosen, settings = get_method(method), settings or DetectorSettings()
     starts = since or [None] * len(series)
@@ -152,7 +156,7 @@ def detect(times: ArrayLike, values: ArrayLike, *, since: float | None = None) -
     return detect_many([(times, values)], since=[since])[0]
 
 
-# Half a second to start a process is a tenth of what so many points cost (10 microseconds each).
+# Starting a process takes 0.5 s, about a tenth of the time for this number of points (10 microseconds each).
 _MIN_POINTS_PER_PROCESS = 400_000
 _MAX_PROCESSES = 8
 
@@ -164,12 +168,12 @@ SubmitDetection = Callable[[Sequence[tuple[ArrayLike, ArrayLike]], Sequence[floa
 def detection_pool(
     points: int, *, method: str = DEFAULT_METHOD, processes: int | None = None
 ) -> Iterator[SubmitDetection]:
-    """A function that submits series and their `since` to `detect_many`; calling its result collects the detections.
+    """Yield a function that submits series and their `since` to `detect_many`; its result collects the detections.
 
     Args:
-        points: of all series that will be submitted.
+        points: total number of points of all series that will be submitted.
         processes: with 1, series are assessed in this process when they are collected [default: one per core if
-            there are enough points, or 1].
+            there are enough points, else 1].
     """
     if not processes:
         cores = min(len(os.sched_getaffinity(0)), _MAX_PROCESSES)
@@ -177,13 +181,13 @@ def detection_pool(
     if processes == 1:
         yield lambda series, since: partial(detect_many, series, since=since, method=method)
         return
-    # Not forked: a copy of this process would hold its connections to the history.
+    # Spawned, not forked: a forked worker would inherit the open connections to the history.
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_exit_with_parent) as pool:
         yield lambda series, since: pool.submit(detect_many, series, since=since, method=method).result
 
 
 def _exit_with_parent() -> None:
-    """Workers of a killed process would wait for work for ever."""
+    """Exit when the parent process ends; otherwise workers of a killed process wait for work forever."""
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()

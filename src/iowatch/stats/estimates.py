@@ -1,36 +1,31 @@
 """Estimates of the ratios of a comparison, with confidence intervals and p values.
 
-Samples of one session share what happened on the machine that session, so sessions are what is drawn: a draw takes G
-of the G sessions with replacement, each with all its samples (the cluster bootstrap; Davison and Hinkley,
-"Bootstrap Methods and their Application", 1997, section 3.8: resampling within the groups as well would count
-the spread inside them twice). Its quantiles are too narrow when sessions are few, because G drawn sessions show
-only (G-1)/G of the variance and their spread is itself uncertain; they are moved away from the estimate by
-sqrt(G/(G-1)) and by Student's t over the normal quantile, as the expanded percentile interval does (Hesterberg,
-"What Teachers Should Know about the Bootstrap", The American Statistician 69, 2015), with Welch's degrees of
-freedom for two sides. tests/stats and bench/compare.py measure the coverage.
+Bootstrap. Samples of one session share the state of the machine, so sessions are drawn: a draw takes G of the G
+sessions with replacement, each with all its samples (the cluster bootstrap; Davison and Hinkley, "Bootstrap Methods
+and their Application", 1997, section 3.8: resampling within the groups as well would count the spread inside them
+twice). Its quantiles are too narrow for few sessions, because G drawn sessions have only (G-1)/G of the variance and
+their spread is itself uncertain. They are widened around the estimate by sqrt(G/(G-1)) and by the ratio of Student's t
+to the normal quantile (the expanded percentile interval; Hesterberg, "What Teachers Should Know about the Bootstrap",
+The American Statistician 69, 2015), with Welch's degrees of freedom for two sides. tests/stats and bench/compare.py
+measure the coverage.
 
-Ratios of medians and of maxima of one pair, from sessions of samples.
-
-Autocorrelated sessions: how many independent ones they are worth.
-
-A shared file system wanders: a slow session is followed by slow ones, and 28 such sessions contain less
+Autocorrelation. On a shared file system slow sessions follow slow sessions, and 28 such sessions contain less
 information about the next month than 28 independent ones. The variance of a mean grows by V = 1 + 2 (r1 + r2 + ...),
-where rk is the autocorrelation at a distance of k sessions (Bayley and Hammersley, 1946); n sessions are worth n / V.
+where rk is the autocorrelation at lag k (Bayley and Hammersley, 1946); n sessions are equivalent to n / V independent
+ones.
 
-Few sessions do not determine each rk, so only r1 is estimated, of ranks (robust to outliers), and without
+Few sessions do not determine each rk, so only r1 is estimated, from ranks (robust to outliers), and corrected for
 the bias of short series (Marriott and Pope, 1954); the decay is assumed: rk = r1 d^(k-1) with d the larger of
-r1 and `_AUTOCORRELATION_DECAY`. What one pair of series shows of r1 is mostly chance. So all pairs of a
-comparison, measured on the same machine, give a common r1, shrunk towards 0 by r^2 / (r^2 + 1/N), N sessions; each pair
-deviates from it as far as the pairs differ by more than chance (empirical Bayes, James and Stein, 1961). With
-independent sessions next to nothing is left of it. bench/compare.py measures what this gives.
+r1 and `_AUTOCORRELATION_DECAY`. The r1 of one pair of series is mostly chance. So all pairs of a comparison, measured
+on the same machine, give a common r1, shrunk towards 0 by r^2 / (r^2 + 1/N), N sessions; each pair deviates from it as
+far as the pairs differ by more than chance (empirical Bayes, James and Stein, 1961). For independent sessions the
+result is close to 0. bench/compare.py measures the effect.
 
-Tests on sessions, many pairs at once, and the correction for many pairs.
-
-Ranks decide: they need no assumption about the noise. Their p value cannot fall below that of complete
-separation, 2 / C(2n, n) for n sessions a side, which among many pairs may be too large to say anything however
-large the difference is. Where the sessions are completely separated, and where they are too few for ranks,
-Student's test of the sessions' log medians goes on from there. Its assumption, normal noise, is safe to make:
-under heavy tails it only finds less (bench/compare.py, `tails`).
+Tests. Rank tests are the default, because they need no assumption about the noise. Their p value cannot fall below
+that of complete separation, 2 / C(2n, n) for n sessions per side, which can be too large after the correction for many
+pairs, whatever the size of the difference. If the sessions are completely separated, or too few for ranks, Student's
+test of the log session medians is used instead. Its assumption of normal noise is conservative: under heavy tails the
+test finds fewer differences (bench/compare.py, `tails`).
 """
 
 from __future__ import annotations
@@ -51,18 +46,18 @@ from iowatch.stats.pairs import NO_INFLATION, ComparisonSettings, Floats, RatioE
 
 ResampleCounts = NDArray[np.int32]
 
-# The quantiles read from the draws: 5 % and 95 % are estimated well by 1,000 draws, and ignore the far tails
-# that a median over few sessions can jump to.
+# Quantiles taken from the draws: 1,000 draws estimate 5 % and 95 % well, and these exclude the far tails
+# that a median over few sessions can reach.
 _TAIL = 0.05
 _TAIL_Z = float(special.ndtri(1 - _TAIL))
 
 
 @lru_cache(maxsize=512)
 def draw_session_counts(sessions: int, resamples: int, seed: int) -> ResampleCounts:
-    """How often each session is in each draw: shape (sessions, resamples), columns sum to `sessions`.
+    """Number of times each session is in each draw: shape (sessions, resamples), columns sum to `sessions`.
 
-    The same for every pair of a comparison, so that pairs measured in the same sessions are drawn together and
-    their dependence carries over to the overall answer.
+    All pairs of a comparison use the same draws, so that pairs measured in the same sessions are drawn together and
+    the overall answer includes their dependence.
     """
     rng = np.random.default_rng([seed, sessions])
     drawn = rng.multinomial(sessions, np.full(sessions, 1 / sessions), size=resamples)
@@ -74,11 +69,11 @@ def bootstrap_medians(values: Floats, session: NDArray[np.intp], counts: Resampl
 
     Args:
         values: samples, shape (n,).
-        session: index of each sample's session, shape (n,).
-        counts: from `draw_counts`, shape (sessions, resamples).
+        session: session index of each sample, shape (n,).
+        counts: from `draw_session_counts`, shape (sessions, resamples).
 
     Returns:
-        shape (resamples,); as `numpy.median`, the mean of the two middle samples where they are two.
+        shape (resamples,); like `numpy.median`, the mean of the two middle samples if their number is even.
     """
     order = np.argsort(values, kind="stable")
     ranked = values[order]
@@ -91,16 +86,15 @@ def bootstrap_medians(values: Floats, session: NDArray[np.intp], counts: Resampl
 
 
 def bootstrap_interquartile_means(values: Floats, counts: ResampleCounts) -> Floats:
-    """Interquartile mean in each draw of values of which each is a session: shape (resamples,).
+    """Interquartile mean of one value per session in each draw: shape (resamples,).
 
-    The mean of the middle half of the values, those at the quartiles counted in part.
-
-    As deaf to outliers as a median needs to be, and its draws are not as coarse: intervals over pairs are a
-    tenth narrower, and cover better, than those of medians.
+    The interquartile mean is the mean of the middle half of the values; values at the quartiles count in part.
+    It is robust to outliers like the median, and its draws are less coarse: intervals over pairs are a tenth narrower
+    than those of medians, and cover better.
 
     Args:
         values: shape (sessions,).
-        counts: from `draw_counts`, shape (sessions, resamples).
+        counts: from `draw_session_counts`, shape (sessions, resamples).
     """
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(counts[order], axis=0, dtype=np.float64)
@@ -118,7 +112,7 @@ class EstimateUncertainty:
     degrees: float
 
     def plus(self, other: EstimateUncertainty) -> EstimateUncertainty:
-        """Of the difference of two independent estimates (Welch and Satterthwaite)."""
+        """Uncertainty of the difference of two independent estimates (Welch and Satterthwaite)."""
         total = self.variance + other.variance
         if total == 0:
             return EstimateUncertainty(0.0, min(self.degrees, other.degrees))
@@ -127,7 +121,7 @@ class EstimateUncertainty:
 
 
 def widen_draws(draws: Floats, centre: float, sessions: int, dependence: VarianceInflation) -> Floats:
-    """Draws of independent sessions, made to scatter as an estimate of autocorrelated sessions does.
+    """Scale draws of independent sessions to the scatter of an estimate from autocorrelated sessions.
 
     Args:
         centre: the estimate.
@@ -140,7 +134,7 @@ def widen_draws(draws: Floats, centre: float, sessions: int, dependence: Varianc
 def uncertainty_from_draws(
     draws: Floats, sessions: int, dependence: VarianceInflation = NO_INFLATION
 ) -> EstimateUncertainty:
-    """Squared standard error of an estimate from its draws (`widened`) over `sessions` >= 2 sessions."""
+    """Squared standard error of an estimate from its draws (see `widen_draws`) over `sessions` >= 2 sessions."""
     low, high = np.quantile(draws, [_TAIL, 1 - _TAIL])
     variance = ((high - low) / (2 * _TAIL_Z)) ** 2 * sessions / (sessions - 1)
     return EstimateUncertainty(variance, dependence.degrees(sessions))
@@ -151,15 +145,15 @@ def expanded_percentile_interval(
 ) -> tuple[float, float]:
     """Expanded percentile interval around `estimate`, on the scale of the draws.
 
-    As wide as Student's interval of `spread`, as lopsided as the draws.
+    It has the width of Student's interval of `spread` and the asymmetry of the draws.
 
     Args:
         draws: bootstrap draws of the estimate, shape (resamples,).
-        spread: corrected for few sessions (`spread_of`, `Spread.plus`).
-        level: of confidence, for example 0.95.
+        spread: corrected for few sessions (`uncertainty_from_draws`, `EstimateUncertainty.plus`).
+        level: confidence level, for example 0.95.
     """
     low, high = np.quantile(draws, [_TAIL, 1 - _TAIL])
-    # A skewed bootstrap may have both quantiles on one side of the estimate; the interval still holds it.
+    # Both quantiles of a skewed bootstrap may be on one side of the estimate; the interval still contains it.
     below, above = max(0.0, estimate - low), max(0.0, high - estimate)
     if below + above == 0:
         return estimate, estimate
@@ -174,19 +168,19 @@ def t_test_p_value(estimate: float, spread: EstimateUncertainty) -> float:
     return float(2 * special.stdtr(spread.degrees, -abs(estimate) / sqrt(spread.variance)))
 
 
-_MIN_SHARED_FRACTION = 0.75  # of the sessions of the side that has fewer: enough to compare session by session
-MIN_SESSIONS = 3  # per side, for any statement about noise; two give intervals of a factor of ten
+_MIN_SHARED_FRACTION = 0.75  # of the sessions of the side with fewer: enough to compare session by session
+MIN_SESSIONS = 3  # per side, for any statement about noise; intervals from two sessions span a factor of ten
 
 
 @dataclass(frozen=True)
 class SessionSamples:
-    """One side's samples by session, and flat with the session of each.
+    """Samples of one side, by session and as flat arrays.
 
     Attributes:
-        samples: of each session, in time order.
+        samples: samples of each session, in time order.
         values: all samples, shape (n,).
-        session: index of each sample's session, shape (n,).
-        medians: of each session, shape (len(samples),).
+        session: session index of each sample, shape (n,).
+        medians: median of each session, shape (len(samples),).
     """
 
     samples: tuple[tuple[float, ...], ...]
@@ -196,11 +190,11 @@ class SessionSamples:
 
     @classmethod
     def of(cls, samples: Sequence[Sequence[float]]) -> SessionSamples:
-        """From samples by session, none empty."""
+        """Create from samples by session; no session may be empty."""
         kept = tuple(tuple(values) for values in samples)
         values = np.array([value for session in kept for value in session], dtype=np.float64)
         session = np.repeat(np.arange(len(kept)), [len(session) for session in kept])
-        # statistics.median: numpy's costs 20 µs a call, and there are 60,000 sessions in a thousand pairs.
+        # statistics.median, because numpy.median takes 20 µs per call, and 1,000 pairs have 60,000 sessions.
         return cls(kept, values, session, np.array([median(session) for session in kept]))
 
     def __len__(self) -> int:
@@ -209,7 +203,7 @@ class SessionSamples:
 
 @dataclass(frozen=True)
 class AlignedSides:
-    """Both sides of a pair as they are compared; paired where they share their sessions."""
+    """Both sides of a pair as they are compared; `paired` if they share their sessions."""
 
     left: SessionSamples
     right: SessionSamples
@@ -218,17 +212,17 @@ class AlignedSides:
 
     @property
     def fewest(self) -> int:
-        """Sessions of the side that has fewer."""
+        """Number of sessions of the side with fewer."""
         return min(len(self.left), len(self.right))
 
     @property
     def log_ratios(self) -> Floats:
-        """Of each shared session, the log of right's median over left's; only where paired."""
+        """Log ratio right / left of the medians of each shared session; only if `paired`."""
         return np.log(self.right.medians / self.left.medians)
 
 
 def align_sides(left: SideSamples, right: SideSamples) -> AlignedSides:
-    """Compare session by session where the sides share nearly all sessions, else as two independent samples."""
+    """Align by session if the sides share nearly all sessions, else as two independent samples."""
     shared = [key for key in left.sessions if key in right.sessions]
     fewer = min(len(left.sessions), len(right.sessions))
     if len(shared) < max(MIN_SESSIONS, _MIN_SHARED_FRACTION * fewer):
@@ -240,16 +234,16 @@ def align_sides(left: SideSamples, right: SideSamples) -> AlignedSides:
 
 
 LogLevel = tuple[float, int, Floats]
-"""The log level of one side: estimate, number of sessions, and its draws."""
+"""Log level of one side: estimate, number of sessions, and draws."""
 
 
 def ratio_of_medians(
     sides: AlignedSides, settings: ComparisonSettings, dependence: VarianceInflation = NO_INFLATION
 ) -> RatioEstimate:
-    """Right's median over left's: of all samples; where paired, the interquartile mean of the sessions' ratios.
+    """Ratio right / left of the medians of all samples; if paired, interquartile mean of the session ratios.
 
     Args:
-        dependence: the autocorrelation of its sessions.
+        dependence: variance inflation of the sessions.
     """
     if sides.paired:
         return _ratio_of_midmeans([sides.log_ratios], settings, dependence)
@@ -264,11 +258,10 @@ def ratio_of_medians(
 def ratio_of_maxima(
     sides: AlignedSides, settings: ComparisonSettings, dependence: VarianceInflation = NO_INFLATION
 ) -> RatioEstimate:
-    """The ratio of what the best repetition of a session typically reaches.
+    """Ratio right / left of the typical best repetition per session.
 
-    The maximum of all samples grows with their number and its bootstrap does not converge, so the maxima are
-    taken per session, of the same number of repetitions on both sides, and the middle half of the sessions is
-    averaged.
+    The maximum of all samples grows with their number and its bootstrap does not converge. So maxima are taken per
+    session, over the same number of repetitions on both sides, and the middle half of the sessions is averaged.
     """
     both = (sides.left, sides.right)
     repetitions = min(int(median(map(len, side.samples))) for side in both)
@@ -277,11 +270,11 @@ def ratio_of_maxima(
 
 
 def _expected_maximum(values: Sequence[float], repetitions: int) -> float:
-    """Of so many of the values drawn without replacement."""
+    """Expected maximum of `repetitions` values drawn without replacement."""
     n = len(values)
     if n <= repetitions:
         return max(values)
-    # The value with `below` smaller ones is the maximum when the other repetitions come from those.
+    # A value with `below` smaller ones is the maximum if all other repetitions are drawn from those.
     weights = (comb(below, repetitions - 1) / comb(n, repetitions) for below in range(n))
     return sum(weight * value for weight, value in zip(weights, sorted(values), strict=True))
 
@@ -289,7 +282,7 @@ def _expected_maximum(values: Sequence[float], repetitions: int) -> float:
 def _ratio_of_midmeans(
     logs: Sequence[Floats], settings: ComparisonSettings, dependence: VarianceInflation
 ) -> RatioEstimate:
-    """Of one value per session: the log ratio where sessions are paired, else the log level of left and of right."""
+    """Ratio from one value per session: the log ratio if sessions are paired, else the log levels of left and right."""
     levels = []
     for offset, values in enumerate(logs):
         counts = draw_session_counts(len(values), settings.resamples, settings.seed + offset)
@@ -302,7 +295,7 @@ def _ratio_of_midmeans(
 def _estimate_ratio(
     levels: Sequence[LogLevel], settings: ComparisonSettings, dependence: VarianceInflation
 ) -> RatioEstimate:
-    """Right's level over left's, the sessions of both drawn independently; or one level, of the paired log ratios."""
+    """Ratio right / left of two levels drawn independently, or of one level of paired log ratios."""
     centre = levels[-1][0] - sum(level for level, _, _ in levels[:-1])
     if min(sessions for _, sessions, _ in levels) < MIN_SESSIONS:
         return RatioEstimate(exp(centre))
@@ -315,23 +308,23 @@ def _estimate_ratio(
     return RatioEstimate(exp(centre), (exp(low), exp(high)), noise, draws, dependence)
 
 
-# Of Edison's year (24 series, 62 levels of 25 sessions or more): r1 = 0.31, r2 = 0.21, r3 = 0.14, r4 = 0.10.
+# From one year of Edison (24 series, 62 levels of 25 sessions or more): r1 = 0.31, r2 = 0.21, r3 = 0.14, r4 = 0.10.
 _AUTOCORRELATION_DECAY = 0.7
 _MAX_AUTOCORRELATION = 0.95
 
 
 def estimate_inflations(sides: Sequence[AlignedSides]) -> list[VarianceInflation]:
-    """The autocorrelation of the sessions of each pair; none where they are too few for any statement.
+    """Variance inflation of the sessions of each pair; `NO_INFLATION` if they are too few for an estimate.
 
     Args:
-        sides: of all pairs of one comparison, which were measured on the same machine.
+        sides: all pairs of one comparison, measured on the same machine.
     """
     found = [NO_INFLATION] * len(sides)
     measured: dict[int, tuple[float, int]] = {}
     for members, parts in stack_sessions(sides):
         sessions = sum(part.shape[1] for part in parts)
-        together = np.asarray(sum(_rank_autocorrelation(part) * part.shape[1] for part in parts)) / sessions
-        measured |= {index: (float(r), sessions) for index, r in zip(members, together, strict=True)}
+        autocorrelations = np.asarray(sum(_rank_autocorrelation(part) * part.shape[1] for part in parts)) / sessions
+        measured |= {index: (float(r), sessions) for index, r in zip(members, autocorrelations, strict=True)}
     if measured:
         columns = zip(*measured.values(), strict=True)
         for index, shrunk in zip(measured, _shrink_autocorrelations(*map(np.array, columns)), strict=True):
@@ -342,25 +335,26 @@ def estimate_inflations(sides: Sequence[AlignedSides]) -> list[VarianceInflation
 
 
 def _shrink_autocorrelations(r: Floats, sessions: Floats) -> Floats:
-    """What is assumed of each pair's autocorrelation of neighbours.
+    """Lag-1 autocorrelation of each pair, shrunk towards the common one, shape (pairs,).
 
     Args:
-        r: as estimated, of N sessions each; both of shape (pairs,).
+        r: estimates, shape (pairs,).
+        sessions: number of sessions of each estimate, shape (pairs,).
     """
     mean, chance = float(r.mean()), float(np.mean(1 / sessions))
     common = mean**3 / (mean**2 + chance)
     if len(r) == 1:
         return np.array([common])
-    apart = float(np.sum((r - mean) ** 2)) / (len(r) - 1)
-    return common + (r - mean) * max(0.0, 1 - chance / apart if apart else 0.0)
+    variance_between = float(np.sum((r - mean) ** 2)) / (len(r) - 1)
+    return common + (r - mean) * max(0.0, 1 - chance / variance_between if variance_between else 0.0)
 
 
 def stack_sessions(sides: Sequence[AlignedSides | None]) -> Iterator[tuple[list[int], list[Floats]]]:
-    """Pairs with enough sessions, those with the same numbers of sessions together.
+    """Group the pairs with enough sessions by their numbers of sessions.
 
     Yields:
-        positions of the pairs, and arrays of shape (pairs, sessions): their log ratios where they are paired,
-        else the log medians of the left and of the right.
+        positions of the pairs, and arrays of shape (pairs, sessions): one of log ratios if they are paired, else two
+        of log medians, left and right.
     """
     groups: dict[tuple[bool, int, int], dict[int, AlignedSides]] = defaultdict(dict)
     for index, side in enumerate(sides):
@@ -373,7 +367,7 @@ def stack_sessions(sides: Sequence[AlignedSides | None]) -> Iterator[tuple[list[
 
 
 def _rank_autocorrelation(values: Floats) -> Floats:
-    """Autocorrelation of neighbours' ranks, one per row, without the bias of short series; 0 of constants.
+    """Lag-1 autocorrelation of the ranks of each row, corrected for the bias of short series; 0 for constants.
 
     Args:
         values: shape (pairs, sessions).
@@ -387,11 +381,11 @@ def _rank_autocorrelation(values: Floats) -> Floats:
     return np.where(whole > 0, raw + (1 + 3 * np.clip(raw, 0, 1)) / sessions, 0.0)
 
 
-# Below these the smallest p value that ranks can give is above 0.01 whatever the data say.
+# With fewer, the smallest possible p value of ranks is above 0.01 for any data.
 MIN_RANK_SUM_SESSIONS = 5  # per side: 2 / C(10, 5) = 0.008
 MIN_SIGNED_RANK_PAIRS = 8  # 2 / 2^8 = 0.008
 _EXACT_UP_TO = 30
-# Differences of logs up to here are rounding: constants that differ by less are equal.
+# Smaller differences of logs are rounding errors: constants that differ by less are equal.
 _ROUNDING = 1e-12
 
 
@@ -404,7 +398,7 @@ def rank_sum_p_values(left: Floats, right: Floats) -> Floats:
         left: shape (pairs, sessions on the left), one value per session.
         right: shape (pairs, sessions on the right).
     """
-    from scipy import stats  # takes half a second to load, which who only looks need not wait for
+    from scipy import stats  # loaded here: it takes 0.5 s, and commands that only display results do not need it
 
     both = np.sort(np.concatenate([left, right], axis=1), axis=1)
     exact = ~np.any(both[:, 1:] == both[:, :-1], axis=1) & (max(left.shape[1], right.shape[1]) <= _EXACT_UP_TO)
@@ -439,7 +433,7 @@ def independent_p_values(left: Floats, right: Floats) -> Floats:
 
     Args:
         left: log medians of sessions, shape (pairs, sessions on the left).
-        right: the same of the right, shape (pairs, sessions on the right).
+        right: the same for the right side, shape (pairs, sessions on the right).
     """
     found = welch_t_test(left, right)
     if min(left.shape[1], right.shape[1]) < MIN_RANK_SUM_SESSIONS:
@@ -450,7 +444,7 @@ def independent_p_values(left: Floats, right: Floats) -> Floats:
 
 
 def paired_p_values(differences: Floats) -> Floats:
-    """Two-sided p values of "no difference" between the sides of the same sessions, one per row.
+    """Two-sided p values of "no difference" between sides measured in the same sessions, one per row.
 
     Args:
         differences: log ratios, shape (pairs, sessions).
@@ -464,21 +458,21 @@ def paired_p_values(differences: Floats) -> Floats:
 
 
 def welch_t_test(left: Floats, right: Floats) -> Floats:
-    """P values of Welch's test, one per row; 1 where both sides are the same constant, 0 where they differ."""
+    """P values of Welch's test, one per row; 1 if both sides are the same constant, 0 if they are different ones."""
     from scipy import stats
 
     constant = (np.ptp(left, axis=1) < _ROUNDING) & (np.ptp(right, axis=1) < _ROUNDING)
     found = (np.abs(right[:, 0] - left[:, 0]) < _ROUNDING).astype(np.float64)
     if not constant.all():
         with warnings.catch_warnings():
-            # SciPy warns where one of the sides is a constant; the other side's variance counts all the same.
+            # SciPy warns if one side is constant; the variance of the other side still gives a valid test.
             warnings.filterwarnings("ignore", message="Precision loss")
             found[~constant] = stats.ttest_ind(right[~constant], left[~constant], axis=1, equal_var=False).pvalue
     return found
 
 
 def paired_t_test(differences: Floats) -> Floats:
-    """P values of Student's test of a mean of 0, one per row; of constants as `welch_t_test`."""
+    """P values of Student's test of a mean of 0, one per row; constants as in `welch_t_test`."""
     from scipy import stats
 
     constant = np.ptp(differences, axis=1) < _ROUNDING
@@ -489,13 +483,13 @@ def paired_t_test(differences: Floats) -> Floats:
 
 
 def correct_p_for_autocorrelation(p: float, sessions: Sequence[int], dependence: VarianceInflation) -> float:
-    """The p value of a test that takes sessions for independent, made that of autocorrelated sessions.
+    """Correct the p value of a test that assumes independent sessions for autocorrelated sessions.
 
-    The variance of the statistic is larger, and its tail that of fewer sessions, as Hamed and Rao (1998) do it
-    for a rank test of trend.
+    The variance of the statistic is larger, and its tail is that of fewer sessions, like in the rank test of trend
+    of Hamed and Rao (1998).
 
     Args:
-        sessions: of each sample.
+        sessions: number of sessions of each sample.
     """
     if dependence.variance == 1:
         return p

@@ -1,9 +1,9 @@
-"""The explanation of one event: rule, magnitudes, control group, exceptions, and likely causes.
+"""Explanation of one event: rule, magnitudes, control group, exceptions, and likely causes.
 
-Events are ranked by how well date and scope fit a change: evidence, not proof. A cause that acts on all accesses
-(load, links, disks) changes all series in its scope; a change of software can act on one code path and not on the
-others. So an unchanged control group is evidence against the former and for the latter: the reasoning of section 6 of
-Antypas and Uselton, "MPI-I/O on Franklin XT4 System at NERSC", CUG 2009.
+Events are ranked by the fit of their date and scope to a change: evidence, not proof. A cause that acts on all accesses
+(load, links, disks) changes all series in its scope; a change of software can act on a single code path. So an
+unchanged control group is evidence against the former and for the latter (Antypas and Uselton, "MPI-I/O on Franklin
+XT4 System at NERSC", CUG 2009, section 6).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members:
     """Groups of `members` with similar ratios, largest effect first.
 
     Args:
-        derived: parameters of every case.
-        log_ratios: shape (n,), natural logarithms of after / before of every case.
+        derived: parameters of each case.
+        log_ratios: natural logarithm of after / before of each case, shape (n,).
         members: positions of the cases to describe.
     """
     if not len(members):
@@ -58,11 +58,11 @@ def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members:
     cover = condition_coverage(conditions, inside)
     programs = [str(parameters.get("benchmark", "")) for parameters in inside]
     operations = np.asarray([str(parameters.get("operation")) for parameters in inside])
-    # All in one where the ratios are alike; else writes, reads and so on apart, as people ask for them.
+    # Start with one group if the ratios are similar, else with one group per operation.
     start = [np.arange(len(inside))]
     if np.ptp(ratios) > _MAX_SIMILAR_RATIO:
         start = [np.flatnonzero(operations == one) for one in np.unique(operations)]
-    # Split the group with the widest ratios, again and again, where a condition explains its width.
+    # Repeatedly split the group with the widest range of ratios if a condition explains the range.
     done: list[Positions] = []
     while start:
         start.sort(key=lambda g: float(np.ptp(ratios[g])))
@@ -72,7 +72,7 @@ def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members:
             done.append(group)
         else:
             start += [group[best], group[~best]]
-    made = [
+    magnitudes = [
         Magnitude(
             label=_with_benchmarks(_group_label(group, conditions, cover), group, programs),
             ratio=float(np.exp(ratios[group].mean())),
@@ -82,11 +82,14 @@ def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members:
         )
         for group in done
     ]
-    return tuple(sorted(made, key=lambda m: -abs(math.log(m.ratio))))
+    return tuple(sorted(magnitudes, key=lambda m: -abs(math.log(m.ratio))))
 
 
 def _best_split(group: Positions, ratios: Floats, conditions: list[Condition], cover: Bools) -> Bools | None:
-    """The condition that takes most variance away, cheaper ones preferred; None where ratios are alike."""
+    """Coverage, shape (members,), of the condition that best explains the variance at low prior cost.
+
+    None if the ratios are similar.
+    """
     inside = ratios[group]
     if np.ptp(inside) <= _MAX_SIMILAR_RATIO:
         return None
@@ -96,7 +99,7 @@ def _best_split(group: Positions, ratios: Floats, conditions: list[Condition], c
         if row.all() or not row.any():
             continue
         rest = sum(float(np.var(part)) * len(part) for part in (inside[row], inside[~row]))
-        # Of conditions that explain about as much, the more meaningful one.
+        # Of conditions that explain about the same variance, prefer the one with the lower prior cost.
         value = (spread - rest) / spread - 0.05 * condition.bits
         if value > best_value:
             best, best_value = row, value
@@ -104,43 +107,45 @@ def _best_split(group: Positions, ratios: Floats, conditions: list[Condition], c
 
 
 def _with_benchmarks(label: str, group: Positions, programs: Sequence[str]) -> str:
-    """`HDF5 reads (flash)` where the changed series are of several benchmarks and the group is of one or
-    two."""
-    mine = sorted({programs[g] for g in group} - {""})
-    distinctive = len(set(programs)) > 1 and 0 < len(mine) <= 2 and not any(name in label for name in mine)
-    return f"{label} ({', '.join(mine)})" if label and distinctive else label
+    """Label with its benchmarks, `HDF5 reads (flash)`.
+
+    They are added if the changed series are of several benchmarks and the group is of at most two.
+    """
+    benchmarks = sorted({programs[g] for g in group} - {""})
+    distinctive = len(set(programs)) > 1 and 0 < len(benchmarks) <= 2 and not any(name in label for name in benchmarks)
+    return f"{label} ({', '.join(benchmarks)})" if label and distinctive else label
 
 
 def _group_label(group: Positions, conditions: list[Condition], cover: Bools) -> str:
-    """The cheapest one or two conditions that select exactly the group, or what its members share."""
+    """The one or two conditions of lowest cost that select exactly the group, or the conditions its members share."""
     wanted = np.zeros(cover.shape[1], dtype=bool)
     wanted[group] = True
     if wanted.all():
         return ""
-    holding = [p for p in range(len(conditions)) if cover[p][wanted].all()]
+    shared = [p for p in range(len(conditions)) if cover[p][wanted].all()]
     options: list[tuple[float, tuple[int, ...]]] = []
     for size in (1, 2):
-        for chosen in combinations(holding, size):
+        for chosen in combinations(shared, size):
             if (cover[list(chosen)].all(axis=0) == wanted).all():
                 options.append((sum(conditions[p].bits for p in chosen), chosen))
     if options:
         return format_conditions([conditions[p] for p in min(options)[1]])
-    distinctive = [conditions[p] for p in holding if conditions[p].operator == "=" and not cover[p].all()]
+    distinctive = [conditions[p] for p in shared if conditions[p].operator == "=" and not cover[p].all()]
     return f"other {format_conditions(distinctive[:2])}" if distinctive else "others"
 
 
-# Parameters that a control group may be named by: others are true of it by accident more often than not.
+# Parameters that may name a control group; others are usually equal in it by chance.
 _CONTROL_PARAMETERS = ("api", "file", "aligned", "operation", "collective", "file_system", "partition", "stack")
 
-# Fewer series outside of a rule are exceptions, and no second event.
+# Fewer changed series outside a rule are exceptions, not a second event.
 _MIN_SECOND_RULE_SERIES = 2
 
 
 def explain_changes(observations: Sequence[SeriesResponse]) -> Explanation:
-    """What separates the changed from the unchanged, how large the changes are, and what does not fit.
+    """Find the rule that separates changed from unchanged series, the magnitudes, control group and exceptions.
 
     Args:
-        observations: every series that has data before and after the event; at least one.
+        observations: all series with data before and after the event; at least one.
     """
     derived = [derive_parameters(o.parameters) for o in observations]
     changed = np.asarray([o.changed for o in observations], dtype=bool)
@@ -176,7 +181,10 @@ def _series_inside(rule: Rule | None, derived: Sequence[Parameters]) -> Bools:
 def _find_control_group(
     derived: Sequence[Parameters], changed: Bools, outside: Bools, log_ratios: Floats
 ) -> ControlGroup | None:
-    """The unchanged series outside the rule, and what they share: they rule causes out that act on them too."""
+    """The unchanged series outside the rule and their shared conditions.
+
+    They exclude causes that would act on them, too.
+    """
     unchanged = [int(i) for i in np.flatnonzero(~changed & outside)]
     if not unchanged:
         return None
@@ -199,8 +207,8 @@ def _find_control_group(
 def _find_exceptions(
     derived: Sequence[Parameters], changed: Bools, inside: Bools, log_ratios: Floats
 ) -> tuple[RuleException, ...]:
-    """Series that changed outside the rule, then those inside it that did not."""
-    called = short_case_names(derived)
+    """Changed series outside the rule, then unchanged series inside it."""
+    names = short_case_names(derived)
     found = []
     for member in [*np.flatnonzero(changed & ~inside), *np.flatnonzero(~changed & inside)]:
         ratio = float(np.exp(log_ratios[member]))
@@ -209,7 +217,7 @@ def _find_exceptions(
             if changed[member]
             else f"did not change (×{ratio:.3g}) although inside the common factor"
         )
-        name = called[member]
+        name = names[member]
         found.append(RuleException(int(member), name, ratio, bool(inside[member]), f"{name}: {why}"))
     return tuple(found)
 
@@ -228,22 +236,22 @@ REACH_BY_KIND: dict[str, EventReach] = {
 }
 
 _DAY_S = 86400
-# Events farther from the change are ignored: a cause acts at once, but may be recorded late.
+# Days; events farther from the change are ignored. A cause acts at once, but may be recorded late.
 DAYS_BEFORE, DAYS_AFTER = 7, 3
 _WEIGHT = {"supports": 1.5, "contradicts": 0.5}
 
 
 @dataclass(frozen=True)
 class PossibleCause:
-    """Something that happened, as a possible cause.
+    """An event, or a part of one, as a possible cause of a change.
 
     Attributes:
-        name: for people.
-        event: the kind of the event that it is, or is a part of, for people (`maintenance`).
+        name: for display.
+        event: kind of the event that it is, or is a part of, for display (`maintenance`).
         kind: a key of `REACH_BY_KIND`.
         start, end: epoch seconds UTC; the event lies between them.
-        scope: parameters that it can act on (`file_system: scratch`); empty is the whole system.
-        evidence: (`supports` | `contradicts`, text), what people found out about it.
+        scope: parameters of the series that it can affect (`file_system: scratch`); empty is the whole system.
+        evidence: (`supports` | `contradicts`, text) as recorded by administrators.
     """
 
     name: str
@@ -257,11 +265,11 @@ class PossibleCause:
 
 @dataclass(frozen=True)
 class RankedCause:
-    """A possible cause with its fit: `score` orders causes and means nothing else.
+    """A possible cause with its fit; `score` only orders the causes.
 
     Attributes:
-        when: its date in relation to the change, for people.
-        speaks_for, speaks_against: sentences of evidence.
+        when: date of the cause relative to the change, for display.
+        speaks_for, speaks_against: sentences of evidence for and against the cause.
     """
 
     name: str
@@ -274,7 +282,7 @@ class RankedCause:
 
 
 Evidence = tuple[float, Literal["supports", "contradicts"], str]
-"""Factor of a cause's score, and what people read about it; the text may be empty."""
+"""Factor of the score of a cause, verdict, and text for display; the text may be empty."""
 
 
 def rank_causes(
@@ -288,12 +296,12 @@ def rank_causes(
 
     Args:
         suspects: all recorded events.
-        last_before, first_after: epoch seconds of the last run at the old and the first at the new level.
-        observations, explanation: of the change.
+        last_before, first_after: epoch seconds of the last run at the old level and the first run at the new level.
+        observations, explanation: series at the change, and their explanation.
     """
     causes = []
     for suspect in suspects:
-        # From the gap between the last old and the first new run to the suspect; negative is before it.
+        # Distance from the gap between the last old and the first new run; negative if the event is earlier.
         days = min(suspect.end - last_before, 0) / _DAY_S or max(suspect.start - first_after, 0) / _DAY_S
         if -DAYS_BEFORE <= days <= DAYS_AFTER:
             causes.append(_score_cause(suspect, days, observations, explanation))
@@ -319,7 +327,7 @@ def _score_cause(
 
 
 def _date_evidence(days: float) -> tuple[str, Evidence]:
-    """The date in relation to the change, and what it says about the cause."""
+    """Date relative to the change as text, and the evidence that it gives."""
     if days == 0:
         text = "lies between the last run at the old level and the first at the new one"
         return "at the change", (1.0, "supports", text)
@@ -339,7 +347,7 @@ def _is_in_scope(suspect: PossibleCause, observation: SeriesResponse) -> bool:
 def _scope_evidence(
     suspect: PossibleCause, observations: Sequence[SeriesResponse], explanation: Explanation
 ) -> Iterator[Evidence]:
-    """A stated scope has to hold the changed series; of two common factors, those of the better one."""
+    """Share of the changed series that lie in a stated scope; of two common factors, the better share counts."""
     changed = [o for o in observations if o.changed]
     if not suspect.scope or not changed:
         return
@@ -349,16 +357,16 @@ def _scope_evidence(
             groups.append((f"changed series of {rule.text}", [o for o in changed if rule.holds(o.parameters)]))
     held = [sum(_is_in_scope(suspect, o) for o in group) for _, group in groups]
     best = max(range(len(groups)), key=lambda i: held[i] / len(groups[i][1]))
-    whose, group = groups[best]
+    description, group = groups[best]
     stated = ", ".join(f"{name} {value}" for name, value in suspect.scope.items())
-    text = f"{held[best]} of {len(group)} {whose} lie in its scope ({stated})"
+    text = f"{held[best]} of {len(group)} {description} lie in its scope ({stated})"
     yield max(held[best] / len(group), 0.05), "supports" if held[best] == len(group) else "contradicts", text
 
 
 def _reach_evidence(
     suspect: PossibleCause, observations: Sequence[SeriesResponse], explanation: Explanation
 ) -> Iterator[Evidence]:
-    """Whether the changed series are those that a cause of its kind acts on."""
+    """Whether the changed series are those that a cause of this kind affects."""
     reach, rule, control = REACH_BY_KIND[suspect.kind], explanation.rule, explanation.control
     in_scope = [o for o in observations if _is_in_scope(suspect, o)] or observations
     share = sum(o.changed for o in in_scope) / len(in_scope)
@@ -379,7 +387,7 @@ def _reach_evidence(
             paths = f"one path ({explanation.paths}) and spare another ({control.label})"
             yield 1.0, "supports", f"a change of software or settings can act on {paths}"
         elif share == 1:
-            # Everything changed: a cause that acts on everything is the simpler one.
+            # All series changed: a cause that acts on all series is the simpler one.
             yield 0.8, "contradicts", ""
         if outside:
             yield 0.9, "contradicts", others

@@ -1,9 +1,9 @@
 """A/B runs: the order in which two stacks alternate, and when to stop.
 
-Both stacks run in one allocation, on the same nodes and in the same directory, in pairs of one run of each side in
-random order; two pairs are a block with both orders (ABBA or BAAB), so that a steady drift of the machine cancels. The
-first run of each side is a warm-up and is discarded. Pairs stay pairs: `compare_pairs` receives them as sessions with
-equal keys on both sides.
+Both stacks run in one allocation, on the same nodes and in the same directory, in pairs of one run per side in
+random order; two pairs form a block with both orders (ABBA or BAAB), so that a steady drift of the machine cancels.
+The first run of each side is a warm-up and is discarded. `compare_pairs` receives each pair as a session with equal
+keys on both sides, so the comparison is paired.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ SideName = Literal["left", "right"]
 StopReason = Literal["pairs", "interval", "budget", "most"]
 _SIDES: tuple[SideName, SideName] = ("left", "right")
 
-# Stopping the first time that the interval happens to be narrow picks lucky moments, which cover too little.
-# So many blocks in a row must agree; bench/compare.py measures the coverage that this gives.
+# Number of consecutive blocks after which every interval must be narrow. Stopping at the first narrow interval selects
+# intervals that are narrow by chance, and their coverage is too low; bench/compare.py measures the coverage.
 _NARROW_CHECKS_TO_STOP = 2
 
 
 @dataclass(frozen=True, slots=True)
 class AbTurn:
-    """Run every case once on one side; `pair` counts from 1, and is 0 for the warm-up."""
+    """One execution of all cases on one side; `pair` counts from 1 and is 0 for the warm-up."""
 
     pair: int
     side: SideName
 
     @property
     def warm_up(self) -> bool:
-        """Whether its results are to be discarded."""
+        """Whether the results of this turn are discarded."""
         return self.pair == 0
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When an interleaved A/B run ends: at the first of these.
+    """Conditions that end an interleaved A/B run; the first one that is met applies.
 
     Attributes:
         pairs: number of pairs, or None.
-        half_width: the interval of every ratio reaches at most this far from it (0.05 is 5 %), or None.
-        budget_s: no turn is begun that would end after so many seconds, or None.
-        most: pairs at which it ends in any case.
+        half_width: every interval extends at most this far from its ratio (0.05 is 5 %), or None.
+        budget_s: seconds; a pair that would exceed them is not started, or None.
+        most: maximum number of pairs, in any case.
     """
 
     pairs: int | None = None
@@ -79,10 +79,10 @@ class AbSchedule:
         for turn in schedule.turns(): run it; schedule.record(turn, samples, seconds)
 
     Attributes:
-        until: when to stop.
-        seed: of the order; kept with the session so that the order can be repeated.
-        warm_ups: turns of each side that are discarded first.
-        stopped: why the turns ended, or None while they go on.
+        until: stop rule.
+        seed: of the order; stored with the session so that the order can be reproduced.
+        warm_ups: discarded turns per side at the start.
+        stopped: reason why the turns ended, or None while they continue.
     """
 
     until: StopRule
@@ -95,7 +95,7 @@ class AbSchedule:
     _narrow: int = 0
 
     def turns(self) -> Iterator[AbTurn]:
-        """Turns until it is time to stop; record each before asking for the next."""
+        """Yield turns until the stop rule is met; call `record` for each turn before requesting the next."""
         rng = np.random.default_rng(self.seed)
         for _ in range(self.warm_ups):
             yield from (AbTurn(0, side) for side in _random_block(rng))
@@ -110,9 +110,12 @@ class AbSchedule:
                 yield from (AbTurn(pair, side) for side in order)
 
     def record(self, turn: AbTurn, samples: Mapping[str, Sequence[float]], seconds: float) -> None:
-        """What a turn measured: samples of the headline metric by a key of the case, the same for both sides.
+        """Record the samples of a turn.
 
-        Cases that failed are absent; `seconds` is what the turn took in all.
+        Args:
+            samples: samples of the headline metric by a key of the case, the same key on both sides; failed cases
+                are absent.
+            seconds: duration of the whole turn.
         """
         self._seconds.append(seconds)
         if turn.warm_up:
@@ -123,8 +126,7 @@ class AbSchedule:
                 sides[turn.side][str(turn.pair)] = tuple(values)
 
     def half_widths(self) -> dict[str, float]:
-        """How far each case's interval reaches from its ratio, as a fraction; cases with too few pairs are
-        absent."""
+        """Half width of the interval of each case, as a fraction of its ratio; cases with too few pairs are absent."""
         found = {}
         paired: dict[str, AlignedSides] = {}
         for key, sides in self._samples.items():
@@ -139,7 +141,7 @@ class AbSchedule:
         return found
 
     def left_s(self, done: int) -> float | None:
-        """Seconds that are probably left after `done` pairs where their number or a budget is known."""
+        """Estimated remaining seconds after `done` pairs; None without a number of pairs or a budget."""
         used, turn = sum(self._seconds), self._turn_s()
         ends = [(self.until.pairs - done) * 2 * turn] if self.until.pairs is not None else []
         ends += [self.until.budget_s - used] if self.until.budget_s is not None else []

@@ -21,9 +21,9 @@ class SideSamples:
     """Samples of one side.
 
     Attributes:
-        sessions: samples in the metric's unit by session, in time order; > 0 and finite, none empty. The key names
-            what was measured at the same time (a session, or one pair of an A/B run): equal keys on both sides
-            are compared with each other.
+        sessions: samples in the unit of the metric by session, in time order; > 0 and finite, no session empty. The
+            key identifies samples measured at the same time (a session, or one pair of an A/B run): equal keys on
+            both sides are compared with each other.
     """
 
     sessions: Mapping[str, tuple[float, ...]]
@@ -33,7 +33,7 @@ class SideSamples:
 class SideSummary:
     """Summary of one side; `runs` counts sessions, `n` samples.
 
-    None where it was not printed: samples of a published table are not known, nor its sessions.
+    A value is None if it was not published: the samples and sessions of a published table are not known.
     """
 
     n: int | None = None
@@ -49,7 +49,7 @@ Side = SideSamples | SideSummary
 
 @dataclass(frozen=True)
 class Pair:
-    """The same case on both sides; `case` has the differing axis taken out."""
+    """The same case on both sides; `case` does not contain the axis in which the sides differ."""
 
     case: Case
     metric: str
@@ -59,18 +59,19 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSettings:
-    """How strict a comparison is.
+    """Thresholds of a comparison.
 
     Attributes:
-        level: of the confidence intervals.
-        alpha: share of wrong "faster" and "slower" that is accepted among those reported (Benjamini-Hochberg), and
-            so also the most that a pair without a difference can get.
-        difference: relative difference that should not be missed; the advice on more runs is about it.
-        widest: a "no difference above x %" is only reported up to this x; beyond it there is not enough data.
-        negligible: a difference that lies within this on the whole interval is none, however certain it is.
-        power: probability with which `difference` should be found when the advice is followed.
-        resamples: bootstrap draws.
-        seed: of the bootstrap; the same data give the same answer.
+        level: confidence level of the intervals.
+        alpha: accepted share of false "faster" and "slower" verdicts among those reported (Benjamini-Hochberg), and
+            so also the largest probability of such a verdict for a pair without a difference.
+        difference: relative difference that should be detected; `runs_needed` refers to it.
+        widest: "no difference above x %" is only reported up to this x; above it there is not enough data.
+        negligible: if the whole interval lies within this relative difference, it counts as no difference, however
+            certain it is.
+        power: probability of detecting `difference` with `runs_needed` sessions.
+        resamples: number of bootstrap draws.
+        seed: of the bootstrap; the same data give the same result.
     """
 
     level: float = 0.95
@@ -85,28 +86,28 @@ class ComparisonSettings:
 
 @dataclass(frozen=True, slots=True)
 class VarianceInflation:
-    """Variance inflation by autocorrelation: this many sessions are worth one independent session.
+    """Variance inflation by autocorrelation: number of sessions equivalent to one independent session.
 
     Attributes:
-        variance: about the level that they measure.
-        spread: about how much they vary.
+        variance: for the estimate of a level.
+        spread: for the estimate of a variance.
     """
 
     variance: float = 1.0
     spread: float = 1.0
 
     def scale(self, sessions: int) -> float:
-        """By how much a squared standard error is larger than that of independent sessions.
+        """Factor by which a squared standard error is larger than that of independent sessions.
 
-        Autocorrelated sessions also scatter less around their own mean, by (n - V) / (n - 1).
+        It includes that autocorrelated sessions scatter less around their own mean, by (n - V) / (n - 1).
         """
         return self.variance * (sessions - 1) / (sessions - self.variance)
 
     def degrees(self, sessions: float) -> float:
-        """Degrees of freedom of a variance measured in so many sessions.
+        """Degrees of freedom of a variance estimated from `sessions` sessions.
 
-        At least three where there are as many: with fewer no difference is ever certain, however large, and
-        sessions that look as dependent as that are mostly a trend.
+        At least three if the sessions permit: with fewer, no difference is significant, however large, and such a
+        strong apparent autocorrelation is mostly a trend.
         """
         return max(min(sessions - 1, 3.0), sessions / self.spread - 1)
 
@@ -120,10 +121,10 @@ class RatioEstimate:
 
     Attributes:
         ratio: right divided by left.
-        ci: confidence interval of the ratio, or None where the sessions are too few.
-        spread: standard deviation of the log ratio that one session per side leaves open, or None.
+        ci: confidence interval of the ratio, or None with too few sessions.
+        spread: standard deviation of the log ratio of one session per side, or None.
         draws: log ratios of the bootstrap, shape (resamples,), or None.
-        dependence: the autocorrelation of its sessions.
+        dependence: variance inflation of the sessions.
     """
 
     ratio: float
@@ -138,16 +139,16 @@ class PairComparison:
     """One pair with its verdict.
 
     Attributes:
-        statistic: of which `ratio` is the ratio: `median`, or `max` or `mean` for printed tables.
-        ratio: right / left; above 1 is faster where higher is better, slower where lower is better.
-        ci: its confidence interval, or None.
-        ratio_max, ci_max: the same of what the best of a session's repetitions typically reaches.
-        p, p_adjusted: of the rank test, before and after the correction for many pairs.
-        paired: sessions were compared one by one, as both sides were measured in the same ones.
+        statistic: statistic of which `ratio` is the ratio: `median`, or `max` or `mean` for published tables.
+        ratio: right / left; above 1 is faster if higher is better, slower if lower is better.
+        ci: confidence interval of `ratio`, or None.
+        ratio_max, ci_max: the same for the typical best repetition per session.
+        p, p_adjusted: p value of the rank test, before and after the correction for the number of pairs.
+        paired: sessions were compared one by one, because both sides were measured in the same sessions.
         verdict: the decision; `bound` is the x of "no difference above x %", as a fraction.
-        runs_needed: sessions per side, in all, at which `ComparisonSettings.difference` would be found.
-        inflation: this many autocorrelated sessions are worth one independent session; 1: no autocorrelation.
-        reason: in words, what the verdict rests on or what is missing.
+        runs_needed: total number of sessions per side at which `ComparisonSettings.difference` would be detected.
+        inflation: number of autocorrelated sessions equivalent to one independent session; 1: no autocorrelation.
+        reason: evidence for the verdict, or missing data, as text.
     """
 
     case: Case
@@ -170,7 +171,7 @@ class PairComparison:
 
     @property
     def words(self) -> str:
-        """The verdict as the JSON contract has it: `slower`, `no difference above 3 %`, …"""
+        """The verdict as in the JSON contract: `slower`, `no difference above 3 %`, …"""
         return self.verdict if self.bound is None else f"no difference above {format_percent(self.bound)}"
 
 
@@ -183,7 +184,7 @@ def format_percent(fraction: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScalingPoint:
-    """How the sides compare at one number of ranks or nodes; ratios of goodness (above 1: right is faster)."""
+    """Gains right / left at one number of ranks or nodes (above 1: right is faster)."""
 
     value: int
     pairs: int
@@ -194,7 +195,7 @@ class ScalingPoint:
 
 @dataclass(frozen=True, slots=True)
 class BestValues:
-    """The best value of each side over all pairs of one metric and operation, and how right's compares."""
+    """The best value of each side over all pairs of one metric and operation."""
 
     operation: str
     metric: str
@@ -212,14 +213,14 @@ class OverallComparison:
     """All pairs together.
 
     Attributes:
-        counts: pairs by verdict.
-        ratio: geometric mean over pairs of how many times as fast right is as left.
-        ci: its interval.
-        basis: what the interval treats as the sample: sessions (joint bootstrap over all pairs) or, where samples
-            are not known, the cases themselves.
-        verdict, bound, reason: as of a pair.
+        counts: number of pairs by verdict.
+        ratio: gain right / left, geometric mean over pairs.
+        ci: confidence interval of `ratio`.
+        basis: the sample of the interval: sessions (joint bootstrap over all pairs) or, if samples are not known, the
+            cases themselves.
+        verdict, bound, reason: as in `PairComparison`.
         scaling: by parameter (`ranks`, `nodes`, `instances`), ascending.
-        peaks: of each operation and metric.
+        peaks: best values of each operation and metric.
     """
 
     counts: Mapping[VerdictKind, int]
@@ -234,5 +235,5 @@ class OverallComparison:
 
     @property
     def words(self) -> str:
-        """The verdict in the words of a pair's."""
+        """The verdict as in `PairComparison.words`."""
         return self.verdict if self.bound is None else f"no difference above {format_percent(self.bound)}"

@@ -1,9 +1,9 @@
 """The shortest rule over case parameters that separates changed from unchanged series.
 
 A rule is a conjunction of conditions. Its score is its description length in bits: the prior cost of its conditions
-plus the cost of the labels inside and outside of it, each with its own unknown share of changed series (marginal
-likelihood of a uniform prior, 1 / ((n + 1) C(n, k)); the two-part code of Rissanen and MacKay). It weighs precision,
-recall and brevity in one unit and needs no threshold: a rule that saves nothing is not stated.
+plus the cost of the labels inside and outside the rule, each with its own unknown share of changed series (marginal
+likelihood of a uniform prior, 1 / ((n + 1) C(n, k)); the two-part code of Rissanen and MacKay). The score weighs
+precision, recall and brevity in one unit and needs no threshold: a rule that saves no bits is not reported.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Positions = NDArray[np.intp]
 # HDF5, NetCDF-4 and PnetCDF write a shared file through MPI-IO.
 _OVER_MPIIO = {"HDF5", "NETCDF4", "PNETCDF"}
 
-# Bits that a condition costs: a prior on what an event of a machine acts on. Interfaces, file layout and
-# alignment are code paths of a file system; a benchmark's name or a size as such hardly ever is a cause.
+# Prior cost in bits of a condition on each parameter. Interfaces, file layout and alignment are code paths of a file
+# system; the name of a benchmark or a size is hardly ever a cause by itself.
 _PRIOR_COST_BITS: dict[str, float] = {
     "mpiio": 1.0,
     "file": 1.1,
@@ -54,13 +54,13 @@ _PRIOR_COST_BITS: dict[str, float] = {
     "global_size": 5.0,
 }
 _DEFAULT_PRIOR_COST_BITS = 3.5
-# `POSIX` or `file per process` says more than `not MPI-IO`.
+# `POSIX` or `file per process` is more specific than `not MPI-IO`.
 _VALUE_BITS: dict[tuple[str, Scalar], float] = {("mpiio", False): 0.6}
-# Numbers have an order: `ranks >= 64` is the plainer remark than `ranks != 16` or `ranks in 64, 256`.
+# Numbers are ordered, so `ranks >= 64` is simpler than `ranks != 16` or `ranks in 64, 256`.
 _NO_ORDER_BITS = 0.6
 _SIZES = ("transfer_bytes", "block_bytes", "total_bytes", "stripe_bytes", "alignment_bytes")
 
-# Order in which conditions are read out: "unaligned MPI-IO shared file reads".
+# Order of the conditions in text: "unaligned MPI-IO shared file reads".
 _ORDER = ["file_system", "partition", "stack", "benchmark", "aligned", "mpiio", "api", "file", "operation"]
 _VALUE_LABELS: dict[tuple[str, Scalar], str] = {
     ("mpiio", True): "MPI-IO",
@@ -86,7 +86,7 @@ _ORDER_OPERATORS: tuple[Operator, Operator] = (">=", "<")
 
 
 def derive_parameters(parameters: Parameters) -> dict[str, Scalar]:
-    """Parameters with what follows from them and means something to a file system.
+    """Parameters, and those derived from them that matter to a file system.
 
     `aligned`: whole MiB transfers (Lustre's and GPFS's blocks are multiples of 2^20 bytes, or divide it);
     `mpiio`: the file is reached through MPI-IO, directly or below HDF5, NetCDF-4, PnetCDF.
@@ -102,7 +102,7 @@ def derive_parameters(parameters: Parameters) -> dict[str, Scalar]:
 
 
 def prior_cost_bits(parameter: str) -> float:
-    """Prior cost of a condition on a parameter; the more meaningful to a file system, the less."""
+    """Prior cost of a condition on a parameter; lower for parameters that matter more to a file system."""
     return _PRIOR_COST_BITS.get(parameter, _DEFAULT_PRIOR_COST_BITS)
 
 
@@ -110,7 +110,7 @@ def prior_cost_bits(parameter: str) -> float:
 class Condition:
     """One parameter compared with one value (`in`: with several).
 
-    A case without the parameter meets no condition on it: what a tool does not have cannot be the cause.
+    A case without the parameter does not meet the condition, because an absent parameter cannot be the cause.
     """
 
     parameter: str
@@ -133,7 +133,7 @@ class Condition:
 
     @property
     def bits(self) -> float:
-        """Cost of believing in it: the parameter's prior, more for anything but plain equality."""
+        """Prior cost: that of the parameter, plus a surcharge for operators other than equality."""
         extra = {"=": 0.0, "!=": 0.9, "in": 0.4 * len(self.values), ">=": 1.0, "<": 1.0}[self.operator]
         if self.operator in ("!=", "in") and _is_number(self.values[0]):
             extra += _NO_ORDER_BITS
@@ -141,7 +141,7 @@ class Condition:
 
     @property
     def words(self) -> str:
-        """The condition for people: `MPI-IO`, `unaligned`, `ranks >= 64`."""
+        """The condition as text: `MPI-IO`, `unaligned`, `ranks >= 64`."""
         if self.operator == "=" and (self.parameter, self.values[0]) in _VALUE_LABELS:
             return _VALUE_LABELS[self.parameter, self.values[0]]
         values = [format_parameter_value(self.parameter, v) for v in self.values]
@@ -153,7 +153,7 @@ class Condition:
 
 
 def format_parameter_value(parameter: str, value: Scalar) -> str:
-    """One value of a parameter for people: `1 MiB`, `1,000,000 B`, `shared file`."""
+    """The value of a parameter as text: `1 MiB`, `1,000,000 B`, `shared file`."""
     if (parameter, value) in _VALUE_LABELS:
         return _VALUE_LABELS[parameter, value]
     if parameter in _SIZES and isinstance(value, int):
@@ -162,7 +162,7 @@ def format_parameter_value(parameter: str, value: Scalar) -> str:
 
 
 def format_conditions(conditions: Sequence[Condition]) -> str:
-    """A conjunction for people, in the order of speech; `all cases` where there is no condition."""
+    """A conjunction as text, ordered for reading; `all cases` without a condition."""
     if not conditions:
         return "all cases"
     ordered = sorted(conditions, key=lambda c: _ORDER.index(c.parameter) if c.parameter in _ORDER else 99)
@@ -170,11 +170,11 @@ def format_conditions(conditions: Sequence[Condition]) -> str:
 
 
 def candidate_conditions(derived: Sequence[Parameters], changed: Bools) -> list[Condition]:
-    """Every condition that could separate the cases: the cheapest of those that cover the same cases first.
+    """All conditions that could separate the cases, in order of their cost.
 
     Args:
-        derived: parameters of each case, as `derive` gives them.
-        changed: shape (n,), which of them changed; it orders the values of a parameter for `in`.
+        derived: parameters of each case, from `derive_parameters`.
+        changed: whether each case changed, shape (n,); it orders the values of a parameter for `in`.
     """
     found: list[Condition] = []
     for name in sorted({key for parameters in derived for key in parameters}):
@@ -184,7 +184,7 @@ def candidate_conditions(derived: Sequence[Parameters], changed: Bools) -> list[
         if 2 < len(distinct) <= _MAX_VALUES:
             found += [Condition(name, "!=", (v,)) for v in distinct]
             found += [Condition(name, "in", chosen) for chosen in _value_sets(values, distinct, changed)]
-        # Splits of numbers by their order; stripe counts that stand for "default" and "all" have none.
+        # Split numbers by their order; stripe counts that mean "default" and "all" are not ordered.
         named = name == "stripe_count" and any((name, v) in _VALUE_LABELS for v in distinct)
         if len(distinct) > 2 and not named and all(_is_number(v) for v in distinct):
             found += [Condition(name, operator, (limit,)) for limit in distinct[1:] for operator in _ORDER_OPERATORS]
@@ -194,7 +194,7 @@ def candidate_conditions(derived: Sequence[Parameters], changed: Bools) -> list[
 def _value_sets(
     values: Sequence[Scalar | None], distinct: Sequence[Scalar], changed: Bools
 ) -> Iterator[tuple[Scalar, ...]]:
-    """Sets of the values that changed most: in this order a best split is a prefix (CART, 1984)."""
+    """Sets of the values with the largest shares of changes: in this order a best split is a prefix (CART, 1984)."""
     share = {v: float(np.mean([c for w, c in zip(values, changed, strict=True) if w == v])) for v in distinct}
     ordered = sorted(distinct, key=lambda v: -share[v])
     for size in range(2, min(len(distinct) - 1, 4) + 1):
@@ -210,9 +210,9 @@ class SeriesResponse:
     """One series at one event.
 
     Attributes:
-        parameters: case parameters, and the axes `benchmark`, `stack`, `partition`, `file_system` where known.
+        parameters: case parameters, and the axes `benchmark`, `stack`, `partition`, `file_system` if known.
         changed: whether the series changed at the event.
-        log_ratio: natural logarithm of after / before; 0.0 where it is the same.
+        log_ratio: natural logarithm of after / before; 0.0 if equal.
     """
 
     parameters: Mapping[str, Scalar]
@@ -225,11 +225,11 @@ class Rule:
     """A conjunction that separates changed from unchanged series.
 
     Attributes:
-        conditions: empty where every series changed.
-        equivalents: for each condition, others that select the same series: the data cannot tell them apart.
-        changed_in, total_in: of the series that meet the rule, how many changed.
-        changed_out, total_out: of the other series.
-        text: the rule for people, with equivalents that say more.
+        conditions: empty if every series changed.
+        equivalents: for each condition, others that select the same series; the data cannot distinguish them.
+        changed_in, total_in: number of changed series and of all series that meet the rule.
+        changed_out, total_out: the same for the other series.
+        text: the rule as text, with familiar equivalents.
     """
 
     conditions: tuple[Condition, ...]
@@ -241,7 +241,7 @@ class Rule:
     text: str
 
     def holds(self, parameters: Mapping[str, Scalar]) -> bool:
-        """Whether a case, by its parameters as they are stored, meets all conditions."""
+        """Whether a case with these stored parameters meets all conditions."""
         derived = derive_parameters(parameters)
         return all(condition.holds(derived) for condition in self.conditions)
 
@@ -272,7 +272,7 @@ class Magnitude:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """What stayed the same: `unchanged` of the `total` series that `label` describes; their typical ratio."""
+    """Unchanged series: `unchanged` of the `total` series that `label` describes, and their median ratio."""
 
     label: str
     unchanged: int
@@ -294,10 +294,10 @@ class RuleException:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What changed series have in common, how much they changed, what did not, and what fits badly.
+    """Common factor of the changed series, magnitudes of the changes, control group, and exceptions.
 
-    `rule` is None where no condition separates changed from unchanged better than chance. `second` is the rule
-    of the series outside of it, where those that changed share something, too: two events at one time.
+    `rule` is None if no condition separates changed from unchanged series better than chance. `second` is a rule for
+    the changed series outside `rule` if these have a common factor, too: two events at one time.
     """
 
     rule: Rule | None
@@ -311,21 +311,21 @@ class Explanation:
 
     @property
     def paths(self) -> str:
-        """What the common factors select, for people."""
+        """The common factors as text."""
         return " and ".join(rule.text for rule in (self.rule, self.second) if rule is not None)
 
 
-# One concept is named once: MPI-IO and `api != POSIX` mean the same.
+# Each concept is named once: MPI-IO and `api != POSIX` mean the same.
 _CONCEPT = {"mpiio": "interface", "api": "interface", "transfer_bytes": "transfer", "aligned": "transfer"}
 _MAX_FAMILIAR_COST_BITS = 1.3
 _MAX_CONDITIONS = 3
 _BEAM = 40
-# Bits that a rule has to save beyond its cost, and bits that each condition after the first costs for the many
-# conjunctions that were looked at. So 48 series with labels drawn at random get a rule in 2 to 9 of 100 draws
-# (tests/stats/test_rules.py); without them in 17.
+# Bits that a rule has to save beyond its cost, and bits charged for each condition after the first because many
+# conjunctions are tried. With both, 48 series with random labels get a rule in 2 to 9 of 100 draws
+# (tests/stats/test_rules.py); without them, in 17.
 _MIN_SAVING_BITS = 2.0
 _CONJUNCTION_BITS = 0.75
-# A choice among so many values of a parameter is in the price of the condition.
+# Number of values of a parameter that the prior cost of a condition includes.
 _FEW_VALUES = 4
 
 
@@ -337,13 +337,13 @@ class _RuleCandidate:
 
 
 def _label_bits(changed: Floats, total: Floats) -> Floats:
-    """Bits of writing down which of `total` are the `changed`: log2 of (n + 1) C(n, k)."""
+    """Bits needed to encode which of `total` are the `changed`: log2 of (n + 1) C(n, k)."""
     choose = gammaln(total + 1) - gammaln(changed + 1) - gammaln(total - changed + 1)
     return np.asarray((choose + np.log(total + 1)) / np.log(2), dtype=np.float64)
 
 
 def condition_coverage(conditions: Sequence[Condition], derived: Sequence[Parameters]) -> Bools:
-    """Which condition holds for which case: shape (conditions, cases)."""
+    """Whether each condition holds for each case: shape (conditions, cases)."""
     table = [[condition.holds(parameters) for parameters in derived] for condition in conditions]
     return np.asarray(table, dtype=bool).reshape(len(conditions), len(derived))
 
@@ -360,27 +360,27 @@ def _description_length(cover: Bools, changed: Bools) -> Floats:
 def _extend_rules(
     parents: Sequence[_RuleCandidate], chosen: Positions, costs: Floats, cover: Bools, changed: Bools
 ) -> list[_RuleCandidate]:
-    """Children of each parent by one more condition, the cheapest of each different cover."""
-    grown: dict[bytes, _RuleCandidate] = {}
+    """Rules of one more condition than each parent: for each different cover the one of lowest cost."""
+    cheapest: dict[bytes, _RuleCandidate] = {}
     for parent in parents:
         rows = cover[chosen] & parent.cover
-        more = costs[list(parent.conditions)].sum() + _CONJUNCTION_BITS * len(parent.conditions)
-        bits = _description_length(rows, changed) + more + costs[chosen]
+        parent_bits = costs[list(parent.conditions)].sum() + _CONJUNCTION_BITS * len(parent.conditions)
+        bits = _description_length(rows, changed) + parent_bits + costs[chosen]
         for position in np.argsort(bits, kind="stable")[:_BEAM]:
             row, total = rows[position], float(bits[position])
-            known = grown.get(row.tobytes())
+            known = cheapest.get(row.tobytes())
             new = not (row == parent.cover).all()
             if np.isfinite(total) and new and (known is None or total < known.bits - 1e-9):
-                grown[row.tobytes()] = _RuleCandidate(total, (*parent.conditions, int(chosen[position])), row)
-    return sorted(grown.values(), key=lambda f: f.bits)[:_BEAM]
+                cheapest[row.tobytes()] = _RuleCandidate(total, (*parent.conditions, int(chosen[position])), row)
+    return sorted(cheapest.values(), key=lambda f: f.bits)[:_BEAM]
 
 
 def find_rule(derived: Sequence[Parameters], changed: Bools) -> Rule | None:
-    """The shortest rule of at most three conditions, or None where no rule is better than none.
+    """The shortest rule of at most three conditions, or None if no rule saves enough bits.
 
     Args:
-        derived: parameters of each case, as `conditions.derive` gives them.
-        changed: shape (n,), which of them changed.
+        derived: parameters of each case, from `derive_parameters`.
+        changed: whether each case changed, shape (n,).
     """
     if not changed.any():
         return None
@@ -388,23 +388,23 @@ def find_rule(derived: Sequence[Parameters], changed: Bools) -> Rule | None:
         return Rule((), (), len(changed), len(changed), 0, 0, "all cases")
     conditions = candidate_conditions(derived, changed)
     cover = condition_coverage(conditions, derived)
-    # Of a parameter with many values the choice among them costs, too.
+    # For a parameter with many values the choice among them costs, too.
     values = Counter(c.parameter for c in conditions if c.operator == "=")
     costs = np.asarray([c.bits + max(0.0, np.log2(values[c.parameter] / _FEW_VALUES)) for c in conditions])
-    # One condition, the cheapest, of each different cover.
+    # For each different cover only the condition of lowest cost.
     cheapest: dict[bytes, int] = {}
     for position in np.argsort(costs, kind="stable"):
         if cover[position].any() and not cover[position].all():
             cheapest.setdefault(cover[position].tobytes(), int(position))
     chosen = np.asarray(sorted(cheapest.values()), dtype=np.intp)
-    none_bits = float(_label_bits(np.array([changed.sum()], float), np.array([len(changed)], float))[0])
+    bits_without_rule = float(_label_bits(np.array([changed.sum()], float), np.array([len(changed)], float))[0])
     beam = [_RuleCandidate(0.0, (), np.ones(len(changed), dtype=bool))]
     found = []
     for _ in range(_MAX_CONDITIONS):
         beam = _extend_rules(beam, chosen, costs, cover, changed)
         found += beam[:1]
     best = min(found, key=lambda candidate: candidate.bits, default=None)
-    if best is None or best.bits > none_bits - _MIN_SAVING_BITS:
+    if best is None or best.bits > bits_without_rule - _MIN_SAVING_BITS:
         return None
     return _make_rule(best, conditions, cover, changed)
 
@@ -417,7 +417,7 @@ def _make_rule(found: _RuleCandidate, conditions: list[Condition], cover: Bools,
         others = cover[[p for p in kept if p != position]].all(axis=0)
         same = ((cover & others) == found.cover).all(axis=1)
         equivalents.append(tuple(c for p, c in enumerate(conditions) if same[p] and p not in kept))
-        # A person would name the cheap ones with the rule's conditions.
+        # Equivalents of low prior cost are familiar and are named with the conditions of the rule.
         for condition in equivalents[-1]:
             concepts = {_CONCEPT.get(c.parameter, c.parameter) for c in named}
             concept = _CONCEPT.get(condition.parameter, condition.parameter)
@@ -440,7 +440,7 @@ _HIDDEN = ("aligned", "mpiio", *_ALWAYS_NAMED)
 
 
 def short_case_names(cases: Sequence[Parameters]) -> list[str]:
-    """One name a case: benchmark, operation, api, file layout, and what else differs within the benchmark.
+    """One name per case: benchmark, operation, api, file layout, and other parameters that differ in the benchmark.
 
     Args:
         cases: parameters with `benchmark` among them.
@@ -466,13 +466,13 @@ def _differing_parameters(inside: Sequence[Parameters]) -> list[str]:
     kept: dict[tuple[int, ...], str] = {}
     for key in keys:
         order: dict[str, int] = {}
-        # Two parameters that go together (transfer and block of IOR) are one difference.
+        # Two parameters that vary together (transfer and block of IOR) are one difference.
         kept.setdefault(tuple(order.setdefault(str(case.get(key)), len(order)) for case in inside), key)
     return [key for pattern, key in kept.items() if any(pattern)]
 
 
 def _format_parameter(key: str, value: Scalar) -> str:
-    """`scratch1`, `full striping` as they are; a bare number or truth with its parameter's name."""
+    """Text of a parameter: `scratch1` or `full striping`; numbers and booleans are prefixed with the parameter name."""
     text = format_parameter_value(key, value)
     bare = isinstance(value, str) or (text != str(value).lower() and not key.endswith("_bytes"))
     return text if bare else f"{key.removesuffix('_bytes')} {text}"

@@ -4,9 +4,9 @@ The residual of an observation, r = ln(value) - level, has one of two densities:
 distribution, or that of an outlier, a two-piece Cauchy distribution, mostly below the level. Inliers and outliers
 follow each other as a Markov chain, so outliers form bursts. The most probable path of levels is found by exact
 dynamic programming over candidate levels, in time linear in n: for each observation and each candidate level the
-recursion keeps the probability of the best history that is now at this level (summed over inlier and outlier) and
-where its present segment began. A new segment may begin at every observation for the price of the penalty. Many
-series are processed at once, as one more axis of the arrays.
+recursion keeps the probability of the best path that ends at this level (summed over inlier and outlier) and the
+start of its current segment. A new segment may start at any observation and costs the penalty. Many series are
+processed at once, as one more axis of the arrays.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from iowatch.core import format_time
 
 @dataclass(frozen=True, slots=True)
 class DetectorSettings:
-    """What is assumed before a series is seen.
+    """Prior assumptions and thresholds of the detector.
 
     Attributes:
-        min_observations: fewer observations are not assessed at all.
+        min_observations: series with fewer observations are not assessed.
         confirm_observations: a new level of fewer observations is "suspected", not a change.
         min_effect: smallest step that is reported, in natural logarithm (0.03 is about 3 %).
-        penalty, penalty_per_log_observation: evidence (nats) that a step must bring: the former + the latter * ln n.
-        short_penalty: further evidence for a level of few observations; falls to none at transient_observations.
-        drift_penalty: evidence that a slope must bring.
-        drift_share: share of the series that a slope must span; steps explain shorter ones as well.
-        transient_observations: a departure of at most this many observations that comes back is a transient.
-        return_share: how near it must come back, as a share of the departure.
-        dating_observations: a date is scored by the chance that the step is within so many observations of it.
-        dating_slack: dates whose chance is within this share of the best count as equally good.
-        dating_away: what an observation of a transient weighs in dating; its observations are correlated.
+        penalty, penalty_per_log_observation: evidence (nats) that a step must contribute: the former + the latter
+            * ln n.
+        short_penalty: additional evidence for a level of few observations; 0 from transient_observations on.
+        drift_penalty: evidence that a slope must contribute.
+        drift_share: share of the series that a slope must span; steps explain shorter slopes equally well.
+        transient_observations: maximum number of observations of a departure that counts as a transient.
+        return_share: largest distance between the levels before and after a transient, as a share of the departure.
+        dating_observations: a date is scored by the probability that the step is within this many observations of it.
+        dating_slack: dates whose probability is within this share of the best count as equally good.
+        dating_away: weight in dating of an observation of a transient, whose observations are correlated.
         freedom: degrees of freedom of the t distribution of inliers.
-        outlier_spread: width of outliers in units of the spread of inliers.
+        outlier_spread: width of the outlier distribution in units of the spread of inliers.
         outlier_left: share of outliers below the level.
-        enter_burst, leave_burst: probability per observation to fall into, and out of, a burst of outliers.
-        skew: left over right spread of inliers.
-        prior_observations: how many observations of data the assumptions above weigh.
-        settled_weights: of 1, ln evidence, ln(step / usual scatter), rank distance, share of observations in
-            transients, shortness of the shorter level, how far the step is undone, how unproven a first
-            level is.
-        newest_weights: of 1, ln evidence, ln(step / usual scatter), how far the step undoes the one before,
-            share of observations in transients, how unproven a first level is, how short the history is; for a
-            newest level of few observations.
-        return_observations: observations after which a step that is undone counts 1/e of one undone at once.
-        first_observations, young_observations: a first level is proven after so many observations, and in a series
-            of so many.
-        short_observations: a history of fewer observations is short: a burst may be half of it.
-        min_confidence: least confidence of a reported step.
-        floor: smallest spread assumed; steps of quantised or constant values are assessed against it.
-        correlation, correlation_observations: lag-1 autocorrelation assumed, and the observations that it weighs.
-        max_thinning: most that autocorrelation may thin out the evidence.
-        grid_step, grid_levels: spacing (in spreads) and largest number of candidate levels.
-        passes: levels and noise are estimated in turn; the share of the penalty that steps cost each time.
+        enter_burst, leave_burst: probability per observation to enter, and to leave, a burst of outliers.
+        skew: left / right spread of inliers.
+        prior_observations: weight of the assumptions above, as a number of observations.
+        settled_weights: weights of 1, ln evidence, ln(step / usual scatter), rank distance, share of observations in
+            transients, shortness of the shorter level, reversal of the step, uncertainty of a first level.
+        newest_weights: weights of 1, ln evidence, ln(step / usual scatter), reversal of the previous step, share of
+            observations in transients, uncertainty of a first level, shortness of the series; for a newest level of
+            few observations.
+        return_observations: number of observations after which the reversal of a step counts 1/e of an immediate one.
+        first_observations, young_observations: a first level is certain after first_observations, or in a series of
+            young_observations.
+        short_observations: a series with fewer observations is short: half of it may be a burst.
+        min_confidence: smallest confidence of a reported step.
+        floor: smallest assumed spread; steps of quantised or constant values are assessed with it.
+        correlation, correlation_observations: assumed lag-1 autocorrelation, and its weight in observations.
+        max_thinning: largest factor by which autocorrelation reduces the evidence.
+        grid_step, grid_levels: spacing (in spreads) and maximum number of candidate levels.
+        passes: levels and noise are estimated alternately; the share of the penalty that steps cost in each pass.
     """
 
     min_observations: int = 7
@@ -110,12 +110,12 @@ class ChangePoint:
     """A step to another level.
 
     Attributes:
-        index, time: the first point of the new level's first observation.
-        last_before: time of the last observation before it; the step happened between the two.
+        index, time: first point of the first observation of the new level.
+        last_before: time of the last observation before `time`; the step happened between the two.
         ratio: after / before.
         before, after: the levels (typical inliers, not means).
-        confidence: how often a report of this strength was right on real noise, 0 to 1.
-        nights: observations of the new level.
+        confidence: share of steps with this score that were real, on real noise, 0 to 1.
+        observations: number of observations of the new level.
         suspected: the observations of the new level are too few to confirm it.
     """
 
@@ -143,7 +143,7 @@ class ObservationSpan:
 
 @dataclass(frozen=True, slots=True)
 class Transient(ObservationSpan):
-    """Observations away from a level that then returned; `ratio` is theirs to that level."""
+    """Observations away from a level that then returned; `ratio` is observations / level."""
 
     direction: StepDirection
     ratio: float
@@ -152,7 +152,7 @@ class Transient(ObservationSpan):
 
 @dataclass(frozen=True, slots=True)
 class Drift(ObservationSpan):
-    """A slow trend; `ratio` is the level at its end to the level at its start."""
+    """A slow trend; `ratio` is level at the end / level at the start."""
 
     direction: StepDirection
     ratio: float
@@ -160,7 +160,7 @@ class Drift(ObservationSpan):
 
 @dataclass(frozen=True, slots=True)
 class DetectedLevel(ObservationSpan):
-    """Observations at one level; the count leaves out those of transients, `value` is in the input's unit."""
+    """Observations at one level; `observations` excludes transients, `value` is in the unit of the input."""
 
     value: float
     observations: int
@@ -168,12 +168,11 @@ class DetectedLevel(ObservationSpan):
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """The result for one series; every tuple is in time order.
+    """Result of the detection in one series; every tuple is in time order.
 
     Attributes:
-        n: points in the series.
-        status: `no data` (nothing to assess), `too few observations`, or `ok`; only with `ok`
-            does an empty `changes` mean that there was no change.
+        n: number of points in the series.
+        status: `no data`, `too few observations`, or `ok`; an empty `changes` means "no change" only with `ok`.
         noise: relative scatter of inliers (0.05 is 5 %); None without data.
         suspected: the newest observations differ, but are too few to confirm a change; never an alarm.
         method: name of the detection method.
@@ -195,13 +194,13 @@ class Detection:
         return self.changes + self.suspected
 
     def to_json(self) -> dict[str, Any]:
-        """One series of `iowatch detect --json`, as the history keeps it; times in ISO 8601."""
+        """One series of `iowatch detect --json`, as stored in the history; times in ISO 8601."""
         document = asdict(self)
         return document | {name: [_times_to_text(record) for record in document[name]] for name in _RECORDS}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Detection:
-        """The detection that `to_json` wrote; times are rounded to seconds.
+        """Create a detection from the output of `to_json`; times are rounded to seconds.
 
         Raises:
             TypeError: a key is missing or unknown.
@@ -233,13 +232,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NoiseModel:
-    """Noise of one series, or of several along an axis (then every field is an array that broadcasts).
+    """Noise of one series, or of several along an axis (every field is then an array that broadcasts).
 
     Attributes:
         left, right: spread of inliers below and above the level, in natural logarithm.
         enter, leave: probability per observation to enter, and to leave, a burst of outliers.
         outlier_left: share of outliers below the level.
-        thinning: by how much autocorrelation thins out evidence, >= 1.
+        thinning: factor by which autocorrelation reduces evidence, >= 1.
     """
 
     left: float | Floats
@@ -256,12 +255,12 @@ class NoiseModel:
 
     @property
     def outlier_share(self) -> float | Floats:
-        """Share of outliers in the long run."""
+        """Stationary share of outliers."""
         return self.enter / (self.enter + self.leave)
 
 
 def noise_densities(residuals: Floats, noise: NoiseModel, settings: DetectorSettings) -> tuple[Floats, Floats]:
-    """Densities of inliers and of outliers at residuals of any shape that the noise broadcasts to."""
+    """Densities of inliers and of outliers at residuals, of any shape that the noise broadcasts to."""
     below, freedom = residuals < 0, settings.freedom
     z = residuals / np.where(below, noise.left, noise.right)
     good = (1 + z * z / freedom) ** (-(freedom + 1) / 2)
@@ -274,7 +273,7 @@ def noise_densities(residuals: Floats, noise: NoiseModel, settings: DetectorSett
 
 
 def negative_log_likelihood(residuals: Floats, noise: NoiseModel, settings: DetectorSettings) -> Floats:
-    """-ln density of each observation when its neighbours are not known, thinned for autocorrelation."""
+    """-ln density of each observation independent of its neighbours, reduced for autocorrelation."""
     good, bad = noise_densities(residuals, noise, settings)
     return -np.log((1 - noise.outlier_share) * good + noise.outlier_share * bad) / noise.thinning
 
@@ -287,7 +286,7 @@ def inlier_probability(residuals: Floats, noise: NoiseModel, settings: DetectorS
 
 
 def initial_noise(logs: Floats, settings: DetectorSettings) -> NoiseModel:
-    """Noise before any level is known: the spread from differences of neighbours, the rest as assumed."""
+    """Initial noise, before levels are known: spread from consecutive differences, the rest from the settings."""
     steps = np.abs(np.diff(logs))
     spread = 1.4826 * float(np.median(steps)) / math.sqrt(2) if len(steps) else 0.0
     spread = max(spread, settings.floor)
@@ -296,11 +295,11 @@ def initial_noise(logs: Floats, settings: DetectorSettings) -> NoiseModel:
 
 
 def fit_noise(logs: Floats, residuals: Floats, settings: DetectorSettings, rounds: int = 6) -> NoiseModel:
-    """Noise of a series whose levels are known, by expectation maximisation shrunk to the assumptions.
+    """Noise of a series with known levels, by expectation maximisation shrunk towards the assumptions.
 
     Args:
-        logs: ln of the values, shape (n,); they give the spread that is shrunk to.
-        residuals: logs less their level, shape (n,).
+        logs: ln of the values, shape (n,); they give the spread that the estimate is shrunk towards.
+        residuals: logs minus their level, shape (n,).
     """
     noise, s, prior = initial_noise(logs, settings), settings, settings.prior_observations
     prior_spread, half = float(noise.spread), 0.5 * prior
@@ -324,7 +323,7 @@ def fit_noise(logs: Floats, residuals: Floats, settings: DetectorSettings, round
 def _estimate_spreads(
     residuals: Floats, good: Floats, noise: NoiseModel, prior_spread: float, s: DetectorSettings
 ) -> tuple[float, float]:
-    """Spreads of the two-piece t distribution: the estimate of the two-piece normal one with t weights."""
+    """Left and right spread of the two-piece t distribution: the two-piece normal estimate with t weights."""
     below = residuals < 0
     z = residuals / np.where(below, noise.left, noise.right)
     squares = good * (s.freedom + 1) / (s.freedom + z * z) * residuals**2
@@ -338,7 +337,7 @@ def _estimate_spreads(
 
 
 def _autocorrelation_thinning(residuals: Floats, noise: NoiseModel, s: DetectorSettings) -> float:
-    """(1 + rho) / (1 - rho), rho the lag-1 autocorrelation of inliers, shrunk to the assumed one."""
+    """(1 + rho) / (1 - rho), rho the lag-1 autocorrelation of inliers, shrunk towards the assumed one."""
     n = len(residuals)
     z = residuals / np.where(residuals < 0, noise.left, noise.right)
     z = np.clip(z, -2, 2) * inlier_probability(residuals, noise, s)
@@ -360,7 +359,7 @@ _CHUNK = 128
 
 
 def step_penalty(n: int, settings: DetectorSettings) -> float:
-    """Evidence (nats) that one step must bring in a series of n observations."""
+    """Evidence (nats) that one step must contribute in a series of n observations."""
     return settings.penalty + settings.penalty_per_log_observation * float(np.log(n))
 
 
@@ -415,7 +414,7 @@ def _best_paths(
 
 
 def _candidate_levels(logs: Floats, spread: float, settings: DetectorSettings) -> Floats:
-    """Levels worth trying: running medians over 3 and 9 observations, on a grid."""
+    """Candidate levels: running medians over 3 and 9 observations, on a grid."""
     windows = [sliding_window_view(logs, min(width, len(logs))) for width in (3, 9)]
     medians = np.concatenate([np.median(window, axis=1) for window in windows])
     step = settings.grid_step * spread
@@ -429,7 +428,7 @@ def _candidate_levels(logs: Floats, spread: float, settings: DetectorSettings) -
 def _forward_pass(
     logs: Floats, levels: Floats, price: Floats, noise: NoiseModel, settings: DetectorSettings
 ) -> tuple[Ints, Ints]:
-    """For each observation and series: the best level's number, and the observation its segment began.
+    """For each observation and series, the number of the best level and the first observation of its segment.
 
     Args:
         logs: padded, shape (observations, series).
@@ -438,8 +437,8 @@ def _forward_pass(
     """
     series, outlier_share = np.arange(logs.shape[1]), noise.outlier_share
     best, began = np.zeros(logs.shape, np.int32), np.zeros(logs.shape, np.int32)
-    # Probabilities of the best histories at each level whose newest observation is an inlier (good) or an outlier
-    # (bad); for each observation they are divided by the largest, so that a new segment always begins with
+    # Probabilities of the best paths to each level with an inlier (good) or an outlier (bad) as last observation.
+    # After each observation they are divided by the largest total, so that a new segment always starts with
     # probability 1 x price.
     good, bad = 1 - outlier_share, outlier_share
     since: Ints = np.zeros(levels.shape, np.int32)
@@ -476,13 +475,13 @@ class Segment:
 
     @property
     def observation_count(self) -> int:
-        """Observations that count (transients do not)."""
+        """Number of observations without those of transients."""
         return len(self.logs)
 
 
 @dataclass
 class SeriesFit:
-    """A series on its way to an answer.
+    """A series, its noise, and the observations assigned to transients so far.
 
     Attributes:
         logs: ln of the values, shape (n,).
@@ -495,12 +494,12 @@ class SeriesFit:
     away: NDArray[np.bool_]
 
     def cost(self, logs: Floats, levels: Floats) -> Floats:
-        """Negative log likelihood of observations at each of several levels, shape of `levels`."""
+        """Negative log likelihood of the observations at each level, shape of `levels`."""
         total: Floats = negative_log_likelihood(logs[None, :] - levels[:, None], self.noise, self.settings).sum(axis=1)
         return total
 
     def segment(self, first: int, end: int, level: float) -> Segment:
-        """Observations first … end-1 at the likeliest level near the one given."""
+        """Segment of observations first … end-1 at the most likely level near `level`."""
         logs = self.logs[first:end][~self.away[first:end]]
         spread = float(self.noise.spread)
         for reach, points in ((1.2, 13), (0.25, 5)):
@@ -515,7 +514,7 @@ class SeriesFit:
         return [self.segment(start, end, level) for (start, level), end in zip(path, ends, strict=True)]
 
     def common(self, a: Segment, b: Segment) -> tuple[float, float]:
-        """The likeliest common level of two segments and the evidence (nats) against having one."""
+        """The most likely common level of two segments, and the evidence (nats) against a common level."""
         spread = float(self.noise.spread)
         low, high = sorted((a.level, b.level))
         points = int(np.clip((high - low) / (0.25 * spread), 2, 60)) + 5

@@ -1,8 +1,8 @@
 """From the segments of a path to transients, accepted steps, drifts, and the records that report them.
 
-Each rule shortens the list of segments. How credible a step is follows from two small logistic models, one for
-settled levels and one for a newest level of few observations, which may be a burst of outliers that will pass;
-bench/detect_search.py searches their weights.
+Each rule shortens the list of segments. Two small logistic models give the confidence in a step: one for settled
+levels, and one for a newest level of few observations, which may be a burst of outliers. bench/detect_search.py
+searches their weights.
 """
 
 from __future__ import annotations
@@ -35,63 +35,65 @@ StepFeatures = tuple[float, ...]
 
 
 def step_confidences(series: SeriesFit, segments: list[Segment]) -> list[float]:
-    """Confidence (0 to 1) in the step before each segment but the first; 0 for steps too small to matter."""
+    """Confidence (0 to 1) in the step before each segment except the first; 0 for steps below `min_effect`."""
     settings = series.settings
     found = []
-    for facts, newest in step_features(series, segments):
+    for features, newest in step_features(series, segments):
         weights = settings.newest_weights if newest else settings.settled_weights
-        odds = sum(w * x for w, x in zip(weights, facts, strict=True)) if facts else -math.inf
+        odds = sum(w * x for w, x in zip(weights, features, strict=True)) if features else -math.inf
         found.append(1 / (1 + math.exp(-odds)) if odds > -700 else 0.0)
     return found
 
 
 def step_features(series: SeriesFit, segments: list[Segment]) -> list[tuple[StepFeatures, bool]]:
-    """The figures that score each step, in the order of the weights, and whether its level is new and short.
+    """Features of each step, in the order of the weights, and whether its level is the newest one and short.
 
-    The facts of a step that is too small to matter, or has no evidence, are empty.
+    A step below `min_effect`, or without evidence, has no features.
     """
     scatter = np.abs(series.logs - np.repeat([s.level for s in segments], [s.end - s.first for s in segments]))
     few, away = series.settings.transient_observations, float(series.away.mean())
     found: list[tuple[StepFeatures, bool]] = []
-    undone = step_reversals(segments, series.settings.return_observations)
+    reversals = step_reversals(segments, series.settings.return_observations)
     short = max(0.0, 1 - len(series.logs) / series.settings.short_observations)
-    for (before, after), back in zip(pairwise(segments), undone, strict=True):
+    for (before, after), reversal in zip(pairwise(segments), reversals, strict=True):
         _, evidence = series.common(before, after)
         step = abs(after.level - before.level)
         newest = after is segments[-1] and after.observation_count <= few
-        start = first_level_uncertainty(before, len(series.logs), series.settings) if before is segments[0] else 0.0
+        first_uncertainty = (
+            first_level_uncertainty(before, len(series.logs), series.settings) if before is segments[0] else 0.0
+        )
         if step < series.settings.min_effect or evidence <= 0:
             found.append(((), newest))
             continue
-        # In units of the scatter that 80 % of all observations stay within, bursts included.
-        usual = max(float(np.quantile(scatter[: after.first] if newest else scatter, 0.8)), 1e-3)
-        strength = (1.0, _log(evidence, 3, 80), _log(step / usual, 0.05, 50))
+        # Steps are in units of the 80 % quantile of the scatter, bursts included.
+        usual_scatter = max(float(np.quantile(scatter[: after.first] if newest else scatter, 0.8)), 1e-3)
+        strength = (1.0, _log(evidence, 3, 80), _log(step / usual_scatter, 0.05, 50))
         if newest:
-            found.append(((*strength, back, away, start, short), True))
+            found.append(((*strength, reversal, away, first_uncertainty, short), True))
         else:
             distance = rank_distance(before.logs, after.logs)
-            brief = max(0.0, 1 - min(before.observation_count, after.observation_count) / few)
-            found.append(((*strength, distance, away, brief, back, start), False))
+            shortness = max(0.0, 1 - min(before.observation_count, after.observation_count) / few)
+            found.append(((*strength, distance, away, shortness, reversal, first_uncertainty), False))
     return found
 
 
 def first_level_uncertainty(first: Segment, observations: int, settings: DetectorSettings) -> float:
-    """How little is known of a first level, 0 to 1: it has lasted few observations, and the series is young.
+    """Uncertainty of a first level, 0 to 1: high if the level has few observations and the series is short.
 
-    A young series has not shown yet how deep and how long its bursts are.
+    A short series does not determine the depth and length of its bursts.
     """
     few = max(0.0, 1 - first.observation_count / settings.first_observations)
     return few * max(0.0, 1 - observations / settings.young_observations)
 
 
 def step_reversals(segments: list[Segment], scale: float) -> list[float]:
-    """How far each step is undone by a neighbouring one, 0 to 1, less the longer the level between has lasted.
+    """Share of each step that an adjacent step reverses, 0 to 1, reduced for a long level between the two.
 
-    A level that comes back soon was left by a burst rather than for good, even where the burst is too long
-    or its return too rough to count as a transient.
+    If a level returns soon, the departure was a burst rather than a lasting change, even if the burst is too long or
+    the return too inexact for a transient.
 
     Args:
-        scale: observations between the two steps that make it count 1/e.
+        scale: number of observations between the two steps at which a reversal counts 1/e.
     """
     steps = [after.level - before.level for before, after in pairwise(segments)]
     found = [0.0] * len(steps)
@@ -111,7 +113,8 @@ def _log(value: float, low: float, high: float) -> float:
 def rank_distance(a: Floats, b: Floats) -> float:
     """|z| of the Mann-Whitney test of two samples; ties count half.
 
-    Own code: `scipy.stats.mannwhitneyu` takes 2,800 microseconds per call, this 6, for every step considered.
+    Not `scipy.stats.mannwhitneyu`, which takes 2,800 microseconds per call; this function takes 6, and it is called
+    for every step considered.
     """
     n, m = len(a), len(b)
     if not n or not m:
@@ -126,7 +129,7 @@ Excursion = tuple[int, int, float]
 
 
 def refine_segments(series: SeriesFit, segments: list[Segment], price: float) -> tuple[list[Segment], list[Excursion]]:
-    """Lasting levels and transients of a path."""
+    """Lasting levels, and transients in time order, of a path."""
     segments, excursions = extract_transients(series, segments, price)
     segments = drop_weak_steps(series, segments, price)
     segments, excursions = extract_short_segments(series, segments, excursions)
@@ -138,7 +141,7 @@ def refine_segments(series: SeriesFit, segments: list[Segment], price: float) ->
 def extract_transients(
     series: SeriesFit, segments: list[Segment], price: float
 ) -> tuple[list[Segment], list[Excursion]]:
-    """Take out short departures that come back, the shortest and clearest first."""
+    """Extract short departures after which the level returns, the shortest and clearest first."""
     excursions = []
     while departures := sorted(_candidate_transients(series, segments, price)):
         _, _, i, j, level = departures[0]
@@ -154,7 +157,7 @@ def extract_transients(
 def _candidate_transients(
     series: SeriesFit, segments: list[Segment], price: float
 ) -> Iterator[tuple[int, float, int, int, float]]:
-    """Runs i … j of up to three segments, on one side of the common level of their neighbours."""
+    """Yield runs i … j of up to three segments on one side of the common level of their neighbours."""
     settings, spread = series.settings, float(series.noise.spread)
     for i in range(1, len(segments) - 1):
         for j in range(i, min(i + 3, len(segments) - 1)):
@@ -172,11 +175,10 @@ def _candidate_transients(
 def extract_short_segments(
     series: SeriesFit, segments: list[Segment], excursions: list[Excursion]
 ) -> tuple[list[Segment], list[Excursion]]:
-    """Take out what is too short for a level: bursts between two levels, and a first level of a few observations.
+    """Extract segments too short for a level: bursts between two levels, and a first level of few observations.
 
-    A short segment that lies between its neighbours' levels belongs to the step from one to the other, and
-    joins the nearer. The last segment may be short, and so may the one before it: too few observations tell what
-    follows.
+    A short segment between the levels of its neighbours belongs to the step between them and is merged with the
+    nearer one. The last segment may be short, and so may the one before it, because too few observations follow.
     """
     excursions = list(excursions)
     while short := [i for i in range(len(segments) - 1) if _is_too_short(segments, i, series.settings)]:
@@ -203,17 +205,17 @@ def _is_too_short(segments: list[Segment], i: int, settings: DetectorSettings) -
 
 
 def _merge_with_next(series: SeriesFit, segments: list[Segment], i: int) -> list[Segment]:
-    """Segments i and i + 1 as one."""
+    """Merge segments i and i + 1."""
     before, after = segments[i : i + 2]
     level, _ = series.common(before, after)
     return [*segments[:i], series.segment(before.first, after.end, level), *segments[i + 2 :]]
 
 
 def evidence_surpluses(series: SeriesFit, segments: list[Segment], price: float) -> list[float]:
-    """Evidence (nats) above its price for the step before each segment but the first.
+    """Evidence (nats) above the penalty for the step before each segment except the first.
 
-    The price grows where the level before or after is short, because bursts of outliers are short; a level
-    that still lasts is spared, so that changes are reported early. A step too small to matter has none.
+    The penalty increases if the level before or after is short, because bursts of outliers are short. The newest
+    level is exempt, so that changes are reported early. The evidence of a step below `min_effect` is 0.
     """
     settings = series.settings
     found = []
@@ -228,25 +230,25 @@ def evidence_surpluses(series: SeriesFit, segments: list[Segment], price: float)
 
 
 def drop_weak_steps(series: SeriesFit, segments: list[Segment], price: float) -> list[Segment]:
-    """Merge, the weakest step first, until every step brings its price."""
-    while len(segments) > 1 and min(surplus := evidence_surpluses(series, segments, price)) < 0:
-        segments = _merge_with_next(series, segments, int(np.argmin(surplus)))
+    """Merge segments, the weakest step first, until every step contributes its penalty."""
+    while len(segments) > 1 and min(surpluses := evidence_surpluses(series, segments, price)) < 0:
+        segments = _merge_with_next(series, segments, int(np.argmin(surpluses)))
     return segments
 
 
 def drop_doubtful_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
-    """Merge, the most doubtful step first, until every step is credible."""
+    """Merge segments, the step of lowest confidence first, until every step reaches `min_confidence`."""
     least = series.settings.min_confidence
-    while len(segments) > 1 and min(trust := step_confidences(series, segments)) < least:
-        segments = remove_step(series, segments, int(np.argmin(trust)))
+    while len(segments) > 1 and min(confidences := step_confidences(series, segments)) < least:
+        segments = remove_step(series, segments, int(np.argmin(confidences)))
     return segments
 
 
 def remove_step(series: SeriesFit, segments: list[Segment], i: int) -> list[Segment]:
-    """Without the doubtful step between segments i and i + 1.
+    """Remove the step between segments i and i + 1.
 
-    A few observations at the start are not joined to the level that follows, of which they say nothing: they count
-    as away from it (in `series.away`).
+    A few observations at the start are not merged into the next level, because they are no evidence for it: they are
+    marked as away from it (in `series.away`).
     """
     first, second = segments[:2]
     if i > 0 or not first.observation_count <= series.settings.transient_observations < second.observation_count:
@@ -256,11 +258,11 @@ def remove_step(series: SeriesFit, segments: list[Segment], i: int) -> list[Segm
 
 
 def extract_drifts(series: SeriesFit, segments: list[Segment], price: float) -> tuple[list[Segment], list[Excursion]]:
-    """Replace runs of steps in one direction by a slope where the slope describes the observations better."""
+    """Replace runs of steps in one direction by a slope if the slope fits the observations better."""
     drifts = []
     i = 1
     while i < len(segments):
-        # The last segment of the run of steps in one direction that begins with the step before segment i.
+        # Last segment of the run of steps in one direction that starts with the step before segment i.
         last, sign = i, np.sign(segments[i].level - segments[i - 1].level)
         while last + 1 < len(segments) and np.sign(segments[last + 1].level - segments[last].level) == sign:
             last += 1
@@ -281,7 +283,7 @@ def extract_drifts(series: SeriesFit, segments: list[Segment], price: float) -> 
 def _best_slope(
     series: SeriesFit, segments: list[Segment], i: int, last: int, price: float
 ) -> tuple[int, int, float] | None:
-    """The longest part of a run that a slope describes better than its steps: first and last segment, rise."""
+    """First and last segment, and rise (ln), of the longest part of a run that a slope fits better than its steps."""
     parts = [(a - 1, b) for a in range(i, last + 1) for b in range(a, last + 1)]
     for first, end in sorted(parts, key=lambda part: part[0] - part[1]):
         whole = segments[first : end + 1]
@@ -297,7 +299,7 @@ def _best_slope(
 
 
 def fit_slope(series: SeriesFit, observations: Floats, logs: Floats, rounds: int = 12) -> tuple[float, float]:
-    """Negative log likelihood along the likeliest straight line, and its slope per observation."""
+    """Negative log likelihood of the most likely straight line, and its slope (ln) per observation."""
     x = (observations - observations.mean()) / max(1.0, float(np.ptp(observations)))
     third = max(1, len(x) // 3)
     run = float(x[-third:].mean() - x[:third].mean())
@@ -317,10 +319,10 @@ def fit_slope(series: SeriesFit, observations: Floats, logs: Floats, rounds: int
 
 
 def date_step(series: SeriesFit, before: Segment, after: Segment) -> int:
-    """The first observation of the new level: the likeliest of those whose neighbourhood most probably holds it.
+    """First observation of the new level: the most likely one among those whose neighbourhood is most probable.
 
-    Observations of transients count a little: without them all observations of a burst next to the step would be
-    equally likely, and the date would be drawn into the burst.
+    Observations of transients have a small weight: with weight 0, all observations of a burst next to the step would
+    be equally likely, and the date could fall into the burst.
     """
     observations = slice(before.first, after.end)
     logs = series.logs[observations]
@@ -336,7 +338,7 @@ def date_step(series: SeriesFit, before: Segment, after: Segment) -> int:
 
 
 def redate_segments(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
-    """The same levels, with each border at its date."""
+    """The same levels with each border moved to the date of its step."""
     edges = [0]
     for before, after in pairwise(segments):
         edges.append(min(max(date_step(series, before, after), edges[-1] + 1), after.end - 1))
@@ -355,11 +357,11 @@ def make_detection(
     excursions: list[Excursion],
     drifts: list[Excursion],
 ) -> Detection:
-    """The result for one series.
+    """Build the detection of one series.
 
     Args:
-        times: of the assessed observations, shape (n,).
-        firsts: the position of each observation's first point among all points in time order, then the number of
+        times: epoch seconds of the assessed observations, shape (n,).
+        firsts: position of the first point of each observation among all points in time order, then the number of
             points; shape (n + 1,).
         segments: accepted levels, dated.
         excursions, drifts: transients and slopes.
@@ -422,7 +424,7 @@ _SUSPICION_CONFIDENCE = 0.25
 
 
 def _newest_departure(series: SeriesFit, last: Segment) -> tuple[int, float] | None:
-    """First observation and level (ln) of the newest observations, where all are far on one side of the last level."""
+    """First observation and level (ln) of the newest observations if all are far on one side of the last level."""
     residuals = series.logs - last.level
     spread = series.noise.left if residuals[-1] < 0 else series.noise.right
     far = max(3 * float(spread), series.settings.min_effect)

@@ -20,7 +20,8 @@ from typing import TypedDict
 import numpy as np
 
 from iowatch.stats import DetectorSettings, steps
-from iowatch.stats.segments import Floats, Segment, SeriesFit, segment_many, step_penalty
+from iowatch.stats.method import Floats
+from iowatch.stats.segments import Segment, SeriesFit, segment_many, step_penalty
 from iowatch.stats.steps import StepFeatures, step_features
 
 

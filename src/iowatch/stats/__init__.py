@@ -1,17 +1,17 @@
 """Statistics: arrays in, frozen records out."""
 
 from iowatch.stats.comparison import Subgroup, compare_pairs, find_subgroups
-from iowatch.stats.detection import (
-    DEFAULT_METHOD,
-    METHODS,
-    CollectDetections,
-    DetectionMethod,
-    ObservedSeries,
-    detect_many,
-    detection_pool,
-    get_method,
-)
+from iowatch.stats.detection import DEFAULT_METHOD, METHODS, CollectDetections, detect_many, detection_pool, get_method
 from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
+from iowatch.stats.method import (
+    ChangePoint,
+    Detection,
+    DetectionMethod,
+    DetectorSettings,
+    Drift,
+    ObservedSeries,
+    Transient,
+)
 from iowatch.stats.pairs import (
     ComparisonSettings,
     OverallComparison,
@@ -35,4 +35,3 @@ from iowatch.stats.rules import (
     prior_cost_bits,
     short_case_names,
 )
-from iowatch.stats.segments import ChangePoint, Detection, DetectorSettings, Drift, Transient

@@ -1,6 +1,7 @@
 """Detection methods: series in, `Detection` out, in several processes if there are many points.
 
-docs/detection.md explains the method `levels`. To add a method, add a row to `METHODS`.
+docs/detection.md explains the method `levels`. To add a method, write a `DetectionMethod.detect` (its types are in
+`iowatch.stats.method`), here or in a file of its own, and add a row to `METHODS`.
 """
 
 from __future__ import annotations
@@ -10,56 +11,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from iowatch.core import InputError, UsageError, suggest_name
-from iowatch.stats.segments import Detection, DetectorSettings, Floats, Segment, SeriesFit, segment_many, step_penalty
+from iowatch.core import UsageError, suggest_name
+from iowatch.stats.method import Detection, DetectionMethod, DetectorSettings, ObservedSeries
+from iowatch.stats.segments import Segment, SeriesFit, segment_many, step_penalty
 from iowatch.stats.steps import drop_doubtful_steps, extract_drifts, make_detection, redate_segments, refine_segments
-
-
-class ObservedSeries:
-    """A validated series as observations in time order, without those before `since`.
-
-    Points with the same time are samples of one observation; its value is their median.
-
-    Attributes:
-        points: number of points of the whole series.
-        times, logs: epoch seconds and ln of the value of each observation, shape (n,).
-        firsts: position in time order of the first point of each observation, then `points`; shape (n + 1,).
-    """
-
-    def __init__(self, number: int, times: ArrayLike, values: ArrayLike, since: float | None) -> None:
-        t, v = _check_series(number, times, values)
-        order = np.lexsort((v, t))
-        t, logs = t[order], np.log(v[order])
-        starts = np.flatnonzero(np.diff(t, prepend=-np.inf) > 0)
-        if len(starts) < len(t):
-            logs = np.array([np.median(samples) for samples in np.split(logs, starts[1:])])
-        skipped = 0 if since is None else int(np.searchsorted(t[starts], since, side="left"))
-        self.points = len(t)
-        self.times: Floats = t[starts][skipped:]
-        self.logs: Floats = logs[skipped:]
-        self.firsts: NDArray[np.int64] = np.append(starts, len(t))[skipped:]
-
-
-def _check_series(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Floats, Floats]:
-    t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
-    if t.ndim != 1 or t.shape != v.shape:
-        raise InputError(f"series {number}: times have shape {t.shape}, values {v.shape}; expected the same (n,)")
-    wrong = np.flatnonzero(~(np.isfinite(t) & np.isfinite(v) & (v > 0)))
-    if len(wrong):
-        i = int(wrong[0])
-        raise InputError(
-            f"series {number}, point {i}: time {t[i]}, value {v[i]}; expected finite numbers and a value > 0",
-            hint="Leave out what was not measured.",
-        )
-    return t, v
 
 
 def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) -> list[Detection]:
@@ -85,20 +48,6 @@ def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
         segments = drop_doubtful_steps(series, dated)
         if len(segments) == len(dated):
             return dated
-
-
-@dataclass(frozen=True, slots=True)
-class DetectionMethod:
-    """A method to detect changes.
-
-    Attributes:
-        version: changes whenever the result of the same series may change; part of the key of stored detections.
-        detect: function from series with at least `min_observations` observations each to their detections, in the
-            same order.
-    """
-
-    version: str
-    detect: Callable[[Sequence[ObservedSeries], DetectorSettings], list[Detection]]
 
 
 METHODS: dict[str, DetectionMethod] = {"levels": DetectionMethod("9", detect_levels)}

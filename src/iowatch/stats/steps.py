@@ -16,20 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.stats.segments import (
+from iowatch.stats.method import (
     ChangePoint,
     DetectedLevel,
     Detection,
     DetectorSettings,
     Drift,
     Floats,
-    Segment,
-    SeriesFit,
     StepDirection,
     Transient,
-    inlier_probability,
-    negative_log_likelihood,
 )
+from iowatch.stats.segments import Segment, SeriesFit, inlier_probability, negative_log_likelihood
 
 StepFeatures = tuple[float, ...]
 

@@ -348,18 +348,18 @@ def _check_operations(builder: parsing.OutputBuilder, record: Mapping[str, Any])
     for operation in record["operations"]:
         name, size, repetitions = operation["operation"], operation["bytes"], operation["repetitions"]
         case = {**common, "reorder": reorder} if name == "read" else common
-        good = [r for r in repetitions if _is_repetition_consistent(r, size, no_files)]
-        if size != case["total_bytes"] or len(good) < len(repetitions):
+        consistent = [r for r in repetitions if _is_repetition_consistent(r, size, no_files)]
+        if size != case["total_bytes"] or len(consistent) < len(repetitions):
             builder.add_truncation(f"{name}: repetitions contradict their own bytes, time and bandwidth")
         if len(repetitions) < requested and builder.has_no_problem:
             builder.add_truncation(f"{name}: {len(repetitions)} of {requested} repetitions")
         if size != case["total_bytes"]:
             continue
         if not no_files:
-            builder.add_samples(name, "bandwidth", [r["bandwidth_bytes_per_second"] / MIB for r in good], case)
-        builder.add_samples(name, "time", [r["seconds"] for r in good], case)
+            builder.add_samples(name, "bandwidth", [r["bandwidth_bytes_per_second"] / MIB for r in consistent], case)
+        builder.add_samples(name, "time", [r["seconds"] for r in consistent], case)
         for phase in _PHASES:
-            builder.add_samples(name, f"{phase}_time", [r["phases"][phase]["max"] for r in good], case)
+            builder.add_samples(name, f"{phase}_time", [r["phases"][phase]["max"] for r in consistent], case)
 
 
 def _is_repetition_consistent(repetition: Mapping[str, Any], size: int, no_files: bool) -> bool:

@@ -34,7 +34,7 @@ _TYPES = {"independent": False, "collective": True}
 _SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions", "per_node": "clients per node"}
 
 # parameter -> its forms on a command line (long option, letter, directive), and the largest plausible value
-_ASKED = {
+_COMMAND_LINE_FORMS = {
     "stripe_count": ("posix.lustre.stripecount", "", "lustreStripeCount", 1 << 20),
     "stripe_bytes": ("posix.lustre.stripesize", "", "lustreStripeSize", MAX_ALIGNMENT),
     "alignment_bytes": ("hdf5.setAlignment", "J", "setAlignment", MAX_ALIGNMENT),
@@ -108,7 +108,7 @@ def _command_parameters(test: IorTest, command: IorCommandLine) -> CaseParameter
         kind = "collective" if "c" in command.letters else "independent"
     collective = _TYPES.get(kind) if kind is not None else None
     words, letters, directives = command.words, command.letters, command.directives
-    asked_collective = "c" in letters or "collective" in words or directives.get("collective") == "1"
+    requested_collective = "c" in letters or "collective" in words or directives.get("collective") == "1"
     known = api in _KNOWN_APIS or (api != "" and api == command.letters.get("a", "").upper())
     tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
     stonewall = parse_count(options.get("stonewallingTime"))
@@ -120,7 +120,7 @@ def _command_parameters(test: IorTest, command: IorCommandLine) -> CaseParameter
         return None
     if not known or collective is None or any(options.get(name) not in table for table, name in tables):
         return None
-    if not command.scripted and collective != asked_collective:
+    if not command.scripted and collective != requested_collective:
         return None
     direct = "B" in letters or "posix.odirect" in words or directives.get("useO_DIRECT") == "1"
     # data were verified; reads do this within the timed operation
@@ -147,18 +147,18 @@ def _matches_command_line(options: dict[str, str], command: IorCommandLine, api:
     """Return whether the options are those of the command line, or IOR's defaults."""
     if command.scripted or not command.directives.keys() <= _OUTPUT_DIRECTIVES:
         return True
-    asked = command.letters
-    transfer, block = parse_printed_size(asked.get("t", "262144")), parse_printed_size(asked.get("b", "1048576"))
+    given = command.letters
+    transfer, block = parse_printed_size(given.get("t", "262144")), parse_printed_size(given.get("b", "1048576"))
     pairs = (
-        (api, asked.get("a", "POSIX").upper()),
-        (options.get("repetitions"), asked.get("i", "1")),
+        (api, given.get("a", "POSIX").upper()),
+        (options.get("repetitions"), given.get("i", "1")),
         (options.get("xfersize"), format_ior_size(transfer) if transfer else None),
         (options.get("blocksize"), format_ior_size(block) if block else None),
-        (options.get("access") == "file-per-process", "F" in asked),
-        (options.get("test filename"), asked.get("o", "testFile")),
-        (options.get("segments", asked.get("s", "1")), asked.get("s", "1")),
-        (options.get("ordering in a file") == "random", "z" in asked),
-        (options.get("ordering inter file") == "no tasks offsets", not {"C", "Z"} & asked.keys()),
+        (options.get("access") == "file-per-process", "F" in given),
+        (options.get("test filename"), given.get("o", "testFile")),
+        (options.get("segments", given.get("s", "1")), given.get("s", "1")),
+        (options.get("ordering in a file") == "random", "z" in given),
+        (options.get("ordering inter file") == "no tasks offsets", not {"C", "Z"} & given.keys()),
     )
     return all(printed == wanted for printed, wanted in pairs)
 
@@ -167,16 +167,16 @@ def _sync_policy(test: IorTest, command: IorCommandLine) -> Scalar | None:
     """Return whether fsync was requested, and after each write; None if a script may have requested it."""
     if "Y" in command.letters:
         return "each"
-    asked = "e" in command.letters or command.directives.get("fsync") == "1"
-    if command.scripted and not asked:
+    is_requested = "e" in command.letters or command.directives.get("fsync") == "1"
+    if command.scripted and not is_requested:
         return {0: False, 1: True}.get(test.exact.get("fsync", -1))
-    return asked
+    return is_requested
 
 
 def _numeric_options(command: IorCommandLine) -> CaseParameters | None:
     """Return parameters that are only in the command line; None if one is invalid."""
     numbers: dict[str, Scalar | None] = {}
-    for name, (word, letter, directive, largest) in _ASKED.items():
+    for name, (word, letter, directive, largest) in _COMMAND_LINE_FORMS.items():
         places = (command.words.get(word), command.letters.get(letter), command.directives.get(directive))
         text = next((place for place in places if place is not None), None)
         if text is None:
@@ -264,12 +264,12 @@ def _consistent_rows(
     total, transfer = int(case["total_bytes"] or 0), int(case["transfer_bytes"] or 1)
     moved = [test.moved.get((operation, key), total) for key in keys] if test.moved else repeat(total)
     pairs = zip([rows[key] for key in keys], moved, strict=False)
-    good = [row for row, size in pairs if _is_row_consistent(row, size, transfer, test.half)]
-    if len(good) < len(keys):
-        builder.add_truncation(f"{where}{len(keys) - len(good)} {operation} rows are inconsistent")
+    consistent = [row for row, size in pairs if _is_row_consistent(row, size, transfer, test.half)]
+    if len(consistent) < len(keys):
+        builder.add_truncation(f"{where}{len(keys) - len(consistent)} {operation} rows are inconsistent")
     if len(keys) < repetitions:
         builder.add_truncation(f"{where}{len(keys)} of {repetitions} {operation} repetitions are complete")
-    return good
+    return consistent
 
 
 def _is_row_consistent(row: IorRow, moved: int, transfer: int, half: Callable[[float], float]) -> bool:

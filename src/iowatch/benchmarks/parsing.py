@@ -322,8 +322,8 @@ class RunContext:
         """Explain why `ran` ranks differ from the request; None if they do not, or if no number was requested."""
         if self.ranks is None or ran == self.ranks:
             return None
-        alone = ": independent processes, as with the launcher of another MPI" if ran == 1 else ""
-        return f"{self.ranks} ranks were requested, {program} ran with {ran}{alone}"
+        hint = ": independent processes, as with the launcher of another MPI" if ran == 1 else ""
+        return f"{self.ranks} ranks were requested, {program} ran with {ran}{hint}"
 
 
 @dataclass
@@ -384,21 +384,21 @@ class OutputBuilder:
         if not 0 < int(case.get("ranks") or 1) <= MAX_RANKS:
             self.add_failure(f"{case['ranks']} ranks is not plausible")
             return
-        good = tuple([v for v in values if 0 < v <= row.ceiling])
-        if metric in _MAY_VANISH and (len(good) < len(values) or not self.has_no_problem):
+        accepted = tuple([v for v in values if 0 < v <= row.ceiling])
+        if metric in _MAY_VANISH and (len(accepted) < len(values) or not self.has_no_problem):
             if self.has_no_problem:
                 self.facts.setdefault("below_resolution", []).append(f"{operation} {metric}")
             return
-        if len(good) < len(values):
+        if len(accepted) < len(values):
             bad = next(v for v in values if not 0 < v <= row.ceiling)
             self.add_failure(
                 f"{operation} {metric} of {bad:g} {row.unit} is not plausible (ceiling {row.ceiling:g} {row.unit})"
             )
-        if good:
+        if accepted:
             kept = {name: value for name, value in case.items() if value is not None}
             key = canonical_json({"case": kept, "metric": metric, "operation": operation})
-            _, samples = self._results.setdefault(key, (Result(operation, metric, row.unit, good, kept), []))
-            samples.extend(good)
+            _, samples = self._results.setdefault(key, (Result(operation, metric, row.unit, accepted, kept), []))
+            samples.extend(accepted)
 
     def drop_results(self) -> None:
         """Discard all results (for example when two runs wrote to one output)."""

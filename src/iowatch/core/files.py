@@ -30,8 +30,8 @@ def checkout_root() -> Path:
         MachineError: no candidate is a checkout.
     """
     named = os.environ.get("IOWATCH_ROOT")
-    here = Path(__file__).resolve()
-    candidates = [Path(named)] if named else [here.parents[3], Path.cwd(), *Path.cwd().parents]
+    module_path = Path(__file__).resolve()
+    candidates = [Path(named)] if named else [module_path.parents[3], Path.cwd(), *Path.cwd().parents]
     for candidate in candidates:
         if (candidate / "systems").is_dir() and (candidate / "benchmarks").is_dir():
             return candidate
@@ -181,9 +181,9 @@ def store_artefact(source: Path) -> tuple[str, int]:
             os.utime(target)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{digest}.{os.getpid()}")
-        shutil.copyfile(source, beside)
-        beside.replace(target)
+        draft = target.with_name(f".{digest}.{os.getpid()}")
+        shutil.copyfile(source, draft)
+        draft.replace(target)
     return digest, size
 
 

@@ -165,9 +165,9 @@ def _hint_slow_rank(trace: Trace) -> Hint | None:
 
 def _hint_read_back(trace: Trace) -> Hint | None:
     """Return a hint if POSIX read more than MPI-IO requested, or more was read back than written."""
-    asked, done = trace.counter("MPIIO_BYTES_READ"), trace.counter("POSIX_BYTES_READ") or 0
-    if asked is not None and trace.counter("MPIIO_BYTES_WRITTEN") and done > READ_BACK_RATIO * asked:
-        text = f"MPI-IO asked for {format_size(asked)}, but {format_size(done)} were read: "
+    requested, done = trace.counter("MPIIO_BYTES_READ"), trace.counter("POSIX_BYTES_READ") or 0
+    if requested is not None and trace.counter("MPIIO_BYTES_WRITTEN") and done > READ_BACK_RATIO * requested:
+        text = f"MPI-IO asked for {format_size(requested)}, but {format_size(done)} were read: "
         text += "whole blocks are read to change a part of them (data sieving)."
         names = ["POSIX_BYTES_READ", "MPIIO_BYTES_READ", "POSIX_BYTES_WRITTEN", "MPIIO_BYTES_WRITTEN"]
     else:

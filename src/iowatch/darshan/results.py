@@ -119,8 +119,8 @@ class BandwidthComparison:
     @property
     def text(self) -> str:
         """Return one line for the terminal."""
-        ours, theirs = format_number(self.benchmark), format_number(self.darshan)
-        text = f"{theirs} MiB/s by Darshan's estimate, {ours} by the benchmark (x {format_number(self.ratio)})"
+        measured, estimated = format_number(self.benchmark), format_number(self.darshan)
+        text = f"{estimated} MiB/s by Darshan's estimate, {measured} by the benchmark (x {format_number(self.ratio)})"
         reason = "most of the benchmark's time was not spent in I/O calls"
         if self.ratio < 1:
             reason = "Darshan saw I/O that the benchmark did not time"

@@ -104,8 +104,8 @@ class DarshanReader:
         if not line:
             code = process.wait()
             self.close()
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            message = f"{path}: the Darshan library crashed while reading it ({how})"
+            cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            message = f"{path}: the Darshan library crashed while reading it ({cause})"
             raise InputError(message, hint="The log is damaged.")
         answer = json.loads(line)
         if "error" in answer:
@@ -289,10 +289,10 @@ def privacy_mode() -> str:
     Raises:
         UsageError: any other value.
     """
-    asked = os.environ.get(PRIVACY_VARIABLE) or "keep"
-    if asked not in ("keep", "hash", "drop"):
-        raise UsageError(f"{PRIVACY_VARIABLE} is '{asked}'", hint="Expected keep, hash or drop.")
-    return asked
+    mode = os.environ.get(PRIVACY_VARIABLE) or "keep"
+    if mode not in ("keep", "hash", "drop"):
+        raise UsageError(f"{PRIVACY_VARIABLE} is '{mode}'", hint="Expected keep, hash or drop.")
+    return mode
 
 
 def keep_darshan_log(log: Path) -> tuple[str, int] | None:

@@ -290,8 +290,8 @@ def make_proposals(
     for level in levels:
         name = f"{level.stack} {level.variable} {level.case}"
         if len(level.values) < MIN_OBSERVATIONS:
-            there = f"{format_count(len(level.values), 'night')} at the accepted level, {MIN_OBSERVATIONS} needed"
-            left.append(f"{name}: {there}" + (f" ({level.note})" if level.note else ""))
+            count = f"{format_count(len(level.values), 'night')} at the accepted level, {MIN_OBSERVATIONS} needed"
+            left.append(f"{name}: {count}" + (f" ({level.note})" if level.note else ""))
             continue
         if not bandwidth.is_case_key(level.case):
             left.append(f"{name}: its case cannot be written as name=value,name=value")

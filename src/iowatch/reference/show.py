@@ -116,8 +116,8 @@ def print_proposals(change: ReferenceFileChange, console: Console) -> None:
         if proposal.kind != "same":
             new = proposal.new
             row = (proposal.kind, new.stack, new.variable, new.case.replace(",", " "), _format_entry(proposal.old))
-            nights = str(new.provenance.n or "")
-            grid.add_row(*map(Text, (*row, _format_entry(new), new.unit, nights, proposal.note)))
+            observations = str(new.provenance.n or "")
+            grid.add_row(*map(Text, (*row, _format_entry(new), new.unit, observations, proposal.note)))
     if grid.row_count:
         console.print(grid)
         console.print(Text(change.diff))

@@ -145,7 +145,7 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
 
 
 _PREFIX = "iowatch-"
-_RESERVE = 1.1  # for metadata and partial stripes
+_RESERVE = 1.1  # for metadata and partial stripes: a file system that is exactly full fails
 
 
 def session_directory(base: str | Path, session: str | None = None) -> Path:

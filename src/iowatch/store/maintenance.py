@@ -287,7 +287,7 @@ class _HistoryCopier:
                 write.add_expected_results(right, target_id, found["items"])
             self._copy_runs(left, right, number, target_id)
 
-    def _copy_runs(self, left: Connection, right: Connection, number: int, here: int) -> None:
+    def _copy_runs(self, left: Connection, right: Connection, number: int, target_id: int) -> None:
         rows = {row["fingerprint"]: row for row in _select_rows(left, RunTable.session_id, [number])}
         for known in _select_rows(right, RunTable.fingerprint, rows):
             del rows[known["fingerprint"]]
@@ -295,7 +295,7 @@ class _HistoryCopier:
             return
         old_ids = {fingerprint: row.pop("id") for fingerprint, row in rows.items()}
         for row in rows.values():
-            row["session_id"] = here
+            row["session_id"] = target_id
             self._translate(left, right, row)
         inserted = right.execute(insert(RunTable).returning(RunTable.fingerprint, RunTable.id), list(rows.values()))
         run_ids = {old_ids[row.fingerprint]: row.id for row in inserted}

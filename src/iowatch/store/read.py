@@ -87,8 +87,8 @@ def find_session(connection: Connection, uuid: str) -> SessionRow:
     found = _records(connection, _select_sessions().where(begins), SessionRow)
     chosen = [row for row in found if row.uuid == uuid] or found
     if len(chosen) != 1:
-        how = "no session" if not chosen else f"{len(chosen)} sessions"
-        raise UsageError(f"{how} with UUID '{uuid}'", hint="`iowatch history list` shows them.")
+        count = "no session" if not chosen else f"{len(chosen)} sessions"
+        raise UsageError(f"{count} with UUID '{uuid}'", hint="`iowatch history list` shows them.")
     return chosen[0]
 
 

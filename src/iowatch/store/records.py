@@ -276,8 +276,8 @@ class RunSessions:
         """Return the session ids of runs, shape (n,); -1 for runs that were written after this was read."""
         if not len(self.run):
             return np.full(len(runs), -1, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.run, runs), len(self.run) - 1)
-        return np.where(self.run[places] == runs, self.session[places], -1)
+        positions = np.minimum(np.searchsorted(self.run, runs), len(self.run) - 1)
+        return np.where(self.run[positions] == runs, self.session[positions], -1)
 
 
 @dataclass(frozen=True, slots=True)

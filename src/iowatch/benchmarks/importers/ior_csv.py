@@ -78,12 +78,12 @@ class IorCsvReader:
         rows = [self.rows[operation, i] for i in range(length) if (operation, i) in self.rows]
         if len(rows) < length:
             builder.add_truncation(f"repetitions of {operation} are missing")
-        good = [row for row in rows if _is_csv_row_consistent(row, total, int(case["transfer_bytes"] or 1))]
-        if len(good) < len(rows):
-            builder.add_truncation(f"{len(rows) - len(good)} {operation} rows are inconsistent")
+        consistent = [row for row in rows if _is_csv_row_consistent(row, total, int(case["transfer_bytes"] or 1))]
+        if len(consistent) < len(rows):
+            builder.add_truncation(f"{len(rows) - len(consistent)} {operation} rows are inconsistent")
         # The times have too few digits to be useful, and the number of repetitions is not printed.
         for metric in ("bandwidth", "rate"):
-            builder.add_samples(operation, metric, [getattr(row, metric) for row in good], case)
+            builder.add_samples(operation, metric, [getattr(row, metric) for row in consistent], case)
 
 
 def _is_csv_row_consistent(row: IorRow, total: int, transfer: int) -> bool:

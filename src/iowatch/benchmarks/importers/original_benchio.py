@@ -239,10 +239,10 @@ def _blocks_of_2024(builder: parsing.OutputBuilder, table: BenchioTable) -> list
     # A row before a gap may belong to one of the missing files.
     last = len(expected) if table.ends else max(places, default=0) + 1
     spans = zip(table.blocks, places, [*places[1:], last][: len(places)], strict=True)
-    good = [block for block, place, after in spans if len(block.times) == 1 and after == place + 1]
-    if len(good) < len(expected):
-        builder.add_truncation(f"{len(good)} of {len(expected)} files were printed whole")
-    return good
+    complete = [block for block, place, after in spans if len(block.times) == 1 and after == place + 1]
+    if len(complete) < len(expected):
+        builder.add_truncation(f"{len(complete)} of {len(expected)} files were printed whole")
+    return complete
 
 
 def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list[BenchioFileBlock]:
@@ -250,7 +250,7 @@ def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list
     deletes = any(block.deleted for block in table.blocks)
     directories = {block.path.rpartition("/")[0] for block in table.blocks}
     known = len(directories) == 1 or (directories <= set(STRIPINGS) and (deletes or _are_in_order(table.blocks)))
-    good, names = [], [block.path for block in table.blocks]
+    valid, names = [], [block.path for block in table.blocks]
     for block in table.blocks:
         where = f"of '{parsing.decode_for_display(block.path)}'"
         whole = table.ends > 0 or block is not table.blocks[-1]
@@ -259,14 +259,14 @@ def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list
         elif not (known or deletes) or not _PLAIN.fullmatch(block.path) or names.count(block.path) > 1:
             builder.add_truncation(f"the name {where} is damaged or doubled")
         elif not whole and not block.checks and not table.damaged:
-            good.append(block)
+            valid.append(block)
         elif not _averages_match(block):
             builder.add_truncation(f"rows {where} do not agree with their minimum and average")
         else:
-            good.append(block)
+            valid.append(block)
     if not table.blocks:
         builder.add_truncation("no file was written")
-    return good
+    return valid
 
 
 def _are_in_order(blocks: list[BenchioFileBlock]) -> bool:

@@ -1,7 +1,7 @@
 "use strict";
-// Draws a series. Plotly draws lines and dots as SVG, which every browser supports. To keep ten years responsive, about a
-// thousand shapes are drawn at most: sessions that share a pixel become one bar from lowest to highest, and single samples
-// are shown when few sessions are in view. No sample is hidden, because bars span all samples.
+// Draws a series. Plotly draws lines and dots as SVG, which every browser supports. To keep ten years responsive, some
+// thousand shapes are drawn at most: sessions that share a pixel become one bar from lowest to highest, and single
+// samples are shown when few sessions are in view. No sample is hidden, because bars span all samples.
 (() => {
   const place = document.getElementById("plot"), hint = document.getElementById("hint");
   if (!window.Plotly || !place) return;

@@ -1,5 +1,5 @@
 "use strict";
-// Tables that are sorted by their headers, by click or key, and filtered by text and choices; the state is in the address.
+// Tables that are sorted by click or key on a header, and filtered by text and choices; the address holds the state.
 (() => {
   const state = new URLSearchParams(location.hash.slice(1));
   const keep = (name, value) => {

@@ -60,8 +60,8 @@ def _change_size(change: TraceChange) -> float:
 
 
 _VERDICT_COLOURS = {"faster": "green", "slower": "red", "not enough data": "yellow"}
-_MOST_UNPAIRED = 10
-_LONGEST_NODES = 60
+_MAX_UNPAIRED = 10
+_MAX_NODES_LENGTH = 60
 
 
 # For programs
@@ -258,7 +258,7 @@ def provenance_lines(outcome: Outcome) -> Iterator[str]:
 
 def _shorten_node_list(nodes: Sequence[str]) -> str:
     parts = fold_node_names(nodes)
-    return parts if len(parts) <= _LONGEST_NODES else f"{len(nodes)} nodes"
+    return parts if len(parts) <= _MAX_NODES_LENGTH else f"{len(nodes)} nodes"
 
 
 def _format_period(side: SideProvenance) -> str:
@@ -267,14 +267,14 @@ def _format_period(side: SideProvenance) -> str:
 
 
 def _format_unpaired(outcome: Outcome) -> Iterator[str]:
-    # Names are made together with those of the pairs, so that the distinguishing parameters are shown.
+    # Names are built together with those of the pairs, so that the distinguishing parameters are shown.
     paired = [_case_parameters(one.case) for one in outcome.compared]
     for side, entries in (("left", outcome.matched.only_left), ("right", outcome.matched.only_right)):
         names = short_case_names([*paired, *(entry.described for entry in entries)])[len(paired) :]
-        for name, entry in list(zip(names, entries, strict=True))[:_MOST_UNPAIRED]:
+        for name, entry in list(zip(names, entries, strict=True))[:_MAX_UNPAIRED]:
             yield f"only on the {side}: {name} ({entry.metric})"
-        if len(entries) > _MOST_UNPAIRED:
-            yield f"only on the {side}: {len(entries) - _MOST_UNPAIRED} more (--json lists all)"
+        if len(entries) > _MAX_UNPAIRED:
+            yield f"only on the {side}: {len(entries) - _MAX_UNPAIRED} more (--json lists all)"
 
 
 def _case_parameters(case: Case) -> dict[str, Scalar]:

@@ -237,7 +237,7 @@ def curve_classes(curves: Sequence[Curve]) -> list[str]:
 
 _RANGES_WIDTH, _RANGES_RIGHT, _RANGES_TOP, _RANGES_BOTTOM, _ROW = 620, 14, 10, 40, 20
 # Width of a letter, and maximum width of the names of rows.
-_LETTER, _MOST_LEFT = 7.2, 380
+_LETTER, _MAX_LEFT = 7.2, 380
 
 
 @dataclass(frozen=True)
@@ -252,11 +252,11 @@ class ValueRange:
 
 def ranges_picture(rows: Sequence[ValueRange], unit: str, label: str) -> Markup:
     """Draw rows from top to bottom over an axis that starts at zero."""
-    left = min(_MOST_LEFT, 12 + _LETTER * max(len(row.name) for row in rows))
+    left = min(_MAX_LEFT, 12 + _LETTER * max(len(row.name) for row in rows))
     bottom = _RANGES_TOP + _ROW * len(rows)
     top = rounded_axis_end(max(row.high or row.value for row in rows))
     x = AxisScale(0.0, top, left, _RANGES_WIDTH - _RANGES_RIGHT)
-    most = int(_MOST_LEFT / _LETTER)
+    most = int(_MAX_LEFT / _LETTER)
     parts = []
     for v in value_ticks(top):
         parts.append(svg_line("grid", x(v), _RANGES_TOP, x(v), bottom))

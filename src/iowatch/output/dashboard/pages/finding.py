@@ -22,8 +22,8 @@ from iowatch.store import History, SeriesSamples, SessionRow, bulk
 
 _AROUND_S = 60 * drawing.DAY_S
 _NEAR_S = 3 * drawing.DAY_S
-_MOST_OTHERS = 30
-_MOST_EVENTS = 6
+_MAX_OTHERS = 30
+_MAX_EVENTS = 6
 Samples = Mapping[int, SeriesSamples]
 
 
@@ -37,7 +37,7 @@ def _series_to_draw(finding: Finding, machine: data.SystemEntry) -> list[data.Se
     members = {member.series_id for member in finding.members}
     inside = [s for s in machine.series if s.row.id in members]
     others = [s for s in machine.watched if s.row.id not in members]
-    return inside + others[:: max(1, -(-len(others) // _MOST_OTHERS))]
+    return inside + others[:: max(1, -(-len(others) // _MAX_OTHERS))]
 
 
 def samples_around_change(history: History, finding: Finding, machine: data.SystemEntry) -> dict[int, SeriesSamples]:
@@ -82,7 +82,7 @@ def other_recorded_events(finding: Finding, machine: data.SystemEntry) -> list[E
     """Events within 60 days of a finding but not near its date; they are numbered in its picture."""
     ends = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S
     found = [e for e in machine.events if ends[0] <= e.start <= ends[1]]
-    return [e for e in found if abs(e.start - finding.first_after) > _NEAR_S][:_MOST_EVENTS]
+    return [e for e in found if abs(e.start - finding.first_after) > _NEAR_S][:_MAX_EVENTS]
 
 
 def member_figures(
@@ -119,7 +119,7 @@ def repeat_commands(finding: Finding, machine: data.SystemEntry, runs: Sequence[
     return {"why_not": None, "commands": [suite, *list(run_commands)[:6]]}
 
 
-_MOST_RUNS = 12
+_MAX_RUNS = 12
 
 
 def publish_finding_pages(site: data.SiteBuild) -> None:
@@ -140,7 +140,7 @@ PAGE = data.Page("findings.html", "Findings", 2, publish_finding_pages)
 
 def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Finding) -> dict[str, Any]:
     samples = samples_around_change(site.history, finding, machine)
-    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MOST_RUNS]
+    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_RUNS]
     traced_member = traces = None
     # Traces of the member with the largest change among those with traces on both sides.
     for member in strongest:
@@ -187,10 +187,10 @@ def _run_logs(site: data.SiteBuild, run: int | None) -> TracedRun | None:
 
 _FAN_HEIGHT = 300
 _FAN_LEFT, _FAN_TOP, _FAN_BOTTOM = 52, 30, 30
-_MOST_LINES = 24
+_MAX_LINES = 24
 _BETWEEN_NAMES = 16
 # Maximum length of a name beside the lines; bold letters are wider.
-_MOST_BOLD_LETTERS = 27
+_MAX_BOLD_LETTERS = 27
 # Width of a bold letter of the label at the date.
 _BOLD_LETTER = 8.0
 # Percent of the observations of a changed line, at either end, that may be outside the picture.
@@ -256,7 +256,7 @@ def fan_picture(
     drawn: list[FanLine] = []
     for changed in (False, True):
         group = [one for one in lines if one.changed is changed and len(one.times)]
-        drawn += group[:: max(1, -(-len(group) // (_MOST_LINES // 2)))]
+        drawn += group[:: max(1, -(-len(group) // (_MAX_LINES // 2)))]
     ends = [t for one in drawn for t in (one.times[0], one.times[-1])]
     times = ends or [moment - drawing.DAY_S, moment + drawing.DAY_S]
     bottom = _FAN_HEIGHT - _FAN_BOTTOM
@@ -308,7 +308,7 @@ def _draw_labels(
         lowest = height + _BETWEEN_NAMES
         kind = "group" if name.changed else "group steady"
         side = " inside" if shape.names_inside else ""
-        most = _MOST_BOLD_LETTERS if name.changed else _MOST_BOLD_LETTERS + 2
+        most = _MAX_BOLD_LETTERS if name.changed else _MAX_BOLD_LETTERS + 2
         place = x.end - 2 if shape.names_inside else x.end + 8
         words = _shorten(f"{format_factor(name.gain)} {name.words}", most)
         yield drawing.svg_text(kind + side, place, height + 4, words)

@@ -78,7 +78,7 @@ def _headlines(results: RunResults) -> Iterator[tuple[str, str, str]]:
 Results = Sequence[tuple[int, tuple[float, ...]]]
 # Names and paths of the logs of a run.
 Logs = Sequence[tuple[str, Path]]
-_MOST_LOGS = 8
+_MAX_LOGS = 8
 # Full Darshan reports take seconds each, and a session has about a hundred runs.
 _REPORTED_SESSIONS = 7
 # Smallest maximum of a row for a unit, the unit, and its factor; 0.000096 s is hard to read.
@@ -126,7 +126,7 @@ def _read_traces(
 def _kept_logs(files: Sequence[Artefact]) -> Logs:
     """Logs of a run in the artefact store; a program that is started several times writes one per start."""
     found = [(one.name, artefact_location(one)) for one in files if one.kind == "darshan"]
-    return [(name, path) for name, path in found if path is not None][:_MOST_LOGS]
+    return [(name, path) for name, path in found if path is not None][:_MAX_LOGS]
 
 
 def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""benchio under ReFrame: one test a case of `benchmarks/benchio/suites/`."""
+"""benchio under ReFrame: one test per case of `benchmarks/benchio/suites/`."""
 
 import shlex
 import sys
@@ -16,8 +16,8 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 class BuildBenchio(rfm.RunOnlyRegressionTest):
     """Builds benchio for one stack in `var/build/benchio/<system>/<stack>`, if it is not up to date.
 
-    Two clusters that share a home may have stacks of one name, and of other compilers and processors.
-    A stack that brings its own benchio (feature `benchio`, from Spack) needs no build.
+    The path contains the system, because two clusters that share a home directory may have stacks of equal names but
+    different compilers and processors. A stack that contains benchio (feature `benchio`, from Spack) needs no build.
     """
 
     local = True

@@ -1,5 +1,5 @@
 "use strict";
-// "Copy" beside a text: shown only where the browser can do it.
+// "Copy" button next to a text; shown only if the browser supports it.
 for (const button of document.querySelectorAll("button.copy")) {
   const source = document.getElementById(button.dataset.copy);
   if (!source || !navigator.clipboard) continue;

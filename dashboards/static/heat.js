@@ -1,5 +1,5 @@
 "use strict";
-// Heat maps: one stop of the Tab key a map, arrows from cell to cell; what the filter of the page leaves out turns pale.
+// Heat maps: one Tab stop per map, arrow keys between cells; cells excluded by the filter of the page are pale.
 (() => {
   const maps = [...document.querySelectorAll("table.matrix")];
   const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
@@ -16,7 +16,7 @@
       event.preventDefault();
       event.stopPropagation();
       let y = cells.findIndex((row) => row.includes(document.activeElement)), x = cells[y]?.indexOf(document.activeElement);
-      // Over fields without a case to the next that has one.
+      // Skip cells without a case.
       do { y += step[0]; x += step[1]; } while (cells[y] && x < cells[y].length && x >= 0 && !cells[y][x]);
       cells[y]?.[x]?.focus();
     });

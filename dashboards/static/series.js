@@ -1,7 +1,7 @@
 "use strict";
-// Draws a series. Plotly draws lines and dots as SVG, which every browser has; so that ten years stay fluid, at most some
-// thousand shapes are drawn: nights that share a pixel become one bar from lowest to highest, and single samples appear
-// when few enough nights are in view. Nothing is hidden by that: bars reach over every sample.
+// Draws a series. Plotly draws lines and dots as SVG, which every browser supports. To keep ten years responsive, some
+// thousand shapes are drawn at most: sessions that share a pixel become one bar from lowest to highest, and single
+// samples are shown when few sessions are in view. No sample is hidden, because bars span all samples.
 (() => {
   const place = document.getElementById("plot"), hint = document.getElementById("hint");
   if (!window.Plotly || !place) return;
@@ -14,26 +14,26 @@
   const DASHES = { level: "solid", drift: "longdash", suspected: "dot" };
   const transient = [...time.keys()].filter((i) => data.transients.some(([a, b]) => a <= time[i] && time[i] <= b));
   const MOST_DOTS = 600, MOST_BARS = 400;
-  // As dates stand everywhere else on the site: 5 Apr 2026.
+  // Date format of the site: 5 Apr 2026.
   const DATES = [[null, 86400000, "%H:%M\n%-d %b %Y"], [86400000, "M1", "%-d %b\n%Y"], ["M1", "M12", "%b %Y"], ["M12", null, "%Y"]].map(([a, b, value]) => ({ dtickrange: [a, b], value }));
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");
-  // Plotly knows no zones and shows Date objects and numbers in the reader's own: it is given text, by the site's clock.
+  // Plotly shows Date objects and numbers in the zone of the browser, so it receives text in the zone of the site.
   const offset = (seconds) => data.offsets.findLast(([from]) => from <= seconds)?.[1] ?? data.offsets[0][1];
   const text = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
   const stamp = (seconds) => text(seconds + offset(seconds));
   const day = (seconds) => stamp(seconds).slice(0, 10);
-  // Back from the site's clock (ms) to UTC (s).
+  // From local time of the site (ms) to UTC (s).
   const utc = (shown) => { const near = shown / 1000 - offset(shown / 1000); return shown / 1000 - offset(near); };
 
-  function lower(value) {  // the first night not before `value`
+  function lower(value) {  // first session not before `value`
     let a = 0, b = time.length;
     while (a < b) { const m = (a + b) >> 1; if (time[m] < value) a = m + 1; else b = m; }
     return a;
   }
   function describe(i) {
-    // Names of the nodes of the newest nights.
+    // Names of the nodes of the newest sessions.
     const hosts = data.hosts[i - time.length + data.hosts.length]?.replace(/[<>&]/g, " ");
     const many = data.nodes == null ? "" : `${data.nodes} node${data.nodes === 1 ? "" : "s"}`;
     const nodes = hosts ? `<br>${many ? `${many}: ` : "on "}${hosts}` : many && `<br>${many}`;
@@ -42,7 +42,7 @@
     return `${stamp(time[i]).slice(0, 16)} ${data.zone}${also}<br>session ${name}<br>stack ${stack}${nodes}<br>run ${run[i]}`;
   }
 
-  // What is drawn of the sessions from `from` to `to` (seconds).
+  // Points and bars of the sessions from `from` to `to` (seconds).
   function view(from, to) {
     const a = Math.max(0, lower(from) - 1), b = Math.min(time.length, lower(to) + 1), every = Math.max(1, Math.ceil((b - a) / MOST_BARS));
     const dots = start[b] - start[a] <= MOST_DOTS;
@@ -54,7 +54,7 @@
         if (Math.abs(headline[k] - headline[i]) > Math.abs(headline[best] - headline[i])) best = k;
       }
       for (let s = start[i]; s < start[last]; s++) { if (samples[s] < low) low = samples[s]; if (samples[s] > high) high = samples[s]; }
-      // No line over missing nights.
+      // No line over missing sessions.
       if (i > a && time[i] - time[i - 1] > data.pause) { line.x.push(stamp(time[i - 1] + 1)); line.y.push(null); line.text.push(""); line.night.push(undefined); }
       line.x.push(stamp(time[best])); line.y.push(headline[best]); line.text.push(describe(best)); line.night.push(best);
       if (!dots) spread.x.push(stamp(time[i]), stamp(time[i]), null), spread.y.push(low, high, null);
@@ -96,7 +96,7 @@
   }
 
   const first = time[0] - 43200, last = time[time.length - 1] + 43200;
-  // The range stands in the address: #from=2009-03-01&to=2009-04-01
+  // The range is in the address: #from=2009-03-01&to=2009-04-01
   function wanted() {
     const asked = new URLSearchParams(location.hash.slice(1)), from = utc(Date.parse(asked.get("from"))), to = utc(Date.parse(asked.get("to")) + 86400e3);
     return [Number.isFinite(from) ? from : first, Number.isFinite(to) ? to : last];
@@ -122,7 +122,7 @@
     busy = false;
     showHint();
   }
-  // On a phone the buttons would lie over the marks; two fingers zoom there.
+  // No buttons on a phone, where they would cover the marks; pinch to zoom.
   const options = { responsive: true, displaylogo: false, displayModeBar: place.clientWidth < 600 ? false : "hover", modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]] };
   place.classList.add("drawn");
   draw(wanted(), options).then(() => {

@@ -1,5 +1,5 @@
 "use strict";
-// Tables that sort by a click or a key on their headers, and filter by words and choices; all of it stands in the page's address.
+// Tables that are sorted by click or key on a header, and filtered by text and choices; the address holds the state.
 (() => {
   const state = new URLSearchParams(location.hash.slice(1));
   const keep = (name, value) => {
@@ -15,7 +15,7 @@
 
   function sort(table, column, descending) {
     const rows = [...table.tBodies[0].rows].map((row) => [key(row, column), row]);
-    // Rows without a value stay at the end, whichever way.
+    // Rows without a value are last in both directions.
     rows.sort(([a], [b]) => a === null || b === null ? (a === null) - (b === null) : descending ? compare(b, a) : compare(a, b));
     table.tBodies[0].append(...rows.map(([, row]) => row));
     [...table.tHead.rows[0].cells].forEach((cell, i) => {
@@ -53,7 +53,7 @@
         if (!value) return true;
         const own = row.dataset[name] ?? "";
         if (name === "words") return value.toLowerCase().split(/\s+/).every((word) => words[i].includes(word));
-        // A series can be in an open finding and look different once more.
+        // A series can have several states, for example in an open finding and suspected.
         return name === "state" ? own.split(" ").includes(value) : own === value;
       });
       shown += !row.hidden;
@@ -65,7 +65,7 @@
     input.value = state.get(input.dataset.filter) ?? "";
     input.addEventListener("input", () => { keep(input.dataset.filter, input.value); filter(); });
   }
-  // "/" jumps to the filter, arrows go from row to row.
+  // "/" focuses the filter, arrow keys move between rows.
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/") { event.preventDefault(); inputs[0].focus(); }

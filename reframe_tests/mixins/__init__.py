@@ -1,1 +1,1 @@
-"""Behaviour shared by the checks, one a file; a check is composed of them."""
+"""Mixins of which the checks are composed, one per file."""

@@ -1,4 +1,4 @@
-"""A Darshan trace of every run, where the stack has darshan-runtime; without it the run goes on untraced."""
+"""Darshan trace of every run if the stack has darshan-runtime; otherwise the run is not traced."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import reframe as rfm
 from reframe.core.builtins import run_before, variable
 
-# Room for several thousand files a process (Darshan's own default is 1,024 records and 4 MiB in all), so that
-# metadata tests do not end as partial traces; DXT keeps 32 bytes or more an access.
+# Memory for several thousand files per process (Darshan's default is 1,024 records and 4 MiB in total), so that
+# traces of metadata tests are complete; DXT needs 32 bytes or more per access.
 _CONFIGURATION = """\
 MODMEM {memory}
 NAMEMEM 4
@@ -23,15 +23,15 @@ _PAIRS = 5
 
 
 class DarshanMixin(rfm.RegressionTestPlugin):
-    """Puts Darshan under the benchmark's own processes: `mpirun -np 4 env LD_PRELOAD=… program …`.
+    """Preloads Darshan in the processes of the benchmark: `mpirun -np 4 env LD_PRELOAD=… program …`.
 
-    The launcher and the shell never see the library. The log is `darshan/trace.darshan` in the stage directory.
-    Compose it with StackMixin; with ScratchMixin the scratch directory is traced wherever it lies.
+    The launcher and the shell do not load the library. The log is `darshan/trace.darshan` in the stage directory.
+    Requires StackMixin; with ScratchMixin the scratch directory is traced at any path.
     """
 
-    #: Trace at all; `-S darshan=no` for a run without.
+    #: Trace runs; `-S darshan=no` disables tracing.
     darshan = variable(bool, value=True)
-    #: Keep every access with its time (DXT), as a suite with `trace: dxt` asks.
+    #: Record every access with its time (DXT), as in suites with `trace: dxt`.
     darshan_dxt = variable(bool, value=False)
     #: The program does not use MPI.
     darshan_non_mpi = variable(bool, value=False)
@@ -47,12 +47,12 @@ class DarshanMixin(rfm.RegressionTestPlugin):
         untraced = [self.executable, *self.executable_opts]
         self.executable_opts = [*self._darshan_settings(dxt), *untraced]
         self.executable = "env"
-        # What the runner sets in the sessions that measure the cost of tracing, for one case.
+        # The runner sets this variable, for one case, in sessions that measure the overhead of tracing.
         if os.environ.get("IOWATCH_OVERHEAD_CASE") == f"{self.benchmark}:{self.case.name}":
             self.postrun_cmds = [*self._pairs(untraced), *self.postrun_cmds]
 
     def _darshan_settings(self, dxt: bool) -> list[str]:
-        """Words for `env`. Where the stack links Darshan into its programs there is nothing to preload."""
+        """Arguments of `env`; without a preload if the stack links Darshan into its programs."""
         place = shlex.quote(f"{self.stagedir}/darshan")
         settings = {
             "LD_PRELOAD": self._darshan_library(),
@@ -64,16 +64,16 @@ class DarshanMixin(rfm.RegressionTestPlugin):
         return [f"{name}={value}" for name, value in settings.items() if value is not None]
 
     def _pairs(self, untraced: list[str]) -> list[str]:
-        """Runs without and with Darshan, the order changing; `darshan/pairs` has start and end of each."""
+        """Commands of alternating runs without and with Darshan; `darshan/pairs` has start and end of each."""
         self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
         launcher = self.job.launcher.run_command(self.job)
         commands = {"untraced": untraced, "traced": [self.executable, *self.executable_opts]}
         lines = []
         for pair in range(_PAIRS):
             for kind in sorted(commands, reverse=pair % 2 == 0):
-                words = " ".join(commands[kind])
+                command = " ".join(commands[kind])
                 lines += [
-                    f"started=$(date +%s.%N); {launcher} {words} > darshan/pairs.out 2>&1",
+                    f"started=$(date +%s.%N); {launcher} {command} > darshan/pairs.out 2>&1",
                     f'echo "{kind} $? $started $(date +%s.%N)" >> darshan/pairs; rm -f darshan/trace.darshan',
                 ]
         return lines
@@ -85,9 +85,9 @@ class DarshanMixin(rfm.RegressionTestPlugin):
         return None if library is None else shlex.quote(library)
 
     def _darshan_configuration(self, dxt: bool) -> str:
-        """Darshan leaves out files below /var, /opt and others by default; those of the scratch never."""
+        """Darshan configuration that includes the scratch; by default Darshan excludes /var, /opt and others."""
         text = _CONFIGURATION.format(memory=_MEMORY_MIB[dxt])
         scratch = str(getattr(self, "scratch_directory", ""))
-        # Blanks and commas separate words of the configuration and cannot be quoted.
+        # Blanks and commas separate values of the configuration and cannot be quoted.
         usable = scratch and not re.search(r"[\s,]", scratch)
         return text + (f"NAME_INCLUDE ^{re.escape(scratch)} *\n" if usable else "")

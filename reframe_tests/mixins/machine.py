@@ -1,6 +1,6 @@
-"""What a run met on its node: the kernel, Lustre's client, the mount of scratch and its default striping.
+"""Environment of a run on its node: kernel, Lustre client, mount of scratch and its default striping.
 
-A maintenance changes these without a word; findings tell which of them differ on both sides of a change.
+A maintenance may change these without notice; findings report which of them differ between both sides of a change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from reframe.core.builtins import run_before
 
 # In the stage directory: lines `fact=value`.
 _ANSWERS = "iowatch.machine"
-# What each fact is asked with; `{}` is the case's directory. What is absent is left out.
+# Command for each fact; `{}` is the directory of the case. Facts without output are left out.
 _QUESTIONS = {
     "kernel": "uname -r",
     "lustre": "cat /sys/fs/lustre/version",
@@ -24,7 +24,7 @@ _QUESTIONS = {
 
 
 class MachineMixin(rfm.RegressionTestPlugin):
-    """Asks in the job, on its first node, before anything is measured."""
+    """Collects the facts in the job, on its first node, before the measurement."""
 
     @run_before("run")
     def ask_machine(self) -> None:
@@ -40,7 +40,7 @@ class MachineMixin(rfm.RegressionTestPlugin):
 
 
 def questions(directory: str) -> list[str]:
-    """Lines of the job's script. A question that fails or hangs (a stuck mount) costs ten seconds at most."""
+    """Lines of the job script; a command that fails or hangs (a stuck mount) takes at most ten seconds."""
     one_line = "2> /dev/null | tr -s '[:space:]' ' '"
     place = shlex.quote(directory)
     asked = [f'echo "{fact}=$(timeout 10 {q.format(place)} {one_line})"' for fact, q in _QUESTIONS.items()]
@@ -48,20 +48,20 @@ def questions(directory: str) -> list[str]:
 
 
 def answers(text: str) -> dict[str, str]:
-    """The facts of `fact=value` lines, without what differs from node to node or from start to start."""
+    """Facts from `fact=value` lines, without parts that differ between nodes or sessions."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     found = {fact: " ".join(value.split()) for fact, value in pairs if fact in _QUESTIONS and value.strip()}
     if "mount" in found:
         found["mount"] = _mount(found["mount"])
     if "lustre" in found:
         found["lustre"] = found["lustre"].split()[-1]  # `lustre: 2.12.8` before 2.13
-    if "striping" in found:  # begins with the directory, which is the session's own
+    if "striping" in found:  # starts with the directory, which differs per session
         found["striping"] = re.sub(r"^/\S* ", "", found["striping"])
     return found
 
 
 def _mount(line: str) -> str:
-    """Type, source and options: NFS names this client, a container its layers."""
+    """Type, source and options of a mount, without the client address of NFS and the layers of a container."""
     kind, source, *options = line.split()
     if kind == "overlay":
         return kind

@@ -1,4 +1,4 @@
-"""Every sample of a run: parsed once, validated, left in the spool for the history, reported to ReFrame."""
+"""All samples of a run: parsed once, validated, written to the spool for the history, reported to ReFrame."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 
 
 class SamplesMixin(rfm.RegressionTestPlugin):
-    """Starts the program as often as the tool asks, reads what the starts left; the status decides the sanity.
+    """Starts the program as often as the tool requires, and reads the outputs; their status decides the sanity.
 
     The check defines `benchmark`. The best sample of each result is its performance value.
     """
 
     @run_before("run")
     def start_and_note(self) -> None:
-        """Preparation, times, exit codes and further starts around ReFrame's own start of the program."""
+        """Add preparation, times, exit codes and further starts around ReFrame's own start of the program."""
         tool, options, place = self.case.tool, self.case.options, str(self.scratch_directory)
-        # ReFrame hands these to the job only after this hook; the launcher's command line needs them now.
+        # ReFrame sets these in the job only after this hook; the command line of the launcher needs them now.
         self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
         launcher = self.job.launcher.run_command(self.job)
         prepare = [
@@ -40,29 +40,29 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             for words in tool.prepare(options, place)
         ]
         before = self._before(tool.before(options, place), launcher)
-        command = " ".join([launcher, self.executable, *self.executable_opts])  # words of a shell already
-        again: list[str] = []
+        command = " ".join([launcher, self.executable, *self.executable_opts])  # already quoted for the shell
+        further_starts: list[str] = []
         for start in range(1, tool.runs(options)):
-            again += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
+            further_starts += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
-        self.postrun_cmds = [*self._close(0), *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+        self.postrun_cmds = [*self._close(0), *further_starts, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
 
     def _before(self, words: str, launcher: str) -> list[str]:
-        """A page cache is one node's: on several nodes every task does what one shell does on one.
+        """Commands before each start: on several nodes executed by every task, because each node has its page cache.
 
-        Inside an allocation the shell may be that of a login node.
+        In an allocation they are always executed by tasks, because the shell may run on a login node.
         """
         if not words or (self.case.nodes == 1 and not hasattr(self.job.launcher, "placed")):
             return [words] if words else []
         return [f"{launcher} sh -c {shlex.quote(words)} >> prepare.out 2>> prepare.err"]
 
     def _own(self, words: list[str]) -> list[str]:
-        """A preparing command with the check's own program where it is the tool's."""
+        """A preparation command in which the program of the check replaces the default program of the tool."""
         same = words[0] == self.case.tool.program(self.case.options)
         return [self.program if same else words[0], *words[1:]]
 
     def _close(self, start: int) -> list[str]:
-        """After a start: keep its exit code (schedulers differ in what they report) and its result files."""
+        """Lines after a start: keep its exit code (schedulers report it differently) and its result files."""
         kept = [f"[ ! -e {name} ] || mv {name} {_result(start, name)}" for name in self.case.tool.results]
         kept += [f"[ ! -e {_TRACE} ] || mv {_TRACE} darshan/start-{start}.darshan"]
         return [f"echo $? > {_rc(start)}", *kept]
@@ -71,7 +71,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def read_output(self) -> None:
         starts = range(self.case.tool.runs(self.case.options))
         merged = merge_outputs([self._parse(start) for start in starts])
-        # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
+        # An A/B run repeats a case many times per session, so its results are separate series without detection.
         ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
         added = {**self.case.tool.case(self.case.options), **ab_run}
         for name in self.striping_that_failed():
@@ -85,7 +85,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
 
     @sanity_function
     def is_complete(self) -> bool:
-        """The output is whole, shows what was asked for, and every expected (operation, metric) is there."""
+        """The output is complete and validated, and contains every expected (operation, metric)."""
         output: Output = self.output_record
         missing = handoff.missing_results(self.case, output)
         return sn.all(
@@ -103,7 +103,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         }
 
     def _parse(self, start: int) -> Output:
-        """The output of one start of the program; its own result file is preferred to the standard output."""
+        """Parse the output of one start of the program; its result file has precedence over standard output."""
         stage = Path(self.stagedir)
         if not (stage / _rc(start)).is_file():
             return Output(self.benchmark, None, "failed", self._never_ended(stage), ())
@@ -122,9 +122,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         )
 
     def _never_ended(self, stage: Path) -> str:
-        """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
-        asked = job_state(self.current_partition.scheduler.registered_name, self.job.jobid)
-        reason = "; ".join(words for words in (_last_words(stage), asked) if words)
+        """Reason why a start of the program left no exit code: output of the job, and job state."""
+        state = job_state(self.current_partition.scheduler.registered_name, self.job.jobid)
+        reason = "; ".join(words for words in (_last_words(stage), state) if words)
         return "the program was not started or did not end" + (f": {reason}" if reason else "")
 
     def _spool(self, session: Path) -> None:
@@ -153,11 +153,11 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         handoff.spool_case(session, case, self._files(stage))
 
     def _nodes(self) -> list[str]:
-        """Where the case ran: inside an allocation the launcher knows, else the scheduler."""
+        """Nodes of the case: in an allocation from the launcher, else from the scheduler."""
         placed = getattr(self.job.launcher, "placed", None)
         if placed is not None:
             return list(placed(self.job))
-        # Slurm's `squeue` never saw a job that ended between two looks; ReFrame then asks for "None".
+        # If a job ends between two polls of Slurm's `squeue`, ReFrame reports the node "None".
         return [node for node in self.job.nodelist or [] if node != "None"]
 
     def _files(self, stage: Path) -> dict[str, list[Path]]:
@@ -190,7 +190,7 @@ def _rc(start: int) -> str:
 
 
 def _last_words(stage: Path) -> str:
-    """The first line that the preparation or else the job wrote as an error."""
+    """First nonempty line of the errors or output of the preparation, else of the errors of the job."""
     lines: list[str] = []
     for name in ("prepare.err", "prepare.out", "rfm_job.err"):
         if (stage / name).is_file():
@@ -199,7 +199,7 @@ def _last_words(stage: Path) -> str:
 
 
 def _variable(result: Result) -> str:
-    """ReFrame's name of a result; some operations have blanks or hyphens."""
+    """Name of a result in ReFrame, without the blanks and hyphens of some operations."""
     return f"{result.operation}_{result.metric}".replace(" ", "_").replace("-", "_")
 
 

@@ -263,8 +263,8 @@ def _diff_libraries(
 
 
 # Number of newest runs per side, and of cases, whose logs are read; reading a log takes about 20 ms.
-_MOST_RUNS = 3
-_MOST_CASES = 12
+_MAX_RUNS = 3
+_MAX_CASES = 12
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def compare_side_traces(compared: Sequence[PairComparison], matched: MatchedSide
     remaining = [(case, runs) for runs, case in cases.items() if all(any(n in logs for n in side) for side in runs)]
     found: list[TracedCase] = []
     with DarshanReader() as reader:
-        while remaining and len(found) < _MOST_CASES:
+        while remaining and len(found) < _MAX_CASES:
             case, both = remaining.pop(0)
             read = ([read_first_kept_trace(logs.get(run, ()), reader) for run in side] for side in both)
             before, after = ([trace for trace in traces if trace] for traces in read)
@@ -327,7 +327,7 @@ def _difference_rank(one: PairComparison) -> tuple[bool, float]:
 
 def _newest_runs(side: Side, entry: SideEntry) -> tuple[int, ...]:
     known = {(run.time, run.number) for run in _compared_runs(side, entry) if run.number is not None}
-    return tuple(number for _, number in sorted(known)[-_MOST_RUNS:])
+    return tuple(number for _, number in sorted(known)[-_MAX_RUNS:])
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,9 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) ->
 
 
 # Members of one event share stacks, so a few of them show all differences.
-_MOST_PAIRS = 12
+_MAX_PAIRS = 12
 # Every job may get other nodes: only a difference between several runs on both sides is evidence.
-_MOST_NODE_MEMBERS, _LEAST_RUNS, _MOST_RUNS, _MOST_NODES = 4, 3, 7, 8
+_MAX_NODE_MEMBERS, _MIN_NODE_RUNS, _MAX_NODE_RUNS, _MAX_NODES = 4, 3, 7, 8
 
 
 def evidence_differences(
@@ -103,7 +103,7 @@ def evidence_differences(
     """
     found: dict[tuple[str, str], EvidenceDifference] = {}
     strongest = sorted(members, key=lambda m: -max(m.gain, 1 / m.gain))
-    for member in strongest[:_MOST_PAIRS]:
+    for member in strongest[:_MAX_PAIRS]:
         if member.run_before is None or member.run_after is None:
             continue
         before, after = history.run(member.run_before), history.run(member.run_after)
@@ -112,7 +112,7 @@ def evidence_differences(
         around = environment_differences(*facts, programs=not stacks)
         for one in (*stacks, *around, *counter_differences(*facts)):
             found.setdefault((one.where, one.what), one)
-    for member in strongest[:_MOST_NODE_MEMBERS]:
+    for member in strongest[:_MAX_NODE_MEMBERS]:
         around_change = runs_around_change(member, points[member.series_id])
         old, new = ([history.run(run).facts.get("nodes") or () for run in runs] for runs in around_change)
         for one in node_differences(member.name, old, new):
@@ -122,8 +122,8 @@ def evidence_differences(
 
 def runs_around_change(member: FindingMember, points: SeriesPoints) -> tuple[list[int], list[int]]:
     """Ids of the last runs before and of the first runs after the change of a member."""
-    before = points.run_id[points.time <= member.last_before][-_MOST_RUNS:]
-    after = points.run_id[points.time >= member.first_after][:_MOST_RUNS]
+    before = points.run_id[points.time <= member.last_before][-_MAX_NODE_RUNS:]
+    after = points.run_id[points.time >= member.first_after][:_MAX_NODE_RUNS]
     return [int(run) for run in before], [int(run) for run in after]
 
 
@@ -137,7 +137,7 @@ def node_differences(
         before, after: nodes of each run; runs without nodes are left out.
     """
     old, new = ([frozenset(map(str, nodes)) for nodes in runs if nodes] for runs in (before, after))
-    if min(len(old), len(new)) < _LEAST_RUNS:
+    if min(len(old), len(new)) < _MIN_NODE_RUNS:
         return
     left = frozenset.intersection(*old) - frozenset.union(*new)
     joined = frozenset.intersection(*new) - frozenset.union(*old)
@@ -146,7 +146,7 @@ def node_differences(
 
 
 def _format_nodes(nodes: frozenset[str]) -> str:
-    named = sorted(nodes)[:_MOST_NODES]
+    named = sorted(nodes)[:_MAX_NODES]
     more = f" and {len(nodes) - len(named)} more" if len(nodes) > len(named) else ""
     return " ".join(named) + more if named else "none"
 
@@ -184,7 +184,7 @@ def _format_part(part: Mapping[str, Any] | None, other: Mapping[str, Any] | None
 
 # Counters within this factor are the same work; of the others, those with the largest ratios are reported.
 _SIMILAR_COUNT_RATIO = 1.05
-_MOST_COUNTERS = 5
+_MAX_COUNTERS = 5
 
 
 def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
@@ -197,7 +197,7 @@ def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str
     old, new = ((run.get("darshan") or {}).get("counts") or {} for run in (before, after))
     ratios = {counter: _count_ratio(old[counter], new[counter]) for counter in old.keys() & new.keys()}
     differing = sorted((-ratio, counter) for counter, ratio in ratios.items() if ratio > _SIMILAR_COUNT_RATIO)
-    for _, counter in differing[:_MOST_COUNTERS]:
+    for _, counter in differing[:_MAX_COUNTERS]:
         yield EvidenceDifference(f"Darshan, {name}", counter, f"{old[counter]:g}", f"{new[counter]:g}")
 
 
@@ -210,7 +210,7 @@ def _count_ratio(one: float, other: float) -> float:
 
 
 # Runs per side whose logs are read; a counter that differs among the runs of one side is not due to the change.
-_MAX_RUNS = 3
+_MAX_TRACED_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,8 @@ def find_log_differences(history: History, finding: Finding) -> LogDifferences |
             if member.series_id not in points:
                 continue
             before, after = runs_around_change(member, points[member.series_id])
-            left = _read_run_traces(history, before[-_MAX_RUNS:], reader)
-            right = _read_run_traces(history, after[:_MAX_RUNS], reader)
+            left = _read_run_traces(history, before[-_MAX_TRACED_RUNS:], reader)
+            right = _read_run_traces(history, after[:_MAX_TRACED_RUNS], reader)
             if left and right:
                 return LogDifferences(member.name, (len(left), len(right)), diff_trace_groups(left, right))
     return None
@@ -285,7 +285,7 @@ def build_finding(
     observations, without_data, changed_otherwise = grouping.compare_around_date(group, rows, changes, points)
     names = tuple(short_case_names([one.parameters for one in observations]))
     changed = zip(group.changes, names, strict=False)
-    members = tuple(grouping.make_member(one, points[one.row.id], called) for one, called in changed)
+    members = tuple(grouping.make_member(one, points[one.row.id], member_name) for one, member_name in changed)
     explanation = explain_changes(observations)
     possible_causes = [s for event in happened for s in _causes_from_event(event)]
     run = next((m.run_after for m in members if m.run_after is not None), None)

@@ -73,14 +73,14 @@ def resolve_findings(
 
 def _update_present(finding: Finding, before: Finding | None, newest: int) -> Finding:
     """Update a detected finding; a resolved one stays resolved until the confirmation period has passed."""
-    fresh = replace(finding, resolution=None, missed_since=None, seen_since=None)
+    detected = replace(finding, resolution=None, missed_since=None, seen_since=None)
     if before is None or before.resolution is None or before.state == "suspected":
-        return fresh
+        return detected
     since = before.seen_since or newest
     known = max(len(before.members), before.reported_members)
     if newest - since >= _CONFIRMATION_PERIOD_S or len(finding.members) >= 2 * known:
-        return fresh
-    return replace(fresh, resolution=before.resolution, seen_since=since)
+        return detected
+    return replace(detected, resolution=before.resolution, seen_since=since)
 
 
 def _update_absent(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Finding:

@@ -9,8 +9,8 @@ from iowatch.core import format_number
 from iowatch.findings.finding import Finding, FindingMember
 from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
 
-_MOST_EXCEPTIONS = 3
-_MOST_NAMED = 2
+_MAX_EXCEPTIONS = 3
+_MAX_NAMED = 2
 # Groups of differences that administrators cause (iowatch.findings.evidence).
 _ADMINISTERED = ("stack ", "compute node", "loaded", "MPI-IO hints")
 
@@ -40,15 +40,15 @@ def finding_line(finding: Finding) -> str:
     # Only parts that administrators change: counters and nodes follow from them, or change by themselves.
     names = list(dict.fromkeys(one.what for one in finding.differences if one.where.startswith(_ADMINISTERED)))
     if names:
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        parts.append(f"{', '.join(names[:_MOST_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'}")
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        parts.append(f"{', '.join(names[:_MAX_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'}")
     return "; ".join(parts)
 
 
 def _format_common_factor(finding: Finding) -> str:
     explanation, size = finding.explanation, format_factor(finding.size)
     rule, sizes = explanation.rule, format_magnitudes(explanation.magnitudes) or size
-    if rule is None and explanation.changed <= _MOST_NAMED:
+    if rule is None and explanation.changed <= _MAX_NAMED:
         return f"{', '.join(finding.compared[: explanation.changed])} ({size})"
     if rule is None:
         return f"no common factor ({sizes})"
@@ -66,7 +66,7 @@ def format_magnitudes(magnitudes: Sequence[Magnitude]) -> str:
 
 
 def _format_exceptions(misfits: Sequence[RuleException]) -> str:
-    if len(misfits) > _MOST_EXCEPTIONS:
+    if len(misfits) > _MAX_EXCEPTIONS:
         return f"{len(misfits)} series do not fit"
     named = [f"{m.name} unchanged" if m.inside else f"{m.name} {format_factor(m.ratio)} too" for m in misfits]
     return f"does not fit: {', '.join(named)}"
@@ -89,7 +89,7 @@ def iso_day(moment: float) -> str:
 
 
 _WIDTH = 17
-_MOST_EQUIVALENTS = 6
+_MAX_EQUIVALENTS = 6
 
 
 def format_finding_list(findings: Iterable[Finding]) -> Iterator[str]:
@@ -191,7 +191,7 @@ def format_equivalents(rule: Rule) -> Iterator[str]:
             if other.parameter != condition.parameter:
                 same.setdefault(other.parameter, other.words)
         if same:
-            others = "; ".join(list(same.values())[:_MOST_EQUIVALENTS])
+            others = "; ".join(list(same.values())[:_MAX_EQUIVALENTS])
             yield f"these data do not distinguish '{condition.words}' from: {others}"
 
 

@@ -1,1 +1,1 @@
-"""What people and other programs read: reports, notices and the dashboard."""
+"""Output for people and programs: reports, notices and the dashboard."""

@@ -1,4 +1,4 @@
-"""A comparison for programs (JSON), for people (terminal) and for tickets (Markdown)."""
+"""Reports of a comparison: JSON for programs, tables for a terminal, Markdown for tickets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_LINES = 12
 
 
 def trace_comparison_document(outcome: Outcome) -> dict[str, Any] | None:
-    """`cases` (each with `case`, `logs`, `changes`) and `left_out`; None where no case has logs on both."""
+    """JSON with `cases` (each with `case`, `logs`, `changes`) and `left_out`; None without logs on both sides."""
     cases = []
     for one in outcome.traced.cases:
         logs, changes = dict(zip(("left", "right"), one.logs, strict=True)), [asdict(change) for change in one.changes]
@@ -30,46 +30,45 @@ def trace_comparison_document(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def trace_comparison_lines(outcome: Outcome) -> Iterator[str]:
-    """How the I/O differs: one line a counter, with the case that shows it most; nothing without logs."""
+    """Differences of the I/O: one line per counter with the case of the largest difference; empty without logs."""
     found = outcome.traced
     if not found.cases:
         return
     most_logs = max(max(one.logs) for one in found.cases)
-    looked = f"{format_count(len(found.cases), 'case')}, up to {most_logs} logs per side"
-    looked += f"; {found.left_out} more not examined" if found.left_out else ""
-    called = short_case_names([_case_parameters(one.case) for one in found.cases])
+    scope = f"{format_count(len(found.cases), 'case')}, up to {most_logs} logs per side"
+    scope += f"; {found.left_out} more not examined" if found.left_out else ""
+    names = short_case_names([_case_parameters(one.case) for one in found.cases])
     changes: dict[str, list[tuple[str, TraceChange]]] = {}
-    for name, one in zip(called, found.cases, strict=True):
+    for name, one in zip(names, found.cases, strict=True):
         for change in one.changes:
             changes.setdefault(change.name, []).append((name, change))
     if not changes:
-        yield f"Darshan ({looked}): the sides do their I/O in the same way."
+        yield f"Darshan ({scope}): the sides do their I/O in the same way."
         return
-    yield f"Darshan ({looked}), what differs by more than it does from run to run of a side:"
+    yield f"Darshan ({scope}), what differs by more than it does from run to run of a side:"
     for group in list(changes.values())[:_MAX_LINES]:
         name, most = max(group, key=lambda row: _change_size(row[1]))
-        where = "" if len(called) == 1 else f" ({name}; in {len(group)} of {len(called)} cases)"
+        where = "" if len(names) == 1 else f" ({name}; in {len(group)} of {len(names)} cases)"
         yield f"  {escape_control_characters(most.text)}{where}"
     if len(changes) > _MAX_LINES:
         yield f"  and {len(changes) - _MAX_LINES} more figures (--json has all)"
 
 
 def _change_size(change: TraceChange) -> float:
-    """How large a change is; from or to nothing is the largest."""
+    """Ratio of a change, >= 1; infinite if one value is 0 or absent."""
     return max(change.ratio, 1 / change.ratio) if change.ratio and change.ratio > 0 else float("inf")
 
 
 _VERDICT_COLOURS = {"faster": "green", "slower": "red", "not enough data": "yellow"}
-_MOST_UNPAIRED = 10
-_LONGEST_NODES = 60
+_MAX_UNPAIRED = 10
+_MAX_NODES_LENGTH = 60
 
 
 # For programs
 
 
 def comparison_document(outcome: Outcome) -> dict[str, Any]:
-    """The document of `iowatch compare --json` (DESIGN.md, "Formats"; docs/comparison.md describes every
-    key)."""
+    """The document of `iowatch compare --json` (DESIGN.md, "Formats"; docs/comparison.md describes all keys)."""
     matched, overall, provenance = outcome.matched, outcome.overall, outcome.provenance
     return {
         "left": outcome.left.text,
@@ -123,21 +122,21 @@ def _side_document(side: SideProvenance) -> dict[str, Any]:
 
 
 def additional_runs(one: PairComparison) -> int | None:
-    """Runs a side still to make until `Settings.difference` would be found; 0 where there are enough."""
+    """Additional runs per side at which `ComparisonSettings.difference` would be detected; 0 if there are enough."""
     if one.runs_needed is None:
         return None
     return max(0, one.runs_needed - min(one.left.runs or 0, one.right.runs or 0))
 
 
-# For people
+# For a terminal
 
 _HEADER = ("case", "left", "right", "unit", "runs", "ratio", "95 % interval", "of maxima", "verdict", "more runs")
 
 
 def _pair_rows(outcome: Outcome) -> Iterator[tuple[PairComparison, tuple[str, ...]]]:
-    called = short_case_names([_case_parameters(one.case) for one in outcome.compared])
+    names = short_case_names([_case_parameters(one.case) for one in outcome.compared])
     several = len({one.metric for one in outcome.compared}) > 1
-    for name, one in zip(called, outcome.compared, strict=True):
+    for name, one in zip(names, outcome.compared, strict=True):
         metric, statistic, more = get_metric(one.metric), one.statistic or "median", additional_runs(one)
         cells = (
             f"{name} {metric.label.lower()}" if several else name,
@@ -157,7 +156,7 @@ _SAMPLES = ("case", "side", "n", "max", "median", "mean", "min", "unit")
 
 
 def _sample_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
-    """What each side measured, in all its samples; a row a side."""
+    """Statistics of all samples, one row per side of each pair."""
     for one, (name, *_) in _pair_rows(outcome):
         for side, one_side in (("left", one.left), ("right", one.right)):
             numbers = (format_number(getattr(one_side, statistic)) for statistic in _SAMPLES[3:7])
@@ -166,7 +165,7 @@ def _sample_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
 
 
 def _format_runs(side: SideSummary) -> str:
-    """Runs × repetitions, or that figures were printed."""
+    """Runs (samples) of a side, or `printed` for published figures."""
     return "printed" if side.runs is None else f"{side.runs} ({side.n})"
 
 
@@ -179,26 +178,26 @@ def _format_interval(ci: tuple[float, float] | None) -> str:
 
 
 def _format_sides(outcome: Outcome) -> tuple[str, str]:
-    """The sides as they were named; of an event, which side of it."""
+    """The sides as specified by the user; for an event with `before it` or `after it`."""
     named = ((outcome.left, "before it"), (outcome.right, "after it"))
     left, right = (f"{side.text}, {when}" if side.kind == "event" else side.text for side, when in named)
     return left, right
 
 
 def summary_sentences(outcome: Outcome) -> list[str]:
-    """The answer in sentences, the most important first."""
+    """The outcome in sentences, the most important first."""
     overall = outcome.overall
     counts = ", ".join(f"{n} {verdict}" for verdict, n in overall.counts.items() if n)
     speed = f", {_format_ratio(overall.ratio)} times as fast" if overall.ratio is not None else ""
-    within = f" ({_format_interval(overall.ci)}, {_BASIS_TEXT[overall.basis]})" if overall.ci else ""
+    interval = f" ({_format_interval(overall.ci)}, {_BASIS_TEXT[overall.basis]})" if overall.ci else ""
     answer = _OVERALL_TEXT[overall.verdict].format(bound=format_percent(overall.bound or 0))
-    lines = [f"{answer}{speed}{within}: {counts}."]
+    lines = [f"{answer}{speed}{interval}: {counts}."]
     for group in outcome.subgroups:
         others = f"; {group.outside} of {group.outside_total} others" if group.outside_total else ""
         where = f"{group.inside} of {group.inside_total}"
         lines.append(f"{group.direction.capitalize()}: {group.rule}: {where}, ×{group.ratio:.3g}{others}.")
     for name, points in overall.scaling.items():
-        # Every point: whether right gains or loses as writers are added is a shape, not two numbers.
+        # All points are listed, because the trend over writers cannot be reduced to two numbers.
         parts = ", ".join(f"{_format_ratio(point.ratio)} at {point.value}" for point in points)
         lines.append(f"By {name}, times as fast: {parts}.")
     for peak in overall.peaks:
@@ -230,7 +229,7 @@ def _format_differing(outcome: Outcome) -> str:
 
 
 def provenance_lines(outcome: Outcome) -> Iterator[str]:
-    """When each side was measured, and what differs between the libraries: what a reader asks first."""
+    """Measurement period of each side, stack diff, and differences between the nodes."""
     provenance = outcome.provenance
     sides = (("left", provenance.left), ("right", provenance.right))
     parts = [f"{name} {format_count(side.runs, 'run')} {_format_period(side)}" for name, side in sides if side]
@@ -259,7 +258,7 @@ def provenance_lines(outcome: Outcome) -> Iterator[str]:
 
 def _shorten_node_list(nodes: Sequence[str]) -> str:
     parts = fold_node_names(nodes)
-    return parts if len(parts) <= _LONGEST_NODES else f"{len(nodes)} nodes"
+    return parts if len(parts) <= _MAX_NODES_LENGTH else f"{len(nodes)} nodes"
 
 
 def _format_period(side: SideProvenance) -> str:
@@ -268,14 +267,14 @@ def _format_period(side: SideProvenance) -> str:
 
 
 def _format_unpaired(outcome: Outcome) -> Iterator[str]:
-    # Named among the pairs, so that their distinguishing parameters are shown.
+    # Names are built together with those of the pairs, so that the distinguishing parameters are shown.
     paired = [_case_parameters(one.case) for one in outcome.compared]
     for side, entries in (("left", outcome.matched.only_left), ("right", outcome.matched.only_right)):
-        called = short_case_names([*paired, *(entry.described for entry in entries)])[len(paired) :]
-        for name, entry in list(zip(called, entries, strict=True))[:_MOST_UNPAIRED]:
+        names = short_case_names([*paired, *(entry.described for entry in entries)])[len(paired) :]
+        for name, entry in list(zip(names, entries, strict=True))[:_MAX_UNPAIRED]:
             yield f"only on the {side}: {name} ({entry.metric})"
-        if len(entries) > _MOST_UNPAIRED:
-            yield f"only on the {side}: {len(entries) - _MOST_UNPAIRED} more (--json lists all)"
+        if len(entries) > _MAX_UNPAIRED:
+            yield f"only on the {side}: {len(entries) - _MAX_UNPAIRED} more (--json lists all)"
 
 
 def _case_parameters(case: Case) -> dict[str, Scalar]:
@@ -283,7 +282,7 @@ def _case_parameters(case: Case) -> dict[str, Scalar]:
 
 
 def print_comparison(outcome: Outcome, console: Console, samples: bool = False) -> None:
-    """The answer, then a table, then what was not compared.
+    """Print the summary, then a table of the pairs, then the excluded cases and results.
 
     Args:
         samples: also n, max, median, mean and min of each side.
@@ -312,7 +311,7 @@ def print_comparison(outcome: Outcome, console: Console, samples: bool = False) 
 
 
 def comparison_markdown(outcome: Outcome) -> str:
-    """The same as Markdown."""
+    """The comparison as Markdown."""
     parts = [
         ["### `{}` (left) against `{}` (right)".format(*_format_sides(outcome))],
         [_escape_cell(_format_differing(outcome))],
@@ -335,7 +334,7 @@ def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> lis
 
 
 def _escape_cell(text: str) -> str:
-    """Names come from outside: no cell may end early, no HTML may begin."""
+    """Escape text for a Markdown table: names are untrusted and may contain cell separators or HTML."""
     for character in "\\|<>`*_[]":
         text = text.replace(character, f"\\{character}")
     return " ".join(text.split())

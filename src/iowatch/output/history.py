@@ -1,4 +1,4 @@
-"""Sessions and series as tables for people."""
+"""Sessions and series as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ResultsByRun = Sequence[tuple[SeriesRow, tuple[float, ...]]]
 
 
 def format_case_name(case: core.Case) -> str:
-    """A case for people: `benchio write MPIIO shared ranks=4 …`."""
+    """A case as text: `benchio write MPIIO shared ranks=4 …`."""
     parameters = dict(case.parameters)
     words = [case.benchmark] + [str(parameters.pop(k)) for k in ("operation", "api", "file") if k in parameters]
     for name, value in sorted(parameters.items()):
@@ -35,7 +35,7 @@ def _make_history_table(*columns: str) -> core.PlainTable:
 
 
 def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
-    """Sessions, one a line."""
+    """Print sessions, one per line."""
     table = _make_history_table("session", "system", "suite", "status", "started (UTC)", "runs")
     for row in rows:
         table.add_row(row.uuid, row.system, row.suite, row.status, _format_time(row.started_at), str(row.runs))
@@ -43,7 +43,7 @@ def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
 
 
 def print_series(console: Console, rows: Sequence[SeriesRow]) -> None:
-    """Series, one a line."""
+    """Print series, one per line."""
     table = _make_history_table("id", "system", "stack", "case", "metric", "n", "last (UTC)")
     for row in rows:
         case, last = format_case_name(row.case), _format_time(row.last)
@@ -59,11 +59,11 @@ def print_session(
     files: FilesByRun,
     every_file: bool,
 ) -> None:
-    """A session, its runs with all results, what is absent, and where the files of runs lie.
+    """Print a session, its runs with all results, missing results, and the paths of artefacts.
 
     Args:
-        files: by run.
-        every_file: of all runs; else only of those that did not end well.
+        files: artefacts by run.
+        every_file: list the artefacts of all runs; else only those of failed or incomplete runs.
     """
     console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {_format_time(row.started_at)}", markup=False)
     table = _make_history_table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
@@ -95,13 +95,13 @@ def print_session(
 
 
 def compare_run_bandwidths(results: ResultsByRun) -> BandwidthComparison | None:
-    """A run's bandwidth by Darshan and by the benchmark."""
+    """Compare the bandwidth of a run as measured by Darshan and by the benchmark."""
     rows = ((str(one.case.parameters.get("operation", "")), one.metric, samples) for one, samples in results)
     return compare_bandwidths(rows)
 
 
 def artefact_location(file: Artefact) -> Path | None:
-    """Where a file of a run lies; None where it was pruned, or is on another machine."""
+    """Path of an artefact; None if it was pruned, or is on another machine."""
     try:
         path = core.files.artefact_path(file.sha256).absolute()
     except core.InputError:

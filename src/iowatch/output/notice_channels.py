@@ -1,8 +1,8 @@
-"""Channels of notices: their settings and secrets, the forms of a notice, and sending one notice through one channel.
+"""Channels of notices: settings and secrets, the forms of a notice, and delivery of one notice to one channel.
 
-Messages never contain an address, a token or a password; redirects are not followed, because they would carry them to
-another host. The library apprise reports only whether a message was sent (no status, so no choice of what to repeat),
-sends to fixed hosts of Slack, and gives every mail another Message-ID; so the senders are written here.
+Messages never contain an address, a token or a password. Redirects are not followed, because they would send these to
+another host. The library apprise is not used: it reports only whether a message was sent (no status, so retries cannot
+depend on it), sends to fixed hosts of Slack, and gives every mail another Message-ID.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Notice:
     """One event to report.
 
     Attributes:
-        key: its identity; a key is sent once.
+        key: identity of the notice; a key is sent once.
         title: one line, complete in itself.
-        lines: what a chat shows below the title.
+        lines: text below the title in a chat.
         details: more for mails and issues, laid out for a fixed-width font.
         link: page of the dashboard, or None.
         facts: plain JSON for programs.
@@ -68,13 +68,13 @@ class Notice:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Notice:
-        """The notice of a document that `to_json` made."""
+        """Create a notice from the output of `to_json`."""
         rows = {name: tuple(document[name]) for name in ("lines", "details")}
         return cls(**{**document, **rows})
 
 
 class Secret(yamlfile.ClosedModel):
-    """Where a secret is: `environment: NAME` or `file: PATH`; never the secret itself."""
+    """Location of a secret: `environment: NAME` or `file: PATH`; never the secret itself."""
 
     environment: str | None = None
     file: str | None = None
@@ -86,10 +86,10 @@ class Secret(yamlfile.ClosedModel):
         return self
 
     def read(self) -> str:
-        """The secret, without the line end.
+        """Read the secret, without surrounding blanks and line ends.
 
         Raises:
-            InputError: it is not there, empty, or others could read or change it.
+            InputError: the secret is missing or empty, or other users could read or change it.
         """
         if self.environment is not None:
             text, where = os.environ.get(self.environment, ""), f"environment variable {self.environment}"
@@ -101,7 +101,7 @@ class Secret(yamlfile.ClosedModel):
 
 
 def _read_secret_file(path: Path) -> str:
-    # Check the opened file, not its name: it cannot be replaced in between.
+    # The opened file is checked, not its name, so that it cannot be replaced in between.
     try:
         with path.open(encoding="utf-8") as stream:
             facts = os.fstat(stream.fileno())
@@ -118,20 +118,20 @@ def _read_secret_file(path: Path) -> str:
 
 
 ChannelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-# Blanks and line ends would let one address become several, or a header of its own.
+# Blanks and line ends could turn one address into several, or into a header.
 MailAddress = Annotated[str, StringConstraints(pattern=r"^[^\s@<>,]+@[^\s@<>,]+$")]
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "never"]
 
 
 class ChannelBase(yamlfile.ClosedModel):
-    """What every channel has: a name of its own, and the kinds of notices that it gets."""
+    """Common fields of all channels: a unique name, and the kinds of notices to send."""
 
     name: ChannelName
     send: tuple[NoticeKind, ...] = ("finding", "overdue", "digest")
 
 
 class WebhookChannel(ChannelBase):
-    """A web address that takes JSON. Anybody who knows it can post there, so it is a secret, too."""
+    """A web address that accepts JSON. Knowledge of the address permits posting, so it is a secret, too."""
 
     kind: Literal["webhook", "slack", "mattermost"]
     url: Secret
@@ -160,7 +160,7 @@ class MailChannel(ChannelBase):
 
 
 class IssueChannel(ChannelBase):
-    """One Markdown file a notice: text of a GitLab or GitHub issue, for a job that opens it."""
+    """One Markdown file per notice: text of a GitLab or GitHub issue, for a job that opens the issue."""
 
     kind: Literal["issue"]
     directory: str
@@ -170,13 +170,13 @@ Channel = Annotated[WebhookChannel | MailChannel | IssueChannel, Field(discrimin
 
 
 class NotifySettings(yamlfile.ClosedModel):
-    """The whole file.
+    """Content of `notify.yaml`.
 
     Attributes:
         dashboard: address of the published site, for links.
         digest: day of the weekly digest (UTC), or `never`.
-        overdue_hours: so long after the last session, the next one is overdue.
-        suspected: also report findings that are only suspected.
+        overdue_hours: hours after the last session from which the next one is overdue.
+        suspected: also report suspected findings.
     """
 
     dashboard: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
@@ -198,11 +198,11 @@ class NotifySettings(yamlfile.ClosedModel):
 
 
 def load_notify_settings(system: str) -> NotifySettings | None:
-    """Settings of a system, or None where it has none.
+    """Settings of a system, or None without `notify.yaml`.
 
     Raises:
-        UsageError: no such system.
-        InputError: the file is damaged; every fault with file, line and field.
+        UsageError: unknown system.
+        InputError: the file is invalid; all faults with file, line and field.
     """
     path = system_directory(system) / "notify.yaml"
     if not path.exists():
@@ -211,7 +211,7 @@ def load_notify_settings(system: str) -> NotifySettings | None:
     return yamlfile.YamlDocument(path).validated(NotifySettings, hint=hint, quote=False)
 
 
-# Below what the servers take (Slack cuts at 40,000 characters, Mattermost refuses above 16,383).
+# Below the limits of the servers (Slack truncates at 40,000 characters, Mattermost rejects more than 16,383).
 _CHAT_CHARACTERS = 12_000
 _SUBJECT_CHARACTERS = 180
 
@@ -220,7 +220,7 @@ _escape_slack = partial(html, quote=False)
 
 
 def slack_message(notice: Notice) -> dict[str, Any]:
-    """Slack's mrkdwn: `&`, `<`, `>` escaped as Slack asks, so no text calls a channel or hides a link."""
+    """Slack's mrkdwn; `&`, `<`, `>` are escaped as Slack specifies, so text cannot notify a channel or hide a link."""
     link = f"\n<{_escape_slack(notice.link)}|Dashboard>" if notice.link else ""
     body = "\n".join(_escape_slack(line) for line in notice.lines)
     return {"text": f"*{_escape_slack(notice.title)}*\n{body}"[:_CHAT_CHARACTERS] + link}
@@ -237,7 +237,7 @@ def issue_text(notice: Notice) -> str:
     """Title as a heading, then the body, in the Markdown that GitLab and GitHub share."""
     parts = [f"# {markdown(notice.title)}", "\n".join(f"- {markdown(line)}" for line in notice.lines)]
     if notice.details:
-        # A fence longer than any in the lines. Indentation would not do: after a list it continues the list.
+        # The fence is longer than any in the lines. Indented code is not possible: after a list it continues the list.
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(notice.details))), default=0))
         parts.append("\n".join([f"{fence}text", *notice.details, fence]))
     if notice.link:
@@ -246,14 +246,14 @@ def issue_text(notice: Notice) -> str:
 
 
 def mail_message(notice: Notice, channel: MailChannel) -> EmailMessage:
-    """Text with an HTML alternative; the same notice has the same Message-ID, so a repeat is recognised."""
+    """Text with an HTML alternative; equal notices have equal Message-IDs, so a repeated mail is recognised."""
     message = EmailMessage()
     message["Subject"] = " ".join(f"iowatch: {notice.title}".split())[:_SUBJECT_CHARACTERS]
     message["From"] = channel.sender
     message["To"] = ", ".join(channel.to)
     digest = hashlib.sha256(f"{notice.key} {channel.name}".encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{digest}@{channel.sender.rpartition('@')[2]}>"
-    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no holiday answers
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic replies
     text = [notice.title, "", *notice.lines, *([notice.link] if notice.link else [])]
     text += ["", *notice.details] if notice.details else []
     message.set_content("\n".join(text) + "\n")
@@ -261,13 +261,13 @@ def mail_message(notice: Notice, channel: MailChannel) -> EmailMessage:
     return message
 
 
-# Mail programs know no style sheets; what they leave out of these costs nothing.
+# Mail programs ignore style sheets, so styles are inline; a style that a program ignores is not essential.
 _BODY = "font-family: sans-serif; font-size: 15px; line-height: 1.45; max-width: 70em"
 _PRE = "font-size: 13px; line-height: 1.4; overflow-x: auto; background: #f6f8fa; color: #1b1f24; padding: 10px"
 
 
 def _mail_html(notice: Notice) -> str:
-    """The answer, what to do, the way to the dashboard; then the details, which need a fixed-width font."""
+    """Title, lines and link to the dashboard; then the details in a fixed-width font."""
     lines = "".join(f"<li>{html(line)}</li>" for line in notice.lines)
     link = f'<p><a href="{html(notice.link)}">Look at it on the dashboard</a></p>' if notice.link else ""
     details = "\n".join(html(line) for line in notice.details)
@@ -289,7 +289,7 @@ _HOOKS: dict[str, Callable[[Notice], dict[str, Any]]] = {
 
 
 class UndeliveredError(MachineError):
-    """Not delivered; `passing` where a repeat may help."""
+    """A notice could not be delivered; `passing`: a retry may succeed."""
 
     def __init__(self, message: str, passing: bool) -> None:
         super().__init__(message)
@@ -297,7 +297,7 @@ class UndeliveredError(MachineError):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token to another host, and turn a POST into a GET."""
+    """Reject redirects, which would send the token to another host, and turn a POST into a GET."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -314,8 +314,8 @@ def deliver_notice(
     """Deliver a notice, with one attempt more than there are pauses.
 
     Raises:
-        InputError: a secret is not there or not safe.
-        UndeliveredError: all attempts failed, or the first for a reason that stays.
+        InputError: a secret is missing or not safe.
+        UndeliveredError: all attempts failed, or one failed for a permanent reason.
         MachineError: the file of an issue cannot be written.
     """
     for pause in (*pauses_s, None):
@@ -341,7 +341,7 @@ def _deliver_once(channel: Channel, notice: Notice, timeout_s: float) -> None:
         write_atomically(directory / f"{name}.md", issue_text(notice))
 
 
-# Reasons are in iowatch's terms: those of the libraries may contain the address, which is a secret.
+# Reasons are written here, because those of the libraries may contain the address, which is a secret.
 
 
 def _post_json(url: str, document: dict[str, Any], token: str | None, timeout_s: float) -> None:
@@ -370,7 +370,7 @@ def _post_json(url: str, document: dict[str, Any], token: str | None, timeout_s:
         raise UndeliveredError("its address or token is not well-formed", False) from None
 
 
-# Numbers of OpenSSL's X509_V_ERR_*; its own words may hold the name of the host, which may be secret.
+# By OpenSSL's X509_V_ERR_*; OpenSSL's own messages may contain the host name, which may be secret.
 _CERTIFICATE_ERRORS = {
     10: "it has expired",
     18: "it is self-signed",
@@ -382,7 +382,7 @@ _CERTIFICATE_ERRORS = {
 
 
 def _connection_error(error: Exception, server: str) -> UndeliveredError:
-    """Why there is no connection; a repeat does not help where the certificate is not accepted."""
+    """Error with the reason of a failed connection; permanent if the certificate is not accepted."""
     reason = getattr(error, "reason", error)
     inner = reason if isinstance(reason, BaseException) else error
     if isinstance(inner, ssl.SSLCertVerificationError):
@@ -398,7 +398,7 @@ def _send_mail(channel: MailChannel, notice: Notice, timeout_s: float) -> None:
     try:
         context = ssl.create_default_context()
         connect = partial(smtplib.SMTP_SSL, context=context) if channel.security == "tls" else smtplib.SMTP
-        # Not quit() at the end: it is delivered by then, and a server that drops the line must not make it twice.
+        # No quit() at the end: the mail is delivered, and if the server drops the connection it must not be repeated.
         with closing(connect(channel.host, channel.port, timeout=timeout_s)) as server:
             if channel.security == "starttls":
                 server.starttls(context=context)

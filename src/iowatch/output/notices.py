@@ -1,6 +1,7 @@
-"""Notices: composed from findings and sessions, queued in the outbox, sent once; what cannot be sent stays queued.
+"""Notices: composed from findings and sessions, queued in the outbox, sent once; undelivered ones stay queued.
 
-The outbox `var/notify/<system>.json` keeps the keys of notices and what is pending per channel; it survives any kill.
+The outbox `var/notify/<system>.json` keeps the keys of notices and the pending notices per channel; it is consistent
+after a kill at any time.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from iowatch.store import History, SessionRow
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _HOUR_S = 3600
 _DAY_S = 86400
-# Enough to find the last session that ran anything, and a week of several suites a night.
+# Enough for the last session with runs, and for one week with several suites per day.
 _MAX_SESSIONS = 200
-# What `iowatch findings show` begins with: id and state, the line, a blank.
+# First lines of `iowatch findings show`: id and state, summary, blank line.
 _HEAD_LINES = 3
 
 
 def compose_notices(
     history: History, system: str, settings: NotifySettings, states: Mapping[str, str] | None, now: datetime
 ) -> tuple[list[Notice], dict[str, str]]:
-    """All notices that apply now, sent before or not (the outbox compares their keys), and the states of findings.
+    """All notices that apply now, also those already sent (the outbox compares keys), and the states of findings.
 
     Args:
-        states: of findings as last reported; None before the first call, which reports only current updates and not
+        states: last reported state by finding; None before the first call, which reports only current updates and not
             the whole history.
     """
     rows = [(finding_from_json(row.document), row.updated_at) for row in history.findings(system)]
@@ -52,7 +53,7 @@ def compose_notices(
 
 
 def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspected: bool) -> tuple[str, ...]:
-    """Updates of a finding since the last notice, also those that an update without `iowatch notify` made."""
+    """Updates of a finding since the last notice, including those of updates without `iowatch notify`."""
     if finding.state == "suspected" and not suspected:
         return ()
     if finding.updates and not finding.pending:
@@ -75,14 +76,14 @@ def _finding_notice(
         kind="finding",
         key=f"finding {finding.id} {updated_at} {summary}",
         system=finding.system,
-        # What is new stands first: a subject is cut, and "resolved" must not look like an alarm.
+        # Updates are first, because a subject is truncated and "resolved" must not look like an alarm.
         title=f"{finding.system} [{', '.join(updates)}]: {finding.line}",
         lines=(
             f"{finding.id}: {summary}{label}",
             f"iowatch findings show {finding.id}",
             *([decide] if finding.state in NEEDS_ACTION else []),
         ),
-        # Its first lines are the title once more.
+        # Without the first lines, which repeat the title.
         details=tuple(format_finding(finding))[_HEAD_LINES:],
         link=settings.page_link(f"finding/{finding.id}.html"),
         facts={**facts, "updates": list(updates), "label": finding.label},
@@ -93,9 +94,11 @@ def _finding_notice(
 def _overdue_notice(
     sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
 ) -> Iterator[Notice]:
-    """One notice per overdue session; the digest repeats it. A session without runs counts as none.
+    """One notice per overdue session; after it, only the digest shows that sessions are missing.
 
-    A session dated in the future was run with a wrong clock: it must not suppress notices until then.
+    Sessions without runs do not count.
+
+    A session dated in the future ran with a wrong clock, and must not suppress notices until that date.
     """
     past = [row for row in sessions if row.started_at <= now.timestamp() + _DAY_S]
     last = next((row for row in past if row.runs or row.status == "running"), None)
@@ -126,14 +129,14 @@ def _overdue_notice(
 def _digest_notice(
     findings: Sequence[Finding], sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
 ) -> Iterator[Notice]:
-    """Once an ISO week, on its day or on the first later one on which anybody asks."""
+    """One notice per ISO week, on the configured day or at the first later call."""
     if settings.digest == "never" or now.weekday() < _DAYS.index(settings.digest):
         return
     since = now - timedelta(days=7)
     week = [row for row in sessions if since.timestamp() <= row.started_at <= now.timestamp()]
     outcomes = Counter(row.status for row in week)
-    fresh = [f for f in findings if f.first_seen_at >= since.timestamp()]
-    waiting = [f for f in findings if f.state in NEEDS_ACTION]
+    new_findings = [f for f in findings if f.first_seen_at >= since.timestamp()]
+    open_findings = [f for f in findings if f.state in NEEDS_ACTION]
     count = ", ".join(f"{number} {status}" for status, number in sorted(outcomes.items())) or "none"
     year, number, _ = now.isocalendar()
     yield Notice(
@@ -141,28 +144,29 @@ def _digest_notice(
         key=f"digest {system} {year}-W{number:02d}",
         system=system,
         title=f"{system}: the week to {now:%Y-%m-%d}: {format_count(len(week), 'session')}, "
-        f"{format_count(len(waiting), 'finding')} {'waits' if len(waiting) == 1 else 'wait'}",
+        f"{format_count(len(open_findings), 'finding')} {'waits' if len(open_findings) == 1 else 'wait'}",
         lines=(
             f"Sessions: {count}",
-            f"Findings: {len(fresh)} first seen this week, {len(waiting)} open" + (":" if waiting else ""),
-            *(f"{f.id}{' (new)' if f in fresh else ''}: {f.line}" for f in waiting),
+            f"Findings: {len(new_findings)} first seen this week, {len(open_findings)} open"
+            + (":" if open_findings else ""),
+            *(f"{f.id}{' (new)' if f in new_findings else ''}: {f.line}" for f in open_findings),
         ),
         details=(),
         link=settings.page_link("index.html"),
-        facts={"sessions": dict(outcomes), "open": [f.id for f in waiting], "new": [f.id for f in fresh]},
+        facts={"sessions": dict(outcomes), "open": [f.id for f in open_findings], "new": [f.id for f in new_findings]},
         made_at=int(now.timestamp()),
     )
 
 
 _FORMAT = 1
-# A server that is away for longer has people who know; old notices would only bury new ones.
+# Seconds; notices that cannot be delivered for longer are dropped, because old notices would hide new ones.
 _DELIVERY_TIMEOUT_S = 14 * _DAY_S
 _KEY_RETENTION_S = 800 * _DAY_S
 
 
 @dataclass
 class Outbox:
-    """Keys with the time when they were queued; pending notices by channel; states of findings as last reported."""
+    """Times of queuing by key; pending notices by channel; last reported states of findings."""
 
     path: Path
     sent: dict[str, int] = field(default_factory=dict)
@@ -170,7 +174,7 @@ class Outbox:
     waiting: dict[str, list[Notice]] = field(default_factory=dict)
 
     def take(self, notices: Sequence[Notice], settings: NotifySettings) -> list[Notice]:
-        """Queue new notices for every channel that takes their kind; returns them."""
+        """Queue new notices for every channel configured for their kind; returns the new notices."""
         fresh = [notice for notice in notices if notice.key not in self.sent]
         for notice in fresh:
             self.sent[notice.key] = notice.made_at
@@ -180,7 +184,7 @@ class Outbox:
         return fresh
 
     def expire(self, settings: NotifySettings, now: datetime) -> int:
-        """Give up what waits too long or for a channel that is no more; returns how many."""
+        """Drop notices that are too old or whose channel was removed; returns their number."""
         moment, names = now.timestamp(), {channel.name for channel in settings.channels}
         before = sum(map(len, self.waiting.values()))
         self.waiting = {
@@ -192,10 +196,10 @@ class Outbox:
         return before - sum(map(len, self.waiting.values()))
 
     def save(self) -> None:
-        """Replace the file at once.
+        """Replace the file atomically.
 
         Raises:
-            MachineError: it cannot be written.
+            MachineError: the file cannot be written.
         """
         waiting = {name: [notice.to_json() for notice in queue] for name, queue in self.waiting.items()}
         document = {"format": _FORMAT, "sent": self.sent, "states": self.states, "waiting": waiting}
@@ -207,10 +211,10 @@ def _outbox_path(system: str) -> Path:
 
 
 def read_outbox(system: str) -> Outbox:
-    """The outbox of a system; empty where there is none yet.
+    """Read the outbox of a system; empty before the first notice.
 
     Raises:
-        InputError: its file is damaged, or of a newer iowatch.
+        InputError: the file is damaged, or of a newer iowatch.
     """
     path = _outbox_path(system)
     if not path.exists():
@@ -228,10 +232,10 @@ def read_outbox(system: str) -> Outbox:
 
 @contextmanager
 def lock_outbox(system: str) -> Iterator[Outbox]:
-    """The outbox for this process alone; a second one waits until the first is done.
+    """Hold the outbox exclusively; a second process waits until the first one is done.
 
     Raises:
-        MachineError: the lock cannot be made.
+        MachineError: the lock cannot be created.
     """
     with exclusive_file_lock(_outbox_path(system)):
         yield read_outbox(system)
@@ -242,7 +246,7 @@ Deliver = Callable[[Any, Notice], None]
 
 @dataclass(frozen=True)
 class DeliveryReport:
-    """What one channel did: keys of notices sent, how many wait, and why they do."""
+    """Deliveries of one channel: keys of sent notices, number of undelivered ones, and the reason for these."""
 
     channel: str
     kind: str
@@ -254,7 +258,7 @@ class DeliveryReport:
 def preview_notices(
     history: History, system: str, settings: NotifySettings, now: datetime | None = None
 ) -> dict[str, list[Notice]]:
-    """What each channel would be sent now; sends nothing and remembers nothing."""
+    """Notices that would be sent now, by channel; nothing is sent or stored."""
     box, moment = read_outbox(system), now or utc_now()
     box.take(compose_notices(history, system, settings, box.states, moment)[0], settings)
     box.expire(settings, moment)
@@ -264,10 +268,10 @@ def preview_notices(
 def send_notices(
     history: History, system: str, settings: NotifySettings, now: datetime | None = None, send: Deliver = deliver_notice
 ) -> list[DeliveryReport]:
-    """Send every channel what is new to it; a notice goes out once.
+    """Send all new and pending notices; each notice is sent once per channel.
 
-    What was taken up is remembered before it is sent, and each delivery right after it: a kill in between costs
-    at most one notice sent twice, never one that is lost.
+    Queued notices are stored before they are sent, and each delivery is stored right after it: after a kill in
+    between, at most one notice is sent twice, and none is lost.
 
     Raises:
         InputError: the outbox is damaged.
@@ -284,7 +288,7 @@ def send_notices(
 
 
 def _send_waiting(box: Outbox, channel: Any, send: Deliver) -> DeliveryReport:
-    """Send what waits for one channel, oldest first; after a failure the rest waits, too."""
+    """Send the pending notices of one channel, oldest first; after a failure the others stay pending."""
     sent: list[str] = []
     queue, reason = box.waiting.get(channel.name, []), None
     while queue and reason is None:

@@ -51,12 +51,12 @@ def _print_table(
 def _print_problems(console: Console, sections: Iterable[tuple[str, Sequence[str]]]) -> None:
     for title, lines in sections:
         for line in (f"{title}:", *(f"  {line}" for line in lines)) if lines else ():
-            # `ior:a:` is no pictogram.
+            # Without emoji, because rich would replace names such as `ior:a:`.
             console.print(line, markup=False, emoji=False, soft_wrap=True)
 
 
 def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
-    """Titles with a line per problem; unavailable cases last."""
+    """Titles with one line per problem; unavailable cases last."""
     sections = {
         "Failed": verdict.failed,
         "Absent": verdict.absent,
@@ -81,7 +81,7 @@ def _format_duration(verdict: Verdict) -> str:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """Received of expected results, and all problems, in one line."""
+    """Summary in one line: received of expected results, and all problems."""
     parts = [f"{verdict.received} of {verdict.expected} expected results received"]
     parts += [f"{format_count(len(verdict.failed), 'run')} failed"] if verdict.failed else []
     parts += [f"{format_count(len(verdict.absent), 'run')} absent"] if verdict.absent else []
@@ -92,7 +92,7 @@ def verdict_line(verdict: Verdict) -> str:
 
 
 def change_lines(verdict: Verdict) -> str:
-    """What changed: the answer in the first line, then one line per finding."""
+    """Changes: the summary in the first line, then one line per finding."""
     if verdict.days <= 1:
         return "Changes: no history yet: this is the first day with observations."
     if verdict.days < MIN_OBSERVATIONS:
@@ -104,7 +104,7 @@ def change_lines(verdict: Verdict) -> str:
 
 
 def render_plan(prepared: PreparedSession, console: Console) -> None:
-    """The sum first, then one line per run, then what is left out and why."""
+    """Print the totals first, then one line per run, then the excluded runs with reasons."""
     console.print(opening_line(prepared), markup=False, soft_wrap=True)
     console.print(_format_cost(prepared), markup=False, soft_wrap=True)
     columns = ("stack", "run", "ranks", "nodes", "bytes", "results", "longest s", "limit s")
@@ -122,7 +122,7 @@ def render_plan(prepared: PreparedSession, console: Console) -> None:
 
 
 def plan_document(prepared: PreparedSession) -> dict[str, Any]:
-    """The same for programs. Sizes are bytes, times seconds."""
+    """The plan of a dry run as JSON; sizes in bytes, times in seconds."""
     plan, excluded = prepared.plan, {}
     longest_s = {key: known.longest_wall_s for key, known in prepared.run_history.items()}
     for title, lines in _format_excluded(prepared):
@@ -155,7 +155,7 @@ def plan_document(prepared: PreparedSession) -> dict[str, Any]:
 
 
 def _format_cost(prepared: PreparedSession) -> str:
-    """Results, room and time. What never ran is counted apart: its limit says little of what it will take."""
+    """Results, scratch space and time; new runs are counted separately, because only their time limit is known."""
     plan = prepared.plan
     longest_s = {key: known.longest_wall_s for key, known in prepared.run_history.items()}
     known = [longest_s.get(run.key) for run in plan.runs]
@@ -163,13 +163,13 @@ def _format_cost(prepared: PreparedSession) -> str:
     minutes = sum(seconds for seconds in known if seconds is not None) / 60
     times = [f"at most {minutes:.1f} minutes by the last sessions"] if len(new) < len(plan.runs) else []
     times += [f"{format_count(len(new), 'run')} never made (limits: {sum(new) / 60:.0f} minutes)"] if new else []
-    room = f"{format_size(plan.file_bytes)} in {format_count(plan.inodes, 'file')}"
+    space = f"{format_size(plan.file_bytes)} in {format_count(plan.inodes, 'file')}"
     expected = format_count(len(plan.expected()), "result")
-    return f"{expected} expected; in scratch at most {room} at a time; {', '.join(times)}."
+    return f"{expected} expected; in scratch at most {space} at a time; {', '.join(times)}."
 
 
 def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple[str, str]]]]:
-    """What will not run, by stack and reason."""
+    """Numbers of excluded runs by stack and reason, with titles."""
     groups = {
         "Would be absent": [(one.stack, one.reason) for one in prepared.missing_stack_failures],
         "Deferred": [(one.run.stack, one.reason) for one in prepared.deferred_runs],
@@ -178,17 +178,17 @@ def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple
     return [(title, Counter(pairs)) for title, pairs in groups.items() if pairs]
 
 
-# Characters with a meaning in the Markdown of GitHub and GitLab, and `@`, which would call people.
-_MEANING = re.compile(r"(^[-+]|[\\`*_\[\]<>#!|~@$])")
+# Characters with a meaning in the Markdown of GitHub and GitLab, and `@`, which would notify people.
+_MARKDOWN_CHARACTERS = re.compile(r"(^[-+]|[\\`*_\[\]<>#!|~@$])")
 
 
 def escape_markdown(text: str) -> str:
-    """Text of a machine as one line that says itself in Markdown and in a table, whatever it holds."""
-    return _MEANING.sub(r"\\\1", " ".join(text.split())).replace("\\@", "@\u200b")
+    """Escape untrusted text to one line that is literal in Markdown and in Markdown tables."""
+    return _MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(text.split())).replace("\\@", "@\u200b")
 
 
 def verdict_markdown(verdict: Verdict) -> str:
-    """The whole verdict: the answer first, then the changes, a table with units, and problems."""
+    """The complete verdict: summary, changes, a table with units, and problems."""
     first, *findings = change_lines(verdict).splitlines()
     table = ["| stack | run | result | best | unit | n |", "|---|---|---|---:|---|---:|"]
     table += [f"| {' | '.join(map(escape_markdown, cells))} |" for cells in _headline_rows(verdict)]
@@ -207,16 +207,16 @@ def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {escape_markdown(line)}" for line in lines)
 
 
-# What XML 1.0 (section 2.2) cannot hold, not even escaped; outputs of crashed programs have it.
+# Not permitted in XML 1.0 (section 2.2), not even escaped; outputs of crashed programs contain such characters.
 _INVALID_XML_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_document(history: History, verdict: Verdict) -> str:
     """The session of a verdict as one JUnit document.
 
-    An expected run that is missing, or that lacks results, is an error; one that failed is a failure, also where it
-    was not expected; cases that this machine cannot run, or that the session had no time for, are skipped. Every open
-    finding is a failed case of a suite of its own, so that the document is red exactly when the verdict is.
+    An expected run that is missing, or that lacks results, is an error; a failed run is a failure, also if it was not
+    expected; cases that are unavailable or deferred are skipped. Every open finding is a failed case of a separate
+    suite, so that the document fails exactly if the verdict does.
     """
     root = JUnitXml("iowatch")
     suite = _junit_suite(root, f"{verdict.suite} on {verdict.system}", _session_cases(history, verdict), verdict.wall_s)
@@ -232,7 +232,7 @@ def junit_document(history: History, verdict: Verdict) -> str:
 
 
 def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
-    """A case per expected run, per failed run that was not expected, and per group of skipped runs."""
+    """One case per expected run, per failed run that was not expected, and per group of skipped runs."""
     runs = {(run.partition, run.stack, run.name): run for run in history.runs(verdict.session)}
     expected = dict.fromkeys((e.partition, e.stack, e.run_name) for e in history.expected(verdict.session))
     missing = {(one.partition, one.stack, one.run): one.reason for one in verdict.absent}
@@ -246,7 +246,7 @@ def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
             result = Error(_valid_xml(missing.get(key) or "expected, but not received"), "absent")
         yield _junit_case(f"{partition}.{stack}", name, result, (run and run.wall_s) or 0.0)
     for problem in (*verdict.left_out, *verdict.unavailable):
-        # Readers merge cases of the same name; "2 cases" can be the name of several groups, a reason cannot.
+        # The reason is the name: readers merge cases of equal names, and "2 cases" may name several groups.
         message = _valid_xml(f"{problem.run}: {problem.reason}")
         yield _junit_case(problem.stack, problem.reason, Skipped(message))
 

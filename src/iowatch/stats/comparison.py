@@ -44,7 +44,7 @@ def decide_pair_verdict(
     """Return the verdict of a ratio, the x of "no difference above x %" (a fraction), and the reason as text.
 
     Faster and slower need both: the corrected test rejects, and the interval excludes 1. The interval is needed
-    where the spreads of the sides differ, because a rank test can reject for that alone.
+    if the spreads of the sides differ, because a rank test can reject for that alone.
 
     Args:
         p: corrected p value, or None if the pair was not tested.

@@ -349,7 +349,7 @@ def condition_coverage(conditions: Sequence[Condition], derived: Sequence[Parame
 
 
 def _description_length(cover: Bools, changed: Bools) -> Floats:
-    """Bits of the labels for each row of `cover`; infinite where the change is not more frequent inside."""
+    """Bits of the labels for each row of `cover`; infinite if changes are not more frequent inside."""
     inside = cover.sum(axis=1).astype(float)
     hit = (cover & changed).sum(axis=1).astype(float)
     outside, missed = len(changed) - inside, changed.sum() - hit

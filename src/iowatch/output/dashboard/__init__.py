@@ -1,6 +1,6 @@
-"""The dashboard: a static site made from the history; no network at view time.
+"""The dashboard: a static site built from the history; no network at view time.
 
-Pages import what they are made of from here.
+Pages import their building blocks from here.
 """
 
 from iowatch.output.dashboard.data import Page, SiteBuild, SystemEntry, collect_catalogue

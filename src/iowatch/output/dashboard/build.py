@@ -32,7 +32,7 @@ DEFAULT_REPORTS = 24
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What a build did: path of the first page, number of new files, and of Darshan drawings and outputs kept."""
+    """Result of a build: path of the first page, number of new files, and of Darshan drawings and outputs kept."""
 
     index: Path
     written: int
@@ -51,24 +51,24 @@ def build_site(
     """Write the site to `place`; all pages are rebuilt.
 
     Args:
-        zone: IANA name of the time zone in which times are shown; None is that of `timezone` in the systems'
-            `system.yaml`, UTC where they name none or several.
-        sessions: how many of the newest sessions of each system have a full page of their runs, with outputs and
-            Darshan's reports; sessions before and after a finding always have one, all others a short one.
-        reports: how many runs of each of the newest sessions have Darshan's timeline and full report, which take
+        zone: IANA name of the time zone of displayed times; None is `timezone` in `system.yaml` of the systems, or
+            UTC if they name no time zone or several.
+        sessions: number of newest sessions of each system with a full page of their runs, with outputs and Darshan
+            reports; sessions before and after a finding always have a full page, all others a short one.
+        reports: number of runs of each of the newest sessions with Darshan's timeline and full report, which take
             seconds each and are kept by later builds.
         now: UTC; sessions that should have started by then are overdue.
 
     Raises:
-        UsageError: `place` exists and is not a dashboard; no such time zone.
-        MachineError: it cannot be written; the machine has no data of time zones.
+        UsageError: `place` exists and is not a dashboard; unknown time zone.
+        MachineError: the site cannot be written; the machine has no time zone data.
     """
     if zone is not None:
         find_time_zone(zone)
     with site_build(place) as writer:
         catalogue = collect_catalogue(history)
         named = {m.facts.timezone for m in catalogue.machines if m.facts is not None and m.facts.timezone}
-        # A site has one clock, so UTC where the systems name several.
+        # A site has one time zone, so UTC is used if the systems name several.
         shown_in = zone or (named.pop() if len(named) == 1 else "UTC")
         templates = make_template_environment(shown_in, pages)
         moment = int((now or core.utc_now()).timestamp())
@@ -82,11 +82,11 @@ def build_site(
 
 
 def serve_site(site: Path, port: int, say: Callable[[str], None]) -> None:
-    """Serve until interrupted.
+    """Serve the site on loopback until interrupted.
 
     Raises:
         InputError: there is no built site.
-        MachineError: the port cannot be had.
+        MachineError: the port is not available.
     """
     if not (site / "index.html").is_file():
         raise core.InputError(f"there is no dashboard at {site}", hint="`iowatch dashboard build` makes it.")
@@ -105,7 +105,7 @@ def serve_site(site: Path, port: int, say: Callable[[str], None]) -> None:
 
 @cache
 def plotly_script() -> Path:
-    """The script; the package itself is not imported, which would take longer than a small build.
+    """Path of the Plotly script; the package is not imported, because that takes longer than a small build.
 
     Raises:
         MachineError: the package is not installed, or without its script.
@@ -119,9 +119,10 @@ def plotly_script() -> Path:
 
 @cache
 def plotly_style_ids() -> tuple[str, ...]:
-    """Ids of style elements that the script adds when it is loaded, unless an element of that id is there.
+    """Ids of style elements that the script adds when it is loaded, unless an element of that id exists.
 
-    Our Content-Security-Policy forbids such styles (they are for maps); placeholders keep it from trying.
+    The Content-Security-Policy of the site forbids such styles (they are for maps); placeholder elements prevent the
+    attempt.
     """
     text = plotly_script().read_text(encoding="utf-8")
     return tuple(dict.fromkeys(re.findall(r'getElementById\("([0-9a-f]{64})"\)', text)))
@@ -131,16 +132,16 @@ _MINUTE = "%Y-%m-%d %H:%M"
 
 
 def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
-    """The environment for `dashboards/templates`; times are shown in `zone` (IANA name), with UTC on hover.
+    """Create the environment for `dashboards/templates`; times are shown in `zone` (IANA name), with UTC on hover.
 
-    `menu` holds the pages that have a place in it, in its order.
+    The global `menu` lists the pages of the menu in order.
 
     Raises:
-        UsageError: no such time zone.
-        MachineError: the machine has no data of zones.
+        UsageError: unknown time zone.
+        MachineError: the machine has no time zone data.
     """
     local = find_time_zone(zone)
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(core.files.checkout_root() / "dashboards" / "templates"),
         autoescape=True,
         finalize=core.escape_template_value,
@@ -149,9 +150,9 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
         lstrip_blocks=True,
     )
     menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
-    made.globals.update(metrics=core.METRICS, menu=menu, zone=zone, version=__version__)
-    made.globals.update(plotly_style_ids=plotly_style_ids)
-    made.filters.update(
+    environment.globals.update(metrics=core.METRICS, menu=menu, zone=zone, version=__version__)
+    environment.globals.update(plotly_style_ids=plotly_style_ids)
+    environment.filters.update(
         number=core.format_number,
         size=core.format_size,
         case_words=format_case_name,
@@ -165,31 +166,31 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
         when=partial(time_element, zone=local),
         day=partial(time_element, zone=local, date=True),
     )
-    return made
+    return environment
 
 
 def time_element(seconds: int | None, zone: tzinfo, *, date: bool = False) -> Markup:
-    """A moment in the site's zone, with UTC on hover.
+    """A time in the zone of the site, with UTC on hover.
 
-    With `date` it is shown as the UTC date of a session, an event, a change: as in findings, their names and commands.
+    With `date` it is shown as the UTC date of a session, an event or a change, as in findings, their ids and commands.
     """
     if seconds is None:
         return Markup("–")
     moment = datetime.fromtimestamp(seconds, UTC)
     utc, local = core.format_time(moment), moment.astimezone(zone).strftime(_MINUTE)
     hover = f"{utc} (UTC)" if zone is UTC else f"{local} {zone}, {utc} (UTC)"
-    # Digits and the checked name of a zone: nothing of it comes from outside.
+    # Contains only digits and the validated name of a zone, no untrusted text.
     shown = format_day(int(seconds)) if date else local
     return Markup(f'<time datetime="{utc}" title="{hover}">{shown}</time>')  # noqa: S704  # nosec B704
 
 
 def format_share(share: float | None) -> str:
-    """`97 %`, `5,100 %`, or a dash."""
+    """A share as per cent, `97 %` or `5,100 %`; a dash for None."""
     return "–" if share is None else f"{100 * share:,.0f} %"
 
 
 def format_samples(values: Sequence[float], many: int = 20, most: int = 500) -> Markup:
-    """Samples of a row: the first `many`, the others behind a fold, and how many even that leaves out."""
+    """Samples of a row: the first `many`, then others up to `most` in a fold, and the total if there are more."""
     shown = [core.format_number(value) for value in values[:most]]
     # Digits only.
     if len(values) <= many:
@@ -200,7 +201,7 @@ def format_samples(values: Sequence[float], many: int = 20, most: int = 500) -> 
 
 
 def embed_json(document: Any) -> Markup:
-    """JSON that can stand inside a `<script type="application/json">` element whatever it holds."""
+    """JSON of any content, escaped for a `<script type="application/json">` element."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,6 +1,6 @@
-"""What the pages are about: systems with their series, limits, sessions and findings, read once without samples.
+"""Data of the pages: systems with their series, limits, sessions and findings, read once without samples.
 
-A page is a `Page` in a file of `pages`; `SiteBuild` is what it is given.
+A page is a `Page` in a file of `pages`; it receives a `SiteBuild`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesR
 
 @dataclass(frozen=True, slots=True)
 class PublishedLimit:
-    """A figure that a paper printed for the same case; `where` is source and table (`000/2`)."""
+    """A published figure of the same case; `where` is source and table (`000/2`)."""
 
     value: float
     statistic: str
@@ -38,7 +38,7 @@ class PublishedLimit:
 
 @dataclass(frozen=True, slots=True)
 class SeriesLimits:
-    """As far as known; all values in the series' unit."""
+    """Known limits of a series; all values in the unit of the series."""
 
     reference: bandwidth.Reference | None = None
     published: PublishedLimit | None = None
@@ -46,7 +46,7 @@ class SeriesLimits:
 
 
 def find_limits(row: SeriesRow, facts: system.System | None, references: bandwidth.References | None) -> SeriesLimits:
-    """Everything that a series is held against."""
+    """Limits with which a series is compared: reference, published figure and peak."""
     parameters = row.case.parameters
     operation = str(parameters.get("operation", ""))
     peak = accepted = None
@@ -62,14 +62,14 @@ def find_limits(row: SeriesRow, facts: system.System | None, references: bandwid
     return SeriesLimits(accepted, printed, peak)
 
 
-# How the long form of published tables calls a case's parameters, and in which unit.
+# Parameters with equal names in cases and in the long form of published tables; both must agree on them.
 _MATCHED_PARAMETERS = ("api", "operation", "pattern", "local_size", "stripe_count", "file_system")
 
 
 def published_measurements() -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Printed bandwidths by system in long form, with `where` and `title` of their table.
+    """Published bandwidths by system in long form, with `where` and `title` of their table.
 
-    The maximum is first, which is the headline ([lawrence2017], section 6).
+    Maxima are first, because they are the headlines ([lawrence2017], section 6).
     """
     return _read_measurements(published.published_directory())
 
@@ -86,32 +86,34 @@ def _read_measurements(directory: Path) -> Mapping[str, Sequence[Mapping[str, An
 
 
 def _matches_case(parameters: Mapping[str, Scalar], printed: Mapping[str, Any]) -> bool:
-    """Whether a printed figure is of the case: every parameter that both name is the same, and the writers are."""
+    """Whether a published figure is of the case: the number of writers and all parameters that both name are equal."""
     if printed["benchmark"] is None or parameters.get("ranks") != printed["writers"]:
         return False
     pairs = [(parameters.get(name), printed.get(name)) for name in _MATCHED_PARAMETERS]
     stripe = parameters.get("stripe_bytes")
     pairs.append((stripe / MIB if isinstance(stripe, int) else None, printed.get("stripe_size_mib")))
-    same = all(mine is None or theirs is None or mine == theirs for mine, theirs in pairs)
+    same = all(
+        own_value is None or printed_value is None or own_value == printed_value for own_value, printed_value in pairs
+    )
     return same and printed.get("instances") in (None, 1, parameters.get("instances"))
 
 
 _T = TypeVar("_T")
 _SAME_DAY_S = 20 * 3600
-_MORE_RUNS = 3
+_SMALL_SESSION_RATIO = 3
 
 
 @dataclass(frozen=True, eq=False)
 class SeriesEntry:
-    """A series as pages need it.
+    """A series with the data of its pages.
 
     Attributes:
-        name: short, unique among the series of its system where possible.
-        stamp: its extent; the same stamp is the same results.
-        headline: whether it is the one of its case that is watched (`HEADLINES`).
-        detection: what last detection of it, or None.
-        limits: reference, published figure, peak, as far as they are known.
-        findings: those that it is a member of, newest first.
+        name: short, unique among the series of its system if possible.
+        stamp: extent of the series; equal stamps mean equal results.
+        headline: whether it is the monitored series of its case (`HEADLINE_METRICS`).
+        detection: last detection of the series, or None.
+        limits: reference, published figure and peak, if known.
+        findings: findings of which it is a member, newest first.
         stacks: contents of its stack in order of time.
     """
 
@@ -126,22 +128,22 @@ class SeriesEntry:
 
     @property
     def metric(self) -> Metric:
-        """Facts of its metric."""
+        """Metric of the series."""
         return METRICS[self.row.metric]
 
     @property
     def page(self) -> str:
-        """Path of its page in the site."""
+        """Path of the page of the series in the site."""
         return f"series/{self.row.id}.html"
 
 
 @dataclass(frozen=True, eq=False)
 class SystemEntry:
-    """Everything about one system.
+    """Data of one system.
 
     Attributes:
-        facts: its `system.yaml`, or None where there is none (a demonstration, an import).
-        faults: files about it that could not be read; shown on the first page.
+        facts: content of `system.yaml`, or None without this file (a demonstration, an import).
+        faults: messages about files of the system that could not be read; shown on the first page.
     """
 
     name: str
@@ -157,21 +159,21 @@ class SystemEntry:
 
     @property
     def watched(self) -> list[SeriesEntry]:
-        """The headline series."""
+        """The monitored series."""
         return [one for one in self.series if one.headline]
 
     @cached_property
     def night(self) -> SessionRow | None:
-        """The newest night, which pages of the morning are about.
+        """The newest nightly session, the subject of the status page.
 
-        Turns of A/B runs are none, nor is a small session of another suite that somebody ran the same
-        day and that ended well: what it did not measure is not missing.
+        A/B runs do not count, nor does a small session of another suite on the same day with status `ok`: results
+        that it did not measure are not missing.
         """
         found = [one for one in self.sessions if not one.attributes.get("ab_run")] or list(self.sessions)
         for one in found[1:]:
             if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
                 break
-            if one.suite != found[0].suite and one.runs > _MORE_RUNS * found[0].runs:
+            if one.suite != found[0].suite and one.runs > _SMALL_SESSION_RATIO * found[0].runs:
                 return one
         return found[0] if found else None
 
@@ -185,7 +187,7 @@ class Catalogue:
 
 
 def collect_catalogue(history: History) -> Catalogue:
-    """Read what is known of every system."""
+    """Read the data of all systems."""
     rows: dict[str, list[SeriesRow]] = defaultdict(list)
     with history.reading() as connection:
         stamps = read.series_extents(connection)
@@ -197,8 +199,10 @@ def collect_catalogue(history: History) -> Catalogue:
     detections = load_detections(history, list(stamps))
     machines = []
     for name in history.systems():
-        own = [use for use in uses if use.system == name]
-        machines.append(_collect_system(history, name, sessions.get(name, []), rows[name], stamps, detections, own))
+        system_uses = [use for use in uses if use.system == name]
+        machines.append(
+            _collect_system(history, name, sessions.get(name, []), rows[name], stamps, detections, system_uses)
+        )
     return Catalogue(tuple(machines), {s.row.id: s for machine in machines for s in machine.series})
 
 
@@ -248,7 +252,7 @@ def _collect_system(
 
 
 def _read_or_fault(reader: Callable[[], _T], otherwise: _T, faults: list[str]) -> _T:
-    """A damaged file of one system is reported on the page; it does not prevent the pages of the others."""
+    """Call `reader`; an error is added to `faults` for the page, so that pages of other systems are still built."""
     try:
         return reader()
     except IowatchError as error:
@@ -257,11 +261,11 @@ def _read_or_fault(reader: Callable[[], _T], otherwise: _T, faults: list[str]) -
 
 
 def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
-    """Stack, partition and metric are named where one name stands for several series."""
-    called = short_case_names([{"benchmark": row.case.benchmark, **row.case.parameters} for row in rows])
+    """Names of series with metric (unless it is a headline metric), and stack and partition if there are several."""
+    case_names = short_case_names([{"benchmark": row.case.benchmark, **row.case.parameters} for row in rows])
     several = [field for field in ("stack", "partition") if len({getattr(row, field) for row in rows}) > 1]
     names = []
-    for row, name in zip(rows, called, strict=True):
+    for row, name in zip(rows, case_names, strict=True):
         parts = [name] if row.metric in HEADLINE_METRICS else [name, METRICS[row.metric].label.lower()]
         names.append(" ".join([*parts, *(f"[{getattr(row, field)}]" for field in several)]))
     return names
@@ -269,7 +273,7 @@ def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
 
 @dataclass(frozen=True)
 class SessionCoverage:
-    """A session: its runs, what it expected, what is missing."""
+    """Coverage of a session: runs, expected and received results, failed and missing runs."""
 
     session: SessionRow
     runs: Sequence[RunRow]
@@ -285,12 +289,12 @@ class SessionCoverage:
 
 
 def session_page_path(session: SessionRow) -> str:
-    """Path of a session's page in the site."""
+    """Path of the page of a session in the site."""
     return f"session/{safe_file_name(session.uuid)}.html"
 
 
 def evidence_sessions(machine: SystemEntry) -> set[int]:
-    """Numbers of the sessions on both sides of what findings found."""
+    """Numbers of the sessions immediately before and after the changes of findings."""
     found = set()
     for session in machine.sessions:
         end = session.ended_at if session.ended_at is not None else session.started_at + 86400
@@ -303,7 +307,7 @@ def evidence_sessions(machine: SystemEntry) -> set[int]:
 def session_coverage(
     history: History, session: SessionRow, runs: Sequence[RunRow], received: set[ExpectedResult]
 ) -> SessionCoverage:
-    """What a session expected, and what of it was received, is missing or failed."""
+    """Expected, received, missing and failed results of a session."""
     expected = history.expected(session.uuid)
     return SessionCoverage(
         session=session,
@@ -315,24 +319,24 @@ def session_coverage(
     )
 
 
-# As long after the end of the last night as `overdue_hours` of notices by default (docs/operations.md).
-_LEAST_S = 26 * 3600
-# Nights begin later than usual now and then.
+# Seconds after the end of the last session; the default of `overdue_hours` of notices (docs/operations.md).
+_MIN_OVERDUE_S = 26 * 3600
+# Tolerance for sessions that start later than usual.
 _SLACK = 1.1
-# Nights that show a system's rhythm: every day, working days, once a week.
-_RECENT = 31
+# Number of sessions that determine the usual interval: daily, on working days, weekly.
+_RECENT_SESSIONS = 31
 
 
 def overdue_after_s(machine: SystemEntry) -> int | None:
-    """The time (epoch s) after which the next session is overdue.
+    """Time (epoch s) after which the next session is overdue.
 
-    None where none is expected: a retired system, results that were imported or made for a demonstration.
+    None if no session is expected: a retired system, or only imports and demonstrations.
     """
-    own = [session for session in machine.sessions if session.origin == "run"]
-    if not own or (machine.facts is not None and machine.facts.retired):
+    own_sessions = [session for session in machine.sessions if session.origin == "run"]
+    if not own_sessions or (machine.facts is not None and machine.facts.retired):
         return None
-    last_activity = own[0].started_at if own[0].ended_at is None else own[0].ended_at
-    return last_activity + max(_LEAST_S, round(_SLACK * usual_interval_s(own)))
+    last_activity = own_sessions[0].started_at if own_sessions[0].ended_at is None else own_sessions[0].ended_at
+    return last_activity + max(_MIN_OVERDUE_S, round(_SLACK * usual_interval_s(own_sessions)))
 
 
 def is_overdue(machine: SystemEntry, now: int) -> bool:
@@ -347,20 +351,23 @@ def is_session_running(machine: SystemEntry, now: int) -> bool:
 
 
 def usual_interval_s(sessions: Sequence[SessionRow]) -> int:
-    """How far apart nights usually begin, seconds; weekends count, an outage does not. Newest session first."""
-    starts = np.array([session.started_at for session in sessions[:_RECENT]], dtype=np.int64)
+    """Usual seconds between starts of sessions, given newest first.
+
+    It is the 90 % quantile, so that weekends count and a single outage does not.
+    """
+    starts = np.array([session.started_at for session in sessions[:_RECENT_SESSIONS]], dtype=np.int64)
     gaps = -np.diff(starts)
     return int(np.percentile(gaps, 90)) if len(gaps) else 0
 
 
 @dataclass(frozen=True)
 class SiteBuild:
-    """One build.
+    """One build of the site.
 
     Attributes:
-        zone: in which times are shown.
-        sessions: how many of the newest sessions of each system have full pages of their runs.
-        reports: how many runs of a session have Darshan's timeline and full report.
+        zone: time zone of displayed times.
+        sessions: number of newest sessions of each system with full pages of their runs.
+        reports: number of runs of a session with Darshan's timeline and full report.
         now: time of the build, epoch seconds; expected sessions that did not start by then are overdue.
     """
 
@@ -388,10 +395,10 @@ class Page:
     """A page, or the pages of one kind.
 
     Attributes:
-        name: the file that the menu leads to.
-        title: in the menu.
-        menu: place in the menu from 1 on; None for pages that are reached from others.
-        publish: writes the files of the site.
+        name: file that the menu links to.
+        title: title in the menu.
+        menu: position in the menu from 1 on; None for pages that are linked from others.
+        publish: function that writes the files of the page.
     """
 
     name: str

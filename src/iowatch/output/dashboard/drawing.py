@@ -1,4 +1,4 @@
-"""Pictures of the dashboard as SVG: scales, axes, lines, strips, curves, ranges, forest plots. Styles: style.css."""
+"""SVG pictures of the dashboard: scales, axes, lines, strips, curves, ranges, forest plots. Styles: style.css."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from iowatch.core import escape_bidi_controls, format_count, format_number
 
 DAY_S = 86400
-# Two missing nights of a daily series are a gap like any other; more are a pause.
+# Seconds; two missing observations of a daily series do not break a line, more do.
 _MIN_GAP_S = 3.5 * DAY_S
-# Half of a date's width in a picture.
+# Half the width of a date in a picture.
 _HALF_DATE = 24
 
 
 @dataclass(frozen=True)
 class AxisScale:
-    """From data to picture, linear or logarithmic; one single value lies in the middle.
+    """Scale from data to picture, linear or logarithmic; a single value is in the middle.
 
-    `zone` is that of the dates on a scale of times (epoch s).
+    `zone` is the time zone of the dates on a scale of times (epoch s).
     """
 
     low: float
@@ -44,13 +44,13 @@ class AxisScale:
         return self.start + share * (self.end - self.start)
 
     def array(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """The same for many, on a linear scale; shape (n,) in and out."""
+        """Scale an array on a linear scale; shape (n,) in and out."""
         share = (values - self.low) / (self.high - self.low) if self.high > self.low else np.full(len(values), 0.5)
         return np.asarray(self.start + share * (self.end - self.start), dtype=np.float64)
 
 
 def rounded_axis_end(highest: float) -> float:
-    """The end of an axis that starts at zero: a round number a little above the highest value."""
+    """End of an axis that starts at zero: a round number slightly above the highest value."""
     if not highest > 0:
         return 1.0
     step = 10 ** math.floor(math.log10(highest * 1.03))
@@ -66,12 +66,12 @@ def value_ticks(top: float) -> list[float]:
 
 
 def date_ticks(first: float, last: float, most: int = 7, zone: tzinfo = UTC) -> list[tuple[float, str]]:
-    """Beginnings of days, months or years of a zone within the span, with their labels."""
+    """Starts of days, months or years in a zone within the span (epoch s), with their labels."""
     days = max((last - first) / DAY_S, 1e-9)
     day = datetime.fromtimestamp(first, zone).replace(hour=0, minute=0, second=0, microsecond=0)
     if days <= 60:
         every = 7 * math.ceil(days / 7 / most) if days > 1.5 * most else max(1, math.ceil(days / most))
-        # By the clock of the zone: days of 23 or 25 hours move no midnight.
+        # In local time of the zone, so that days of 23 or 25 hours do not shift midnights.
         day += timedelta(days=day.timestamp() < first)
         found = (day + timedelta(days=every * n) for n in range(math.ceil(days / every) + 1))
         return [(d.timestamp(), f"{d:%-d %b}") for d in found if d.timestamp() <= last]
@@ -85,17 +85,17 @@ def date_ticks(first: float, last: float, most: int = 7, zone: tzinfo = UTC) -> 
 
 
 def svg_line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    """A straight line of a class."""
+    """Straight line with a style class."""
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
 def svg_text(kind: str, x: float, y: float, content: str) -> str:
-    """A text of a class; whatever it holds is shown, not interpreted."""
+    """Text with a style class; the content is escaped."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(escape_bidi_controls(content))}</text>'
 
 
 def split_at_gaps(times: NDArray[Any]) -> list[slice]:
-    """Parts of times (epoch s, in order, shape (n,)) without a pause: no line is drawn over missing nights."""
+    """Parts of times (epoch s, in order, shape (n,)) without a gap: no line is drawn over missing observations."""
     if not len(times):
         return []
     ends = np.flatnonzero(np.diff(times) > gap_threshold_s(times)) + 1
@@ -103,13 +103,13 @@ def split_at_gaps(times: NDArray[Any]) -> list[slice]:
 
 
 def gap_threshold_s(times: NDArray[Any]) -> float:
-    """Seconds without a result that break a line: more than two nights missing, in the rhythm of the series."""
+    """Seconds without a result that break a line: more than two missing observations at the median interval."""
     gaps = np.diff(times)
     return max(_MIN_GAP_S, 3.5 * float(np.median(gaps))) if len(gaps) else _MIN_GAP_S
 
 
 def svg_line_with_gaps(kind: str, times: NDArray[Any], xs: NDArray[Any], ys: NDArray[Any]) -> str:
-    """A line through points, shapes (n,), broken where nights are missing; a night alone is a dot."""
+    """Line through points, shapes (n,), broken at gaps; a single observation between gaps is a dot."""
     parts = []
     for part in split_at_gaps(times):
         one = np.repeat(part.start, 2) if part.stop - part.start == 1 else part
@@ -118,9 +118,9 @@ def svg_line_with_gaps(kind: str, times: NDArray[Any], xs: NDArray[Any], ys: NDA
 
 
 def svg_repeat(form: str, *columns: NDArray[Any]) -> str:
-    """`form` once a point, with a coordinate (one decimal, not below 0) in the place of each `@`; shapes (n,).
+    """`form` once per point, with a coordinate (one decimal, not below 0) for each `@`; shapes (n,).
 
-    Whole numbers in one go take a third of the time of `f"{x:.1f}"` for each.
+    Formatting integers at once takes a third of the time of `f"{x:.1f}"` per value.
     """
     tenths = np.rint(np.maximum(np.column_stack(columns), 0.0) * 10).astype(np.int64)
     parts = np.stack(np.divmod(tenths, 10), axis=-1)
@@ -137,7 +137,7 @@ def svg_value_axis(y: AxisScale, left: float, right: float, ticks: Sequence[floa
 
 
 def svg_time_axis(x: AxisScale, bottom: float, most: int = 7) -> str:
-    """Dates under the picture; one at its right end stays inside."""
+    """Dates below the picture; a date at the right end is kept inside."""
     parts = []
     for moment, label in date_ticks(x.low, x.high, most, x.zone):
         at = x(moment)
@@ -148,8 +148,8 @@ def svg_time_axis(x: AxisScale, bottom: float, most: int = 7) -> str:
 
 
 def svg_picture(width: float, height: float, label: str, parts: Iterable[str], kind: str = "picture") -> Markup:
-    """A whole picture; `label` says in words what it shows."""
-    # Cells may be pressed or drawn out; text may not.
+    """Complete picture; `label` describes it for screen readers."""
+    # Strips of cells may be distorted, pictures with text may not.
     fit = ' preserveAspectRatio="none"' if kind == "strip" else ""
     described = escape(escape_bidi_controls(label))
     head = f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}"{fit} role="img" aria-label="{described}">'
@@ -163,15 +163,17 @@ _CLASSES = ((2.0, "b3"), (1.25, "b2"), (1.08, "b1"), (0.92, "same"), (0.8, "w1")
 
 
 def cell_class(gain: float | None) -> str:
-    """The class of a night's gain against the accepted level; NaN: there is none."""
+    """Style class of a gain relative to the accepted level; NaN: no accepted level, None: no data."""
     if gain is not None and math.isnan(gain):
         return "unassessed"
     return "none" if gain is None else next(kind for least, kind in _CLASSES if gain >= least)
 
 
 def strip_picture(gains: Sequence[float | None], what: str = "nights") -> Markup:
-    """Cells from the oldest to the newest night (or of series); None, a dash, is one without data;
-    NaN, an outline, one that cannot be assessed."""
+    """Cells from the oldest to the newest observation (or of series).
+
+    None (a dash) is without data, NaN (an outline) cannot be assessed.
+    """
     kinds = [cell_class(gain) for gain in gains]
     below, above = (sum(kind[0] == name for kind in kinds) for name in "wb")
     counts = f"{below} below, {above} above the accepted level, {kinds.count('none')} without data"
@@ -196,7 +198,7 @@ DASHES = 5  # o0 … o4
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve: (x, value) in order of x; `ours` for this site's own measurements."""
+    """One curve: (x, value) in order of x; `ours` for measurements of this site."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -204,7 +206,7 @@ class Curve:
 
 
 def curves_picture(curves: Sequence[Curve], axis: str, unit: str, label: str) -> Markup:
-    """Draw curves over a logarithmic axis of `axis` (writers, nodes, …), this site's over the published ones."""
+    """Draw curves over a logarithmic axis (writers, nodes, …), those of this site over the published ones."""
     xs = sorted({x for curve in curves for x, _ in curve.points})
     top = rounded_axis_end(max(v for curve in curves for _, v in curve.points))
     right, bottom = _CURVES_WIDTH - _CURVES_RIGHT, _CURVES_HEIGHT - _CURVES_BOTTOM
@@ -212,7 +214,7 @@ def curves_picture(curves: Sequence[Curve], axis: str, unit: str, label: str) ->
     y = AxisScale(0.0, top, bottom, _CURVES_TOP)
     parts = [svg_value_axis(y, _CURVES_LEFT, right, value_ticks(top), unit)]
     last = -1000.0
-    # Measured values, as many as fit.
+    # Ticks at measured values, as many as fit.
     for value in xs:
         if x(value) - last >= 44:
             last = x(value)
@@ -228,19 +230,19 @@ def curves_picture(curves: Sequence[Curve], axis: str, unit: str, label: str) ->
 
 
 def curve_classes(curves: Sequence[Curve]) -> list[str]:
-    """Classes of the style sheet: colours of published curves, dashes of ours."""
+    """Style classes: colours for published curves, dashes for curves of this site."""
     printed, ours = count(), count()
     return [f"ours o{next(ours) % DASHES}" if one.ours else f"c{next(printed) % PALETTE}" for one in curves]
 
 
 _RANGES_WIDTH, _RANGES_RIGHT, _RANGES_TOP, _RANGES_BOTTOM, _ROW = 620, 14, 10, 40, 20
-# Width of a letter, and most room for the names of rows.
-_LETTER, _MOST_LEFT = 7.2, 380
+# Width of a letter, and maximum width of the names of rows.
+_LETTER, _MAX_LEFT = 7.2, 380
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """One row; `low` and `high` are None where only one value was printed."""
+    """One row; `low` and `high` are None if only one value was published."""
 
     name: str
     value: float
@@ -250,11 +252,11 @@ class ValueRange:
 
 def ranges_picture(rows: Sequence[ValueRange], unit: str, label: str) -> Markup:
     """Draw rows from top to bottom over an axis that starts at zero."""
-    left = min(_MOST_LEFT, 12 + _LETTER * max(len(row.name) for row in rows))
+    left = min(_MAX_LEFT, 12 + _LETTER * max(len(row.name) for row in rows))
     bottom = _RANGES_TOP + _ROW * len(rows)
     top = rounded_axis_end(max(row.high or row.value for row in rows))
     x = AxisScale(0.0, top, left, _RANGES_WIDTH - _RANGES_RIGHT)
-    most = int(_MOST_LEFT / _LETTER)
+    most = int(_MAX_LEFT / _LETTER)
     parts = []
     for v in value_ticks(top):
         parts.append(svg_line("grid", x(v), _RANGES_TOP, x(v), bottom))
@@ -273,14 +275,14 @@ _FOREST_WIDTH, _FOREST_HEIGHT, _MARGIN = 152, 26, 10
 _MIN_RATIO, _MAX_RATIO = 0.01, 100.0
 _COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 _FINE = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 2)
-# Room that the label of a tick needs.
+# Width of the label of a tick.
 _LABEL = 34
 
 Interval = Sequence[float] | None
 
 
 def forest_scale(ratios: Iterable[tuple[float | None, Interval]]) -> AxisScale:
-    """A logarithmic axis that holds all ratios and intervals, and 1; ends beyond a hundredfold are cut off."""
+    """Logarithmic axis that contains all ratios and intervals, and 1; it is limited to 0.01 … 100."""
     values = [1 / 1.1, 1.1]
     for ratio, interval in ratios:
         values += [one for one in (ratio, *(interval or ())) if one]
@@ -289,11 +291,11 @@ def forest_scale(ratios: Iterable[tuple[float | None, Interval]]) -> AxisScale:
 
 
 def forest_axis(scale: AxisScale) -> Markup:
-    """The axis for the head of the column."""
+    """Axis for the head of the column."""
     known = _FINE if scale.low > _FINE[0] and scale.high < _FINE[-1] else _COARSE
     inside = [tick for tick in known if scale.low <= tick <= scale.high]
     chosen: dict[float, str] = {}
-    # 1 first, then what has room beside what is there.
+    # 1 first, then ticks with enough space next to those already chosen.
     for tick in sorted(inside, key=lambda value: (value != 1, -abs(np.log(value)))):
         at = scale(tick)
         if all(abs(at - other) >= _LABEL for other in chosen):
@@ -303,10 +305,10 @@ def forest_axis(scale: AxisScale) -> Markup:
 
 
 def forest_picture(ratio: float | None, interval: Interval, kind: str, scale: AxisScale) -> Markup:
-    """One row: a line at 1, the interval as a bar, the ratio as a dot.
+    """Draw one row: a line at 1, the interval as a bar, the ratio as a dot.
 
     Args:
-        kind: `faster`, `slower` or anything else, which is drawn hollow: nothing was decided.
+        kind: `faster` or `slower`; others are undecided and drawn hollow.
     """
     middle = _FOREST_HEIGHT / 2
     one = scale(1)
@@ -324,13 +326,13 @@ def forest_picture(ratio: float | None, interval: Interval, kind: str, scale: Ax
 
 
 def samples_picture(left: Sequence[float], right: Sequence[float], names: tuple[str, str]) -> Markup:
-    """Every sample of both sides as a stroke, the left above the right, on one axis from zero."""
+    """Draw each sample of both sides as a stroke, left above right, on a common axis from zero."""
     both = [*left, *right]
     scale = AxisScale(0.0, max(both), _MARGIN, _FOREST_WIDTH - _MARGIN)
     parts = [svg_line("grid", scale(0.0), 0, scale(0.0), _FOREST_HEIGHT)]
     texts = []
     for name, kind, top, values in ((names[0], "before", 1, left), (names[1], "after", _FOREST_HEIGHT / 2 + 1, right)):
-        # Strokes on the same tenth of a point are one.
+        # Strokes at the same tenth of a point are merged.
         places = np.unique(np.round(scale.array(np.asarray(values)), 1))
         strokes = "".join(f"M{place:g} {top:g}v11" for place in places.tolist())
         parts.append(f'<path class="strokes {kind}" d="{strokes}"/>')

@@ -1,4 +1,4 @@
-"""The accepted level of a series, and what detection found in it: levels, transients, drifts, trends, suspicions."""
+"""Accepted level and results of the detection of a series: levels, transients, drifts, trends, suspected steps."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ UNDECIDED_STATES = ("open", "suspected", "acknowledged")
 
 @dataclass(frozen=True)
 class DrawnLevel:
-    """A level with the time in which it held (epoch seconds).
+    """A level with its first and last time (epoch seconds).
 
     Attributes:
-        value, end: at its first and last observation; they differ where the series drifts.
-        kind: `level`, `drift`, or `suspected`: too few observations to confirm it.
+        value, end: value at the first and at the last observation; they differ for a drift.
+        kind: `level`, `drift`, or `suspected` (too few observations to confirm it).
     """
 
     first: int
@@ -37,24 +37,24 @@ class DrawnLevel:
 
 @dataclass(frozen=True)
 class AcceptedLevel:
-    """The level that is considered normal, and its origin."""
+    """The level that is considered normal, and its source."""
 
     value: float
     source: str
 
 
 def sample_headlines(series: SeriesEntry, samples: SeriesSamples) -> NDArray[np.float64]:
-    """The headline of each observation: the best of its samples, shape (n,)."""
+    """Headline of each observation, its best sample by direction; shape (n,)."""
     return series.metric.best_bound(samples.min, samples.max)
 
 
 def performance_ratio(series: SeriesEntry, value: float, level: float) -> float | None:
-    """value against level as performance: above 1 is better, also for times; None where one is 0 (counts)."""
+    """Gain of `value` relative to `level`: above 1 is better, also for times; None if one of them is 0 (counts)."""
     return series.metric.gain(value, level) if value and level else None
 
 
 def drawn_levels(series: SeriesEntry, samples: SeriesSamples) -> list[DrawnLevel]:
-    """Levels, drifts and what is suspected, as detected; none before the first detection."""
+    """Detected levels, drifts and suspected levels in order of time; empty before the first detection."""
     found = series.detection
     if found is None:
         return []
@@ -62,11 +62,11 @@ def drawn_levels(series: SeriesEntry, samples: SeriesSamples) -> list[DrawnLevel
     steps = [step for step in _shown_steps(found) if step.suspected]
     suspected = [DrawnLevel(int(one.time), last, one.after, one.after, "suspected") for one in steps]
     starts = {one.first for one in suspected}
-    own = [one for one in found.levels if one.time not in starts]
-    shown = [one for one in own if not _is_within_drift(one.time, found, one.last_time)]
+    settled = [one for one in found.levels if one.time not in starts]
+    shown = [one for one in settled if not _is_within_drift(one.time, found, one.last_time)]
     levels = [DrawnLevel(int(one.time), int(one.last_time), one.value, one.value, "level") for one in shown]
     for drift in found.drifts:
-        # The slope through the median of its observations, even in its logarithm.
+        # The slope passes through the median of its observations and is linear in the logarithm.
         inside = (samples.time >= drift.time) & (samples.time <= drift.last_time)
         middle = float(np.median(sample_headlines(series, samples)[inside])) if inside.any() else 0.0
         half = drift.ratio**0.5
@@ -75,7 +75,7 @@ def drawn_levels(series: SeriesEntry, samples: SeriesSamples) -> list[DrawnLevel
 
 
 def _shown_steps(found: Detection) -> list[ChangePoint]:
-    """The steps, without suspected ones within a drift: its slope describes those observations better."""
+    """The steps, without suspected ones within a drift, whose slope fits those observations better."""
     return [step for step in found.steps if not (step.suspected and _is_within_drift(step.time, found))]
 
 
@@ -87,7 +87,7 @@ def _is_within_drift(first: float, found: Detection, last: float | None = None) 
 
 @dataclass(frozen=True)
 class DetectionNote:
-    """One result of detection in words; `last` is None where it lasts."""
+    """One result of the detection as text; `last` is None for a lasting change."""
 
     first: int
     last: int | None
@@ -96,7 +96,7 @@ class DetectionNote:
 
 
 def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
-    """All results of detection, the newest first; None before the first detection."""
+    """All results of the detection, newest first; None before the first detection."""
     found = series.detection
     if found is None:
         return None
@@ -116,13 +116,13 @@ def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
 
 
 def accepted_level(series: SeriesEntry, values: Sequence[float]) -> AcceptedLevel | None:
-    """The level that an observation of the series is compared with.
+    """The level with which observations of the series are compared.
 
-    Its reference, else the level before a change that was not accepted, else the newest level, else the median of the
-    newest observations; None where these are too few.
+    It is the reference, else the level before the first undecided change, else the newest level, else the median of
+    the newest observations; None if these are too few.
 
     Args:
-        values: of the newest observations, oldest first.
+        values: values of the newest observations, oldest first.
     """
     reference = series.limits.reference
     if reference is not None:
@@ -142,7 +142,7 @@ def accepted_level(series: SeriesEntry, values: Sequence[float]) -> AcceptedLeve
 
 @dataclass(frozen=True)
 class TrendRow:
-    """A drift up to the newest observation, which is no finding; `gain` as performance over the whole drift."""
+    """A drift up to the newest observation, which is not a finding; `gain` over the whole drift."""
 
     system: str
     series: SeriesEntry
@@ -151,7 +151,7 @@ class TrendRow:
 
 
 def system_trends(machine: SystemEntry) -> list[TrendRow]:
-    """Drifts of the monitored series that reach their newest observations."""
+    """Drifts of the monitored series that extend to their newest observations."""
     return [
         TrendRow(machine.name, one, first, gain)
         for one in machine.watched
@@ -159,13 +159,13 @@ def system_trends(machine: SystemEntry) -> list[TrendRow]:
     ]
 
 
-# Sessions do not begin at the same second every night.
+# Tolerance in seconds for the start times of sessions.
 SESSION_SLACK_S = 6 * 3600
 
 
 @dataclass(frozen=True)
 class SuspectedSeries:
-    """A series whose newest observations differ and that is in no finding; `gain` as performance."""
+    """A series without a finding whose newest observations differ, and the gain."""
 
     series: SeriesEntry
     gain: float
@@ -174,11 +174,12 @@ class SuspectedSeries:
 def find_suspected_series(machine: SystemEntry) -> list[SuspectedSeries]:
     """Monitored series of the newest session with a suspected step that is in no finding, largest first.
 
-    A finding needs more suspected series than chance explains (`iowatch.findings.grouping`); these are the others.
+    A finding requires more suspected series than expected by chance (`iowatch.findings.grouping`); these are the
+    others.
     """
     newest = machine.night.started_at if machine.night else 0
-    seen = [s for s in machine.watched if s.stamp.last >= newest - SESSION_SLACK_S]
-    found = [SuspectedSeries(one, gained) for one in seen if (gained := _suspected_gain(one)) is not None]
+    current = [s for s in machine.watched if s.stamp.last >= newest - SESSION_SLACK_S]
+    found = [SuspectedSeries(one, gained) for one in current if (gained := _suspected_gain(one)) is not None]
     return sorted(found, key=lambda one: -abs(math.log(one.gain)))
 
 

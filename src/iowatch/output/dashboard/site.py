@@ -1,4 +1,4 @@
-"""Writing a site: into a new directory that replaces the old one atomically, in two processes where pages are many."""
+"""Writing of a site to a new directory that replaces the old one atomically, in two processes for many pages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 
 
 def safe_file_name(name: str) -> str:
-    """A name from outside as a file name: unchanged where it is harmless, else a digest of it."""
+    """File name from an untrusted name: unchanged if it is safe, else a digest."""
     if _SAFE.fullmatch(name):
         return name
     return f"x{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def shorten_text(text: object, most: int = 160) -> str:
-    """A text cut where it is absurdly long; names come from outside and may have 4 KB."""
+    """Truncate a text to `most` characters; names are untrusted and may have 4 KB."""
     plain = str(text)
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
@@ -58,7 +58,7 @@ class SiteWriter:
         self.target(name).write_bytes(content.encode("utf-8", "replace"))
 
     def target(self, name: str) -> Path:
-        """The path for a new file of the site, which the caller writes.
+        """Path for a new file of the site, which the caller writes.
 
         Raises:
             UsageError: `name` is outside the site.
@@ -67,10 +67,10 @@ class SiteWriter:
         return self._path(name)
 
     def reuse(self, name: str) -> bool:
-        """Link a file of this build or the previous site; False where neither has it.
+        """Reuse a file of this build or link one of the previous site; False if neither contains it.
 
-        For artefacts and what is drawn from them: their names contain a digest, so that a file of the same name has
-        the same content. Drawing a Darshan log takes seconds, pages take milliseconds and are always rebuilt.
+        For artefacts and drawings of them: their names contain a digest, so that files of equal names have equal
+        content. Drawing a Darshan log takes seconds; pages take milliseconds and are always rebuilt.
         """
         target = self._path(name)
         if target.exists():
@@ -92,10 +92,10 @@ class SiteWriter:
 
 @contextmanager
 def site_build(site: Path) -> Iterator[SiteWriter]:
-    """A writer for a new version of `site`, which replaces the old version at the end of the block.
+    """Yield a writer for a new version of `site`, which replaces the old version at the end of the block.
 
-    `site` is a symbolic link to a directory next to it, so that the replacement is one rename: a reader sees the old
-    site or the new one, and a killed build leaves the old one.
+    `site` is a symbolic link to a directory next to it, so that the replacement is one rename: readers get the old
+    or the new site, and a killed build leaves the old one unchanged.
 
     Raises:
         UsageError: `site` exists and is not a dashboard.
@@ -144,7 +144,7 @@ def write_in_processes(
 ) -> None:
     """Call `write` with all `items`, or with halves of them in two processes.
 
-    The processes are forks: they share everything in memory, and open connections of their own.
+    The processes are forks: they share all data in memory, and open separate connections.
     """
     global _task
     workers = min(2, os.cpu_count() or 1)

@@ -1,6 +1,6 @@
-"""The registry of pages, made from the files of this folder: each `Page` that a file defines.
+"""Registry of pages: all `Page` objects that the files of this folder define.
 
-The menu of every page is made from it, too: a page is one file and its template.
+The menu is built from it, too, so a page consists of one file and its template.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A page a comparison: of `dashboards/comparisons.yaml`, of stacks, of before and after an event."""
+"""One page per comparison: from `dashboards/comparisons.yaml`, of stacks, A/B runs, and before and after an event."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class ComparisonRequest:
 
     @property
     def page(self) -> str:
-        """Path of its page."""
+        """Path of the page."""
         key = f"{self.left.text}\0{self.right.text}\0{sorted(self.left.filters.items())}"
         return f"comparison/{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.html"
 
 
 def publish_comparison_pages(site: SiteBuild) -> None:
-    """Write `comparison/<digest>.html` for each comparison, and `comparisons.html`, which leads to them."""
-    wanted = list({one.page: one for one in _comparison_requests(site)}.values())
+    """Write `comparison/<digest>.html` for each comparison, and `comparisons.html`, which links to them."""
+    requests = list({one.page: one for one in _comparison_requests(site)}.values())
     pages: dict[tuple[str, ...], str] = {}
     for series in site.catalogue.by_id.values():
         row = series.row
         pages[row.system, row.partition, row.stack, row.case.key, row.metric] = series.page
-    for one in wanted:
+    for one in requests:
         site.write_page(one.page, "comparison.html", **_comparison_values(site, one, pages))
-    site.write_page("comparisons.html", "comparisons.html", rows=wanted)
+    site.write_page("comparisons.html", "comparisons.html", rows=requests)
 
 
 PAGE = Page("comparisons.html", "Comparisons", 5, publish_comparison_pages)
@@ -65,7 +65,7 @@ def _comparison_requests(site: SiteBuild) -> Iterator[ComparisonRequest]:
 
 
 def _requests_around_findings(machine: SystemEntry) -> Iterator[ComparisonRequest]:
-    """Before and after the event that lies nearest to each open finding."""
+    """Before and after the event nearest to each open finding."""
     for finding in [f for f in machine.findings if f.state == "open"][:_MAX_EVENTS]:
         near = [e for e in machine.events if e.start - _NEAR_S <= finding.first_after <= e.end + _NEAR_S]
         if near:
@@ -78,7 +78,7 @@ def _requests_around_findings(machine: SystemEntry) -> Iterator[ComparisonReques
 
 
 def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest]:
-    """The newest stacks of a system with each other, where they ran the same cases."""
+    """Pairs of the newest stacks of a system that ran the same cases."""
     cases: dict[str, set[str]] = {}
     for one in machine.watched:
         cases.setdefault(one.row.stack, set()).add(one.row.case.key)
@@ -105,10 +105,10 @@ def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
 
 
 def _requests_from_list() -> Iterator[ComparisonRequest]:
-    """Those of `dashboards/comparisons.yaml`.
+    """Comparisons listed in `dashboards/comparisons.yaml`.
 
     Raises:
-        InputError: it is not readable, or a row has no `left` and `right`.
+        InputError: the file is not readable, or a row has no `left` and `right`.
     """
     place = files.checkout_root() / "dashboards" / "comparisons.yaml"
     try:
@@ -161,11 +161,11 @@ def _page_pair_rows(
     sides: tuple[str, str],
     scale: drawing.AxisScale,
 ) -> Iterator[dict[str, Any]]:
-    """Pairs with their pictures, and the series that each side of them comes from."""
-    called, matched = short_case_names([pair["case"] for pair in documents]), outcome.matched
-    for name, pair, made, entries in zip(called, documents, matched.pairs, matched.entries, strict=True):
+    """Pairs with their pictures and the pages of the series of both sides."""
+    names, matched = short_case_names([pair["case"] for pair in documents]), outcome.matched
+    for name, pair, made, entries in zip(names, documents, matched.pairs, matched.entries, strict=True):
         samples = None
-        # Printed figures are only summaries.
+        # Published figures have no samples.
         if isinstance(made.left, SideSamples) and isinstance(made.right, SideSamples):
             left, right = ([*chain.from_iterable(one.sessions.values())] for one in (made.left, made.right))
             samples = drawing.samples_picture(left, right, sides)
@@ -174,7 +174,7 @@ def _page_pair_rows(
         yield {
             **pair,
             "name": name,
-            # Files and published tables have none.
+            # Sides from files and published tables have no series page.
             "pages": [(side, pages[key]) for side, key in zip(sides, keys, strict=True) if key in pages],
             "forest": drawing.forest_picture(pair["ratio"], pair["ci"], str(pair["verdict"]).split()[0], scale),
             "samples": samples,
@@ -182,7 +182,7 @@ def _page_pair_rows(
 
 
 def _importance_key(pair: Mapping[str, Any]) -> tuple[int, float]:
-    """Differences first, the largest in front; then what cannot be said; then what is the same."""
+    """Sort key: largest differences first, then pairs without enough data, then pairs without a difference."""
     kinds = ("slower", "faster", "not enough data")
     rank = next((n for n, kind in enumerate(kinds) if str(pair["verdict"]).startswith(kind)), len(kinds))
     return max(0, rank - 1), -abs(math.log(pair["ratio"])) if pair["ratio"] else 0.0

@@ -15,7 +15,7 @@ from iowatch.store import SessionRow, bulk
 
 COVERAGE_SESSIONS = 42
 _CELL, _HEIGHT = 9, 18
-# Cells of one pause: a strip stays a strip.
+# Maximum number of cells of one gap, to limit the length of a strip.
 _MAX_MISSED_CELLS = 14
 ExpectedReceived = tuple[int, int]
 
@@ -46,17 +46,17 @@ class RunCounts:
 
     @property
     def share(self) -> float | None:
-        """Received of expected, 0 to 1; None where nothing was expected."""
+        """Received / expected results, 0 to 1; None if none was expected."""
         return self.received / self.expected if self.expected else None
 
 
 def coverage_page_path(machine: data.SystemEntry) -> str:
-    """Path of a system's coverage."""
+    """Path of the coverage page of a system."""
     return f"coverage/{safe_file_name(machine.name)}.html"
 
 
 def publish_coverage_pages(site: data.SiteBuild) -> None:
-    """Write `coverage/<system>.html` for each system, and `coverage.html`, which leads to them."""
+    """Write `coverage/<system>.html` for each system, and `coverage.html`, which links to them."""
     systems = []
     for machine in site.catalogue.machines:
         counts, overdue = _count_coverage(site, machine), data.is_overdue(machine, site.now)
@@ -103,7 +103,7 @@ def _count_coverage(site: data.SiteBuild, machine: data.SystemEntry) -> Coverage
 
 
 def _count_missed_sessions(sessions: Sequence[SessionRow]) -> dict[int, int]:
-    """How many nights there was no session before each; oldest first."""
+    """Number of missed sessions before each session, by its number; sessions are given oldest first."""
     usual = max(drawing.DAY_S, data.usual_interval_s(sessions[::-1]))
     gaps = {b.id: b.started_at - a.started_at for a, b in pairwise(sessions)}
     return {number: round(gap / usual) - 1 for number, gap in gaps.items() if gap > 1.5 * usual}
@@ -121,7 +121,7 @@ def _session_rows(counts: CoverageCounts) -> list[dict[str, Any]]:
 
 
 def _run_row(name: str, by_session: Mapping[int, ExpectedReceived], counts: CoverageCounts) -> RunCounts:
-    """Its results, with a strip of a cell a night."""
+    """Results of a run, with a strip of one cell per session."""
     expected = sum(expected for expected, _ in by_session.values())
     received = sum(received for _, received in by_session.values())
     kinds: list[str] = []
@@ -133,7 +133,7 @@ def _run_row(name: str, by_session: Mapping[int, ExpectedReceived], counts: Cove
     label = f"{len(kinds)} nights: {full} complete, {part} in part, {gone} absent, {missed} without session"
     parts = []
     for number, kind in enumerate(kinds):
-        # What is absent is also lower, so that colour is not all.
+        # Cells of missing results are also lower, so that the state is not shown by colour only.
         height = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3, "missed": 3}.get(kind, 2)
         place = f'x="{number * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"'
         parts.append(f'<rect class="{kind}" {place}/>')

@@ -1,4 +1,4 @@
-"""The page of a finding: pictures of its series, common factor, evidence, decisions; and the list of all findings."""
+"""Page of a finding (pictures of its series, common factor, evidence, decisions), and the list of all findings."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from iowatch.store import History, SeriesSamples, SessionRow, bulk
 
 _AROUND_S = 60 * drawing.DAY_S
 _NEAR_S = 3 * drawing.DAY_S
-_MOST_OTHERS = 30
-_MOST_EVENTS = 6
+_MAX_OTHERS = 30
+_MAX_EVENTS = 6
 Samples = Mapping[int, SeriesSamples]
 
 
 def finding_page_path(finding: Finding) -> str:
-    """Path of a finding's page in the site."""
+    """Path of the page of a finding in the site."""
     return f"finding/{safe_file_name(finding.id)}.html"
 
 
 def _series_to_draw(finding: Finding, machine: data.SystemEntry) -> list[data.SeriesEntry]:
-    """Members first, then some of the other watched series."""
+    """Members first, then a sample of the other monitored series."""
     members = {member.series_id for member in finding.members}
     inside = [s for s in machine.series if s.row.id in members]
     others = [s for s in machine.watched if s.row.id not in members]
-    return inside + others[:: max(1, -(-len(others) // _MOST_OTHERS))]
+    return inside + others[:: max(1, -(-len(others) // _MAX_OTHERS))]
 
 
 def samples_around_change(history: History, finding: Finding, machine: data.SystemEntry) -> dict[int, SeriesSamples]:
-    """Samples of the series concerned, from 60 days before the change to 60 after."""
+    """Samples of the drawn series from 60 days before to 60 days after the change, by series id."""
     numbers = [one.row.id for one in _series_to_draw(finding, machine)]
     ends = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S
     retested = retest_times(machine.sessions)
@@ -51,7 +51,7 @@ def samples_around_change(history: History, finding: Finding, machine: data.Syst
 
 
 def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo) -> Markup:
-    """The finding at one look: a picture for screens, another for phones; dates are midnights of `zone`."""
+    """Picture of a finding, one for screens and one for phones; dates are midnights of `zone`."""
     members = {member.series_id: member for member in finding.members}
     lines = []
     for one in _series_to_draw(finding, machine):
@@ -79,16 +79,16 @@ def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples
 
 
 def other_recorded_events(finding: Finding, machine: data.SystemEntry) -> list[Event]:
-    """What is recorded around a finding but not near its date: numbered in its picture."""
+    """Events within 60 days of a finding but not near its date; they are numbered in its picture."""
     ends = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S
     found = [e for e in machine.events if ends[0] <= e.start <= ends[1]]
-    return [e for e in found if abs(e.start - finding.first_after) > _NEAR_S][:_MOST_EVENTS]
+    return [e for e in found if abs(e.start - finding.first_after) > _NEAR_S][:_MAX_EVENTS]
 
 
 def member_figures(
     finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo
 ) -> Iterator[dict[str, Any]]:
-    """A small picture a member, the largest change first, all on one time axis."""
+    """One small picture per member, the largest change first, all on one time axis."""
     series = {one.row.id: one for one in machine.series if one.row.id in samples}
     known = [samples[m.series_id].time for m in finding.members if m.series_id in series]
     first = min((int(times[0]) for times in known), default=finding.first_after - drawing.DAY_S)
@@ -103,10 +103,10 @@ def member_figures(
 
 
 def repeat_commands(finding: Finding, machine: data.SystemEntry, runs: Sequence[Any]) -> dict[str, Any]:
-    """The commands that repeat the measurement, or why there are none.
+    """Commands that repeat the measurement, or the reason why there are none.
 
     Args:
-        runs: of the history, after the change.
+        runs: runs of the history after the change.
     """
     session = _session_before(machine, finding.first_after)
     if session is None or session.origin != "run":
@@ -114,16 +114,16 @@ def repeat_commands(finding: Finding, machine: data.SystemEntry, runs: Sequence[
         why = f"These results were {origin}; iowatch did not run them and cannot repeat them."
         return {"why_not": why, "commands": []}
     stacks = "".join(f" --stack {stack}" for stack in dict.fromkeys(member.stack for member in finding.members))
-    own = dict.fromkeys(str(run.facts["command"]) for run in runs if run.facts.get("command"))
+    run_commands = dict.fromkeys(str(run.facts["command"]) for run in runs if run.facts.get("command"))
     suite = f"iowatch run --system {machine.name}{stacks} --suite {session.suite}"
-    return {"why_not": None, "commands": [suite, *list(own)[:6]]}
+    return {"why_not": None, "commands": [suite, *list(run_commands)[:6]]}
 
 
-_MOST_RUNS = 12
+_MAX_RUNS = 12
 
 
 def publish_finding_pages(site: data.SiteBuild) -> None:
-    """Write `findings.html` and `finding/<id>.html` for each finding, closed ones too."""
+    """Write `findings.html`, and `finding/<id>.html` for each finding, including closed ones."""
     machines = site.catalogue.machines
     for machine in machines:
         for finding in machine.findings:
@@ -140,9 +140,9 @@ PAGE = data.Page("findings.html", "Findings", 2, publish_finding_pages)
 
 def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Finding) -> dict[str, Any]:
     samples = samples_around_change(site.history, finding, machine)
-    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MOST_RUNS]
+    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_RUNS]
     traced_member = traces = None
-    # Of the member with the largest change that has traces on both sides.
+    # Traces of the member with the largest change among those with traces on both sides.
     for member in strongest:
         before, after = (_run_logs(site, run) for run in (member.run_before, member.run_after))
         if before and after and (traces := compare_run_traces(site, before, after)) is not None:
@@ -173,7 +173,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
 
 
 def _session_before(machine: data.SystemEntry, moment: int) -> SessionRow | None:
-    """The newest session that started by a moment."""
+    """The newest session that started at or before `moment` (epoch s)."""
     return next((s for s in machine.sessions if s.started_at <= moment), None)
 
 
@@ -187,20 +187,20 @@ def _run_logs(site: data.SiteBuild, run: int | None) -> TracedRun | None:
 
 _FAN_HEIGHT = 300
 _FAN_LEFT, _FAN_TOP, _FAN_BOTTOM = 52, 30, 30
-_MOST_LINES = 24
+_MAX_LINES = 24
 _BETWEEN_NAMES = 16
-# As many as fit beside the lines; bold ones are wide.
-_MOST_BOLD_LETTERS = 27
-# Width of a bold letter of the date's name.
+# Maximum length of a name beside the lines; bold letters are wider.
+_MAX_BOLD_LETTERS = 27
+# Width of a bold letter of the label at the date.
 _BOLD_LETTER = 8.0
-# Percent of a changed line's nights at either end that may leave the picture.
+# Percent of the observations of a changed line, at either end, that may be outside the picture.
 _OUTSIDE = 3
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 
 
 @dataclass(frozen=True)
 class FanLayout:
-    """Where things are: for a screen with the names of groups beside the lines, for a phone over them."""
+    """Layout of the picture: names of groups beside the lines on a screen, over them on a phone."""
 
     width: int
     right: int
@@ -224,7 +224,7 @@ class FanLine:
 
 @dataclass(frozen=True)
 class FanLabel:
-    """Words for a group of lines, its typical gain, and whether it changed."""
+    """Label of a group of lines, its typical gain, and whether it changed."""
 
     words: str
     gain: float
@@ -245,18 +245,18 @@ def fan_picture(
 
     Args:
         lines: series with data.
-        moment: of the change, epoch seconds.
-        names: groups of lines; written at the right edge.
-        what: happened there; written at the line of the date.
-        label: the finding in words.
-        others: other moments (epoch seconds) with the number that they have below the picture.
-        zone: dates stand at its midnights.
+        moment: time of the change, epoch seconds.
+        names: labels of groups of lines at the right edge.
+        what: text at the line of the date.
+        label: description of the finding.
+        others: times of other events (epoch seconds) with their numbers below the picture.
+        zone: dates are shown at its midnights.
     """
-    # Of very many series some of each kind: more lines say no more.
+    # Limit the number of lines of each kind; more lines add no information.
     drawn: list[FanLine] = []
     for changed in (False, True):
-        alike = [one for one in lines if one.changed is changed and len(one.times)]
-        drawn += alike[:: max(1, -(-len(alike) // (_MOST_LINES // 2)))]
+        group = [one for one in lines if one.changed is changed and len(one.times)]
+        drawn += group[:: max(1, -(-len(group) // (_MAX_LINES // 2)))]
     ends = [t for one in drawn for t in (one.times[0], one.times[-1])]
     times = ends or [moment - drawing.DAY_S, moment + drawing.DAY_S]
     bottom = _FAN_HEIGHT - _FAN_BOTTOM
@@ -280,7 +280,7 @@ def fan_picture(
 
 
 def _gain_range(drawn: Sequence[FanLine]) -> tuple[float, float]:
-    """Lowest and highest gain of the axis: it holds every level of the changed lines, not each bad night."""
+    """Lowest and highest gain of the axis, which contains all levels of the changed lines, but not all outliers."""
     ends = [np.percentile(np.asarray(one.gains), (_OUTSIDE, 100 - _OUTSIDE)) for one in drawn if one.changed]
     if drawn:
         ends.append(np.percentile(np.concatenate([np.asarray(one.gains) for one in drawn]), (2, 99.5)))
@@ -300,7 +300,7 @@ def _draw_change_date(moment: int, what: str, x: drawing.AxisScale) -> Iterator[
 def _draw_labels(
     names: Sequence[FanLabel], x: drawing.AxisScale, y: drawing.AxisScale, shape: FanLayout
 ) -> Iterator[str]:
-    """Names at the height of their lines, pushed apart where they would lie over each other."""
+    """Names at the height of their lines, moved apart if they would overlap."""
     lowest = float(_FAN_TOP)
     for name in sorted(names, key=lambda n: -n.gain):
         above = 18 if shape.names_inside else 0
@@ -308,7 +308,7 @@ def _draw_labels(
         lowest = height + _BETWEEN_NAMES
         kind = "group" if name.changed else "group steady"
         side = " inside" if shape.names_inside else ""
-        most = _MOST_BOLD_LETTERS if name.changed else _MOST_BOLD_LETTERS + 2
+        most = _MAX_BOLD_LETTERS if name.changed else _MAX_BOLD_LETTERS + 2
         place = x.end - 2 if shape.names_inside else x.end + 8
         words = _shorten(f"{format_factor(name.gain)} {name.words}", most)
         yield drawing.svg_text(kind + side, place, height + 4, words)
@@ -328,8 +328,8 @@ def member_picture(
     """Draw a member; all members of a finding share the time axis from `first` to `last` (epoch s).
 
     Args:
-        times, values: shape (n,): epoch seconds and the metric's unit.
-        zone: dates stand at its midnights.
+        times, values: shape (n,), in epoch seconds and in the unit of the metric.
+        zone: dates are shown at its midnights.
     """
     top = drawing.rounded_axis_end(max(float(values.max(initial=0.0)), member.before, member.after))
     bottom, right = _MEMBER_HEIGHT - _MEMBER_BOTTOM, _MEMBER_WIDTH - _MEMBER_RIGHT

@@ -1,4 +1,4 @@
-"""Overview: a heat map of the newest night, and a row per monitored series with the newest nights as cells."""
+"""Overview: a heat map of the newest session, and one row per monitored series with the newest sessions as cells."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from iowatch.store import SeriesPoints, SeriesRow
 
 _T = TypeVar("_T")
 CaseValues = Mapping[str, Scalar]
-# Numbers across, the innermost last; others stand outside of them.
+# Numeric parameters of columns, innermost last; other parameters are further out.
 _COLUMN_PARAMETERS = ("stripe_count", "stripe_bytes", "block_bytes", "transfer_bytes", "local_size", "nodes", "ranks")
-# Words down, in the order of speech; others follow.
+# Parameters of rows, in reading order; others follow.
 _ROW_PARAMETERS = ("partition", "stack", "file_system", "operation", "api", "file", "metric")
 _ALWAYS_SHOWN = ("operation", "api", "file")
 _MAX_COLUMNS = 24
-# Few columns leave room for write and read side by side.
+# Maximum number of columns with operations side by side.
 _PAGE_CELLS = 8
 _MAX_CELLS = 2000
 
@@ -41,11 +41,11 @@ class HeadingRow:
 
 @dataclass(frozen=True)
 class HeatMapGrid(Generic[_T]):
-    """One benchmark.
+    """Grid of one benchmark.
 
     Attributes:
         heads: rows of headings, outermost first.
-        rows: name and cells from left to right; None where there is no such case.
+        rows: name and cells from left to right; None for a cell without a case.
     """
 
     benchmark: str
@@ -55,25 +55,25 @@ class HeatMapGrid(Generic[_T]):
 
 @dataclass(frozen=True)
 class HeatMap(Generic[_T]):
-    """All grids that fit a page; `left_out` are the benchmarks that do not, with the number of their series."""
+    """All grids that fit on a page; `left_out` lists the other benchmarks with their numbers of series."""
 
     grids: Sequence[HeatMapGrid[_T]]
     left_out: Sequence[tuple[str, int]]
 
 
 def build_heat_map(items: Sequence[_T], row_of: Callable[[_T], SeriesRow]) -> HeatMap[_T]:
-    """A grid a benchmark, benchmarks by name; of a page's worth of cells the small grids first.
+    """Build one grid per benchmark, sorted by name; if the cells of a page are too few, small grids have precedence.
 
     Args:
-        row_of: what is known of an item.
+        row_of: function from an item to its series.
     """
     by_benchmark: dict[str, list[_T]] = defaultdict(list)
     for item in items:
         by_benchmark[row_of(item).case.benchmark].append(item)
-    left, fits, left_out = _MAX_CELLS, [], []
+    remaining_cells, fits, left_out = _MAX_CELLS, [], []
     for name, members in sorted(by_benchmark.items(), key=lambda entry: (len(entry[1]), entry[0])):
-        left -= len(members)
-        if left >= 0:
+        remaining_cells -= len(members)
+        if remaining_cells >= 0:
             fits.append(_make_grid(name, members, [_case_values(row_of(one)) for one in members]))
         else:
             left_out.append((name, len(members)))
@@ -88,18 +88,18 @@ def _make_grid(benchmark: str, members: Sequence[_T], values: Sequence[CaseValue
     down, across = _choose_axes(values)
     columns = sorted({_select_values(one, across) for one in values}, key=_natural_sort_key)
     places: dict[tuple[Any, ...], dict[tuple[Any, ...], _T]] = defaultdict(dict)
-    alike: dict[tuple[Any, ...], list[CaseValues]] = defaultdict(list)
+    cases_by_row: dict[tuple[Any, ...], list[CaseValues]] = defaultdict(list)
     for member, one in zip(members, values, strict=True):
         key = _select_values(one, down)
         places[key][_select_values(one, across)] = member
-        alike[key].append(one)
+        cases_by_row[key].append(one)
     rows = [
-        (_row_label(down, across, alike[key]), [places[key].get(column) for column in columns])
+        (_row_label(down, across, cases_by_row[key]), [places[key].get(column) for column in columns])
         for key in sorted(places, key=_natural_sort_key)
     ]
     heads = []
     for n, name in enumerate(across):
-        # Columns that share a value and all values above it are under one heading.
+        # Adjacent columns with equal values in this and all outer headings share one heading.
         runs = groupby(columns, key=lambda column, end=n + 1: column[:end])  # type: ignore[misc]
         spans = [(_format_value(name, key[n]), len(list(run))) for key, run in runs]
         heads.append(HeadingRow(_format_parameter_name(name), spans))
@@ -107,7 +107,7 @@ def _make_grid(benchmark: str, members: Sequence[_T], values: Sequence[CaseValue
 
 
 def _choose_axes(values: Sequence[CaseValues]) -> tuple[list[str], list[str]]:
-    """What stands down and what across: few columns, and few cells that stay empty."""
+    """Parameters of the rows and of the columns, for few columns and few empty cells."""
     kept = _distinguishing_parameters(values)
     across = [name for name in kept if all(_is_numeric(one.get(name)) for one in values)]
     across.sort(key=lambda name: (_COLUMN_PARAMETERS.index(name) if name in _COLUMN_PARAMETERS else -1, name))
@@ -119,7 +119,7 @@ def _choose_axes(values: Sequence[CaseValues]) -> tuple[list[str], list[str]]:
 
 
 def _distinguishing_parameters(values: Sequence[CaseValues]) -> list[str]:
-    """Parameters that tell the cases apart, the most meaningful first; none that follows from those before."""
+    """Parameters that distinguish the cases, lowest prior cost first, without those determined by previous ones."""
     names = sorted({name for one in values for name in one}, key=lambda name: (prior_cost_bits(name), name))
     kept: list[str] = []
     cells = 1
@@ -140,13 +140,13 @@ def _select_values(one: CaseValues, names: Sequence[str]) -> tuple[Scalar | None
 
 
 def _is_numeric(value: Scalar | None) -> bool:
-    """Whether it grows: a number or the size of an array (`128x128x128`), and not absent."""
+    """Whether a value is a number or the size of an array (`128x128x128`)."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return plain or (isinstance(value, str) and re.fullmatch(r"\d+(x\d+)*", value) is not None)
 
 
 def _natural_sort_key(key: Sequence[Any]) -> list[tuple[int, float, str]]:
-    """Sorts numbers as numbers, also those within words; what is absent first."""
+    """Sort key that compares numbers numerically, also within text; absent values first."""
     found: list[tuple[int, float, str]] = []
     for value in key:
         if not isinstance(value, str):
@@ -167,9 +167,9 @@ def _format_parameter_name(name: str) -> str:
 
 
 def _row_label(down: Sequence[str], across: Sequence[str], row: Sequence[CaseValues]) -> str:
-    """A row in words, what its cases do and how among them even where all cases do the same.
+    """Label of a row; operation, API and file are included even if they are the same in all cases.
 
-    Numbers and truth values are shown with the name of their parameter.
+    Numbers and booleans are shown with the name of their parameter.
     """
     parts = []
     for name in _sort_parameters({*down, *_ALWAYS_SHOWN} - {*across}):
@@ -190,13 +190,13 @@ def _sort_parameters(names: Iterable[str]) -> list[str]:
 OVERVIEW_SESSIONS = 30
 _READ_S = 60 * drawing.DAY_S
 _COLUMNS = ("operation", "api", "file")
-# What can be said of a series in the newest night, what needs somebody first; inactive: not for `NIGHTS`.
+# Outcomes of a series in the newest session, most urgent first; inactive: no result for `OVERVIEW_SESSIONS` days.
 SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not assessed", "inactive")
 
 
 @dataclass(frozen=True)
 class SeriesTableRow:
-    """A series in the table; shares are of the value, 1 is the same."""
+    """A series in the table; shares are newest value / limit, 1 is equal."""
 
     series: data.SeriesEntry
     newest: float
@@ -213,19 +213,19 @@ class SeriesTableRow:
 
     @property
     def outcome(self) -> str:
-        """One of `OUTCOMES`: what the newest night says of the series."""
+        """One of `SERIES_OUTCOMES`: outcome of the series in the newest session."""
         if self.late:
             return "inactive" if self.gone else "without result"
         return {"w": "below", "s": "as accepted", "b": "above"}.get(self.kind[0], "not assessed")
 
 
 def overview_page_path(machine: data.SystemEntry) -> str:
-    """Path of a system's overview."""
+    """Path of the overview of a system."""
     return f"overview/{safe_file_name(machine.name)}.html"
 
 
 def publish_overview_pages(site: data.SiteBuild) -> None:
-    """Write `overview/<system>.html` for each system, and `overview.html`, which leads to them."""
+    """Write `overview/<system>.html` for each system, and `overview.html`, which links to them."""
     systems = []
     for machine in site.catalogue.machines:
         rows = _series_rows(site, machine)
@@ -236,7 +236,7 @@ def publish_overview_pages(site: data.SiteBuild) -> None:
             "running": data.is_session_running(machine, site.now),
         }
         site.write_page(overview_page_path(machine), "overview.html", **state, **_overview_values(machine, rows))
-        # None, at the end, for series that are not in the newest night or cannot be assessed.
+        # None, at the end, for series that are not in the newest session or cannot be assessed.
         gains = sorted((None if row.late else row.gain for row in rows[:400]), key=lambda g: (g is None, g or 0.0))
         strip = drawing.strip_picture(gains, "series")
         systems.append({**state, "page": overview_page_path(machine), "strip": strip})
@@ -264,7 +264,7 @@ def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) 
 
 
 def _series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesTableRow]:
-    """Rows of the watched series, those furthest below their level first; those long without results last."""
+    """Rows of the monitored series, those furthest below their level first, inactive ones last."""
     if machine.night is None:
         return []
     newest = machine.night.started_at
@@ -283,7 +283,7 @@ def _series_row(
     values, times = series.metric.best_bound(found.min, found.max).tolist(), found.time.tolist()
     last, limits, normal = values[-1], series.limits, levels.accepted_level(series, values)
     share = levels.performance_ratio(series, last, normal.value) if normal else None
-    # Of its newest finding that is not settled, and whether its newest observations differ again.
+    # State of the newest undecided finding, and "suspected" if the newest observations differ in addition.
     states = [f.state for f in series.findings if f.state in levels.UNDECIDED_STATES][:1] + ["suspected"] * suspected
     return SeriesTableRow(
         series=series,
@@ -304,10 +304,10 @@ def _series_row(
 def _session_gains(
     series: data.SeriesEntry, points: Iterable[tuple[int, float]], normal: levels.AcceptedLevel | None, newest: int
 ) -> list[float | None]:
-    """Gain of each of the newest nights, oldest first; None without data, NaN where nothing is accepted."""
+    """Gain of each of the newest days, oldest first; None without data, NaN without an accepted level."""
     cells: list[float | None] = [None] * OVERVIEW_SESSIONS
     for time, value in points:
-        night = OVERVIEW_SESSIONS - 1 + (time - newest + levels.SESSION_SLACK_S) // drawing.DAY_S
-        if 0 <= night < OVERVIEW_SESSIONS:
-            cells[night] = math.nan if normal is None else levels.performance_ratio(series, value, normal.value)
+        position = OVERVIEW_SESSIONS - 1 + (time - newest + levels.SESSION_SLACK_S) // drawing.DAY_S
+        if 0 <= position < OVERVIEW_SESSIONS:
+            cells[position] = math.nan if normal is None else levels.performance_ratio(series, value, normal.value)
     return cells

@@ -1,4 +1,4 @@
-"""Scaling: bandwidth against processes as the papers draw it, and this site's own results over it."""
+"""Scaling: published bandwidth over the number of processes, with the results of this site."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iowatch.output.dashboard import data, drawing
 from iowatch.reference import published
 from iowatch.store import History
 
-# Axes of published tables: the parameter of ours, and what one unit of the axis is of it.
+# Case parameter of each axis of published tables, and value of the parameter per unit of the axis.
 _AXIS_PARAMETERS = {
     "writers": ("ranks", 1),
     "nodes": ("nodes", 1),
@@ -23,19 +23,19 @@ _AXIS_PARAMETERS = {
     "stripe_count": ("stripe_count", 1),
     "alignment_mib": ("alignment_bytes", MIB),
 }
-# Grow with the processes and the transfers, and are no other case.
+# Parameters that vary with the axis parameter; cases that differ only in them are on one curve.
 _DEPENDENT_PARAMETERS = {
     "ranks": ("ranks", "nodes", "total_bytes", "global_size"),
     "nodes": ("ranks", "nodes", "total_bytes", "global_size"),
     "transfer_bytes": ("transfer_bytes", "block_bytes", "segments", "total_bytes"),
 }
-# Where both a curve of ours and a printed one name these, they must agree.
+# If a curve of this site and a published one both have these parameters, they must agree.
 MATCHED_PARAMETERS = ("api", "operation", "collective", "pattern", "local_size", "stripe_count")
 
 
 @dataclass(frozen=True)
 class OwnCurve:
-    """Newest headlines of one system: (x, MiB/s) in order of x, and what their cases have in common."""
+    """Newest headlines of one system: (x, MiB/s) in order of x, and the parameters that their cases share."""
 
     system: str
     benchmark: str
@@ -45,20 +45,20 @@ class OwnCurve:
 
     @property
     def kind(self) -> tuple[Scalar | None, ...]:
-        """What decides over which printed figures the curve may lie."""
+        """Values that decide with which published figures the curve may be drawn."""
         return self.benchmark, self.shared.get("instances"), *(self.shared.get(name) for name in MATCHED_PARAMETERS)
 
 
 def published_curve_kind(row: Mapping[str, Any]) -> tuple[Scalar | None, ...]:
-    """The same of a row of a published table; None is what the paper does not say."""
+    """The values of `OwnCurve.kind` for a row of a published table; None is not stated."""
     instances = row.get("instances")
     return row["benchmark"], None if instances == 1 else instances, *(row.get(name) for name in MATCHED_PARAMETERS)
 
 
 def count_agreeing_parameters(own: Sequence[Scalar | None], printed: Sequence[Scalar | None]) -> int | None:
-    """In how many parameters both say the same; None where one says otherwise than the other.
+    """Number of parameters in which both agree; None if they differ in one.
 
-    A printed figure of several files at once is of no other case than ours of as many.
+    A published figure of several instances is only of the same case as own results with as many instances.
     """
     benchmark, instances = printed[:2]
     if benchmark not in (None, own[0]) or instances not in (None, own[1]):
@@ -75,11 +75,11 @@ class OwnCurves:
         self.newest: dict[int, float] = {}
 
     def over(self, axis: str) -> list[OwnCurve]:
-        """All curves over an axis; none over what our cases do not name."""
+        """All curves over an axis; empty if the cases of this site have no such parameter."""
         if axis not in _AXIS_PARAMETERS:
             return []
         groups = [(machine, found) for machine in self.machines for found in _group_by_axis(machine, axis)]
-        # Newest headlines, for series that ended on one day together.
+        # Newest headlines are read together for all series with the same last day.
         days: dict[int, set[int]] = defaultdict(set)
         for one in (one for _, found in groups for one in found.values() if one.row.id not in self.newest):
             days[one.stamp.last // 86400].add(one.row.id)
@@ -90,7 +90,7 @@ class OwnCurves:
 
 
 def _group_by_axis(machine: data.SystemEntry, axis: str) -> Iterator[Mapping[float, data.SeriesEntry]]:
-    """Series that differ in the axis alone, by where they stand on it."""
+    """Groups of series that differ only in the axis, by position on it."""
     parameter, unit = _AXIS_PARAMETERS[axis]
     groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
     for one in machine.watched:
@@ -98,12 +98,12 @@ def _group_by_axis(machine: data.SystemEntry, axis: str) -> Iterator[Mapping[flo
         if one.row.metric == "bandwidth" and isinstance(x, int) and x > 0:
             rest = one.row.case.without(*_DEPENDENT_PARAMETERS.get(parameter, (parameter,)))
             group = groups[one.row.partition, one.row.stack, one.row.case.benchmark, rest.canonical]
-            # Of two cases with as many nodes the newest, then that with most processes.
-            group[x / unit] = max(group.get(x / unit, one), one, key=_fresh)
+            # Of two cases at one position the newest, then the one with most processes.
+            group[x / unit] = max(group.get(x / unit, one), one, key=_recency_key)
     yield from (found for found in groups.values() if len(found) > 1)
 
 
-def _fresh(series: data.SeriesEntry) -> tuple[int, int]:
+def _recency_key(series: data.SeriesEntry) -> tuple[int, int]:
     ranks = series.row.case.parameters.get("ranks")
     return series.stamp.last // 86400, ranks if isinstance(ranks, int) else 0
 
@@ -123,7 +123,7 @@ def _make_curve(system: str, found: Mapping[float, data.SeriesEntry], newest: Ma
     return OwnCurve(system, benchmark, name, shared, points)
 
 
-# What a table may be drawn against, the first that has three values in it.
+# Possible axes of a table; the first with at least three values in the table is used.
 _AXES = ("writers", "nodes", "transfer_mib", "chunk_mib", "stripe_count", "alignment_mib")
 _AXIS_LABELS = {
     "writers": "writers (MPI processes)",
@@ -135,18 +135,18 @@ _AXIS_LABELS = {
 }
 _IGNORED_COLUMNS = ("value", "unit", "where", "title", "total_mib", "benchmark", "nodes", "statistic")
 _MAX_CURVES = 16
-# Of ours over a published figure: those that agree in most.
+# Curves of this site in a published figure; those that agree in most parameters are chosen.
 _MAX_OWN_CURVES = 5
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class ScalingFigure:
-    """A picture with its numbers.
+    """A picture with the table of its values.
 
     Attributes:
         where: source and table (`000/2`); empty for results of this site.
-        keys: style class and name of each column of the numbers; without a class it is not in the caption.
+        keys: style class and name of each column of the table; a column without a class is not in the caption.
         axis: heading of the first column.
         table: first cell and numbers of each row.
     """
@@ -175,7 +175,7 @@ PAGE = data.Page("scaling.html", "Scaling", 6, publish_scaling_page)
 
 
 def _published_statements() -> Iterator[tuple[str, str]]:
-    """What [turner2018] states about bandwidth over clients: it prints no table, its figures are images."""
+    """Statements of [turner2018] about bandwidth over clients; its figures are images, and it has no table of them."""
     table = published.load_published_table("turner2018", "text")
     names = [column.name for column in table.sidecar.columns]
     for row in table.rows:
@@ -191,7 +191,7 @@ def _figure_sort_key(item: tuple[str, Any]) -> tuple[str, int, str]:
 
 
 def _table_figure(rows: Rows, ours: Callable[[str], list[OwnCurve]]) -> ScalingFigure:
-    """A printed table: curves where something in it grows, else a row a value."""
+    """Figure of a published table: curves if it has an axis, else one row per value."""
     rows = [row for row in rows if row["unit"] == "MiB/s"]
     chosen = [row for row in rows if row["statistic"] == "max"] or [row for row in rows if row["statistic"] == "mean"]
     axis = next((name for name in _AXES if len({row[name] for row in chosen if _as_number(row[name])}) >= 3), None)
@@ -215,13 +215,13 @@ def _table_figure(rows: Rows, ours: Callable[[str], list[OwnCurve]]) -> ScalingF
 
 
 def _matching_own_curves(ours: Sequence[OwnCurve], printed: Rows) -> list[OwnCurve]:
-    """Our curves of the same case as a printed row, as far as both say; those that agree in most first."""
+    """Curves of this site of the same case as a published row; those that agree in most parameters first."""
     kinds = {published_curve_kind(row) for row in printed}
     systems = {row["system"] for row in printed}
     agreed: dict[Any, int | None] = {}
     ranked = []
     for one in ours:
-        # Many curves are of few kinds.
+        # Many curves share few kinds, so the result is kept per kind.
         if one.kind not in agreed:
             found = [n for kind in kinds if (n := count_agreeing_parameters(one.kind, kind)) is not None]
             agreed[one.kind] = max(found, default=None)
@@ -236,11 +236,11 @@ def _as_number(value: object) -> bool:
 
 
 def _distinguishing_columns(rows: Rows, axis: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Columns that tell the values of a table apart, and those that go with what stands on the axis."""
+    """Columns that distinguish the values of a table, and those that vary with the axis."""
     kept: list[str] = []
     along = []
     for name in (n for n in rows[0] if n not in (*_IGNORED_COLUMNS, *axis) and _count_distinct(rows, [n]) > 1):
-        # Words say what a number stands for (`aggregate`), also where they follow from it.
+        # Text columns describe a number (`aggregate`) and are kept, even if they are determined by others.
         words = any(isinstance(row[name], str) for row in rows)
         if words or _count_distinct(rows, [*axis, *kept, name]) > _count_distinct(rows, [*axis, *kept]):
             kept.append(name)
@@ -254,7 +254,7 @@ def _count_distinct(rows: Rows, names: Sequence[str]) -> int:
 
 
 def _group_rows(rows: Rows, names: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows by the values that distinguish them."""
+    """Rows by label of the values that distinguish them."""
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[" ".join(_format_setting(n, row[n]) for n in names if row[n] is not None) or "published"].append(row)
@@ -262,13 +262,13 @@ def _group_rows(rows: Rows, names: Sequence[str]) -> dict[str, list[Mapping[str,
 
 
 def _published_curves(rows: Rows, axis: str, names: Sequence[str]) -> list[drawing.Curve]:
-    """One curve for each combination of what else varies within the table, the longest first."""
+    """One curve per combination of the other varying columns, the longest first."""
     groups = sorted(_group_rows(rows, names).items(), key=lambda group: -len(group[1]))
     return [drawing.Curve(name, sorted((float(r[axis]), float(r["value"])) for r in found)) for name, found in groups]
 
 
 def _ranges_figure(rows: Rows, title: str, where: str) -> ScalingFigure:
-    """A row for each combination: its mean, its lowest and highest value as printed."""
+    """Figure with one row per combination: mean, lowest and highest value as published."""
     found = []
     for name, members in _group_rows(rows, _distinguishing_columns(rows, [])[0]).items():
         by = {str(row["statistic"]): float(row["value"]) for row in members}
@@ -288,7 +288,7 @@ def _format_setting(name: str, value: object) -> str:
 
 
 def _own_figures(system: str, ours: Callable[[str], list[OwnCurve]]) -> Iterator[ScalingFigure]:
-    """A system's own results over processes, and over nodes where these curves differ."""
+    """Results of a system over processes, and over nodes if these curves differ."""
     known: set[tuple[float, ...]] = set()
     for axis, words in (("writers", "processes"), ("nodes", "nodes")):
         found = [(one, tuple(value for _, value in one.points)) for one in ours(axis) if one.system == system]
@@ -305,7 +305,7 @@ def _own_figures(system: str, ours: Callable[[str], list[OwnCurve]]) -> Iterator
 def _curves_figure(
     curves: Sequence[drawing.Curve], axis: str, title: str, where: str, note: str, others: Collection[str] = ()
 ) -> ScalingFigure:
-    """Curves with their keys and numbers; `others` are systems of ours that the table was not printed of."""
+    """Figure of curves with keys and table; `others` are systems of this site that are not in the published table."""
     xs = sorted({x for curve in curves for x, _ in curve.points})
     numbers = [(f"{x:g}", [dict(curve.points).get(x) for curve in curves]) for x in xs]
     keys = list(zip(drawing.curve_classes(curves), (curve.name for curve in curves), strict=True))

@@ -1,4 +1,4 @@
-"""The page of a series: samples, levels, reference, events, and the run of each number."""
+"""Page of a series: samples, levels, reference, events, and the run of each value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from iowatch.site import utc_offsets
 from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk, fold_node_names
 
 _ROWS = 14
-# Characters of the node names of a run.
+# Maximum length of the node names of a run.
 _MAX_NODE_CHARACTERS = 100
 
 
@@ -50,7 +50,7 @@ def _write_pages(
             }
             for samples in bulk.read_series_samples(connection, list(by_id)):
                 series = by_id[samples.series_id]
-                # Other processes may add results while a site is built: only those of the catalogue are shown.
+                # Other processes may add results while a site is built; only those of the catalogue are shown.
                 known = np.isin(session_of_run.of(samples.run_id), list(sessions))
                 samples = samples.only(known & (samples.run_id <= series.stamp.newest))
                 page = _SeriesPage(site, machine, series, samples, session_of_run.of(samples.run_id), sessions, nodes)
@@ -59,7 +59,7 @@ def _write_pages(
 
 @dataclass(frozen=True)
 class TimelineMark:
-    """Something that happened at a time (epoch s): an event, a change of the stack; `kind` is its style class."""
+    """An event or a change of the stack at a time (epoch s); `kind` is the style class."""
 
     time: int
     kind: str
@@ -68,11 +68,11 @@ class TimelineMark:
 
 @dataclass(frozen=True)
 class _SeriesPage:
-    """One page.
+    """One page of a series.
 
     Attributes:
         session_of: number of the session of each observation, shape (n,).
-        sessions: by number.
+        sessions: sessions by number.
         nodes: names of the nodes of the newest runs, by number of the run.
     """
 
@@ -85,7 +85,7 @@ class _SeriesPage:
     nodes: Mapping[int, str]
 
     def values(self) -> dict[str, Any]:
-        """What the template shows."""
+        """Values of the template."""
         series, samples, marks = self.series, self.samples, self._marks()
         observed = samples.only(observation_mask(samples.time, retest_times(self.machine.sessions)))
         headlines, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
@@ -106,7 +106,7 @@ class _SeriesPage:
         }
 
     def _row(self, i: int) -> dict[str, Any]:
-        """An observation of the table."""
+        """Table row of observation `i`."""
         samples, run = self.samples, int(self.samples.run_id[i])
         end = int(samples.count[: i + 1].sum())
         return {
@@ -126,20 +126,20 @@ class _SeriesPage:
         return sorted((mark for mark in found if first <= mark.time <= last), key=lambda mark: mark.time)
 
     def _limits(self) -> dict[str, float]:
-        """Published figure and peak, unless they are so far above the data that these would be flattened."""
+        """Published figure and peak, unless they are so far above the data that the plot would be flat."""
         limits, top = self.series.limits, 1.5 * float(self.samples.max.max())
         known = {"published": limits.published.value if limits.published else None, "peak": limits.peak}
         return {name: value for name, value in known.items() if value is not None and value <= top}
 
     def _plot(self, marks: Sequence[TimelineMark]) -> dict[str, Any]:
-        """What the browser draws (static/series.js). Arrays are base64 of little-endian numbers to be small."""
+        """Data of the plot (static/series.js). Arrays are base64 of little-endian numbers to reduce the size."""
         series, samples = self.series, self.samples
         used, position = np.unique(self.session_of, return_inverse=True)
         reference, limits = series.limits.reference, self._limits()
         transients = series.detection.transients if series.detection else ()
         sessions = []
         for row in (self.sessions[number] for number in used.tolist()):
-            # The path of its page only where it does not follow from its UUID.
+            # The path of the page is only included if it does not follow from the UUID.
             page, uuid = data.session_page_path(row), row.uuid[:80]
             sessions.append([uuid] if page == f"session/{uuid}.html" else [escape_bidi_controls(uuid), page])
         return {
@@ -168,7 +168,7 @@ class _SeriesPage:
 
 
 def group_marks_by_day(marks: Sequence[TimelineMark]) -> list[tuple[TimelineMark, str]]:
-    """Marks of one day as one, with their numbers in the list below the plot."""
+    """Merge the marks of each day, with their numbers in the list below the plot."""
     found: list[tuple[TimelineMark, str]] = []
     for number, mark in enumerate(marks, start=1):
         if found and found[-1][0].time // drawing.DAY_S == mark.time // drawing.DAY_S:

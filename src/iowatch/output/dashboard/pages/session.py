@@ -1,4 +1,4 @@
-"""The page of a session: all its runs with results, outputs and traces; of older sessions a list of runs."""
+"""Page of a session: all runs with results, outputs and traces; for older sessions a list of runs."""
 
 from __future__ import annotations
 
@@ -66,27 +66,27 @@ def _older_session_values(site: data.SiteBuild, machine: data.SystemEntry, row: 
 
 
 def _known_results(site: data.SiteBuild, results: Results) -> RunResults:
-    """The series of the catalogue among the results."""
+    """Results of series of the catalogue, with their series."""
     known = site.catalogue.by_id
     return [(known[number], samples) for number, samples in results if number in known]
 
 
 def _headlines(results: RunResults) -> Iterator[tuple[str, str, str]]:
-    """Path, operation and value of each monitored series; of all series where none is."""
+    """Path, operation and value of each monitored series; of all series if none is monitored."""
     for one, samples in [(one, samples) for one, samples in results if one.headline] or results:
         operation = str(one.row.case.parameters.get("operation", one.metric.label))[:30]
         yield one.page, operation, f"{format_number(one.metric.best(samples))} {one.metric.unit}"
 
 
 Results = Sequence[tuple[int, tuple[float, ...]]]
-# Names and places of a run's logs.
+# Names and paths of the logs of a run.
 Logs = Sequence[tuple[str, Path]]
-_MOST_LOGS = 8
-# Full Darshan reports take seconds each, and a session has some hundred runs.
+_MAX_LOGS = 8
+# Full Darshan reports take seconds each, and a session has about a hundred runs.
 _REPORTED_SESSIONS = 7
-# Least of a row's highest value, unit and factor for it: 0.000096 s is nothing that people can read.
+# Smallest maximum of a row for a unit, the unit, and its factor; 0.000096 s is hard to read.
 _SECONDS = ((0.1, "s", 1.0), (1e-4, "ms", 1e3), (0.0, "µs", 1e6))
-# Facts that have a place of their own on the page.
+# Facts shown in other sections of the page.
 _FACTS_SHOWN_ELSEWHERE = ("darshan", "partial_results", "nodes", "command", "source", "label")
 
 
@@ -115,7 +115,7 @@ def _read_traces(
     evidence = {run for member in members for run in (member.run_before, member.run_after)}
     chosen = sorted((run for run in runs if run.id in traced), key=lambda run: run.id not in evidence)
     summaries = {}
-    # One reader for all: starting one takes longer than reading a log.
+    # One reader for all logs, because starting a reader takes longer than reading a log.
     with darshan.DarshanReader() as reader:
         for run in chosen:
             summaries[run.id] = [
@@ -127,9 +127,9 @@ def _read_traces(
 
 
 def _kept_logs(files: Sequence[Artefact]) -> Logs:
-    """The logs of a run that are still kept; a program that is started several times leaves one per start."""
+    """Logs of a run in the artefact store; a program that is started several times writes one per start."""
     found = [(one.name, artefact_location(one)) for one in files if one.kind == "darshan"]
-    return [(name, path) for name, path in found if path is not None][:_MOST_LOGS]
+    return [(name, path) for name, path in found if path is not None][:_MAX_LOGS]
 
 
 def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], res
 
 @dataclass(frozen=True)
 class ReadableSamples:
-    """Samples in a unit for people; the unit of counts and shares is empty."""
+    """Samples in a readable unit; the unit of counts and shares is empty."""
 
     unit: str
     samples: tuple[float, ...]
@@ -159,7 +159,7 @@ class ReadableSamples:
 
 
 def to_readable_unit(unit: str, samples: Sequence[float]) -> ReadableSamples:
-    """The samples with short times in ms or µs."""
+    """Convert samples to a readable unit: short times to ms or µs."""
     shown, factor = "" if unit == "1" else unit, 1.0
     if unit == "s":
         shown, factor = next((name, by) for least, name, by in _SECONDS if max(samples) >= least)
@@ -186,7 +186,7 @@ def _transfer_count_lines(results: RunResults) -> list[str]:
 
 
 def _format_fact(value: object) -> str:
-    """A fact in words; facts come from outputs and may be anything."""
+    """A fact as text; facts are taken from outputs and may have any type."""
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
 
 
@@ -198,14 +198,14 @@ def _stack_parts(document: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _partial_results(run: RunRow) -> Iterator[tuple[str, str]]:
-    """What an unfinished run printed: kept with it, in no series."""
+    """Results printed by an incomplete run; they are stored with the run, but in no series."""
     for row in run.facts.get("partial_results") or ():
         samples = " ".join(map(format_number, row.get("samples", ())))
         yield f"{row.get('operation')} {row.get('metric')}", f"{samples} {row.get('unit')}"
 
 
 def _copy_output(site: data.SiteBuild, artefact: Artefact) -> str | None:
-    """Copy an output into the site as plain text; None where it is no longer kept."""
+    """Copy an output into the site as plain text; returns its path, or None if it is no longer kept."""
     source = artefact_location(artefact)
     if source is None:
         return None
@@ -226,14 +226,14 @@ _COUNTERS = (
 
 # Name, value before (or the only one) and after.
 CounterRow = tuple[str, float | None, float | None]
-# A run and the log that it left.
+# A run and the path of its log.
 TracedRun = tuple[RunRow, Path]
 _MAX_NAME_CHARACTERS = 120
 
 
 @dataclass(frozen=True)
 class TraceDiffSummary:
-    """Counters before and after; `timeline` is the path of the drawing, None where the logs hold no times."""
+    """Counters before and after; `timeline` is the path of the drawing, None if the logs contain no times."""
 
     timeline: str | None
     counters: Sequence[CounterRow]
@@ -242,12 +242,12 @@ class TraceDiffSummary:
 
 @dataclass(frozen=True)
 class TraceSummary:
-    """What a session page shows of one log.
+    """One log on the page of a session.
 
     Attributes:
-        name: of the file that the run left; log: of the kept artefact (its SHA-256).
-        trace: None where the log cannot be read; fault: why.
-        timeline, report: paths in the site, None where they were not drawn.
+        name: file name of the log; log: name of the artefact (its SHA-256).
+        trace: None if the log cannot be read; fault: the reason.
+        timeline, report: paths in the site, None if they were not drawn.
     """
 
     name: str
@@ -261,7 +261,7 @@ class TraceSummary:
 
 
 def compare_run_traces(site: data.SiteBuild, before: TracedRun, after: TracedRun) -> TraceDiffSummary | None:
-    """Timelines side by side and the counters of both; None where a log is unreadable."""
+    """Compare the logs of two runs: timelines side by side and counters; None if a log is not readable."""
     titles = [f"{word}: {_run_title(run)}" for word, (run, _) in (("before", before), ("after", after))]
     logs = [log for _, log in (before, after)]
     try:
@@ -275,7 +275,7 @@ def compare_run_traces(site: data.SiteBuild, before: TracedRun, after: TracedRun
 
 
 def _counter_rows(left: darshan.Trace, right: darshan.Trace) -> list[CounterRow]:
-    """Counters that one of them has, with both values."""
+    """Counters that at least one of the traces has, with both values."""
     rows = [(name, left.counter(name), right.counter(name)) for name in _COUNTERS]
     return [row for row in rows if row[1] is not None or row[2] is not None]
 
@@ -283,7 +283,7 @@ def _counter_rows(left: darshan.Trace, right: darshan.Trace) -> list[CounterRow]
 def summarise_trace(
     site: data.SiteBuild, run: RunRow, name: str, log: Path, reader: darshan.DarshanReader, draw: bool
 ) -> TraceSummary:
-    """A log of a run; `draw`: with its timeline and PyDarshan's full report."""
+    """Summarise a log of a run; `draw`: with timeline and PyDarshan's full report."""
     try:
         trace = darshan.read_trace(log, reader)
     except IowatchError as error:
@@ -299,7 +299,7 @@ def summarise_trace(
 
 
 def _run_title(run: RunRow) -> str:
-    """The run's name on its session page."""
+    """Name of the run on the page of its session."""
     return f"{shorten_text(run.name, _MAX_NAME_CHARACTERS)}, run {run.id}"
 
 
@@ -313,7 +313,7 @@ def _write_timeline(
 def _write_once(
     site: data.SiteBuild, logs: Sequence[Path], titles: Sequence[str], kind: str, write: Callable[[Path], object]
 ) -> str | None:
-    """The path of a drawing of logs, kept from the previous site if it has it; None where it cannot be drawn."""
+    """Path of a drawing of logs, reused from the previous site if possible; None if it cannot be drawn."""
     made_from = repr((__version__, [log.name for log in logs], titles))
     digest = hashlib.sha256(made_from.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     name = f"darshan/{logs[0].name[:40]}-{digest}.{kind}"

@@ -1,4 +1,4 @@
-"""Stacks: what was measured with which libraries, where they differ, when they changed."""
+"""Stacks: the libraries of each stack, their differences, and their changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iowatch.site import Stack, diff_stacks, stack_from_json
 from iowatch.store import StackUse, bulk
 
 Documents = Mapping[str, tuple[str, Mapping[str, Any]]]
-# A stack of one name may be another one on another partition.
+# Partition and name: stacks of one name may differ between partitions.
 Key = tuple[str, str]
 
 
@@ -33,7 +33,7 @@ def _system_stacks(machine: SystemEntry, documents: Documents) -> dict[str, Any]
     rows = []
     for name in sorted({part for known in builds for part in known}):
         found = [known.get(name) for known in builds]
-        # What is not the same in all stacks: the version, the build of one version, or nothing.
+        # The difference between the stacks: the version, the build of one version, or none.
         hashes = {build["hash"] for build in found if build is not None} - {""}
         differs = "build" if len(hashes) > 1 else ""
         rows.append((name, found, "version" if len({build and build["version"] for build in found}) > 1 else differs))
@@ -47,7 +47,7 @@ def _system_stacks(machine: SystemEntry, documents: Documents) -> dict[str, Any]
 
 
 def _builds_by_part(document: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Version, hash and compiler by the name of their part; documents come from outside and may lack anything."""
+    """Version, hash and compiler by name of the part; documents are untrusted and any field may be missing."""
     parts = document.get("parts")
     known = [part for part in (parts if isinstance(parts, list) else ()) if isinstance(part, dict)]
     return {
@@ -60,7 +60,7 @@ def _builds_by_part(document: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _stack_changes(machine: SystemEntry, documents: Documents) -> list[dict[str, Any]]:
-    """Changes of the content of a stack on one partition: what differs, newest first."""
+    """Changes of the content of each stack on a partition with the stack diff, newest first."""
     found = []
     last: dict[Key, StackUse] = {}
     for use in machine.stacks:

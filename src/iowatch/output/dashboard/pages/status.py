@@ -1,4 +1,4 @@
-"""The first page: the newest session of every system, open findings; and the findings for programs (Atom, JSON)."""
+"""Status page (newest session and open findings of each system), and findings for programs (Atom, JSON)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iowatch.findings import Finding
 from iowatch.output.dashboard import data, levels
 from iowatch.output.dashboard.pages import finding
 
-# The page stays small: a picture of the largest finding of some systems, else a line per finding.
+# To keep the page small: a picture of the largest finding of some systems, else one line per finding.
 _MAX_PICTURES = 3
 _MAX_FINDINGS = 12
 
@@ -55,18 +55,18 @@ def _open_findings(machine: data.SystemEntry) -> list[Finding]:
 
 
 def _largest_finding(machine: data.SystemEntry) -> Finding | None:
-    """The open finding that concerns most series by the largest factor."""
+    """The open finding with the largest product of number of series and |ln(size)|."""
     found = [f for f in machine.findings if f.state == "open"]
     return max(found, key=lambda f: len(f.members) * abs(math.log(f.size)), default=None)
 
 
 def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, str]:
-    """Systems with problems first."""
+    """Sort key: systems with problems first."""
     states = {f.state for f in machine.findings}
     incomplete = machine.night is not None and machine.night.status != "ok"
-    waiting = data.is_overdue(machine, now) or incomplete
-    needs = ("open" in states or bool(machine.faults), waiting, "suspected" in states)
-    return next((rank for rank, true in enumerate(needs) if true), len(needs)), machine.name
+    is_pending = data.is_overdue(machine, now) or incomplete
+    priorities = ("open" in states or bool(machine.faults), is_pending, "suspected" in states)
+    return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), machine.name
 
 
 def _system_section(site: data.SiteBuild, machine: data.SystemEntry, figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def _system_section(site: data.SiteBuild, machine: data.SystemEntry, figures: Ma
     problems: dict[str, dict[tuple[str, str], list[str]]] = {}
     for title, found_problems in kinds:
         for one in found_problems:
-            # Runs by stack and reason, in the order of their first runs.
+            # Runs by stack and reason, in order of the first run.
             problems.setdefault(title, {}).setdefault((one.stack, one.reason), []).append(one.run)
-    # All findings of an import would be new.
+    # Not for imports, because all their findings would be new.
     since = newest.started_at if newest is not None and newest.origin != "import" else math.inf
     return {
         "machine": machine,
@@ -115,7 +115,7 @@ def publish_feed(site: data.SiteBuild) -> None:
     found = sorted((f for m in site.catalogue.machines for f in m.findings), key=lambda f: (-f.first_after, f.id))
     documents = [{**f.to_json(), "page": finding.finding_page_path(f)} for f in found]
     for document in documents:
-        # Not what changes with every session: readers of the file look for new findings.
+        # Without fields that change with every session, because readers of the file look for new findings.
         for name in ("updated_at", "updates", "pending"):
             document.pop(name, None)
     site.writer.write("findings.json", json.dumps({"format": 1, "findings": documents}, indent=1))
@@ -123,7 +123,7 @@ def publish_feed(site: data.SiteBuild) -> None:
     entries = [(f, uuid.uuid5(_NAMES, f.id).urn, _last_update(f), finding.finding_page_path(f)) for f in listed]
     newest = max(map(_last_update, listed), default=format_time(datetime.fromtimestamp(0, UTC)))
     feed = site.render("feed.xml", "feed.xml", entries=entries, updated=newest, id=uuid.uuid5(_NAMES, "feed").urn)
-    # XML 1.0 cannot hold control characters, not even escaped.
+    # XML 1.0 does not permit control characters, not even escaped.
     site.writer.write("feed.xml", re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", feed))
 
 
@@ -131,7 +131,7 @@ FEED = data.Page("feed.xml", "Atom feed", None, publish_feed)
 
 
 def _last_update(one: Finding) -> str:
-    """Time of the last change of a finding: first seen, returned to its level, or decided."""
+    """Time of the last change of a finding: first detected, no longer detected, or decided."""
     seen = datetime.fromtimestamp(max(one.first_seen_at, one.missed_since or 0), UTC)
     decided = datetime.fromisoformat(one.review.date).replace(tzinfo=UTC) if one.review else seen
     return format_time(max(seen, decided))

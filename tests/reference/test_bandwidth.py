@@ -16,6 +16,7 @@ from iowatch.core import InputError, UsageError
 from iowatch.reference import bandwidth, policy, propose, published
 from iowatch.reference.bandwidth import Provenance, Reference, References
 from iowatch.site.system import FileSystem
+from tests.conftest import ROOT
 from tests.reference import seeded
 
 BY = Provenance(statistic="median of maxima", n=9, spread=0.03, date=dt.date(2026, 1, 1), origin=["a", "b"],
@@ -236,10 +237,11 @@ def test_unknown_check_in_the_file_is_a_problem_even_where_references_are_option
     assert "Did you mean 'BenchioCheck'" in problem
 
 
-def test_checks_are_found_without_importing_them(tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text("import nothing_here\n@f\nclass A: ...\nclass B: ...\n")
-    assert policy.check_class_names(tmp_path) == ["A"]
-    assert "BenchioCheck" in policy.check_class_names()
+def test_every_benchmark_names_its_check_class() -> None:
+    """The classes in reframe_tests are read, not imported: they need ReFrame."""
+    sources = [path.read_text() for path in (ROOT / "reframe_tests").glob("*.py")]
+    classes = [re.search(r"^@rfm\.simple_test\nclass (\w+)", source, re.M) for source in sources]
+    assert sorted(policy.check_class_names()) == sorted(found[1] for found in classes if found)
 
 
 def _peak(mib_per_s: float, operation: str = "both") -> dict[str, object]:

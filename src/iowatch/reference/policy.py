@@ -7,14 +7,13 @@ that a missing reference is always reported. `audit_references` makes the remark
 
 from __future__ import annotations
 
-import ast
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from iowatch.core import Scalar, files, suggest_name
+from iowatch.benchmarks.registry import BENCHMARKS
+from iowatch.core import Scalar, suggest_name
 from iowatch.reference import bandwidth
 
 MissingReferencePolicy = Literal["required", "optional", "none"]
@@ -98,13 +97,9 @@ def _unmeasured_entries(
     )
 
 
-def check_class_names(folder: Path | None = None) -> list[str]:
-    """Return the names of all ReFrame checks: classes with a decorator in `reframe_tests/*.py` (read, not imported)."""
-    found: list[str] = []
-    for path in sorted((folder or files.checkout_root() / "reframe_tests").glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        found += [node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.decorator_list]
-    return found
+def check_class_names() -> list[str]:
+    """Return the names of the ReFrame checks of all benchmarks."""
+    return [benchmark.check for benchmark in BENCHMARKS]
 
 
 MAX_REFERENCE_AGE = dt.timedelta(days=365)

@@ -95,7 +95,7 @@ def test_long_form_has_every_measured_cell_once(table: published.PublishedTable)
 
 
 def test_long_form_of_a_stripe_size_block() -> None:
-    """Source 000, Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers per node (section 6)."""
+    """[lawrence2017], Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers per node (section 6)."""
     (record,) = (
         r
         for r in published.table_measurements(published.load_published_table("000", "6"))
@@ -108,13 +108,13 @@ def test_long_form_of_a_stripe_size_block() -> None:
 
 
 def test_long_form_converts_sizes_in_text() -> None:
-    """Source 001, Table A.2: transfer sizes from 128 KiB to 512 MiB."""
+    """[bartz2014], Table A.2: transfer sizes from 128 KiB to 512 MiB."""
     sizes = {r["transfer_mib"] for r in published.table_measurements(published.load_published_table("001", "A.2"))}
     assert sizes == {0.125, 0.25, 0.5, *(2**n for n in range(10))}
 
 
 def test_rows_of_one_experiment_agree_in_all_tables_that_repeat_it() -> None:
-    """Source 001 repeats the 1-OST results of Table A.5 in A.6, A.9 and A.15, those of A.1 in A.17."""
+    """[bartz2014] repeats the 1-OST results of Table A.5 in A.6, A.9 and A.15, those of A.1 in A.17."""
     for first, others in {"A.5": ("A.6", "A.9", "A.15"), "A.1": ("A.17",), "A.2": ("A.3",)}.items():
         known = {tuple(row[-4:]) for row in published.load_published_table("001", first).rows}
         for other in others:
@@ -123,7 +123,7 @@ def test_rows_of_one_experiment_agree_in_all_tables_that_repeat_it() -> None:
 
 @pytest.mark.parametrize("name", [f"A.{n}" for n in range(1, 19)])
 def test_max_min_mean_and_deviation_fit_three_repetitions(name: str) -> None:
-    """Three repetitions (001, 4.3): the third follows from mean, max and min, and then the deviation does."""
+    """Three repetitions ([bartz2014], 4.3): the third follows from mean, max and min, and then the deviation does."""
     for *_, high, low, mean, deviation in published.load_published_table("001", name).rows:
         assert all(isinstance(v, int | float) for v in (high, low, mean, deviation))
         third = 3 * mean - high - low
@@ -173,6 +173,7 @@ def test_invalid_use_is_refused(arguments: list[str]) -> None:
 
 def test_source_has_a_key_and_its_number_as_alias() -> None:
     assert published.source_number("lawrence2017") == published.source_number("000") == "000"
+    assert published.source_key("lawrence2017") == published.source_key("000") == "lawrence2017"
     assert {source.key for source in published.load_sources().values()} == {
         "lawrence2017", "bartz2014", "turner2018", "antypas2009", "azcarate-mn4",
     }  # fmt: skip

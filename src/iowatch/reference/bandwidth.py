@@ -46,7 +46,7 @@ class Provenance(CheckedModel):
         n: how many nights or samples.
         spread: their relative scatter (0.05 is 5 %); None where it is not known.
         date: when it was accepted, or published.
-        origin: sessions (first, last), or source and table ("000/2").
+        origin: sessions (first, last), or source and table ("lawrence2017/2").
         by, why: who accepted it, and for what reason.
         versions: parts of the stack and their versions at that time; empty where not known.
     """

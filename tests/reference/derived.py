@@ -119,7 +119,7 @@ class BestStripe:
     """The stripe size with the highest bandwidth for one volume, in one printed table of ARCHER.
 
     Attributes:
-        table: of source 000.
+        table: of [lawrence2017].
         case: interface and local size.
         total_mib: volume, MiB.
         best: the stripe size as printed.
@@ -139,7 +139,7 @@ _STRIPE_TABLES = {"4": "MPIIO 128x128x128", "6": "MPIIO 256x256x256"}
 
 
 def best_stripe_sizes() -> list[BestStripe]:
-    """For each volume of source 000, Tables 4 and 6 (MPI-IO, maximum striping), the best stripe size."""
+    """For each volume of [lawrence2017], Tables 4 and 6 (MPI-IO, maximum striping), the best stripe size."""
     return [stripe for table, case in _STRIPE_TABLES.items() for stripe in _best_stripe_sizes_of_table(table, case)]
 
 
@@ -151,7 +151,7 @@ def _best_stripe_sizes_of_table(table: str, case: str) -> Iterator[BestStripe]:
 
 
 def _bartz2014_cell(table: str, column: str, *cells: str) -> float:
-    """A cell of source 001's appendix by the first cells of its row."""
+    """A cell of [bartz2014]'s appendix by the first cells of its row."""
     loaded = _load_table("001", table)
     (row,) = (row for row in loaded.rows if tuple(row[: len(cells)]) == cells)
     value = row[[c.name for c in loaded.sidecar.columns].index(column)]
@@ -237,7 +237,7 @@ _FACTS: tuple[_Row, ...] = (
 
 
 def aligned_over_unaligned() -> float:
-    """NetCDF-4 collective writes of the 1-OST pattern, mean with alignment over mean without (001/A.15)."""
+    """NetCDF-4 collective writes of the 1-OST pattern, with alignment over without, means ([bartz2014], Table A.15)."""
     aligned = _bartz2014_cell("A.15", "Mean", "NC4", "cll.", "aligned", "write")
     return aligned / _bartz2014_cell("A.15", "Mean", "NC4", "cll.", "unaligned", "write")
 
@@ -245,7 +245,7 @@ def aligned_over_unaligned() -> float:
 def franklin_after() -> dict[str, float]:
     """MPI-IO in per cent of file-per-processor after 17 March 2009, from the shares before and the factors.
 
-    The factors are of source 003, section 5.4; file-per-processor is taken as unchanged, as for MADBench2.
+    The factors are of [antypas2009], section 5.4; file-per-processor is taken as unchanged, as for MADBench2.
     """
     aligned = "MPI-IO write of 1 MiB as part of file-per-processor before (about)"
     return {

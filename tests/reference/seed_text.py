@@ -55,7 +55,7 @@ def _find(lines: list[str], start: str) -> int:
 
 
 def _archer(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 000: the caption is below the table; header lines are those before the first number."""
+    """[lawrence2017]: the caption is below the table; header lines are those before the first number."""
     lines = seed("000").splitlines()
     at = _find(lines, f"Table {table}. ")
     block = _block_before(lines, at)
@@ -72,7 +72,7 @@ def _complete(row: Row, width: int, above: Row, spanning: int) -> Row:
 
 
 def _appendix(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 001, appendix A: the caption is above the table; the first line is the header; left keys span rows."""
+    """[bartz2014], appendix A: the caption is above the table; the first line is the header; left keys span rows."""
     lines = seed("001").splitlines()
     at = _find(lines, f"Table {table}.: ")
     header, *body = _block_after(lines, at)
@@ -94,7 +94,7 @@ def _pairs(rows: list[Row]) -> list[Row]:
 
 
 def _configuration(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 001, chapter 4: `name = value` lines (Table 4.1: a header and two columns), caption below."""
+    """[bartz2014], chapter 4: `name = value` lines (Table 4.1: a header and two columns), caption below."""
     lines = seed("001").splitlines()
     at = _find(lines, f"Table {table}.: ")
     block = [[re.sub("</?code>", "", cell) for cell in row if cell != "="] for row in _block_before(lines, at)]
@@ -113,7 +113,7 @@ def _html(text: str) -> list[Row]:
 
 
 def _uk(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 002: Markdown or HTML below the caption; "5b" is the second table printed as number 5."""
+    """[turner2018]: Markdown or HTML below the caption; "5b" is the second table printed as number 5."""
     text = seed("002")
     captions = list(re.finditer(rf"^.*</span>Table {table[0]}: (.*)$", text, re.MULTILINE))
     caption = captions[1 if table.endswith("b") else 0]
@@ -123,7 +123,7 @@ def _uk(table: str) -> tuple[str, list[Row], list[Row]]:
 
 
 def _h5bench(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 004: the JSON configuration, and the lines `name: value unit` of the printed example."""
+    """[azcarate-mn4]: the JSON configuration, and the lines `name: value unit` of the printed example."""
     text = seed("004")
     if table == "configuration":
         return ("Configuration", [["Option", "Value"]], [[*m] for m in re.findall(r'^"(\w+)": "(.*?)"', text, re.M)])

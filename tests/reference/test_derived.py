@@ -1,4 +1,4 @@
-"""Facts that the papers state follow from the tables (expected: the papers' sentences, sources 000 to 004)."""
+"""Facts that the papers state follow from the tables (expected: the papers' sentences, docs/glossary.md, Sources)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_franklin_shares_follow_from_the_factors() -> None:
 
 
 def test_unstated_facts_name_their_origin() -> None:
-    """Source 001, Table A.15: 774.47 over 54.8 MiB/s; source 003: 1 % x 50, 7 % x 3, 40 % x 3."""
+    """[bartz2014], Table A.15: 774.47 over 54.8 MiB/s; [antypas2009]: 1 % x 50, 7 % x 3, 40 % x 3."""
     ours = {fact.name: fact for fact in derived.compute_facts() if fact.stated is None}
     assert ours["hamburg-aligned-write"].computed == pytest.approx(774.47 / 54.8)
     assert {name: fact.computed for name, fact in ours.items() if fact.source == "003"} == {

@@ -189,7 +189,7 @@ def test_every_published_maximum_of_cosma6_is_a_reference() -> None:
     cells = sum(
         cell is not None
         for t in ("16", "17")
-        for row in published.load_published_table("000", t).rows
+        for row in published.load_published_table("lawrence2017", t).rows
         for cell in row[2:]
     )
     assert len(bandwidth.load_references("cosma6").entries) == cells == 67

@@ -2,8 +2,8 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# Scheduler and launcher: the modules pbs and alps of 000, section 6. Environment: cray-mpich, parallel HDF5
-# and NetCDF. mdtest: 002, section 5.
+# Scheduler and launcher: the modules pbs and alps of [lawrence2017], section 6. Environment: cray-mpich, parallel HDF5
+# and NetCDF. mdtest: [turner2018], section 5.
 site_configuration = published_configuration(
     "archer", scheduler="pbs", launcher="alps", features=["mpich", "hdf5", "netcdf4", "mdtest"]
 )

@@ -2,8 +2,8 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# The sources name neither scheduler nor launcher. benchio ran with MPI-IO, HDF5 and NetCDF (000, Tables 13
-# and 14), mdtest in 002, section 5.
+# The sources name neither scheduler nor launcher. benchio ran with MPI-IO, HDF5 and NetCDF ([lawrence2017], Tables 13
+# and 14), mdtest in [turner2018], section 5.
 site_configuration = published_configuration(
     "cirrus", scheduler="local", launcher="mpirun", features=["hdf5", "netcdf4", "mdtest"]
 )

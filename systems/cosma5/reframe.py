@@ -2,5 +2,5 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# The source names neither scheduler nor launcher. benchio ran with MPI-IO only (000, Table 15).
+# The source names neither scheduler nor launcher. benchio ran with MPI-IO only ([lawrence2017], Table 15).
 site_configuration = published_configuration("cosma5", scheduler="local", launcher="mpirun", features=[])

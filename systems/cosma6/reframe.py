@@ -2,5 +2,5 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# The source names neither scheduler nor launcher. benchio ran with MPI-IO only (000, Tables 16 and 17).
+# The source names neither scheduler nor launcher. benchio ran with MPI-IO only ([lawrence2017], Tables 16 and 17).
 site_configuration = published_configuration("cosma6", scheduler="local", launcher="mpirun", features=[])

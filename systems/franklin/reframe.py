@@ -2,6 +2,6 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# Launcher: aprun (003, section 6.3); the source names no scheduler. IOR (section 3) and FLASH-IO with HDF5
+# Launcher: aprun ([antypas2009], section 6.3); the source names no scheduler. IOR (section 3) and FLASH-IO with HDF5
 # (5.2) ran.
 site_configuration = published_configuration("franklin", scheduler="local", launcher="alps", features=["ior", "hdf5"])

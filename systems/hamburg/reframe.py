@@ -2,7 +2,7 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# The source names no scheduler. IOR ran with POSIX, MPI-IO, HDF5 and NetCDF-4 on Open MPI (001, Table 4.1).
+# The source names no scheduler. IOR ran with POSIX, MPI-IO, HDF5 and NetCDF-4 on Open MPI ([bartz2014], Table 4.1).
 site_configuration = published_configuration(
     "hamburg", scheduler="local", launcher="mpirun", features=["openmpi", "hdf5", "netcdf4", "ior"]
 )

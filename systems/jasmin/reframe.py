@@ -2,5 +2,5 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# The source names neither scheduler nor launcher. benchio ran with MPI-IO only (000, Table 20).
+# The source names neither scheduler nor launcher. benchio ran with MPI-IO only ([lawrence2017], Table 20).
 site_configuration = published_configuration("jasmin", scheduler="local", launcher="mpirun", features=[])

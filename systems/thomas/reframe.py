@@ -2,5 +2,5 @@
 
 from iowatch.site.reframe_config import published_configuration
 
-# The source names neither scheduler nor launcher. benchio ran with MPI-IO (002, section 5).
+# The source names neither scheduler nor launcher. benchio ran with MPI-IO ([turner2018], section 5).
 site_configuration = published_configuration("thomas", scheduler="local", launcher="mpirun", features=[])

@@ -13,6 +13,7 @@ from iowatch.benchmarks import suites
 from iowatch.benchmarks.benchmark import requested_operations, size_option
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import MIB, Scalar
+from iowatch.core.yamlfile import YamlDocument
 from iowatch.reference import published
 from tests.conftest import ROOT
 
@@ -20,9 +21,9 @@ Row = dict[str, Scalar | None]
 
 # suite -> source, tables. ARCHER's tables have no HDF5 (Tables 13 and 14, of Cirrus, have).
 REPEATED = {
-    "benchio/hamburg": ("001", [f"A.{n}" for n in (1, 2, 3, 4, 5, 7, *range(9, 18))]),
-    "ior/hamburg": ("001", ["A.1", "A.5", "A.7"]),
-    "benchio/archer": ("000", [str(n) for n in (*range(1, 5), 6, *range(7, 9), 11, 12)]),
+    "benchio/hamburg": ("bartz2014", [f"A.{n}" for n in (1, 2, 3, 4, 5, 7, *range(9, 18))]),
+    "ior/hamburg": ("bartz2014", ["A.1", "A.5", "A.7"]),
+    "benchio/archer": ("lawrence2017", [str(n) for n in (*range(1, 5), 6, *range(7, 9), 11, 12)]),
 }
 _APIS = {"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5", "netcdf4": "NETCDF4"}
 _DEFAULTS: Row = {
@@ -73,6 +74,17 @@ def _rows(case: SuiteCase) -> list[Row]:
         "variant": "unlimited" if options.get("unlimited") else None,
     }
     return [{**row, "operation": operation} for operation in requested_operations(options)]
+
+
+def test_suites_cite_sources_by_key() -> None:
+    keys = {source.key for source in published.load_sources().values()}
+    cited = [
+        YamlDocument(path).data["repeats"]
+        for path in (ROOT / "benchmarks").glob("*/suites/*.yaml")
+        if "repeats" in YamlDocument(path).data
+    ]
+    assert cited
+    assert all(re.match(r"\[([\w-]+)\]", text)[1] in keys for text in cited), cited
 
 
 @pytest.mark.parametrize("name", REPEATED)

@@ -46,7 +46,7 @@ def test_ior_verify_options_and_volume(op: str, phases: str) -> None:
 
 
 def test_franklin_suite_has_64_processes_with_2_gb_each() -> None:
-    """Source 003, section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
+    """[antypas2009], section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
     cases = suites.load_suite("franklin")
     assert {case.ranks for case in cases} == {64}
     assert {case.options["transfer"] for case in cases} == {"1m", "1000000"}
@@ -54,7 +54,7 @@ def test_franklin_suite_has_64_processes_with_2_gb_each() -> None:
 
 
 def test_metadata_suite_has_the_number_of_files_of_source_002() -> None:
-    """Source 002, mdtest: 1,048,576 files."""
+    """[turner2018], mdtest: 1,048,576 files."""
     cases = suites.load_suite("metadata")
     assert {case.options["files"] for case in cases} == {1_048_576}
     assert min(case.tool.inodes(case.options) for case in cases) >= 1_048_576
@@ -63,7 +63,7 @@ def test_metadata_suite_has_the_number_of_files_of_source_002() -> None:
 
 
 def test_h5bench_configuration_equals_the_example_of_source_004() -> None:
-    """Source 004, "Configuration": the printed example (without MODE, which is the driver's)."""
+    """[azcarate-mn4], "Configuration": the printed example (without MODE, which is the driver's)."""
     options = {"op": "write", "memory": "contiguous", "pattern": "contiguous", "dims": "4194304"}
     assert H5BENCH.configuration(options)["h5bench.cfg"].split() == [
         "MEM_PATTERN=CONTIG",
@@ -84,7 +84,7 @@ def test_h5bench_configuration_equals_the_example_of_source_004() -> None:
 def test_benchio_volumes_follow_its_patterns() -> None:
     assert (
         BENCHIO.file_bytes({"local": "128x128x128", "ranks": 24}) == 384 * 2**20
-    )  # source 000, Table 1: 24 -> 384 MiB
+    )  # [lawrence2017], Table 1: 24 -> 384 MiB
     assert (
         BENCHIO.file_bytes({"pattern": "interleaved", "transfer": "1m", "segments": 20480, "ranks": 10}) == 200 * 2**30
     )

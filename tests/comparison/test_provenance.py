@@ -115,8 +115,8 @@ def test_unrecorded_libraries_are_not_reported_as_the_same(history: History) -> 
 
 def test_published_tables_have_no_runs() -> None:
     outcome = compare_sides(
-        parse_side("published:000/13"),
-        parse_side("published:000/14"),
+        parse_side("published:lawrence2017/13"),
+        parse_side("published:lawrence2017/14"),
         lambda: pytest.fail("opened"),
         ComparisonOptions(),
     )

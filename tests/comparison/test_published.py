@@ -35,9 +35,9 @@ def geometric_mean(values: list[float]) -> float:
 
 
 class TestCirrusStriping:
-    """Source 000, Tables 13 and 14."""
+    """[lawrence2017], Tables 13 and 14."""
 
-    outcome = compared("published:000/13", "published:000/14")
+    outcome = compared("published:lawrence2017/13", "published:lawrence2017/14")
 
     def test_only_the_stripe_count_differs(self) -> None:
         assert self.outcome.matched.differing == {"stripe_count": (1, -1)}
@@ -68,9 +68,9 @@ class TestCirrusStriping:
 
 
 class TestArcherNetcdf:
-    """Source 000, Tables 6 and 10: MPI-IO against NetCDF, maximum striping, large arrays."""
+    """[lawrence2017], Tables 6 and 10: MPI-IO against NetCDF, maximum striping, large arrays."""
 
-    outcome = compared("published:000/6", "published:000/10")
+    outcome = compared("published:lawrence2017/6", "published:lawrence2017/10")
 
     def test_netcdf_follows_the_trend_of_mpiio(self) -> None:
         """ "entirely similar to MPI-IO, with variations … producing the same general trend" """
@@ -89,10 +89,11 @@ class TestArcherNetcdf:
 
 
 class TestHamburgAlignment:
-    """Source 001, Table A.15: unaligned against aligned NetCDF-4, 1-OST."""
+    """[bartz2014], Table A.15: unaligned against aligned NetCDF-4, 1-OST."""
 
     outcome = compared(
-        "published:001/A.15,api=NETCDF4,alignment_bytes=0", "published:001/A.15,api=NETCDF4,alignment_bytes=1m"
+        "published:bartz2014/A.15,api=NETCDF4,alignment_bytes=0",
+        "published:bartz2014/A.15,api=NETCDF4,alignment_bytes=1m",
     )
 
     def test_aligned_is_faster_in_every_case(self) -> None:

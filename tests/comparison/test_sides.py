@@ -303,8 +303,8 @@ def test_samples_option_prints_a_summary_per_side(cli: Cli, history: History) ->
 
 def test_scaling_lists_every_point() -> None:
     outcome = compare_sides(
-        parse_side("published:000/13"),
-        parse_side("published:000/14"),
+        parse_side("published:lawrence2017/13"),
+        parse_side("published:000/14"),  # the number is an alias
         lambda: pytest.fail("opened"),
         ComparisonOptions(),
     )
@@ -321,7 +321,7 @@ def test_scaling_lists_every_point() -> None:
     [
         (("stack:old",), "compare needs two sides"),
         (("stack:old", "stack:new", "--metric", "bandwdith"), "Did you mean 'bandwidth'?"),
-        (("stack:old", "published:000/99"), "has no table '99'"),
+        (("stack:old", "published:lawrence2017/99"), "has no table '99'"),
         (("stack:old", "absent.csv"), "absent.csv"),
         (("stack:old,rank=4", "stack:new"), "Did you mean 'ranks'?"),
     ],

@@ -25,7 +25,7 @@ from iowatch.core import (
     [
         (1.0, "MiB/s", 1.0),
         (1.0, "GiB/s", 1024.0),  # captured/README.md: benchio of 2024 prints GiB/s (2^30)
-        (1170.0, "MB/s", 1115.80),  # 1170 MB/s is 1116 MiB/s (issue "References", on source 001)
+        (1170.0, "MB/s", 1115.80),  # 1170 MB/s is 1116 MiB/s (issue "References", on [bartz2014])
         (11.0, "GB/s", 10490.42),
     ],
 )

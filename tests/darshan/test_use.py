@@ -155,7 +155,7 @@ def test_every_log_of_a_run_gives_a_sample(make_log: MakeLog, reader: DarshanRea
 
 
 def test_counts_are_per_repetition(make_log: MakeLog, reader: DarshanReader) -> None:
-    """As in source 000: 24 collective and 7 independent writes, independent of the number of repetitions."""
+    """As in [lawrence2017]: 24 collective and 7 independent writes, independent of the number of repetitions."""
     log = make_log(mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": 240, "MPIIO_INDEP_WRITES": 70})])
     own = [Result("write", m, "MiB/s", tuple(range(1, 11)), {}) for m in ("bandwidth", "time")]
     joined = add_trace_results(output(*own), [log], reader)

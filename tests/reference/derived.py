@@ -24,7 +24,7 @@ class DerivedFact:
 
     Attributes:
         name: key; if the statement does not hold, ERRATA.md contains it.
-        source: `000`…`004`.
+        source: its key.
         section: where it is stated, or what it is computed from.
         stated: the number of the text; None where it has none.
         unit: of both numbers.
@@ -119,7 +119,7 @@ class BestStripe:
     """The stripe size with the highest bandwidth for one volume, in one printed table of ARCHER.
 
     Attributes:
-        table: of source 000.
+        table: of [lawrence2017].
         case: interface and local size.
         total_mib: volume, MiB.
         best: the stripe size as printed.
@@ -139,20 +139,20 @@ _STRIPE_TABLES = {"4": "MPIIO 128x128x128", "6": "MPIIO 256x256x256"}
 
 
 def best_stripe_sizes() -> list[BestStripe]:
-    """For each volume of source 000, Tables 4 and 6 (MPI-IO, maximum striping), the best stripe size."""
+    """For each volume of [lawrence2017], Tables 4 and 6 (MPI-IO, maximum striping), the best stripe size."""
     return [stripe for table, case in _STRIPE_TABLES.items() for stripe in _best_stripe_sizes_of_table(table, case)]
 
 
 def _best_stripe_sizes_of_table(table: str, case: str) -> Iterator[BestStripe]:
     columns = ("Writers", "Total MiB", *STRIPE_SIZES)
-    for writers, volume, *rates in zip(*(column_numbers("000", table, c) for c in columns), strict=True):
+    for writers, volume, *rates in zip(*(column_numbers("lawrence2017", table, c) for c in columns), strict=True):
         best = STRIPE_SIZES[rates.index(max(rates))]
         yield BestStripe(table, case, int(writers), volume, best, percent_gain(max(rates), rates[0]))
 
 
 def _bartz2014_cell(table: str, column: str, *cells: str) -> float:
-    """A cell of source 001's appendix by the first cells of its row."""
-    loaded = _load_table("001", table)
+    """A cell of [bartz2014]'s appendix by the first cells of its row."""
+    loaded = _load_table("bartz2014", table)
     (row,) = (row for row in loaded.rows if tuple(row[: len(cells)]) == cells)
     value = row[[c.name for c in loaded.sidecar.columns].index(column)]
     assert isinstance(value, int | float)
@@ -166,13 +166,15 @@ def _new_over_old(operation: str) -> float:
 
 
 def _spread(table: str) -> float:
-    rows = zip(column_numbers("000", table, "Max."), column_numbers("000", table, "Min."), strict=True)
+    rows = zip(
+        column_numbers("lawrence2017", table, "Max."), column_numbers("lawrence2017", table, "Min."), strict=True
+    )
     return max(high / low for high, low in rows)
 
 
 def _antypas2009_share(before: str, factor: str) -> float:
     """Part of file-per-processor after the maintenance, were file-per-processor unchanged."""
-    return stated_value("003", before) * stated_value("003", factor)
+    return stated_value("antypas2009", before) * stated_value("antypas2009", factor)
 
 
 _READ_1MB = "MPI-IO read of 1 MB as part of file-per-processor before"
@@ -184,60 +186,70 @@ _CIRRUS_PEAK = "Cirrus theoretical maximum as used"
 
 _Row = tuple[str, str, str, Relation, Callable[[], float]]
 _FACTS: tuple[_Row, ...] = (
-    ("archer-fraction", "000", "ARCHER maximum striping part of the advertised bandwidth (just over)", "over",
-     lambda: percent_of(column_maximum("000", "2", "Max."), stated_value("000", _ARCHER_PEAK))),
-    ("archer-default-fraction", "000", "ARCHER default striping part of the theoretical performance", "is",
-     lambda: percent_of(column_maximum("000", "1", "Max."), stated_value("000", _ARCHER_PEAK))),
-    ("archer-peak", "000", "ARCHER maximum striping maximum (slightly under)", "under",
-     lambda: column_maximum("000", "2", "Max.")),
-    ("archer-worst-case", "000", "ARCHER 48 writers, maximum over minimum (more than)", "over",
+    ("archer-fraction", "lawrence2017", "ARCHER maximum striping part of the advertised bandwidth (just over)", "over",
+     lambda: percent_of(column_maximum("lawrence2017", "2", "Max."), stated_value("lawrence2017", _ARCHER_PEAK))),
+    ("archer-default-fraction", "lawrence2017", "ARCHER default striping part of the theoretical performance", "is",
+     lambda: percent_of(column_maximum("lawrence2017", "1", "Max."), stated_value("lawrence2017", _ARCHER_PEAK))),
+    ("archer-peak", "lawrence2017", "ARCHER maximum striping maximum (slightly under)", "under",
+     lambda: column_maximum("lawrence2017", "2", "Max.")),
+    ("archer-worst-case", "lawrence2017", "ARCHER 48 writers, maximum over minimum (more than)", "over",
      lambda: _spread("1")),
-    ("cirrus-fraction", "000", "Cirrus striped part of the theoretical maximum", "is",
-     lambda: percent_of(column_maximum("000", "14", "MPI-IO", "NetCDF"), stated_value("000", _CIRRUS_PEAK))),
-    ("cirrus-unstriped-lowest", "000", "Cirrus unstriped, lower", "over",
-     lambda: min(min(column_numbers("000", "13", api)) for api in ("MPI-IO", "HDF5", "NetCDF"))),
-    ("cosma-fraction", "000", "COSMA part of the rated maximum (approximately)", "about",
-     lambda: percent_of(column_maximum("000", "15", "Bandwidth"), 1024 * stated_value("000", "COSMA theoretical maximum"))),  # noqa: E501
-    ("rdf-dac-fraction", "000", "RDF DAC part of the theoretical maximum (approximately)", "about",
-     lambda: percent_of(column_maximum("000", "18", "MPI-IO"), stated_value("000", "RDF DAC theoretical maximum as used"))),  # noqa: E501
-    ("rdf-dac-hdf5", "000", "RDF DAC HDF5 as part of MPI-IO", "is",
-     lambda: percent_of(column_maximum("000", "18", "HDF5"), column_maximum("000", "18", "MPI-IO"))),
-    ("rdf-dac-netcdf", "000", "RDF DAC NetCDF as part of MPI-IO", "is",
-     lambda: percent_of(column_maximum("000", "18", "NetCDF"), column_maximum("000", "18", "MPI-IO"))),
-    ("archer-netcdf", "000", "ARCHER NetCDF as part of MPI-IO (roughly)", "about",
-     lambda: percent_of(column_maximum("000", "10", *STRIPE_SIZES), column_maximum("000", "4", *STRIPE_SIZES))),
-    ("hdf5-overhead", "000", "overhead of HDF5", "is",
-     lambda: 100 - percent_of(column_maximum("000", "18", "HDF5"), column_maximum("000", "18", "MPI-IO"))),
-    ("netcdf-overhead", "000", "overhead of NetCDF", "is",
-     lambda: 100 - percent_of(column_maximum("000", "18", "NetCDF"), column_maximum("000", "18", "MPI-IO"))),
-    ("stripe-gain-4", "000", "gain of 4 MiB stripes, large arrays (approximately)", "about",
-     lambda: percent_gain(column_maximum("000", "6", "4 MiB"), column_maximum("000", "6", "1 MiB"))),
-    ("stripe-gain-8", "000", "gain of 8 MiB stripes, large arrays (approximately)", "about",
-     lambda: percent_gain(column_maximum("000", "6", "8 MiB"), column_maximum("000", "6", "1 MiB"))),
-    ("four-files", "000", "768 writers, four files over one (more than)", "over",
-     lambda: cell_value("000", "12", "4 Files Aggregate", Writers=768) / cell_value("000", "11", "1 File", Writers=768)),  # noqa: E501
-    ("hamburg-maximum", "001", "theoretical maximum in MiB/s", "is",
-     lambda: stated_value("001", "theoretical maximum") * 1e6 / 2**20),
-    ("hamburg-new-chunk-write", "001", "new version over old (more than)", "over",
+    ("cirrus-fraction", "lawrence2017", "Cirrus striped part of the theoretical maximum", "is",
+     lambda: percent_of(column_maximum("lawrence2017", "14", "MPI-IO", "NetCDF"),
+                        stated_value("lawrence2017", _CIRRUS_PEAK))),
+    ("cirrus-unstriped-lowest", "lawrence2017", "Cirrus unstriped, lower", "over",
+     lambda: min(min(column_numbers("lawrence2017", "13", api)) for api in ("MPI-IO", "HDF5", "NetCDF"))),
+    ("cosma-fraction", "lawrence2017", "COSMA part of the rated maximum (approximately)", "about",
+     lambda: percent_of(column_maximum("lawrence2017", "15", "Bandwidth"),
+                        1024 * stated_value("lawrence2017", "COSMA theoretical maximum"))),
+    ("rdf-dac-fraction", "lawrence2017", "RDF DAC part of the theoretical maximum (approximately)", "about",
+     lambda: percent_of(column_maximum("lawrence2017", "18", "MPI-IO"),
+                        stated_value("lawrence2017", "RDF DAC theoretical maximum as used"))),
+    ("rdf-dac-hdf5", "lawrence2017", "RDF DAC HDF5 as part of MPI-IO", "is",
+     lambda: percent_of(column_maximum("lawrence2017", "18", "HDF5"), column_maximum("lawrence2017", "18", "MPI-IO"))),
+    ("rdf-dac-netcdf", "lawrence2017", "RDF DAC NetCDF as part of MPI-IO", "is",
+     lambda: percent_of(column_maximum("lawrence2017", "18", "NetCDF"),
+                        column_maximum("lawrence2017", "18", "MPI-IO"))),
+    ("archer-netcdf", "lawrence2017", "ARCHER NetCDF as part of MPI-IO (roughly)", "about",
+     lambda: percent_of(column_maximum("lawrence2017", "10", *STRIPE_SIZES),
+                        column_maximum("lawrence2017", "4", *STRIPE_SIZES))),
+    ("hdf5-overhead", "lawrence2017", "overhead of HDF5", "is",
+     lambda: 100 - percent_of(column_maximum("lawrence2017", "18", "HDF5"),
+                              column_maximum("lawrence2017", "18", "MPI-IO"))),
+    ("netcdf-overhead", "lawrence2017", "overhead of NetCDF", "is",
+     lambda: 100 - percent_of(column_maximum("lawrence2017", "18", "NetCDF"),
+                              column_maximum("lawrence2017", "18", "MPI-IO"))),
+    ("stripe-gain-4", "lawrence2017", "gain of 4 MiB stripes, large arrays (approximately)", "about",
+     lambda: percent_gain(column_maximum("lawrence2017", "6", "4 MiB"), column_maximum("lawrence2017", "6", "1 MiB"))),
+    ("stripe-gain-8", "lawrence2017", "gain of 8 MiB stripes, large arrays (approximately)", "about",
+     lambda: percent_gain(column_maximum("lawrence2017", "6", "8 MiB"), column_maximum("lawrence2017", "6", "1 MiB"))),
+    ("four-files", "lawrence2017", "768 writers, four files over one (more than)", "over",
+     lambda: cell_value("lawrence2017", "12", "4 Files Aggregate", Writers=768)
+     / cell_value("lawrence2017", "11", "1 File", Writers=768)),
+    ("hamburg-maximum", "bartz2014", "theoretical maximum in MiB/s", "is",
+     lambda: stated_value("bartz2014", "theoretical maximum") * 1e6 / 2**20),
+    ("hamburg-new-chunk-write", "bartz2014", "new version over old (more than)", "over",
      lambda: _new_over_old("write")),
-    ("hamburg-new-chunk-read", "001", "new version over old (more than)", "over",
+    ("hamburg-new-chunk-read", "bartz2014", "new version over old (more than)", "over",
      lambda: _new_over_old("read")),
-    ("franklin-flash", "003", "FLASH read factor (over)", "about",
-     lambda: stated_value("003", "FLASH read rate after") / stated_value("003", "FLASH read rate before (less than)")),
-    ("franklin-s3d", "003", "S3D factor (over)", "over",
-     lambda: stated_value("003", "S3D rate after, harmonic mean") / stated_value("003", "S3D rate before, harmonic mean")),  # noqa: E501
-    ("franklin-osts", "003", "OSTs", "is",
-     lambda: stated_value("003", "OSSs") * stated_value("003", "OSTs an OSS")),
-    ("franklin-disk", "003", "disk of /scratch", "is",
-     lambda: stated_value("003", "OSTs") * stated_value("003", "size of a LUN")),
-    ("marenostrum-flush", "004", "part of H5Fflush in the raw write time (nearly)", "about",
-     lambda: cell_value("004", "example", "Value", Quantity="H5Fflush() time")
-     / cell_value("004", "example", "Value", Quantity="Raw write time")),
+    ("franklin-flash", "antypas2009", "FLASH read factor (over)", "about",
+     lambda: stated_value("antypas2009", "FLASH read rate after")
+     / stated_value("antypas2009", "FLASH read rate before (less than)")),
+    ("franklin-s3d", "antypas2009", "S3D factor (over)", "over",
+     lambda: stated_value("antypas2009", "S3D rate after, harmonic mean")
+     / stated_value("antypas2009", "S3D rate before, harmonic mean")),
+    ("franklin-osts", "antypas2009", "OSTs", "is",
+     lambda: stated_value("antypas2009", "OSSs") * stated_value("antypas2009", "OSTs an OSS")),
+    ("franklin-disk", "antypas2009", "disk of /scratch", "is",
+     lambda: stated_value("antypas2009", "OSTs") * stated_value("antypas2009", "size of a LUN")),
+    ("marenostrum-flush", "azcarate-mn4", "part of H5Fflush in the raw write time (nearly)", "about",
+     lambda: cell_value("azcarate-mn4", "example", "Value", Quantity="H5Fflush() time")
+     / cell_value("azcarate-mn4", "example", "Value", Quantity="Raw write time")),
 )  # fmt: skip
 
 
 def aligned_over_unaligned() -> float:
-    """NetCDF-4 collective writes of the 1-OST pattern, mean with alignment over mean without (001/A.15)."""
+    """NetCDF-4 collective writes of the 1-OST pattern, with alignment over without, means ([bartz2014], Table A.15)."""
     aligned = _bartz2014_cell("A.15", "Mean", "NC4", "cll.", "aligned", "write")
     return aligned / _bartz2014_cell("A.15", "Mean", "NC4", "cll.", "unaligned", "write")
 
@@ -245,7 +257,7 @@ def aligned_over_unaligned() -> float:
 def franklin_after() -> dict[str, float]:
     """MPI-IO in per cent of file-per-processor after 17 March 2009, from the shares before and the factors.
 
-    The factors are of source 003, section 5.4; file-per-processor is taken as unchanged, as for MADBench2.
+    The factors are of [antypas2009], section 5.4; file-per-processor is taken as unchanged, as for MADBench2.
     """
     aligned = "MPI-IO write of 1 MiB as part of file-per-processor before (about)"
     return {
@@ -257,13 +269,13 @@ def franklin_after() -> dict[str, float]:
 
 # (name, source, what it is computed from, unit, how)
 _UNSTATED: tuple[tuple[str, str, str, str, Callable[[], float]], ...] = (
-    ("hamburg-aligned-write", "001", "Table A.15: NetCDF-4, 1-OST, cll. write, aligned over unaligned", "1",
+    ("hamburg-aligned-write", "bartz2014", "Table A.15: NetCDF-4, 1-OST, cll. write, aligned over unaligned", "1",
      aligned_over_unaligned),
-    ("franklin-read-1mb-after", "003", "sections 3 and 5.4: share of file-per-processor x factor", "%",
+    ("franklin-read-1mb-after", "antypas2009", "sections 3 and 5.4: share of file-per-processor x factor", "%",
      lambda: franklin_after()["read 1 MB"]),
-    ("franklin-write-1mb-after", "003", "sections 3 and 5.4: share of file-per-processor x factor", "%",
+    ("franklin-write-1mb-after", "antypas2009", "sections 3 and 5.4: share of file-per-processor x factor", "%",
      lambda: franklin_after()["write 1 MB"]),
-    ("franklin-write-1mib-after", "003", "sections 3 and 5.4: share of file-per-processor x factor", "%",
+    ("franklin-write-1mib-after", "antypas2009", "sections 3 and 5.4: share of file-per-processor x factor", "%",
      lambda: franklin_after()["write 1 MiB"]),
 )  # fmt: skip
 

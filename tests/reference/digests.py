@@ -1,6 +1,6 @@
 """Digests of the published tables as they were compared with the papers, to detect later accidental changes.
 
-    python -m tests.reference.digests     writes reference/published/digests.txt again
+    python -m tests.reference.digests     writes tests/reference/digests.txt again
 
 Compare a changed table with its paper before you write the digests again. The file:
 
@@ -28,9 +28,9 @@ from iowatch.core import InputError, format_count, write_atomically
 from iowatch.core.yamlfile import YamlDocument
 from iowatch.reference import published
 
-_NAME = "digests.txt"
+DIGESTS = Path(__file__).with_name("digests.txt")
 _HEADER = """\
-# Digests of the tables beside this file, as they were compared with the papers; one line a row or field.
+# Digests of the tables of reference/published, as they were compared with the papers; one line a row or field.
 # tests/reference/test_digests.py compares the tables with them; `python -m tests.reference.digests` writes them again.
 """
 _WHEN_COMPARED = "when the table was compared with the paper"
@@ -89,15 +89,14 @@ def digest_text(root: Path) -> str:
     return _HEADER + "\n".join(blocks) + "\n"
 
 
-def write_digests(root: Path | None = None) -> Path:
-    """Write the digests of all tables as they are now.
+def write_digests(root: Path | None = None, path: Path = DIGESTS) -> Path:
+    """Write the digests of all tables below `root` as they are now.
 
     Raises:
         InputError: a table is damaged.
     """
     base = root or published.published_directory()
     published.load_all_tables(base)
-    path = base / _NAME
     write_atomically(path, digest_text(base))
     return path
 
@@ -121,7 +120,7 @@ def _read_digests(path: Path) -> dict[str, _Lines]:
     return found
 
 
-def find_digest_changes(root: Path | None = None) -> list[str]:
+def find_digest_changes(root: Path | None = None, digests: Path = DIGESTS) -> list[str]:
     """`file:line[:column]: what` for everything that changed since the comparison with the papers.
 
     Raises:
@@ -131,7 +130,7 @@ def find_digest_changes(root: Path | None = None) -> list[str]:
     files = _table_files(base)
     if not files:
         return []
-    kept = _read_digests(base / _NAME)
+    kept = _read_digests(digests)
     found = [f"{path}:1: has not been compared with its paper: {_HINT}" for n, path in files.items() if n not in kept]
     found += [f"{base / name}:1: is gone: {_HINT}" for name in kept if name not in files]
     for name, path in files.items():

@@ -12,13 +12,20 @@ import re
 from tests.datasets import OUTSIDE
 
 SEEDS = OUTSIDE / "seeds"
+_PREFIXES = {
+    "lawrence2017": "000",
+    "bartz2014": "001",
+    "turner2018": "002",
+    "antypas2009": "003",
+    "azcarate-mn4": "004",
+}
 
 Row = list[str]
 
 
 def seed(source: str) -> str:
     """The complete text of one source document."""
-    (path,) = SEEDS.glob(f"{source}_*.txt")
+    (path,) = SEEDS.glob(f"{_PREFIXES[source]}_*.txt")
     return path.read_text(encoding="utf-8")
 
 
@@ -55,8 +62,8 @@ def _find(lines: list[str], start: str) -> int:
 
 
 def _archer(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 000: the caption is below the table; header lines are those before the first number."""
-    lines = seed("000").splitlines()
+    """[lawrence2017]: the caption is below the table; header lines are those before the first number."""
+    lines = seed("lawrence2017").splitlines()
     at = _find(lines, f"Table {table}. ")
     block = _block_before(lines, at)
     body = next(n for n, row in enumerate(block) if row[0].isdigit())
@@ -72,8 +79,8 @@ def _complete(row: Row, width: int, above: Row, spanning: int) -> Row:
 
 
 def _appendix(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 001, appendix A: the caption is above the table; the first line is the header; left keys span rows."""
-    lines = seed("001").splitlines()
+    """[bartz2014], appendix A: the caption is above the table; the first line is the header; left keys span rows."""
+    lines = seed("bartz2014").splitlines()
     at = _find(lines, f"Table {table}.: ")
     header, *body = _block_after(lines, at)
     spanning = next(n for n, name in enumerate(header) if name.startswith("Max"))
@@ -94,8 +101,8 @@ def _pairs(rows: list[Row]) -> list[Row]:
 
 
 def _configuration(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 001, chapter 4: `name = value` lines (Table 4.1: a header and two columns), caption below."""
-    lines = seed("001").splitlines()
+    """[bartz2014], chapter 4: `name = value` lines (Table 4.1: a header and two columns), caption below."""
+    lines = seed("bartz2014").splitlines()
     at = _find(lines, f"Table {table}.: ")
     block = [[re.sub("</?code>", "", cell) for cell in row if cell != "="] for row in _block_before(lines, at)]
     header, body = (block[:1], block[1:]) if table == "4.1" else ([["Parameter", "Value"]], block)
@@ -113,8 +120,8 @@ def _html(text: str) -> list[Row]:
 
 
 def _uk(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 002: Markdown or HTML below the caption; "5b" is the second table printed as number 5."""
-    text = seed("002")
+    """[turner2018]: Markdown or HTML below the caption; "5b" is the second table printed as number 5."""
+    text = seed("turner2018")
     captions = list(re.finditer(rf"^.*</span>Table {table[0]}: (.*)$", text, re.MULTILINE))
     caption = captions[1 if table.endswith("b") else 0]
     block = text[caption.end() :].lstrip("\n").split("\n\n")[0]
@@ -123,8 +130,8 @@ def _uk(table: str) -> tuple[str, list[Row], list[Row]]:
 
 
 def _h5bench(table: str) -> tuple[str, list[Row], list[Row]]:
-    """Source 004: the JSON configuration, and the lines `name: value unit` of the printed example."""
-    text = seed("004")
+    """[azcarate-mn4]: the JSON configuration, and the lines `name: value unit` of the printed example."""
+    text = seed("azcarate-mn4")
     if table == "configuration":
         return ("Configuration", [["Option", "Value"]], [[*m] for m in re.findall(r'^"(\w+)": "(.*?)"', text, re.M)])
     example = text.split("Performance Results")[1].split("====\n")[1]
@@ -134,16 +141,16 @@ def _h5bench(table: str) -> tuple[str, list[Row], list[Row]]:
 
 def printed(source: str, table: str) -> tuple[str, list[Row], list[Row]]:
     """Caption, header lines and rows of one printed table."""
-    if source == "000":
+    if source == "lawrence2017":
         return _archer(table)
-    if source == "001":
+    if source == "bartz2014":
         return _appendix(table) if table.startswith("A.") else _configuration(table)
-    return _uk(table) if source == "002" else _h5bench(table)
+    return _uk(table) if source == "turner2018" else _h5bench(table)
 
 
 TABLES = {
-    "000": [str(n) for n in range(1, 22)],
-    "001": [f"4.{n}" for n in range(1, 10)] + [f"A.{n}" for n in range(1, 19)],
-    "002": ["1", "2", "3", "4", "5", "5b", "6"],
-    "004": ["configuration", "example"],
+    "lawrence2017": [str(n) for n in range(1, 22)],
+    "bartz2014": [f"4.{n}" for n in range(1, 10)] + [f"A.{n}" for n in range(1, 19)],
+    "turner2018": ["1", "2", "3", "4", "5", "5b", "6"],
+    "azcarate-mn4": ["configuration", "example"],
 }

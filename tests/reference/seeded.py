@@ -31,7 +31,7 @@ _SIZE_PARAMETERS = {
     "transfer_mib": "transfer_bytes",
     "alignment_mib": "alignment_bytes",
 }
-# Source 001, Tables 4.3 to 4.8: each process writes 20 GiB, in blocks of as many MiB as there are OSTs.
+# [bartz2014], Tables 4.3 to 4.8: each process writes 20 GiB, in blocks of as many MiB as there are OSTs.
 _PER_PROCESS_MIB = 20 * 1024
 _REPETITIONS = {"000": 10, "001": 3}
 
@@ -54,7 +54,7 @@ def _mib_to_bytes(mebibytes: Scalar | None) -> int | None:
 
 
 def _ior_parameters(record: _Record) -> dict[str, Scalar | None]:
-    """Blocks, segments and storage of IOR in source 001."""
+    """Blocks, segments and storage of IOR in [bartz2014]."""
     osts = record["osts"] if record["pattern"] == "interleaved" else None
     block = _PER_PROCESS_MIB if osts is None else int(osts)
     chunk = _mib_to_bytes(record["chunk_mib"])
@@ -95,7 +95,7 @@ def _make_published_entry(
     printed = [name for name in ("median", "min") if name in statistics][:1]
     why = f"published maximum; lower bound: printed {printed[0]}" if printed else "published maximum; no spread printed"
     n = int(statistics.get("count", _REPETITIONS[table.source]))
-    origin = [f"{table.source}/{table.name}"]
+    origin = [f"{published.source_key(table.source)}/{table.name}"]
     return Reference(
         check=get_benchmark(str(record["benchmark"])).check,
         partition=f"{record['system']}:{PARTITION}",
@@ -149,7 +149,7 @@ def published_references(system: str) -> list[Reference]:
 
 
 def _is_primary(table: published.PublishedTable) -> bool:
-    """Table 21 of source 000 only repeats (and partly contradicts, see ERRATA.md) the others."""
+    """Table 21 of [lawrence2017] only repeats (and partly contradicts, see ERRATA.md) the others."""
     return (table.source, table.name) != ("000", "21")
 
 

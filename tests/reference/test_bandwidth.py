@@ -164,18 +164,18 @@ def test_committed_references_of_published_machines_follow_from_the_tables(syste
 
 
 def test_published_reference_has_maximum_and_printed_bound() -> None:
-    """Source 000, Table 2, 3072 writers: maximum 15898, median 7645, 40 runs."""
+    """[lawrence2017], Table 2, 3072 writers: maximum 15898, median 7645, 40 runs."""
     case = {"api": "MPIIO", "file": "shared", "pattern": "block3d", "collective": True, "ranks": 3072,
             "nodes": 128, "local_size": "128x128x128", "stripe_count": -1, "stripe_bytes": 2**20,
             "file_system": "fs3"}  # fmt: skip
     entry = bandwidth.load_references("archer").find("default", "published", case, "write", "bandwidth")
     assert entry is not None
-    assert (entry.value, entry.provenance.n, entry.provenance.origin) == (15898, 40, ["000/2"])
+    assert (entry.value, entry.provenance.n, entry.provenance.origin) == (15898, 40, ["lawrence2017/2"])
     assert entry.lower == pytest.approx(7645, abs=1)
 
 
 def test_published_reference_of_ior_has_blocks_and_segments() -> None:
-    """Source 001, Table A.5 with Table 4.5: POSIX, 1-OST, 20k segments of 1 MiB; 1075.61, minimum 1071.89."""
+    """[bartz2014], Table A.5 with Table 4.5: POSIX, 1-OST, 20k segments of 1 MiB; 1075.61, minimum 1071.89."""
     case = {"api": "POSIX", "file": "shared", "collective": False, "ranks": 10, "nodes": 10, "segments": 20480,
             "block_bytes": 2**20, "transfer_bytes": 2**20, "stripe_count": -1, "stripe_bytes": 2**20,
             "layout": "contiguous", "reorder": "constant"}  # fmt: skip
@@ -190,7 +190,7 @@ def test_every_published_maximum_of_cosma6_is_a_reference() -> None:
     cells = sum(
         cell is not None
         for t in ("16", "17")
-        for row in published.load_published_table("000", t).rows
+        for row in published.load_published_table("lawrence2017", t).rows
         for cell in row[2:]
     )
     assert len(bandwidth.load_references("cosma6").entries) == cells == 67

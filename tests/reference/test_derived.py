@@ -1,4 +1,4 @@
-"""Facts that the papers state follow from the tables (expected: the papers' sentences, sources 000 to 004)."""
+"""Facts that the papers state follow from the tables (expected: the papers' sentences, docs/glossary.md, Sources)."""
 
 from __future__ import annotations
 
@@ -54,17 +54,19 @@ def test_aligned_netcdf_writes_are_about_14_times_faster() -> None:
 
 
 def test_franklin_shares_follow_from_the_factors() -> None:
-    assert derived.stated_value("003", "MPI-IO read of 1 MB as part of file-per-processor before") == 1
-    assert derived.stated_value("003", "MPI-IO write of 1 MB as part of file-per-processor before") == 7
-    assert derived.stated_value("003", "MPI-IO write of 1 MiB as part of file-per-processor before (about)") == 40
+    assert derived.stated_value("antypas2009", "MPI-IO read of 1 MB as part of file-per-processor before") == 1
+    assert derived.stated_value("antypas2009", "MPI-IO write of 1 MB as part of file-per-processor before") == 7
+    assert (
+        derived.stated_value("antypas2009", "MPI-IO write of 1 MiB as part of file-per-processor before (about)") == 40
+    )
     assert derived.franklin_after() == {"read 1 MB": 50, "write 1 MB": 21, "write 1 MiB": 120}
 
 
 def test_unstated_facts_name_their_origin() -> None:
-    """Source 001, Table A.15: 774.47 over 54.8 MiB/s; source 003: 1 % x 50, 7 % x 3, 40 % x 3."""
+    """[bartz2014], Table A.15: 774.47 over 54.8 MiB/s; [antypas2009]: 1 % x 50, 7 % x 3, 40 % x 3."""
     ours = {fact.name: fact for fact in derived.compute_facts() if fact.stated is None}
     assert ours["hamburg-aligned-write"].computed == pytest.approx(774.47 / 54.8)
-    assert {name: fact.computed for name, fact in ours.items() if fact.source == "003"} == {
+    assert {name: fact.computed for name, fact in ours.items() if fact.source == "antypas2009"} == {
         "franklin-read-1mb-after": 50,
         "franklin-write-1mb-after": 21,
         "franklin-write-1mib-after": 120,
@@ -79,8 +81,8 @@ def test_best_stripe_sizes_match_the_printed_tables() -> None:
     assert best["4", 24576].best == "4 MiB"
     assert best["6", 786432].best == "8 MiB"
     assert best["6", 786432].writers == 6144
-    assert derived.column_maximum("000", "4", *STRIPES) == derived.column_maximum("000", "4", "4 MiB")
-    assert derived.column_maximum("000", "6", *STRIPES) == derived.column_maximum("000", "6", "8 MiB")
+    assert derived.column_maximum("lawrence2017", "4", *STRIPES) == derived.column_maximum("lawrence2017", "4", "4 MiB")
+    assert derived.column_maximum("lawrence2017", "6", *STRIPES) == derived.column_maximum("lawrence2017", "6", "8 MiB")
     assert all(stripe.best != "1 MiB" for stripe in best.values() if stripe.table == "6")
     assert all((stripe.gain == 0) == (stripe.best == "1 MiB") for stripe in best.values())
 
@@ -89,7 +91,7 @@ def test_best_stripe_sizes_match_the_printed_tables() -> None:
 def test_best_stripe_sizes_are_those_of_the_document() -> None:
     """The highest of the three rates of each printed row of Tables 4 and 6."""
     for table in ("4", "6"):
-        printed_rows = printed("000", table)[2]
+        printed_rows = printed("lawrence2017", table)[2]
         expected = []
         for writers, _, *rates in printed_rows:
             values = [float(rate) for rate in rates]
@@ -99,7 +101,7 @@ def test_best_stripe_sizes_are_those_of_the_document() -> None:
 
 @pytest.mark.outside_data
 def test_aligned_over_unaligned_is_that_of_the_document() -> None:
-    means = {tuple(row[:4]): float(row[6]) for row in printed("001", "A.15")[2]}
+    means = {tuple(row[:4]): float(row[6]) for row in printed("bartz2014", "A.15")[2]}
     ratio = means["NC4", "cll.", "aligned", "write"] / means["NC4", "cll.", "unaligned", "write"]
     assert derived.compute_fact("hamburg-aligned-write").computed == ratio
 
@@ -107,7 +109,7 @@ def test_aligned_over_unaligned_is_that_of_the_document() -> None:
 def test_stream_per_node_is_cores_times_per_core() -> None:
     rows = zip(
         *(
-            derived.column_numbers("002", "6", c)
+            derived.column_numbers("turner2018", "6", c)
             for c in ("Cores per node", "StarSTREAM per core", "StarSTREAM per node")
         ),
         strict=True,
@@ -116,19 +118,19 @@ def test_stream_per_node_is_cores_times_per_core() -> None:
 
 
 def test_castep_ratios_follow_from_the_times() -> None:
-    times = derived.column_numbers("002", "5", "Mean SCF Cycle")
-    ratios = derived.column_numbers("002", "5", "Performance relative to ARCHER node")
+    times = derived.column_numbers("turner2018", "5", "Mean SCF Cycle")
+    ratios = derived.column_numbers("turner2018", "5", "Performance relative to ARCHER node")
     assert [round(max(times) / time, 3) for time in times] == ratios
 
 
 def test_independent_writes_depend_on_the_library_and_collective_do_not() -> None:
     libraries = ("MPI-IO", "HDF5", "NetCDF")
-    assert [derived.stated_value("000", f"independent writes of {name}") for name in libraries] == [0, 6, 10]
-    assert {derived.stated_value("000", f"collective writes of {name}") for name in libraries} == {24}
+    assert [derived.stated_value("lawrence2017", f"independent writes of {name}") for name in libraries] == [0, 6, 10]
+    assert {derived.stated_value("lawrence2017", f"collective writes of {name}") for name in libraries} == {24}
 
 
 def test_unknown_fact_and_ambiguous_cell_are_refused() -> None:
     with pytest.raises(UsageError, match="no fact 'cirrus'"):
         derived.compute_fact("cirrus")
     with pytest.raises(InputError, match="has 0 numbers"):
-        derived.cell_value("000", "1", "Max.", Writers=25)
+        derived.cell_value("lawrence2017", "1", "Max.", Writers=25)

@@ -155,7 +155,7 @@ def test_unknown_system_is_a_usage_error(checkout: Path, arguments: tuple[str, .
 
 
 def test_references_are_shown_with_percent_of_peak() -> None:
-    """Source 000: 15898 MiB/s of 30 GB/s, which are 28610 MiB/s."""
+    """[lawrence2017]: 15898 MiB/s of 30 GB/s, which are 28610 MiB/s."""
     entries = json.loads(_run("show", "--system", "archer", "--json").stdout)["entries"]
     (best,) = (e for e in entries if e["value"] == 15898)
     assert best["peak"] == pytest.approx(28610, abs=1)

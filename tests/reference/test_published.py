@@ -39,26 +39,26 @@ def test_fault_is_reported_with_file_line_and_column(
     published_copy: Copy, file: str, old: str, new: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        published.load_published_table("000", "1", published_copy("000", file, old, new))
+        published.load_published_table("lawrence2017", "1", published_copy("000", file, old, new))
 
 
 def test_all_faults_of_a_file_are_reported_together(published_copy: Copy) -> None:
     root = published_copy("000", "1.csv", "24,384,352", "x,384,y")
     with pytest.raises(InputError) as error:
-        published.load_published_table("000", "1", root)
+        published.load_published_table("lawrence2017", "1", root)
     assert str(error.value).count("1.csv:2:") == 2
 
 
 def test_text_without_meaning_in_the_sidecar_is_reported(published_copy: Copy) -> None:
     root = published_copy("001", "A.1.csv", "POSIX", "POSIXX")
     with pytest.raises(InputError, match=r"A\.1\.yaml:\d+:\d+: column 'API' has 'POSIXX'.*Did you mean 'POSIX'"):
-        published.load_published_table("001", "A.1", root)
+        published.load_published_table("bartz2014", "A.1", root)
 
 
 def test_unknown_unit_of_a_row_is_reported(published_copy: Copy) -> None:
     root = published_copy("004", "example.csv", "0.642,s", "0.642,sec")
     with pytest.raises(InputError, match=r"example\.csv:5: column 3 'Unit': unknown unit 'sec'"):
-        published.load_published_table("004", "example", root)
+        published.load_published_table("azcarate-mn4", "example", root)
 
 
 def test_csv_without_sidecar_is_reported(published_copy: Copy) -> None:
@@ -69,9 +69,9 @@ def test_csv_without_sidecar_is_reported(published_copy: Copy) -> None:
 
 
 def test_table_names_are_in_printed_order() -> None:
-    assert published.published_table_names("000")[:10] == [str(n) for n in range(1, 11)]
-    assert published.published_table_names("002")[4:7] == ["5", "5b", "6"]
-    assert published.published_table_names("001")[9:12] == ["A.1", "A.2", "A.3"]
+    assert published.published_table_names("lawrence2017")[:10] == [str(n) for n in range(1, 11)]
+    assert published.published_table_names("turner2018")[4:7] == ["5", "5b", "6"]
+    assert published.published_table_names("bartz2014")[9:12] == ["A.1", "A.2", "A.3"]
 
 
 @pytest.mark.parametrize("bad", [("005", "1"), ("000", "22")])
@@ -95,10 +95,10 @@ def test_long_form_has_every_measured_cell_once(table: published.PublishedTable)
 
 
 def test_long_form_of_a_stripe_size_block() -> None:
-    """Source 000, Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers per node (section 6)."""
+    """[lawrence2017], Table 6: 6144 writers, 8 MiB stripes, 15946.277 MiB/s; 24 writers per node (section 6)."""
     (record,) = (
         r
-        for r in published.table_measurements(published.load_published_table("000", "6"))
+        for r in published.table_measurements(published.load_published_table("lawrence2017", "6"))
         if r["writers"] == 6144 and r["stripe_size_mib"] == 8
     )
     expected = {"system": "archer", "api": "MPIIO", "operation": "write", "nodes": 256, "total_mib": 786432,
@@ -108,23 +108,27 @@ def test_long_form_of_a_stripe_size_block() -> None:
 
 
 def test_long_form_converts_sizes_in_text() -> None:
-    """Source 001, Table A.2: transfer sizes from 128 KiB to 512 MiB."""
-    sizes = {r["transfer_mib"] for r in published.table_measurements(published.load_published_table("001", "A.2"))}
+    """[bartz2014], Table A.2: transfer sizes from 128 KiB to 512 MiB."""
+    sizes = {
+        r["transfer_mib"] for r in published.table_measurements(published.load_published_table("bartz2014", "A.2"))
+    }
     assert sizes == {0.125, 0.25, 0.5, *(2**n for n in range(10))}
 
 
 def test_rows_of_one_experiment_agree_in_all_tables_that_repeat_it() -> None:
-    """Source 001 repeats the 1-OST results of Table A.5 in A.6, A.9 and A.15, those of A.1 in A.17."""
+    """[bartz2014] repeats the 1-OST results of Table A.5 in A.6, A.9 and A.15, those of A.1 in A.17."""
     for first, others in {"A.5": ("A.6", "A.9", "A.15"), "A.1": ("A.17",), "A.2": ("A.3",)}.items():
-        known = {tuple(row[-4:]) for row in published.load_published_table("001", first).rows}
+        known = {tuple(row[-4:]) for row in published.load_published_table("bartz2014", first).rows}
         for other in others:
-            assert len(known & {tuple(row[-4:]) for row in published.load_published_table("001", other).rows}) >= 4
+            assert (
+                len(known & {tuple(row[-4:]) for row in published.load_published_table("bartz2014", other).rows}) >= 4
+            )
 
 
 @pytest.mark.parametrize("name", [f"A.{n}" for n in range(1, 19)])
 def test_max_min_mean_and_deviation_fit_three_repetitions(name: str) -> None:
-    """Three repetitions (001, 4.3): the third follows from mean, max and min, and then the deviation does."""
-    for *_, high, low, mean, deviation in published.load_published_table("001", name).rows:
+    """Three repetitions ([bartz2014], 4.3): the third follows from mean, max and min, and then the deviation does."""
+    for *_, high, low, mean, deviation in published.load_published_table("bartz2014", name).rows:
         assert all(isinstance(v, int | float) for v in (high, low, mean, deviation))
         third = 3 * mean - high - low
         squares = sum((v - mean) ** 2 for v in (high, low, third))
@@ -133,7 +137,7 @@ def test_max_min_mean_and_deviation_fit_three_repetitions(name: str) -> None:
 
 
 def test_json_has_the_documented_fields() -> None:
-    outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", "000", "17", "--json"])
+    outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", "lawrence2017", "17", "--json"])
     document = json.loads(outcome.stdout)
     assert outcome.exit_code == 0
     assert list(document) == ["source", "table", "title", "columns", "rows"]
@@ -147,23 +151,25 @@ def test_command_lists_sources_and_tables() -> None:
     known = {s["source"]: {t["table"] for t in s["tables"]} for s in json.loads(outcome.stdout)["sources"]}
     assert sorted(known) == ["000", "001", "002", "003", "004"]
     assert {"4.1", "A.18"} <= known["001"]
-    people = CliRunner().invoke(iowatch, ["reference", "show", "--published", "003"])
+    people = CliRunner().invoke(iowatch, ["reference", "show", "--published", "antypas2009"])
     assert "Franklin" in people.stdout
 
 
 def test_command_has_a_long_form_and_prints_notes() -> None:
-    outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", "001", "A.4", "--long", "--json"])
+    outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", "bartz2014", "A.4", "--long", "--json"])
     document = json.loads(outcome.stdout)
     assert [c["name"] for c in document["columns"]][:13] == [
         "system", "benchmark", "api", "operation", "writers", "nodes", "total_mib", "stripe_count",
         "stripe_size_mib", "local_size", "statistic", "value", "unit",
     ]  # fmt: skip
     assert len(document["rows"]) == 52 * 4
-    assert "note: " in CliRunner().invoke(iowatch, ["reference", "show", "--published", "001", "A.4"]).stdout
+    assert "note: " in CliRunner().invoke(iowatch, ["reference", "show", "--published", "bartz2014", "A.4"]).stdout
 
 
 @pytest.mark.parametrize(
-    "arguments", [["001", "4.1", "--long"], ["000", "99"], ["006"], ["000", "1", "2"]], ids=" ".join
+    "arguments",
+    [["bartz2014", "4.1", "--long"], ["lawrence2017", "99"], ["006"], ["lawrence2017", "1", "2"]],
+    ids=" ".join,
 )
 def test_invalid_use_is_refused(arguments: list[str]) -> None:
     outcome = CliRunner().invoke(iowatch, ["reference", "show", "--published", *arguments])
@@ -173,6 +179,7 @@ def test_invalid_use_is_refused(arguments: list[str]) -> None:
 
 def test_source_has_a_key_and_its_number_as_alias() -> None:
     assert published.source_number("lawrence2017") == published.source_number("000") == "000"
+    assert published.source_key("lawrence2017") == published.source_key("000") == "lawrence2017"
     assert {source.key for source in published.load_sources().values()} == {
         "lawrence2017", "bartz2014", "turner2018", "antypas2009", "azcarate-mn4",
     }  # fmt: skip
@@ -201,7 +208,7 @@ def test_tables_are_cited_by_author_and_year(name: str, cited: str) -> None:
 
 
 def test_output_shows_author_year_and_table() -> None:
-    shown = CliRunner().invoke(iowatch, ["reference", "show", "--published", "000", "17"])
+    shown = CliRunner().invoke(iowatch, ["reference", "show", "--published", "lawrence2017", "17"])
     assert "Lawrence et al. 2017, Table 17: " in shown.stdout
     listed = CliRunner().invoke(iowatch, ["reference", "show", "--published", "antypas2009"])
     assert "antypas2009 (003) Katie Antypas, Andrew Uselton: MPI-I/O on Franklin" in " ".join(listed.stdout.split())

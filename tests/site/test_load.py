@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError, UsageError
+from iowatch.reference.published import load_sources
 from iowatch.site.system import FileSystem, load_system, read_system, system_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +93,18 @@ def test_relative_scratch_is_refused(tmp_path: Path, place: str) -> None:
         system.scratch_directory()
 
 
+def test_published_machines_cite_sources_by_key() -> None:
+    keys = {source.key for source in load_sources().values()}
+    for name in PUBLISHED_MACHINES:
+        system = load_system(name)
+        assert set(system.sources) <= keys
+        peaks = (peak for file_system in system.file_systems for peak in file_system.peaks)
+        for block in (*system.nodes, *system.interconnect, *system.file_systems, *system.software, *peaks):
+            cited = set(re.findall(r"([\w-]+): ", block.source))
+            assert cited, (name, block.source)
+            assert cited <= set(system.sources), (name, block.source)
+
+
 def test_published_machines_are_described_and_retired() -> None:
     assert set(system_names()) >= PUBLISHED_MACHINES
     for name in PUBLISHED_MACHINES:
@@ -102,7 +115,8 @@ def test_published_machines_are_described_and_retired() -> None:
         assert system.file_systems
 
 
-# Printed values: 000, section 4 (GB/s or GiB/s as there); 003, section 2; 004, Benchmarks; 001, section 4.1.
+# Printed values: [lawrence2017], section 4 (GB/s or GiB/s as there); [antypas2009], section 2; [azcarate-mn4],
+# Benchmarks; [bartz2014], section 4.1.
 # 1 GB/s = 10^9 / 2^20 MiB/s.
 PEAKS = {
     ("archer", "fs2"): 30e9,
@@ -129,7 +143,7 @@ def test_theoretical_peaks_match_the_sources(where: tuple[str, str], bytes_per_s
     assert {round(peak.mib_per_s, 6) for peak in peaks} == {round(bytes_per_s / 2**20, 6)}
 
 
-# OSTs and default stripe count: 000, section 4; 002, Table 4; 003, section 2.
+# OSTs and default stripe count: [lawrence2017], section 4; [turner2018], Table 4; [antypas2009], section 2.
 LUSTRE = {
     ("archer", "fs2"): (48, 4),
     ("archer", "fs3"): (48, 4),
@@ -152,19 +166,17 @@ def test_lustre_targets_and_striping_match_the_sources(
 
 
 def test_documents_of_the_sources_exist(outside_data: Path) -> None:
-    """Each source names its file among the source documents."""
-    for name in PUBLISHED_MACHINES:
-        for short, title in load_system(name).sources.items():
-            file = title.rsplit("(", 1)[1].rstrip(")")
-            assert file.startswith(short)
-            assert (outside_data / "seeds" / file).is_file()
+    """Each published source names its file among the source documents."""
+    for number, source in load_sources().items():
+        assert source.file.startswith(number)
+        assert (outside_data / "seeds" / source.file).is_file()
 
 
 def test_numbers_of_the_sources_are_in_the_documents(outside_data: Path) -> None:
     """A spot check: values as printed are in the text of the cited document."""
     texts = {
-        path.name[:3]: re.sub(r"\s|\\text|[{}]", "", path.read_text())
-        for path in (outside_data / "seeds").glob("*.txt")
+        source.key: re.sub(r"\s|\\text|[{}]", "", (outside_data / "seeds" / source.file).read_text())
+        for source in load_sources().values()
     }
     for name in PUBLISHED_MACHINES:
         for file_system in load_system(name).file_systems:

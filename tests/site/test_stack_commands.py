@@ -27,7 +27,7 @@ def run(command: object, *arguments: str) -> Result:
 
 
 def test_diff_of_the_two_netcdf_stacks(var: Path) -> None:
-    """They differ only in netCDF, as the comparison of source 000 requires."""
+    """They differ only in netCDF, as the comparison of [lawrence2017] requires."""
     done = run(stack, "diff", "netcdf-4.3.3.1", "netcdf-4.4.0", "--json")
     document = json.loads(done.stdout)
     assert document["differences"] == [{"part": "netcdf-c", "field": "version", "left": "4.3.3.1", "right": "4.4.0"}]

@@ -2,7 +2,7 @@
 
 format: 1
 summary: what it measures, and its run time
-repeats: source 000, Table 1          # optional: the table or figure that it repeats
+repeats: "[lawrence2017], Table 1"  # optional: the table or figure that it repeats
 reference: optional                 # required | optional | none: what a missing reference means
 time_limit: 300                     # seconds per case
 defaults: {op: both, repeat: 10}

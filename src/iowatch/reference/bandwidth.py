@@ -46,7 +46,7 @@ class Provenance(CheckedModel):
         n: number of observations or samples.
         spread: their relative scatter (0.05 is 5 %); None if unknown.
         date: date of acceptance or publication.
-        origin: sessions (first, last), or source and table ("000/2").
+        origin: sessions (first, last), or source and table ("lawrence2017/2").
         by, why: who accepted it, and the reason.
         versions: parts of the stack and their versions at that time; empty if unknown.
     """

@@ -106,7 +106,7 @@ class PublishedTable:
     """One published table.
 
     Attributes:
-        source: its directory, `000`…`004`.
+        source: its directory, the number of the source (`source_key` gives the key).
         name: as printed: "1", "A.5".
         sidecar: caption, section, columns, notes.
         printed: the rows as text, as in the file.
@@ -234,8 +234,17 @@ def source_number(name: str, root: Path | None = None) -> str:
     return numbers[name]
 
 
+def source_key(name: str, root: Path | None = None) -> str:
+    """The citation key of a source (`lawrence2017`), given by its key or its number.
+
+    Raises:
+        UsageError: no such source.
+    """
+    return _cached_sources(root or published_directory())[source_number(name, root)].key
+
+
 def cite_table(name: str) -> str:
-    """Return `Lawrence et al. 2017, Table 13` for `000/13` or `lawrence2017/13`; other texts unchanged."""
+    """Return `Lawrence et al. 2017, Table 13` for `lawrence2017/13` or `000/13`; other texts unchanged."""
     source, separator, table = name.partition("/")
     try:
         cited = _cached_sources(published_directory())[source_number(source)].cited
@@ -313,7 +322,7 @@ def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
         UsageError: the table has no measurements (configurations, facts).
     """
     if not has_long_form(table):
-        message = f"table {table.source}/{table.name} has no measurements, so there is no long form"
+        message = f"table {source_key(table.source)}/{table.name} has no measurements, so there is no long form"
         raise UsageError(message, hint="Show it without --long.")
     columns = table.sidecar.columns
     found = []
@@ -390,13 +399,13 @@ def percent_of_peak(value_mib_per_s: float, peak: float | None) -> float | None:
 
 
 # [lawrence2017], section 6, "NetCDF Performance": Darshan's counts of its base case, kept in the table `text`.
-_SOURCE, _TABLE = "000", "text"
+_SOURCE, _TABLE = "lawrence2017", "text"
 _APIS = {"MPI-IO": "MPIIO", "HDF5": "HDF5", "NetCDF": "NETCDF4"}
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCounts:
-    """MPI-IO operations of one repetition; `where` is source and table (`000/text`)."""
+    """MPI-IO operations of one repetition; `where` is source and table (`lawrence2017/text`)."""
 
     collective: int
     independent: int

@@ -17,7 +17,7 @@ DAY_S = 86400
 START = 1_735_700_000
 SESSIONS = 120
 TRANSIENT_DAYS = range(50, 56)
-# Published and accepted of this case: 4944 MiB/s (seed 000, table 2; reference/bandwidth/archer.yaml).
+# Published and accepted of this case: 4944 MiB/s ([lawrence2017], table 2; reference/bandwidth/archer.yaml).
 CASE: Mapping[str, Scalar] = {
     "api": "MPIIO",
     "collective": True,

@@ -16,7 +16,7 @@ START = 1_700_000_000  # 2023-11-14
 
 
 def test_differences_are_first_and_event_sides_are_named(franklin_site: Path) -> None:
-    """Seed 003: reads of MPI-IO shared files with unaligned transfers changed most, by about fifty."""
+    """[antypas2009]: reads of MPI-IO shared files with unaligned transfers changed most, by about fifty."""
     texts = [path.read_text(encoding="utf-8") for path in (franklin_site / "comparison").glob("*.html")]
     (text,) = [one for one in texts if "before and after" in one]
     assert re.findall(r'<th scope="col" class="number">(before|after)</th>', text) == ["before", "after"]
@@ -57,7 +57,7 @@ def test_every_pair_has_forest_plot_samples_and_series(franklin_site: Path) -> N
 
 
 def test_pairs_without_samples_have_a_ratio_without_interval(franklin_site: Path) -> None:
-    """Source 000 prints tables without samples."""
+    """[lawrence2017] prints tables without samples."""
     texts = [path.read_text(encoding="utf-8") for path in (franklin_site / "comparison").glob("*.html")]
     printed = next(one for one in texts if "NetCDF against MPI-IO on ARCHER" in one)
     assert 'class="ratio' in printed

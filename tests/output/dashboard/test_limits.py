@@ -15,7 +15,7 @@ from iowatch.store import SeriesRow
 @pytest.mark.parametrize(
     ("metric", "peak"),
     [
-        ("bandwidth", 30e9 / 2**20),  # source 000, section 4: 30 GB/s
+        ("bandwidth", 30e9 / 2**20),  # [lawrence2017], section 4: 30 GB/s
         ("raw_bandwidth", 30e9 / 2**20),
         ("observed_bandwidth", 30e9 / 2**20),
         ("rank_bandwidth", None),
@@ -32,7 +32,7 @@ def test_bandwidths_of_all_ranks_have_the_peak_of_the_file_system(metric: str, p
 @pytest.mark.parametrize(
     ("changed", "value"),
     [
-        # Source 000, table 1, 24 writers: maximum 896, mean 608, median 563 MiB/s.
+        # [lawrence2017], table 1, 24 writers: maximum 896, mean 608, median 563 MiB/s.
         ({}, 896.0),
         # Table 3, stripes of 4 MiB.
         ({"stripe_bytes": 4 * 2**20}, 1013.819),

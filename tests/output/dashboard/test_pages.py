@@ -91,7 +91,7 @@ def test_data_in_pages_is_json(site: Path) -> None:
 
 
 def test_status_page_shows_the_franklin_finding(franklin_site: Path) -> None:
-    """Source 003: date, size, common factor, control group, events of that day."""
+    """[antypas2009]: date, size, common factor, control group, events of that day."""
     text = " ".join(" ".join(Page(franklin_site / "index.html").words).split())
     for words in ("17 Mar 2009", "MPI-IO shared file", "unaligned reads", "×51", "POSIX file per process unchanged"):
         assert words in text
@@ -145,10 +145,10 @@ def test_coverage_counts_missing_results(franklin_site: Path, franklin_history: 
 
 
 def test_published_tables_have_curves(franklin_site: Path) -> None:
-    """Tables 1 to 20 of source 000 have measurements; 15 of them over writers, all drawn."""
+    """Tables 1 to 20 of [lawrence2017] have measurements; 15 of them over writers, all drawn."""
     text = (franklin_site / "scaling.html").read_text()
     for table in range(1, 21):
-        assert f'id="t-000-{table}"' in text, table
+        assert f'id="t-lawrence2017-{table}"' in text, table
 
 
 def test_findings_json_and_feed_have_the_same_findings(franklin_site: Path) -> None:

@@ -56,7 +56,7 @@ def _run(ranks: int, api: str, time: int, nodes: int | None = None) -> RunRecord
 
 
 def test_own_curves_are_in_published_figures_of_the_same_quantity(figures: dict[str, str]) -> None:
-    """Source 000 has only writes: tables 1 to 6 of MPI-IO, 7 to 10 of NetCDF; the site has reads, too."""
+    """[lawrence2017] has only writes: tables 1 to 6 of MPI-IO, 7 to 10 of NetCDF; the site has reads, too."""
     own = {
         title: set(re.findall(r"this site, archer: benchio (\w+ \w+) shared", figure))
         for title, figure in figures.items()
@@ -71,11 +71,13 @@ def test_own_curves_are_in_published_figures_of_the_same_quantity(figures: dict[
 
 
 def test_every_published_bandwidth_table_is_drawn(figures: dict[str, str]) -> None:
-    """Source 000 prints 21 tables of bandwidths, source 001 18 (A.1 to A.18); each once, with its values."""
+    """[lawrence2017] prints 21 tables of bandwidths, [bartz2014] 18 (A.1 to A.18); each once, with its values."""
     anchors = [m[1] for figure in figures.values() if (m := re.search(r'<section[^>]* id="t-([^"]*)"', figure))]
-    assert anchors == [f"000-{n}" for n in range(1, 22)] + [f"001-A.{n}" for n in range(1, 19)]
+    assert anchors == [f"lawrence2017-{n}" for n in range(1, 22)] + [f"bartz2014-A.{n}" for n in range(1, 19)]
     for table in (t for t in published.load_all_tables() if published.has_long_form(t)):
-        figure = next(f for f in figures.values() if f'id="t-{table.source}-{table.name}"' in f)
+        anchor = f"t-{published.source_key(table.source)}-{table.name}"
+        figure = next(f for f in figures.values() if f'id="{anchor}"' in f)
+        assert f"iowatch reference show --published {published.source_key(table.source)} {table.name}<" in figure
         cells = re.findall(r'<td class="number">([^<–]+)</td>', figure)
         assert "more curves" not in figure
         rows = [row for row in published.table_measurements(table) if row["unit"] == "MiB/s"]
@@ -84,7 +86,7 @@ def test_every_published_bandwidth_table_is_drawn(figures: dict[str, str]) -> No
 
 
 def test_curve_labels_of_a_figure_are_distinct(figures: dict[str, str]) -> None:
-    """Table 001/A.9: as many targets as MiB per transfer; four curves, as in the paper."""
+    """[bartz2014], Table A.9: as many targets as MiB per transfer; four curves, as in the paper."""
     names = {t: re.findall(r'<span class="key c\d">([^<]*)</span>', f) for t, f in figures.items()}
     assert all(len(set(found)) == len(found) for found in names.values())
     hamburg = next(found for title, found in names.items() if title.endswith("Figure 4.14"))
@@ -99,11 +101,11 @@ def test_results_of_another_machine_are_in_figures_of_the_same_case(other: str) 
         m[1]: s for s in re.findall(r"<section.*?</section>", other, re.DOTALL) if (m := re.search('id="([^"]*)"', s))
     }
     mine = {name for name, figure in figures.items() if "this site, mycluster" in figure}
-    assert {"t-000-1", "t-000-2", "t-000-15"} <= mine
-    assert not any(name.startswith("t-001") for name in mine)
+    assert {"t-lawrence2017-1", "t-lawrence2017-2", "t-lawrence2017-15"} <= mine
+    assert not any(name.startswith("t-bartz2014") for name in mine)
     # Four files at the same time are another case (table 12).
-    assert "t-000-12" not in mine
-    assert "the same case on mycluster, another machine than the paper" in figures["t-000-2"]
+    assert "t-lawrence2017-12" not in mine
+    assert "the same case on mycluster, another machine than the paper" in figures["t-lawrence2017-2"]
 
 
 def test_own_results_are_drawn_over_processes_and_nodes(other: str) -> None:

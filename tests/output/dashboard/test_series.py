@@ -37,14 +37,14 @@ def plotted(page: str) -> dict[str, Any]:
 
 
 def test_reference_and_published_figure_are_drawn_and_listed(pages: dict[str, str]) -> None:
-    """4944 with bounds of -53.1 %: reference/bandwidth/archer.yaml; 4944: source 000, table 2."""
+    """4944 with bounds of -53.1 %: reference/bandwidth/archer.yaml; 4944: [lawrence2017], table 2."""
     page = pages["reference"]
     lower, value, upper = plotted(page)["reference"]
     assert (round(lower), value, upper) == (round(4944 * (1 - 0.531351)), 4944, None)
     assert plotted(page)["limits"] == {"published": 4944}
     for kind in ("band", "published"):
         assert f'class="key {kind}"' in page, kind
-    assert '<a href="../scaling.html#t-000-2">Lawrence et al. 2017, Table 2</a>' in page
+    assert '<a href="../scaling.html#t-lawrence2017-2">Lawrence et al. 2017, Table 2</a>' in page
     assert "reference of 2017" in page
 
 

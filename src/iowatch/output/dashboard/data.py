@@ -28,7 +28,7 @@ from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesR
 
 @dataclass(frozen=True, slots=True)
 class PublishedLimit:
-    """A published figure of the same case; `where` is source and table (`000/2`)."""
+    """A published figure of the same case; `where` is source and table (`lawrence2017/2`)."""
 
     value: float
     statistic: str
@@ -78,7 +78,7 @@ def published_measurements() -> Mapping[str, Sequence[Mapping[str, Any]]]:
 def _read_measurements(directory: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for table in filter(published.has_long_form, published.load_all_tables(directory)):
-        where = {"where": f"{table.source}/{table.name}", "title": table.sidecar.title}
+        where = {"where": f"{published.source_key(table.source, directory)}/{table.name}", "title": table.sidecar.title}
         for one in published.table_measurements(table):
             found[str(one["system"])].append({**one, **where})
     order = {"max": 0, "mean": 1, "median": 2}

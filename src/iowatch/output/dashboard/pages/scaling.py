@@ -145,7 +145,7 @@ class ScalingFigure:
     """A picture with the table of its values.
 
     Attributes:
-        where: source and table (`000/2`); empty for results of this site.
+        where: source and table (`lawrence2017/2`); empty for results of this site.
         keys: style class and name of each column of the table; a column without a class is not in the caption.
         axis: heading of the first column.
         table: first cell and numbers of each row.
@@ -168,15 +168,18 @@ def publish_scaling_page(site: data.SiteBuild) -> None:
         tables[row["where"]].append(row)
     figures = [_table_figure(rows, ours) for _, rows in sorted(tables.items(), key=_figure_sort_key)]
     own = [figure for machine in site.catalogue.machines for figure in _own_figures(machine.name, ours)]
-    site.write_page("scaling.html", "scaling.html", figures=figures, own=own, statements=list(_published_statements()))
+    stated = {"statements": list(_published_statements()), "statements_source": _STATEMENTS_SOURCE}
+    site.write_page("scaling.html", "scaling.html", figures=figures, own=own, **stated)
 
 
 PAGE = data.Page("scaling.html", "Scaling", 6, publish_scaling_page)
+# It prints no table: its figures of bandwidth over clients are images.
+_STATEMENTS_SOURCE = "turner2018"
 
 
 def _published_statements() -> Iterator[tuple[str, str]]:
     """Statements of [turner2018] about bandwidth over clients; its figures are images, and it has no table of them."""
-    table = published.load_published_table("turner2018", "text")
+    table = published.load_published_table(_STATEMENTS_SOURCE, "text")
     names = [column.name for column in table.sidecar.columns]
     for row in table.rows:
         statement = dict(zip(names, row, strict=True))
@@ -187,7 +190,7 @@ def _published_statements() -> Iterator[tuple[str, str]]:
 def _figure_sort_key(item: tuple[str, Any]) -> tuple[str, int, str]:
     source, _, table = item[0].partition("/")
     digits = "".join(c for c in table if c.isdigit())
-    return source, int(digits or 0), table
+    return published.source_number(source), int(digits or 0), table
 
 
 def _table_figure(rows: Rows, ours: Callable[[str], list[OwnCurve]]) -> ScalingFigure:

@@ -155,14 +155,15 @@ class Endless(io.RawIOBase):
 
 def measure(kind: str, mib: int) -> str:
     """One line of figures for one kind."""
+    from iowatch.benchmarks.parsing import RunContext
     from iowatch.benchmarks.registry import parse_output
 
     tool, make = KINDS[kind]
-    parse_output(tool, b"")  # imports
+    parse_output(tool, b"", RunContext())  # imports
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stream = Endless(make(), mib * MIB)
     began = time.process_time()
-    output = parse_output(tool, stream)  # type: ignore[arg-type]
+    output = parse_output(tool, stream, RunContext())  # type: ignore[arg-type]
     seconds = time.process_time() - began - stream.making_s
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rate = mib * MIB / 1e6 / seconds
@@ -174,6 +175,7 @@ def measure(kind: str, mib: int) -> str:
 
 def measure_sound(kind: str, mib: int) -> str:
     """One line of figures for a sound output."""
+    from iowatch.benchmarks.parsing import RunContext
     from iowatch.benchmarks.registry import parse_output
 
     tool, make = SOUND[kind]
@@ -181,7 +183,7 @@ def measure_sound(kind: str, mib: int) -> str:
     turns = max(1, mib * MIB // len(data))
     began = time.process_time()
     for _ in range(turns):
-        output = parse_output(tool, data)
+        output = parse_output(tool, data, RunContext())
     rate = turns * len(data) / 1e6 / (time.process_time() - began)
     rows = sum(len(result.samples) for result in output.results if result.metric == "bandwidth")
     size = f"{turns} x {len(data) / 1e6:.1f} MB"

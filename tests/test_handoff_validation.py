@@ -68,7 +68,7 @@ def test_missing_verification_is_a_failure() -> None:
     output = complete_output(case)
     unverified = tuple(replace(r, case={k: v for k, v in r.case.items() if k != "verify"}) for r in output.results)
     validated = handoff.validate_output(case, replace(output, results=unverified))
-    assert validated.reason == "the output says no verify, the suite asks for True"
+    assert validated.reason == "verify is missing from the output, the suite asks for True"
 
 
 def test_reason_of_a_failed_run_is_kept() -> None:

@@ -27,7 +27,7 @@ from iowatch.core import InputError, Output, Result, canonical_json, write_atomi
 SPOOL_FORMAT = 1
 RETEST = "retest"
 _CASE = "case.json"
-_AWAY = "Move its directory away: the next run begins by taking in what lies there."
+_AWAY = "Move its directory elsewhere: the next session ingests every spooled case that it finds."
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def read_turn_facts() -> dict[str, Any]:
     `7:left` is the left side of the seventh pair of an A/B run; `retest` is a retest in the same session.
     """
     pair, separator, side = os.environ.get("IOWATCH_TURN", "").partition(":")
-    return {"pair": int(pair), "side": side} if separator else {"retest": True} if pair == RETEST else {}
+    return {"pair": int(pair), "side": side} if separator else {RETEST: True} if pair == RETEST else {}
 
 
 def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
@@ -221,6 +221,6 @@ def validate_output(case: SuiteCase, output: Output, failure: str | None = None)
     for name, expected in case.tool.shows(case.options).items():
         found = next((r.case.get(name) for r in output.results if r.case.get(name) != expected), expected)
         if found != expected:
-            printed = f"{name} is {found} in the output" if found is not None else f"the output says no {name}"
+            printed = f"{name} is {found} in the output" if found is not None else f"{name} is missing from the output"
             reasons.append(f"{printed}, the suite asks for {expected}")
     return replace(output, status="failed", reason="; ".join(reasons)) if reasons else output

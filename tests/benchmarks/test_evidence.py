@@ -35,8 +35,10 @@ def test_exit_code_determines_status(rc: int, status: str, words: str) -> None:
 
 def test_failure_signature_in_stderr_fails_the_output() -> None:
     text = SOUND.read_text()
-    assert parse_output("ior", text, stderr="module: command not found\n").status == "ok"
-    output = parse_output("ior", text, stderr=b"x\nmca_fbtl_posix_pwritev: error in writev:No space left on device\n")
+    assert parse_output("ior", text, RunContext(stderr="module: command not found\n")).status == "ok"
+    output = parse_output(
+        "ior", text, RunContext(stderr=b"x\nmca_fbtl_posix_pwritev: error in writev:No space left on device\n")
+    )
     assert output.status == "failed"
     assert str(output.reason).startswith("no space left on device")
 
@@ -61,7 +63,7 @@ def test_independent_processes_are_reported_as_rank_mismatch() -> None:
 
 
 def test_two_runs_in_one_output_fail_without_results() -> None:
-    output = parse_output("ior", SOUND.read_text() * 2)
+    output = parse_output("ior", SOUND.read_text() * 2, RunContext())
     assert (output.status, output.results) == ("failed", ())
 
 
@@ -73,9 +75,9 @@ def test_result_file_next_to_the_output_is_read(tmp_path: Path) -> None:
 
 
 def test_every_tool_has_a_parser_and_unknown_tools_are_refused() -> None:
-    assert all(parse_output(tool, "").status != "ok" for tool in benchmark_names())
+    assert all(parse_output(tool, "", RunContext()).status != "ok" for tool in benchmark_names())
     with pytest.raises(UsageError, match="no benchmark 'iro'"):
-        parse_output("iro", "")
+        parse_output("iro", "", RunContext())
 
 
 def test_unreadable_file_is_an_input_error(tmp_path: Path) -> None:
@@ -108,8 +110,8 @@ def test_command_refuses_a_missing_file() -> None:
 @pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench"])
 def test_empty_output_is_reported_as_empty(tool: str) -> None:
     """The missing parts follow from that and are not listed; an exit code is reported in addition."""
-    assert parse_output(tool, "\n").reason == "the output is empty"
-    reason = parse_output(tool, "", rc=-9).reason
+    assert parse_output(tool, "\n", RunContext()).reason == "the output is empty"
+    reason = parse_output(tool, "", RunContext(rc=-9)).reason
     assert reason is not None
     assert reason.startswith("the output is empty; ")
 
@@ -127,7 +129,7 @@ def test_benchio_fails_when_requested_verification_is_missing(checked: int, stat
     record = json.loads((DATA / "benchio-record.json").read_text())
     record["options"]["verify"] = True
     record["verification"] = {"asked": True, "bytes_checked": checked, "bytes_different": 0}
-    output = parse_output("benchio", sealed(record))
+    output = parse_output("benchio", sealed(record), RunContext())
     assert output.status == status, output.reason
     assert {result.case.get("verify") for result in output.results} == {True}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from iowatch.benchmarks.parsing import RunContext
 from iowatch.benchmarks.registry import PARSER_ERROR, parse_output
 from tests.benchmarks.corpus import DATA
 
@@ -62,7 +63,7 @@ def peak_bytes(tool: str, pieces: Iterator[bytes], size: int) -> int:
     stream = io.BytesIO(data)
     tracemalloc.start()
     try:
-        output = parse_output(tool, stream)
+        output = parse_output(tool, stream, RunContext())
         assert output.status != "ok"
         assert not str(output.reason).startswith(PARSER_ERROR)
         return tracemalloc.get_traced_memory()[1]

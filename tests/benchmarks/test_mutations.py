@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.benchmarks.parsing import RunContext
 from iowatch.benchmarks.registry import PARSER_ERROR, parse_output
 from iowatch.core import Output, canonical_json
 from tests.benchmarks.corpus import outputs
@@ -80,7 +81,7 @@ def corpus() -> list[tuple[str, Path, bytes, Given]]:
     found = []
     for tool, path in outputs():
         data = path.read_bytes()
-        output = parse_output(tool, data)
+        output = parse_output(tool, data, RunContext())
         if output.status == "ok" and len(data) < LARGEST:
             found.append((tool, path, data, _given(output)))
     return found
@@ -109,7 +110,7 @@ def test_damaged_outputs_yield_no_wrong_numbers(chunk: int, corpus: list[tuple[s
         _, _, other, others = rng.choice(same_tool if rng.random() < 0.7 else corpus)
         mutation = rng.choice(MUTATIONS)
         damaged = mutation(data, other, rng)
-        output = parse_output(tool, damaged)
+        output = parse_output(tool, damaged, RunContext())
         where = f"seed {SEED}, chunk {chunk}, turn {turn}: {mutation.__name__} of {path}: {output.status}"
         assert not str(output.reason).startswith(PARSER_ERROR), f"{where}\n{output.reason}"
         if mutation in UNDETECTABLE:
@@ -141,6 +142,6 @@ def test_truncated_outputs_are_not_ok(corpus: list[tuple[str, Path, bytes, Given
         if _open_ended(path) or len(data) > 20_000:
             continue
         for end in range(0, len(data), 20):
-            output = parse_output(tool, data[:end])
+            output = parse_output(tool, data[:end], RunContext())
             if output.status == "ok":
                 assert _given(output) == given, f"{path} cut at {end}"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from iowatch.benchmarks.h5bench_output import parse_amount
+from iowatch.benchmarks.parsing import RunContext
 from iowatch.benchmarks.registry import parse_output, parse_output_file
 from iowatch.core import Output
 from tests.benchmarks.corpus import DATA
@@ -69,7 +70,7 @@ def test_h5bench_alignment_is_part_of_the_case() -> None:
     output = parse_output_file("h5bench", path, rc=0, ranks=2)
     assert (output.status, output.results[0].case["alignment_bytes"]) == ("ok", 4096)
     for lost in ("    align length = 4096\n", "Align settings: \n"):
-        output = parse_output("h5bench", path.read_text().replace(lost, ""), rc=0, ranks=2)
+        output = parse_output("h5bench", path.read_text().replace(lost, ""), RunContext(rc=0, ranks=2))
         assert (output.status, output.results) == ("incomplete", ())
 
 
@@ -109,7 +110,7 @@ def test_h5bench_rates_printed_in_gb_are_stored_in_mib_per_second() -> None:
     ):
         assert old in text
         text = text.replace(old, new)
-    output = parse_output("h5bench", text, rc=0, ranks=2)
+    output = parse_output("h5bench", text, RunContext(rc=0, ranks=2))
     assert (output.status, output.reason) == ("ok", None)
     assert output.results[0].case["total_bytes"] == 2**31
     assert _samples(output, "write", "raw_bandwidth") == (1280,)
@@ -126,7 +127,7 @@ def test_mdtest_1_9_output_is_parsed() -> None:
 
 def test_mdtest_command_line_sizes_may_have_a_unit() -> None:
     text = (DATA / "mdtest-1.9.3.txt").read_text().replace('"-d"', '"-w" "4k" "-e" "1m" "-d"')
-    output = parse_output("mdtest", text)
+    output = parse_output("mdtest", text, RunContext())
     assert (output.status, output.reason) == ("ok", None)
     case = output.results[0].case
     assert (case["write_bytes"], case["read_bytes"]) == (4096, 2**20)
@@ -136,7 +137,7 @@ def test_mdtest_command_line_sizes_may_have_a_unit() -> None:
 def test_mdtest_times_in_milliseconds_are_not_stored_as_seconds(unit: str, kept: tuple[float, float] | None) -> None:
     """Later versions print either seconds per phase, or milliseconds per operation."""
     text = (DATA / "mdtest-1.9.3.txt").read_text().replace("SUMMARY rate:", f"SUMMARY time{unit}:")
-    output = parse_output("mdtest", text)
+    output = parse_output("mdtest", text, RunContext())
     assert output.status == "ok"
     found = {result.operation: result.samples for result in output.results if result.metric == "time"}
     assert found.get("create") == kept
@@ -148,7 +149,7 @@ def test_ior_csv_gives_bandwidths_rates_and_sizes() -> None:
     header = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
     numbers = "1280.0000,1600.0000,0.0010,4096.0000,1024.0000,0.0100,0.0800,0.0100,0.1000,2,"
     rows = [f"{operation},{numbers}{i}" for i in (0, 1) for operation in ("write", "read")]
-    output = parse_output("ior", "\n".join([header, *rows]) + "\n", rc=0, ranks=2)
+    output = parse_output("ior", "\n".join([header, *rows]) + "\n", RunContext(rc=0, ranks=2))
     assert (output.status, output.reason) == ("ok", None)
     assert _samples(output, "write", "bandwidth") == (1280.0, 1280.0)
     assert _samples(output, "read", "rate") == (1600.0, 1600.0)
@@ -190,7 +191,7 @@ def test_inconsistent_record_is_not_ok(name: str) -> None:
     change, reason = CONTRADICTIONS[name]
     record = json.loads((DATA / "benchio-record.json").read_text())
     change(record)
-    output = parse_output("benchio", sealed(record))
+    output = parse_output("benchio", sealed(record), RunContext())
     assert output.status != "ok"
     assert reason in str(output.reason)
 
@@ -211,7 +212,7 @@ def test_modified_record_is_incomplete(name: str) -> None:
     before, after, reason = DAMAGE[name]
     text = (DATA / "benchio-record.json").read_text()
     assert before in text
-    output = parse_output("benchio", text.replace(before, after, 1))
+    output = parse_output("benchio", text.replace(before, after, 1), RunContext())
     assert (output.status, output.results) == ("incomplete", ())
     assert reason in str(output.reason)
 
@@ -220,7 +221,7 @@ def test_record_with_unicode_names_is_ok() -> None:
     """U+0085 and U+00A0 are blanks to Python, and their bytes are blanks in Latin-1."""
     record = json.loads((DATA / "benchio-record.json").read_text())
     record["options"]["dir"] = "/scratch/Größe 日本 \x85\xa0"
-    output = parse_output("benchio", sealed(record))
+    output = parse_output("benchio", sealed(record), RunContext())
     assert (output.status, output.reason) == ("ok", None)
 
 
@@ -228,7 +229,7 @@ def test_record_with_a_missing_line_yields_no_results() -> None:
     """Every line, also where the rest is valid JSON."""
     lines = (DATA / "benchio-record.json").read_text().splitlines(keepends=True)
     for i in range(len(lines)):
-        output = parse_output("benchio", "".join(lines[:i] + lines[i + 1 :]))
+        output = parse_output("benchio", "".join(lines[:i] + lines[i + 1 :]), RunContext())
         assert output.status != "ok", f"without line {i + 1}: {lines[i]}"
         assert output.results == (), f"without line {i + 1}: {lines[i]}"
 
@@ -241,7 +242,7 @@ def test_record_of_a_failed_run_gives_the_reason() -> None:
         **{"path": "/scratch/x", "text": "No space left on device"},
     }
     record["operations"] = []
-    output = parse_output("benchio", sealed(record))
+    output = parse_output("benchio", sealed(record), RunContext())
     assert output.status == "failed"
     assert "No space left on device" in str(output.reason)
     assert output.results == ()
@@ -253,7 +254,7 @@ def test_mdtest_operation_with_two_rows_is_rejected() -> None:
     at = next(i for i, line in enumerate(lines) if line.lstrip().startswith("File creation"))
     foreign = lines[at].replace("14629.048", "24629.048")
     assert foreign != lines[at]
-    output = parse_output("mdtest", "".join([*lines[:at], foreign, *lines[at:]]))
+    output = parse_output("mdtest", "".join([*lines[:at], foreign, *lines[at:]]), RunContext())
     assert output.status == "incomplete"
     assert {"stat", "remove"} <= {result.operation for result in output.results}
     assert "create" not in {result.operation for result in output.results}
@@ -262,7 +263,7 @@ def test_mdtest_operation_with_two_rows_is_rejected() -> None:
 @pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench"])
 @pytest.mark.parametrize("text", ["", "\n", "nothing that a benchmark prints\n", "{\n}\n", "[1, 2]\n", "\x00\xff"])
 def test_text_without_output_is_incomplete(tool: str, text: str) -> None:
-    output = parse_output(tool, text)
+    output = parse_output(tool, text, RunContext())
     assert output.status == "incomplete"
     assert output.reason
     assert output.results == ()

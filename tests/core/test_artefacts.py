@@ -51,7 +51,7 @@ def test_protected_artefacts_are_kept_and_counted(kept: list[str]) -> None:
 
 
 def test_dry_run_removes_nothing(kept: list[str]) -> None:
-    assert len(prune_artefacts(max_age_s=0.0, rehearse=True).removed) == 5
+    assert len(prune_artefacts(max_age_s=0.0, dry_run=True).removed) == 5
     assert all(artefacts_exist(kept))
 
 

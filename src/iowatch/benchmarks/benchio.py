@@ -293,7 +293,7 @@ def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], contex
     if verification.get("bytes_different", 0) != 0:
         builder.add_failure("data differ from what was written")
     elif record["options"]["verify"] and builder.has_no_problem and not verification.get("bytes_checked"):
-        builder.add_failure("no byte was verified, although that was asked for")
+        builder.add_failure("verification was requested, but no byte was verified")
     _check_operations(builder, record)
 
 

@@ -45,27 +45,30 @@ def get_benchmark(name: str) -> Benchmark:
     return found
 
 
-def parse_output(
-    tool: str,
-    source: OutputSource,
-    *,
-    stderr: OutputSource | None = None,
-    rc: int | None = None,
-    ranks: int | None = None,
-) -> Output:
+def parse_output(tool: str, source: OutputSource, context: RunContext, parser: OutputParser | None = None) -> Output:
     """Return the results of one output; never raises because of the content of the output.
+
+    Parse errors mark the output incomplete and are reported: one unforeseen output must not end a session.
 
     Args:
         tool: name of a benchmark.
         source: the output as text, bytes, or a binary stream (read once, in constant memory).
-        stderr: the run's stderr in the same forms, or None if not available.
-        rc: the run's exit code (negative: killed by that signal), or None.
-        ranks: requested number of MPI processes, or None.
+        parser: of a tool that is not a benchmark; None: that of the benchmark `tool`.
 
     Raises:
         UsageError: no such benchmark.
     """
-    return _parse_safely(_benchmark_parser(tool), tool, source, RunContext(stderr, rc, ranks))
+    try:
+        return parser(source, context) if parser else _parse_benchmark(get_benchmark(tool), source, context)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {type(error).__name__}: {error}"[:300], ())
+
+
+def _parse_benchmark(benchmark: Benchmark, source: OutputSource, context: RunContext) -> Output:
+    builder = OutputBuilder(benchmark.name, failure_signatures(benchmark))
+    lines = builder.lines(source)
+    benchmark.parse(builder, lines, context)
+    return builder.to_output(context, lines)
 
 
 def parse_output_file(
@@ -82,18 +85,18 @@ def parse_output_file(
 
     Args:
         log: what the program printed, where `path` is a file of results that it wrote.
-        parser: of a tool that is not a benchmark; None: that of the benchmark `tool`.
+        parser: as of `parse_output`.
 
     Raises:
         UsageError: no such benchmark.
         InputError: a file that cannot be read.
     """
-    parser, context = parser or _benchmark_parser(tool), RunContext(None, rc, ranks)
+    context = RunContext(None, rc, ranks)
     try:
-        output = _parse_opened_file(parser, tool, path, stderr, log, context)
+        output = _parse_opened_file(tool, path, stderr, log, context, parser)
         written_to = path.with_name(Path(str(output.facts.get("written_to", ""))).name or path.name)
         if not output.results and written_to != path and written_to.is_file():
-            return _parse_opened_file(parser, tool, written_to, stderr, path, context)
+            return _parse_opened_file(tool, written_to, stderr, path, context, parser)
         return output
     except OSError as error:
         raise InputError(
@@ -102,32 +105,12 @@ def parse_output_file(
 
 
 def _parse_opened_file(
-    parser: OutputParser, tool: str, path: Path, stderr: Path | None, log: Path | None, context: RunContext
+    tool: str, path: Path, stderr: Path | None, log: Path | None, context: RunContext, parser: OutputParser | None
 ) -> Output:
     with ExitStack() as files:
         source = files.enter_context(path.open("rb"))
         others = [files.enter_context(other.open("rb")) if other else None for other in (stderr, log)]
-        return _parse_safely(parser, tool, source, replace(context, stderr=others[0], log=others[1]))
-
-
-def _parse_safely(parser: OutputParser, tool: str, source: OutputSource, context: RunContext) -> Output:
-    """Parse errors mark the output incomplete and are reported: one unforeseen output must not end a session."""
-    try:
-        return parser(source, context)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {type(error).__name__}: {error}"[:300], ())
-
-
-def _benchmark_parser(name: str) -> OutputParser:
-    benchmark = get_benchmark(name)
-
-    def parse(source: OutputSource, context: RunContext) -> Output:
-        builder = OutputBuilder(name, failure_signatures(benchmark))
-        lines = builder.lines(source)
-        benchmark.parse(builder, lines, context)
-        return builder.to_output(context, lines)
-
-    return parse
+        return parse_output(tool, source, replace(context, stderr=others[0], log=others[1]), parser)
 
 
 def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from iowatch.core import (
+    DAY_S,
     METRICS,
-    MIB,
     Case,
     InputError,
     Scalar,
@@ -39,7 +39,6 @@ from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
 
 SideKind = Literal["stack", "system", "session", "since", "event", "published", "file"]
 SIDE_KINDS: tuple[SideKind, ...] = ("stack", "system", "session", "since", "event", "published")
-_DAY_S = 86_400
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FILES = (".csv", ".parquet", ".json")
 _HINT = f"Expected {', '.join(f'{kind}:…' for kind in SIDE_KINDS)}, or a file of `iowatch history export`."
@@ -130,7 +129,7 @@ def parse_period(name: str) -> tuple[int | None, int | None]:
     except InputError as error:
         raise UsageError(f"period '{name}': {error}", hint="Expected dates such as 2026-01-31") from error
     if end is not None and _DAY.fullmatch(last):
-        end += _DAY_S
+        end += DAY_S
     if begin is not None and end is not None and end <= begin:
         raise UsageError(f"period '{name}' ends before it begins")
     return begin, end
@@ -244,23 +243,13 @@ def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
         times[row.session].add(row.time)
     found = {}
     for session, moments in times.items():
-        is_split = max(moments) - min(moments) > _DAY_S
+        is_split = max(moments) - min(moments) > DAY_S
         for moment in moments:
-            found[session, moment] = f"{session}@{(moment - _DAY_S // 2) // _DAY_S}" if is_split else session
+            found[session, moment] = f"{session}@{(moment - DAY_S // 2) // DAY_S}" if is_split else session
     return found
 
 
-# Case parameters (docs/architecture.md, "Case parameters") by column of the long form of published tables.
-_NAMES = {
-    "writers": "ranks",
-    "total_mib": "total_bytes",
-    "stripe_size_mib": "stripe_bytes",
-    "transfer_mib": "transfer_bytes",
-    "chunk_mib": "chunk_bytes",
-    "alignment_mib": "alignment_bytes",
-}
 _STATISTICS = {"count": "n", "max": "max", "median": "median", "mean": "mean", "min": "min"}
-_NOT_PARAMETERS = {"system", "benchmark", "statistic", "value", "unit"}
 
 
 def published_side_entries(name: str) -> list[SideEntry]:
@@ -277,9 +266,7 @@ def published_side_entries(name: str) -> list[SideEntry]:
         metric, value = _metric_value(row)
         statistic = _STATISTICS.get(str(row["statistic"]))
         if metric and statistic:
-            known = {name: value for name, value in row.items() if value is not None and name not in _NOT_PARAMETERS}
-            parameters = {_NAMES.get(n, n): int(float(v) * MIB) if n.endswith("_mib") else v for n, v in known.items()}
-            case = Case(str(row["benchmark"]), parameters)
+            case = Case(str(row["benchmark"]), published.case_parameters(row))
             cells[str(row["system"] or ""), case, metric].setdefault(statistic, value)
     entries = []
     for (system, case, metric), found in cells.items():
@@ -345,9 +332,9 @@ def _event_period(spec: SideSpec, place: SidePosition, days: int) -> ResultFilte
     others = [each for each in events.load_events(system) if each != event]
     series = SeriesFilter(system=system)
     if place == "left":
-        begin = max([event.start - days * _DAY_S, *(o.end for o in others if o.end <= event.start)])
+        begin = max([event.start - days * DAY_S, *(o.end for o in others if o.end <= event.start)])
         return ResultFilter(series, since=begin, until=event.start)
-    end = min([event.end + days * _DAY_S, *(o.start for o in others if o.start >= event.end)])
+    end = min([event.end + days * DAY_S, *(o.start for o in others if o.start >= event.end)])
     return ResultFilter(series, since=event.end, until=end)
 
 

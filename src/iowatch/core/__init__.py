@@ -6,6 +6,7 @@ from iowatch.core.metrics import HEADLINE_METRICS, METRICS, Metric, get_metric
 from iowatch.core.model import Case, Output, OutputStatus, Result, Scalar, Summary, canonical_json, summarise_samples
 from iowatch.core.text import PlainTable, escape_bidi_controls, escape_template_value, make_table
 from iowatch.core.units import (
+    DAY_S,
     GIB,
     KIB,
     MIB,

@@ -209,7 +209,7 @@ def prune_artefacts(
     max_age_s: float | None = None,
     max_bytes: int | None = None,
     protected: Collection[str] = (),
-    rehearse: bool = False,
+    dry_run: bool = False,
 ) -> PruneResult:
     """Remove artefacts above an age, then the oldest until the total size is within a limit.
 
@@ -219,7 +219,7 @@ def prune_artefacts(
         max_age_s: maximum age since a file was stored; None for no limit.
         max_bytes: maximum total size; None for no limit.
         protected: SHA-256 of files that are kept at any age, such as the logs of findings.
-        rehearse: dry run: report what would be removed, and remove nothing.
+        dry_run: report what would be removed, and remove nothing.
 
     Raises:
         UsageError: a limit below 0.
@@ -238,7 +238,7 @@ def prune_artefacts(
         if (old or above) and path.name not in protected:
             removed.append(path)
             left -= size
-    if not rehearse:
+    if not dry_run:
         drafts = (path for path in _store_directory().glob("??/.*") if path.is_file())
         for path in [*(path for path in drafts if now - path.stat().st_mtime > _DRAFT_AGE_S), *removed]:
             path.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from iowatch.core.errors import InputError
 
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+DAY_S = 86_400
 
 _PREFIX_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(ib|b)?\s*", re.IGNORECASE)

@@ -167,7 +167,7 @@ def _hint_read_back(trace: Trace) -> Hint | None:
     """Return a hint if POSIX read more than MPI-IO requested, or more was read back than written."""
     requested, done = trace.counter("MPIIO_BYTES_READ"), trace.counter("POSIX_BYTES_READ") or 0
     if requested is not None and trace.counter("MPIIO_BYTES_WRITTEN") and done > READ_BACK_RATIO * requested:
-        text = f"MPI-IO asked for {format_size(requested)}, but {format_size(done)} were read: "
+        text = f"MPI-IO requested {format_size(requested)}, but {format_size(done)} were read: "
         text += "whole blocks are read to change a part of them (data sieving)."
         names = ["POSIX_BYTES_READ", "MPIIO_BYTES_READ", "POSIX_BYTES_WRITTEN", "MPIIO_BYTES_WRITTEN"]
     else:
@@ -189,7 +189,7 @@ def _hint_metadata_time(trace: Trace) -> Hint | None:
         "metadata",
         f"each rank spends {format_number(per_rank)} s on average opening, closing and looking up files.",
         _hint_counters(trace, "POSIX_F_META_TIME", "STDIO_F_META_TIME", "POSIX_OPENS", "POSIX_STATS"),
-        f"more than {METADATA_S_PER_RANK:g} s a rank",
+        f"more than {METADATA_S_PER_RANK:g} s per rank",
         f"{_DRISHTI}, P17",
     )
 

@@ -291,7 +291,7 @@ def parse_darshan_log(source: OutputSource, evidence: RunContext) -> Output:
     status, reason = _STATUS[trace.status], trace.reason
     ranks = trace.job.get("ranks")
     if evidence.ranks is not None and ranks is not None and ranks != evidence.ranks:
-        status, reason = "failed", f"the log is of {ranks} ranks, {evidence.ranks} were asked for"
+        status, reason = "failed", f"the log has {ranks} ranks, {evidence.ranks} were requested"
     results = results_from_trace(trace, {} if ranks is None else {"ranks": ranks})
     facts = {"job": dict(trace.job), "missing": dict(trace.missing)}
     return Output("darshan", trace.job.get("darshan_version"), status, reason, results, facts)

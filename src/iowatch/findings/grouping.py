@@ -17,21 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
-from iowatch.core import METRICS, Scalar
+from iowatch.core import DAY_S, METRICS, Scalar
 from iowatch.findings.finding import Finding, FindingMember, PerformanceDirection
 from iowatch.findings.series import headline_series, headline_values, load_detections
 from iowatch.findings.text import format_day, format_factor, iso_day
 from iowatch.stats import ChangePoint, Detection, SeriesResponse, derive_parameters, find_rule, short_case_names
 from iowatch.store import History, SeriesPoints, SeriesRow
 
-_DAY_S = 86400
 # A detector dates a step to within some observations; changes within this time are one event.
-_NEIGHBOURHOOD_S = 3 * _DAY_S
+_NEIGHBOURHOOD_S = 3 * DAY_S
 # Runs of one session start within this time of each other.
-_SESSION_S = _DAY_S // 2
+_SESSION_S = DAY_S // 2
 # Minimum distance of two events, and minimum share of the series of each that are on its side of the rule. Smaller
 # differences may be due to the uncertainty of dates in noise.
-_SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = _DAY_S // 2, 0.9
+_SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
 # Usual share of suspected series per session (13 % on Edison, less on a quiet system), and probability per session
 # below which a group is credible: once in 500 sessions by chance.
 _SUSPECTED_SHARE, _CHANCE = 0.1, 0.002
@@ -185,7 +184,7 @@ def is_credible(group: ChangeGroup, series: int) -> bool:
 
 # Levels of unchanged series are medians of at most this many observations on each side.
 _MAX_OBSERVATIONS = 30
-_HALF_DAY_S = _DAY_S // 2
+_HALF_DAY_S = DAY_S // 2
 # A series whose level differs in the same direction by this share of the size of the event is not called unchanged,
 # even without a detected change: noise may hide a change, or the series is too short to be assessed.
 _UNCERTAIN_SHARE = 0.5
@@ -274,8 +273,8 @@ def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) ->
 
 # Largest distance between gaps of runs; gaps of consecutive sessions touch. The additional half day allows for
 # different start times of sessions.
-_SAME_EVENT_S = 4.5 * _DAY_S
-_SAME_DATE_S = 1.5 * _DAY_S
+_SAME_EVENT_S = 4.5 * DAY_S
+_SAME_DATE_S = 1.5 * DAY_S
 
 
 def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> dict[int, Finding]:
@@ -323,7 +322,7 @@ def new_finding_id(system: str, group: ChangeGroup, taken: set[str]) -> str:
 
 
 # Seconds; a trend that ends earlier than this before the newest observation of its series is not current.
-_MAX_AGE_S = 14 * 86400
+_MAX_AGE_S = 14 * DAY_S
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.core import HEADLINE_METRICS, METRICS, InputError, UsageError, suggest_name, utc_now
+from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, UsageError, suggest_name, utc_now
 from iowatch.findings import series, state, text
 from iowatch.reference import (
     ProposalLevel,
@@ -25,7 +25,6 @@ from iowatch.store import History, SeriesFilter, SeriesPoints, SeriesRow
 
 # The checks report the best value per run of these metrics to ReFrame as performance.
 _METRICS = [name for name in HEADLINE_METRICS if METRICS[name].direction == "higher"]
-_DAY_S = 86400
 
 
 def propose_from_history(
@@ -111,7 +110,7 @@ def _series_level(
 
 def _daily_best(row: SeriesRow, points: SeriesPoints, inside: Any) -> tuple[float, ...]:
     """Best value of each UTC day, because several runs within an hour are not independent observations."""
-    values, days = series.headline_values(row, points)[inside], points.time[inside] // _DAY_S
+    values, days = series.headline_values(row, points)[inside], points.time[inside] // DAY_S
     best = METRICS[row.metric].best_bound(np.minimum, np.maximum)
     firsts = np.flatnonzero(np.diff(days, prepend=-1))
     return tuple(float(v) for v in best.reduceat(values, firsts)) if len(values) else ()

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import HEADLINE_METRICS, METRICS, InputError, parse_time
+from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, parse_time
 from iowatch.stats import (
     DEFAULT_METHOD,
     CollectDetections,
@@ -31,12 +31,10 @@ from iowatch.stats import (
 from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow, SessionRow
 
 # Attribute of a session: epoch seconds; runs from then on are retests.
-RETEST_SINCE = "again_since"
+RETEST_SINCE = "retest_since"
 
 MIN_OBSERVATIONS = DetectorSettings().min_observations
 """Series with fewer observations are not assessed."""
-
-_DAY_S = 86400
 
 
 def headline_series(history: History, system: str) -> list[SeriesRow]:
@@ -187,7 +185,7 @@ def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:
         for row in sorted(rows, key=lambda row: -row.n):
             if row.n <= longest:
                 break
-            longest = max(longest, len(np.unique(load_observations(history, [row])[row.id].time // _DAY_S)))
+            longest = max(longest, len(np.unique(load_observations(history, [row])[row.id].time // DAY_S)))
         # Detection counts observations irrespective of the time between them; many runs within an hour are no history.
         detections = load_detections(history, [row.id for row in rows]) if longest >= MIN_OBSERVATIONS else {}
         days, series = max(days, longest), series + len(rows)

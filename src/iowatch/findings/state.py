@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from statistics import median
 
-from iowatch.core import UsageError, canonical_json, suggest_name, utc_now
+from iowatch.core import DAY_S, UsageError, canonical_json, suggest_name, utc_now
 from iowatch.findings import evidence, grouping
 from iowatch.findings.finding import AppliedDecision, Finding, FindingState, finding_from_json, with_updates
 from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
@@ -25,7 +25,7 @@ from iowatch.store import FindingRow, History, SeriesRow
 _MAX_REMAINING_CHANGE = 0.4
 # An open finding is dropped after it has not been detected for this time, and a resolved one is reopened after it has
 # been detected for this time, so that a single outlier does not change the state.
-_CONFIRMATION_PERIOD_S = 7 * 86400
+_CONFIRMATION_PERIOD_S = 7 * DAY_S
 
 
 def accepted_since_by_series(
@@ -148,11 +148,10 @@ def _to_applied_decision(d: reviews.Decision, today: date) -> AppliedDecision:
     return AppliedDecision(d.decision, d.by, d.reason, d.date.isoformat(), until, expired=not d.holds(today))
 
 
-_DAY_S = 86400
 # Seconds on both sides of a date in which unchanged series are compared.
-_COMPARED_S = 90 * _DAY_S
+_COMPARED_S = 90 * DAY_S
 # Seconds; later observations do not refine the finding of a change older than this.
-_SETTLED_S = 45 * _DAY_S
+_SETTLED_S = 45 * DAY_S
 
 
 def load_findings(history: History, system: str | None = None) -> list[Finding]:

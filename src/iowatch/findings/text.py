@@ -114,8 +114,8 @@ def format_no_findings(watched: int, too_few: int, hidden: int) -> str:
     if not watched:
         return "no data: the history is empty; use `iowatch run` or `iowatch import`"
     if watched == too_few:
-        return f"no findings yet: none of {watched} series has enough sessions to be assessed"
-    rest = f", {too_few} more have too few sessions to be assessed" if too_few else ""
+        return f"no findings yet: none of {watched} series has enough observations to be assessed"
+    rest = f", {too_few} more have too few observations to be assessed" if too_few else ""
     return f"no findings: no lasting change in {watched - too_few} series{rest}"
 
 

@@ -15,14 +15,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from iowatch.core import InputError, IowatchError, exclusive_file_lock, files, format_count, utc_now, write_atomically
+from iowatch.core import (
+    DAY_S,
+    InputError,
+    IowatchError,
+    exclusive_file_lock,
+    files,
+    format_count,
+    utc_now,
+    write_atomically,
+)
 from iowatch.findings import NEEDS_ACTION, Finding, finding_from_json, format_finding
 from iowatch.output.notice_channels import Notice, NotifySettings, deliver_notice
 from iowatch.store import History, SessionRow
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _HOUR_S = 3600
-_DAY_S = 86400
 # Enough for the last session with runs, and for one week with several suites per day.
 _MAX_SESSIONS = 200
 # First lines of `iowatch findings show`: id and state, summary, blank line.
@@ -100,7 +108,7 @@ def _overdue_notice(
 
     A session dated in the future ran with a wrong clock, and must not suppress notices until that date.
     """
-    past = [row for row in sessions if row.started_at <= now.timestamp() + _DAY_S]
+    past = [row for row in sessions if row.started_at <= now.timestamp() + DAY_S]
     last = next((row for row in past if row.runs or row.status == "running"), None)
     last_activity, since = None, "No session has run yet"
     if last is not None:
@@ -160,8 +168,8 @@ def _digest_notice(
 
 _FORMAT = 1
 # Seconds; notices that cannot be delivered for longer are dropped, because old notices would hide new ones.
-_DELIVERY_TIMEOUT_S = 14 * _DAY_S
-_KEY_RETENTION_S = 800 * _DAY_S
+_DELIVERY_TIMEOUT_S = 14 * DAY_S
+_KEY_RETENTION_S = 800 * DAY_S
 
 
 @dataclass
@@ -222,7 +230,7 @@ def read_outbox(system: str) -> Outbox:
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if document["format"] != _FORMAT:
-            raise InputError(f"{path} has format {document['format']}; this iowatch knows {_FORMAT}")
+            raise InputError(f"{path} has format {document['format']}; this version supports {_FORMAT}")
         waiting = {name: [Notice.from_json(notice) for notice in queue] for name, queue in document["waiting"].items()}
         return Outbox(path, dict(document["sent"]), document["states"], waiting)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

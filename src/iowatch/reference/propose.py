@@ -28,7 +28,7 @@ from iowatch.core import InputError, MachineError, exclusive_file_lock, format_c
 from iowatch.reference import bandwidth
 
 _HEADER = """\
-References of {system}: docs/references.md says what stands here and how it is changed.
+References of {system}: docs/references.md describes this file and how it is changed.
 `iowatch reference propose --system {system} --write` keeps comments and order.
 """
 
@@ -227,7 +227,7 @@ def compute_bounds(values: Sequence[float]) -> ReferenceBounds:
         InputError: fewer than `MIN_OBSERVATIONS`, or a value that is not positive and finite.
     """
     if len(values) < MIN_OBSERVATIONS:
-        raise InputError(f"{len(values)} nights are too few for a reference; at least {MIN_OBSERVATIONS}")
+        raise InputError(f"{len(values)} observations are too few for a reference; at least {MIN_OBSERVATIONS}")
     if not all(math.isfinite(v) and v > 0 for v in values):
         raise InputError("a reference needs positive, finite values")
     middle = median(values)
@@ -290,7 +290,7 @@ def make_proposals(
     for level in levels:
         name = f"{level.stack} {level.variable} {level.case}"
         if len(level.values) < MIN_OBSERVATIONS:
-            count = f"{format_count(len(level.values), 'night')} at the accepted level, {MIN_OBSERVATIONS} needed"
+            count = f"{format_count(len(level.values), 'observation')} at the accepted level, {MIN_OBSERVATIONS} needed"
             left.append(f"{name}: {count}" + (f" ({level.note})" if level.note else ""))
             continue
         if not bandwidth.is_case_key(level.case):

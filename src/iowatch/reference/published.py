@@ -339,6 +339,30 @@ def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
     return found
 
 
+# Case parameters (docs/architecture.md, "Case parameters") by column of the long form, if the names differ.
+_PARAMETER_BY_COLUMN = {"writers": "ranks", "total_mib": "total_bytes", "stripe_size_mib": "stripe_bytes"}
+_NOT_PARAMETERS = {"system", "benchmark", "statistic", "value", "unit"}
+# If a case and a published figure both state these parameters, they must agree.
+MATCHED_PARAMETERS = ("api", "operation", "collective", "pattern", "local_size", "stripe_count", "file_system")
+
+
+def column_parameter(column: str) -> tuple[str, int]:
+    """Return the case parameter of a column of the long form, and its value per unit of the column (bytes per MiB)."""
+    if not column.endswith("_mib"):
+        return _PARAMETER_BY_COLUMN.get(column, column), 1
+    return _PARAMETER_BY_COLUMN.get(column, f"{column.removesuffix('_mib')}_bytes"), MIB
+
+
+def case_parameters(measurement: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
+    """Return the case parameters that a measurement of the long form states, sizes in bytes."""
+    found: dict[str, Scalar] = {}
+    for column in measurement.keys() & set(LONG_FORM_COLUMNS) - _NOT_PARAMETERS:
+        value, (name, unit) = measurement[column], column_parameter(column)
+        if value is not None:
+            found[name] = value if unit == 1 else int(float(value) * unit)
+    return found
+
+
 def _size_mib(cell: int | float | str) -> int | float:
     """Return a printed size ("128 KiB") in MiB; numbers are already MiB."""
     if not isinstance(cell, str):

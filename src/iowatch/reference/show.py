@@ -111,7 +111,7 @@ def print_references(shown: dict[str, Any], console: Console) -> None:
 def print_proposals(change: ReferenceFileChange, console: Console) -> None:
     """Print old and new values, then the diff of the file, then the series without a reference."""
     counts = Counter(proposal.kind for proposal in change.proposals)
-    grid = Grid("", "stack", "variable", "case", "old", "new", "unit", "nights", "note")
+    grid = Grid("", "stack", "variable", "case", "old", "new", "unit", "n", "note")
     for proposal in change.proposals:
         if proposal.kind != "same":
             new = proposal.new

@@ -108,7 +108,8 @@ def import_files(
     yamlfile.require_system_name(system)
     if moment is not None and not _is_plausible_date(moment):
         raise UsageError(
-            f"nothing that is kept ran at {format_time(moment)}", hint="Expected a time from 1990 to today."
+            f"the time {format_time(moment)} is before 1990 or in the future",
+            hint="Expected a time from 1990 to today.",
         )
     if tool == TOKIO:
         return _import_tokio(history, files, system)

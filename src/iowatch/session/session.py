@@ -341,12 +341,12 @@ def recover_sessions(history: History, system: str) -> list[str]:
     return recovered
 
 
-def remove_old_session_files(max_age_s: float, *, rehearse: bool = False) -> list[str]:
+def remove_old_session_files(max_age_s: float, *, dry_run: bool = False) -> list[str]:
     """Remove the directories of closed sessions (log, stage and output of ReFrame); the history has the results.
 
     Args:
         max_age_s: seconds; sessions that were closed longer ago are removed.
-        rehearse: dry run, remove nothing.
+        dry_run: remove nothing.
 
     Returns:
         UUIDs of the removed sessions. A session with cases that are not in the history is kept.
@@ -357,7 +357,7 @@ def remove_old_session_files(max_age_s: float, *, rehearse: bool = False) -> lis
         directory = mark.parent
         if mark.stat().st_mtime < latest and not handoff.finished_case_directories(directory):
             removed.append(directory.name)
-            if not rehearse:
+            if not dry_run:
                 shutil.rmtree(directory, ignore_errors=True)
     return removed
 

@@ -75,7 +75,7 @@ def missing_facts(facts: MachineFacts) -> tuple[str, ...]:
     """Describe the facts that the administrator has to add."""
     found = ["interconnect", "theoretical peak bandwidths of the file systems"]
     if facts.scheduler != "local" and not facts.partitions:
-        found.append(f"queues of {facts.scheduler}: it did not answer")
+        found.append(f"queues of {facts.scheduler}: no answer")
     if facts.scheduler != "local" and any(partition.cores is None for partition in facts.partitions):
         found.append("cores of the compute nodes: the value of this login node is used")
     if facts.mpi_types is None:
@@ -190,7 +190,7 @@ def reframe_settings_text(facts: MachineFacts) -> str:
         f'SCHEDULER = "{facts.scheduler}"',
         "# What starts MPI programs. None: srun with Slurm, flux run with Flux, mpirun with the others.",
         "LAUNCHER = None",
-        "# What srun must speak to each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none.",
+        "# srun's --mpi type for each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none.",
         f"MPI_TYPES = {json.dumps(dict(facts.mpi_types or {}))}",
         "# Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.",
         f'HOSTNAMES = [r"^{pattern}$"]',

@@ -185,7 +185,7 @@ def current_allocation() -> Allocation | None:
         if os.environ.get(job):
             names = tuple(dict.fromkeys(nodes()))
             if not names:
-                raise MachineError(f"{title} does not tell the nodes of its job {os.environ[job]}")
+                raise MachineError(f"{title} does not report the nodes of its job {os.environ[job]}")
             return Allocation(title, os.environ[job], os.environ.get(queue), names)
     return None
 
@@ -219,7 +219,7 @@ def exceeded_limits(case: SuiteCase, limits: SystemLimits | None) -> tuple[str, 
     wanted = [
         ("nodes", case.nodes, limits.nodes),
         ("ranks", case.ranks, limits.ranks),
-        ("ranks a node", per_node, limits.ranks_per_node),
+        ("ranks per node", per_node, limits.ranks_per_node),
         ("files", case.tool.inodes(case.options), limits.files),
         ("minutes", math.ceil(case.time_limit_s / 60), limits.minutes),
     ]

@@ -104,7 +104,7 @@ def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:
     Raises:
         InputError: another format, or a missing or unknown field.
     """
-    found, hint = document.get("format"), "Install the stack again."
+    found, hint = document.get("format"), "Reinstall the stack."
     if found != STACK_FORMAT:
         raise InputError(f"{where}: field 'format' is {found!r}, expected {STACK_FORMAT}", hint=hint)
     try:
@@ -163,7 +163,7 @@ def read_lock(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a lock file of Spack: no _meta: lockfile-version") from error
     if version not in LOCKFILE_VERSIONS:
         known = ", ".join(map(str, LOCKFILE_VERSIONS))
-        hint = "Write it again with the pinned Spack."
+        hint = "Regenerate it with the pinned Spack."
         raise InputError(f"{path}: lock file version {version}, expected one of {known}", hint=hint)
     return dict(document)
 
@@ -224,7 +224,7 @@ def read_lock_parts(path: Path, prefixes: Mapping[str, str] | None = None) -> tu
         nodes = document["concrete_specs"]
         found = [_make_part(nodes[key], nodes, prefixes or {}) for key in _runtime_hashes(document)]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged lock file: {error!r}", hint="Write it again with Spack.") from error
+        raise InputError(f"{path}: damaged lock file: {error!r}", hint="Regenerate it with Spack.") from error
     return tuple(sorted(found, key=lambda part: (part.name, part.hash or "")))
 
 
@@ -237,7 +237,7 @@ def lock_matches_manifest(manifest: Path, lock: Path) -> bool:
     try:
         roots = sorted(str(root["spec"]) for root in read_lock(lock)["roots"])
     except (KeyError, TypeError) as error:
-        raise InputError(f"{lock}: damaged lock file: {error!r}", hint="Write it again with Spack.") from error
+        raise InputError(f"{lock}: damaged lock file: {error!r}", hint="Regenerate it with Spack.") from error
     # Spack prints specs without blanks before variants.
     return roots == sorted(re.sub(r"\s+(?=[+~])", "", spec) for spec in root_specs(manifest))
 

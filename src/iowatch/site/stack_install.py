@@ -236,7 +236,7 @@ def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
         raise InputError(f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine.")
     if not lock_matches_manifest(manifest, committed):
         message = f"{committed} was not made from {manifest.name}: their specs differ"
-        raise InputError(message, hint=f"Write it again: spack -e {folder} concretize --force")
+        raise InputError(message, hint=f"Regenerate it: spack -e {folder} concretize --force")
     false = [external for external in externals_of_lock(committed) if not external.is_true]
     words = {external: f"{external}, here {external.here() or 'absent'}" for external in false}
     required = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
@@ -271,7 +271,7 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
         )
     if found["other version"]:
         raise InputError(
-            f"the stack requires {'; '.join(found['other version'])}; {include} says that it is not to be built",
+            f"the stack requires {'; '.join(found['other version'])}; {include} marks it `buildable: false`",
             hint="Copy the stack's folder to one of your own, with the versions that are here in spack.yaml.",
         )
     if not found["difference"]:

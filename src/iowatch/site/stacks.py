@@ -80,7 +80,7 @@ def read_stack_json(path: Path) -> Stack:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not readable as stack.json: {error}", hint="Install the stack again.") from error
+        raise InputError(f"{path}: not readable as stack.json: {error}", hint="Reinstall the stack.") from error
     return stack_from_json(document, str(path))
 
 

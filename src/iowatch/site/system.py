@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from iowatch.core import InputError, MachineError, UsageError, files, suggest_name, units
+from iowatch.core import DAY_S, InputError, MachineError, UsageError, files, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument
 
 
@@ -59,7 +59,7 @@ def utc_offsets(zone: tzinfo, first_day: int, last_day: int) -> tuple[tuple[int,
     Args:
         first_day, last_day: range of days since 1970 that is searched for changes.
     """
-    moments = [day * 86400 for day in range(first_day, last_day + 2)]
+    moments = [day * DAY_S for day in range(first_day, last_day + 2)]
     found = [(0, _offset(zone, moments[0]))]
     for begin, end in pairwise(moments):
         after = _offset(zone, end)

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from iowatch.core import Scalar, format_count
+from iowatch.core import DAY_S, Scalar, format_count
 from iowatch.stats.rules import (
     Bools,
     Condition,
@@ -235,7 +235,6 @@ REACH_BY_KIND: dict[str, EventReach] = {
     "other": "unknown",
 }
 
-_DAY_S = 86400
 # Days; events farther from the change are ignored. A cause acts at once, but may be recorded late.
 DAYS_BEFORE, DAYS_AFTER = 7, 3
 _WEIGHT = {"supports": 1.5, "contradicts": 0.5}
@@ -302,7 +301,7 @@ def rank_causes(
     causes = []
     for suspect in suspects:
         # Distance from the gap between the last old and the first new run; negative if the event is earlier.
-        days = min(suspect.end - last_before, 0) / _DAY_S or max(suspect.start - first_after, 0) / _DAY_S
+        days = min(suspect.end - last_before, 0) / DAY_S or max(suspect.start - first_after, 0) / DAY_S
         if -DAYS_BEFORE <= days <= DAYS_AFTER:
             causes.append(_score_cause(suspect, days, observations, explanation))
     return tuple(sorted(causes, key=lambda c: -c.score))
@@ -329,7 +328,7 @@ def _score_cause(
 def _date_evidence(days: float) -> tuple[str, Evidence]:
     """Date relative to the change as text, and the evidence that it gives."""
     if days == 0:
-        text = "lies between the last run at the old level and the first at the new one"
+        text = "lies between the last run at the old level and the first at the new level"
         return "at the change", (1.0, "supports", text)
     apart = format_count(max(1, round(abs(days))), "day")
     if days < 0:

@@ -193,7 +193,7 @@ def _upgrade_to_head(engine: Engine, create: bool) -> None:
         found = schema_revision(connection)
     if found is None and not create:
         raise _no_history_error(engine)
-    message = f"the history {engine_place(engine)} has schema version {found}; this iowatch knows {SCHEMA_HEAD}"
+    message = f"the history {engine_place(engine)} has schema version {found}; this version supports {SCHEMA_HEAD}"
     if found is not None and found > SCHEMA_HEAD:
         raise InputError(message, hint="Use the newer iowatch that wrote it.")
     if found is not None and found < FIRST_SCHEMA:

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, not_, select, text, update
 from sqlalchemy.exc import DatabaseError
 
-from iowatch.core import InputError, MachineError, UsageError, files, format_size, format_time, summarise_samples
+from iowatch.core import DAY_S, InputError, MachineError, UsageError, files, format_size, format_time, summarise_samples
 from iowatch.store import read, write
 from iowatch.store.engine import engine_place
 from iowatch.store.history import History
@@ -41,7 +41,7 @@ from iowatch.store.schema import (
 MessageCallback = Callable[[str], None]
 # Number of newest results whose summaries are compared with their samples.
 _CHECKED_RESULTS = 10_000
-_UNFINISHED_AFTER_S = 2 * 86400
+_UNFINISHED_AFTER_S = 2 * DAY_S
 _LOW_SPACE_BYTES = 2**30
 # Large chunks, because each statement reads the whole table.
 _DIGESTS_AT_ONCE = 20_000

@@ -48,11 +48,11 @@ def test_every_pair_has_forest_plot_samples_and_series(franklin_site: Path) -> N
         runs = re.findall(r'<td class="number">(\d+) \| (\d+)<', row)[0]
         assert all(int(n) >= int(of) for n, of in zip(counts, runs, strict=True))
         # With a difference, the number of runs needed to find one is not shown.
-        assert "more a side" not in row or not decided
+        assert "more per side" not in row or not decided
         (page,) = re.findall(r'<a href="\.\./(series/\d+\.html)">', row)
         assert (franklin_site / page).is_file()
     assert len(rows) == 13  # every monitored series, MADbench2 by its time
-    assert any("more a side" in row for row in rows)
+    assert any("more per side" in row for row in rows)
     assert "needed to detect a difference of 10 %" in text
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from iowatch.cli import common
-from iowatch.core import UsageError, files, format_count, format_size, format_time, parse_size, parse_time
+from iowatch.core import DAY_S, UsageError, files, format_count, format_size, format_time, parse_size, parse_time
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
 from iowatch.session import session as sessions
 from iowatch.store import (
@@ -103,14 +103,14 @@ def prune(days: float | None, size: str | None, forget: bool, dry_run: bool, db:
         raise click.UsageError("say how much may stay: --days, --size, or both")
     with History.existing(db) as history:
         done = files.prune_artefacts(
-            max_age_s=None if days is None else days * 86400,
+            max_age_s=None if days is None else days * DAY_S,
             max_bytes=None if size is None else parse_size(size),
             protected=maintenance.protected_digests(history),
-            rehearse=dry_run,
+            dry_run=dry_run,
         )
         if forget and not dry_run:
             maintenance.delete_artefact_rows(history, done.removed)
-    swept = [] if days is None else sessions.remove_old_session_files(days * 86400, rehearse=dry_run)
+    swept = [] if days is None else sessions.remove_old_session_files(days * DAY_S, dry_run=dry_run)
     if as_json:
         common.print_json({**asdict(done), "sessions": swept})
         return

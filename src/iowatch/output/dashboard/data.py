@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jinja2 import Environment
 
-from iowatch.core import HEADLINE_METRICS, METRICS, MIB, IowatchError, Metric, Scalar
+from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, Metric, Scalar
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
@@ -62,10 +62,6 @@ def find_limits(row: SeriesRow, facts: system.System | None, references: bandwid
     return SeriesLimits(accepted, printed, peak)
 
 
-# Parameters with equal names in cases and in the long form of published tables; both must agree on them.
-_MATCHED_PARAMETERS = ("api", "operation", "pattern", "local_size", "stripe_count", "file_system")
-
-
 def published_measurements() -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """Published bandwidths by system in long form, with `where` and `title` of their table.
 
@@ -89,13 +85,10 @@ def _matches_case(parameters: Mapping[str, Scalar], printed: Mapping[str, Any]) 
     """Whether a published figure is of the case: the number of writers and all parameters that both name are equal."""
     if printed["benchmark"] is None or parameters.get("ranks") != printed["writers"]:
         return False
-    pairs = [(parameters.get(name), printed.get(name)) for name in _MATCHED_PARAMETERS]
-    stripe = parameters.get("stripe_bytes")
-    pairs.append((stripe / MIB if isinstance(stripe, int) else None, printed.get("stripe_size_mib")))
-    same = all(
-        own_value is None or printed_value is None or own_value == printed_value for own_value, printed_value in pairs
-    )
-    return same and printed.get("instances") in (None, 1, parameters.get("instances"))
+    stated = published.case_parameters(printed)
+    both = parameters.keys() & stated & {*published.MATCHED_PARAMETERS, "stripe_bytes"}
+    agree = all(parameters[name] == stated[name] for name in both)
+    return agree and printed.get("instances") in (None, 1, parameters.get("instances"))
 
 
 _T = TypeVar("_T")

@@ -13,9 +13,8 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from iowatch.core import escape_bidi_controls, format_count, format_number
+from iowatch.core import DAY_S, escape_bidi_controls, format_count, format_number
 
-DAY_S = 86400
 # Seconds; two missing observations of a daily series do not break a line, more do.
 _MIN_GAP_S = 3.5 * DAY_S
 # Half the width of a date in a picture.

@@ -137,7 +137,7 @@ def accepted_level(series: SeriesEntry, values: Sequence[float]) -> AcceptedLeve
     newest = np.asarray(values[-_TYPICAL_SESSIONS:])
     if len(newest) < MIN_OBSERVATIONS:
         return None
-    return AcceptedLevel(float(np.median(newest)), f"median of the newest {len(newest)} nights")
+    return AcceptedLevel(float(np.median(newest)), f"median of the newest {len(newest)} observations")
 
 
 @dataclass(frozen=True)

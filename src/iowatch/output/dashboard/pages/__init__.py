@@ -18,10 +18,8 @@ def discover_pages() -> tuple[Page, ...]:
         found = [page for page in vars(file).values() if isinstance(page, Page)]
         wrong = [page.name for page in found if page.name in pages or (page.menu and not page.name.endswith(".html"))]
         if wrong or not found:
-            raise ValueError(
-                f"{file.__file__}: {', '.join(wrong) or 'no Page'}; expected a `Page` whose name no other page has, "
-                "for a page of the menu the name of its file, such as `stacks.html`"
-            )
+            expected = "a `Page` with a name of its own, in the menu its file name, such as `stacks.html`"
+            raise ValueError(f"{file.__file__}: {', '.join(wrong) or 'no Page'}; expected {expected}")
         pages |= {page.name: page for page in found}
     return tuple(sorted(pages.values(), key=lambda page: (page.menu is None, page.menu or 0, page.name)))
 

@@ -10,11 +10,8 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from iowatch.comparison import ComparisonOptions, Outcome, SideSpec, compare_sides, parse_side
-from iowatch.core import InputError, IowatchError, files
+from iowatch.core import IowatchError, files, yamlfile
 from iowatch.output.comparison import comparison_document, provenance_lines, summary_sentences, trace_comparison_lines
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
 from iowatch.stats import ComparisonSettings, SideSamples, short_case_names
@@ -104,6 +101,16 @@ def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
         yield ComparisonRequest(f"{machine.name}: {stacks}, A/B run of {day:%Y-%m-%d}", left, right)
 
 
+class _ListedComparison(yamlfile.ClosedModel):
+    left: str
+    right: str
+    title: str | None = None
+
+
+class _ComparisonList(yamlfile.ClosedModel):
+    comparisons: tuple[_ListedComparison, ...] = ()
+
+
 def _requests_from_list() -> Iterator[ComparisonRequest]:
     """Comparisons listed in `dashboards/comparisons.yaml`.
 
@@ -111,16 +118,10 @@ def _requests_from_list() -> Iterator[ComparisonRequest]:
         InputError: the file is not readable, or a row has no `left` and `right`.
     """
     place = files.checkout_root() / "dashboards" / "comparisons.yaml"
-    try:
-        text = place.read_text(encoding="utf-8") if place.is_file() else ""
-        rows = (YAML(typ="safe").load(text) or {}).get("comparisons") or []
-    except (OSError, UnicodeDecodeError, YAMLError, AttributeError) as error:
-        raise InputError(f"{place}: not readable: {' '.join(str(error).split())}") from error
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict) or not {"left", "right"} <= row.keys():
-            raise InputError(f"{place}: comparisons[{number}]: expected `left` and `right`, found {row!r}")
-        left, right = parse_side(str(row["left"])), parse_side(str(row["right"]))
-        yield ComparisonRequest(str(row.get("title") or f"{left.text} against {right.text}"), left, right)
+    listed = yamlfile.YamlDocument(place).validated(_ComparisonList).comparisons if place.is_file() else ()
+    for row in listed:
+        left, right = parse_side(row.left), parse_side(row.right)
+        yield ComparisonRequest(row.title or f"{left.text} against {right.text}", left, right)
 
 
 def _comparison_values(

@@ -258,7 +258,7 @@ def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) 
         "columns": _COLUMNS,
         "published": any(row.of_published is not None for row in rows),
         "peak": any(row.of_peak is not None for row in rows),
-        "nights": OVERVIEW_SESSIONS,
+        "days": OVERVIEW_SESSIONS,
         "others": [one for one in machine.series if not one.headline],
     }
 

@@ -10,27 +10,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from iowatch.core import MIB, Scalar
+from iowatch.core import DAY_S, MIB, Scalar
 from iowatch.output.dashboard import data, drawing
 from iowatch.reference import published
 from iowatch.store import History
 
-# Case parameter of each axis of published tables, and value of the parameter per unit of the axis.
-_AXIS_PARAMETERS = {
-    "writers": ("ranks", 1),
-    "nodes": ("nodes", 1),
-    "transfer_mib": ("transfer_bytes", MIB),
-    "stripe_count": ("stripe_count", 1),
-    "alignment_mib": ("alignment_bytes", MIB),
-}
 # Parameters that vary with the axis parameter; cases that differ only in them are on one curve.
 _DEPENDENT_PARAMETERS = {
     "ranks": ("ranks", "nodes", "total_bytes", "global_size"),
     "nodes": ("ranks", "nodes", "total_bytes", "global_size"),
     "transfer_bytes": ("transfer_bytes", "block_bytes", "segments", "total_bytes"),
 }
-# If a curve of this site and a published one both have these parameters, they must agree.
-MATCHED_PARAMETERS = ("api", "operation", "collective", "pattern", "local_size", "stripe_count")
 
 
 @dataclass(frozen=True)
@@ -46,13 +36,13 @@ class OwnCurve:
     @property
     def kind(self) -> tuple[Scalar | None, ...]:
         """Values that decide with which published figures the curve may be drawn."""
-        return self.benchmark, self.shared.get("instances"), *(self.shared.get(name) for name in MATCHED_PARAMETERS)
+        return self.benchmark, self.shared.get("instances"), *map(self.shared.get, published.MATCHED_PARAMETERS)
 
 
 def published_curve_kind(row: Mapping[str, Any]) -> tuple[Scalar | None, ...]:
     """The values of `OwnCurve.kind` for a row of a published table; None is not stated."""
     instances = row.get("instances")
-    return row["benchmark"], None if instances == 1 else instances, *(row.get(name) for name in MATCHED_PARAMETERS)
+    return row["benchmark"], None if instances == 1 else instances, *map(row.get, published.MATCHED_PARAMETERS)
 
 
 def count_agreeing_parameters(own: Sequence[Scalar | None], printed: Sequence[Scalar | None]) -> int | None:
@@ -76,22 +66,20 @@ class OwnCurves:
 
     def over(self, axis: str) -> list[OwnCurve]:
         """All curves over an axis; empty if the cases of this site have no such parameter."""
-        if axis not in _AXIS_PARAMETERS:
-            return []
         groups = [(machine, found) for machine in self.machines for found in _group_by_axis(machine, axis)]
         # Newest headlines are read together for all series with the same last day.
         days: dict[int, set[int]] = defaultdict(set)
         for one in (one for _, found in groups for one in found.values() if one.row.id not in self.newest):
-            days[one.stamp.last // 86400].add(one.row.id)
+            days[one.stamp.last // DAY_S].add(one.row.id)
         for day, numbers in days.items():
-            points = self.history.points(sorted(numbers), since=day * 86400)
+            points = self.history.points(sorted(numbers), since=day * DAY_S)
             self.newest.update((number, float(one.max[-1])) for number, one in points.items())
         return [_make_curve(machine.name, found, self.newest) for machine, found in groups]
 
 
 def _group_by_axis(machine: data.SystemEntry, axis: str) -> Iterator[Mapping[float, data.SeriesEntry]]:
     """Groups of series that differ only in the axis, by position on it."""
-    parameter, unit = _AXIS_PARAMETERS[axis]
+    parameter, unit = published.column_parameter(axis)
     groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
     for one in machine.watched:
         x = one.row.case.parameters.get(parameter)
@@ -105,7 +93,7 @@ def _group_by_axis(machine: data.SystemEntry, axis: str) -> Iterator[Mapping[flo
 
 def _recency_key(series: data.SeriesEntry) -> tuple[int, int]:
     ranks = series.row.case.parameters.get("ranks")
-    return series.stamp.last // 86400, ranks if isinstance(ranks, int) else 0
+    return series.stamp.last // DAY_S, ranks if isinstance(ranks, int) else 0
 
 
 def _make_curve(system: str, found: Mapping[float, data.SeriesEntry], newest: Mapping[int, float]) -> OwnCurve:
@@ -124,7 +112,6 @@ def _make_curve(system: str, found: Mapping[float, data.SeriesEntry], newest: Ma
 
 
 # Possible axes of a table; the first with at least three values in the table is used.
-_AXES = ("writers", "nodes", "transfer_mib", "chunk_mib", "stripe_count", "alignment_mib")
 _AXIS_LABELS = {
     "writers": "writers (MPI processes)",
     "nodes": "nodes",
@@ -197,7 +184,9 @@ def _table_figure(rows: Rows, ours: Callable[[str], list[OwnCurve]]) -> ScalingF
     """Figure of a published table: curves if it has an axis, else one row per value."""
     rows = [row for row in rows if row["unit"] == "MiB/s"]
     chosen = [row for row in rows if row["statistic"] == "max"] or [row for row in rows if row["statistic"] == "mean"]
-    axis = next((name for name in _AXES if len({row[name] for row in chosen if _as_number(row[name])}) >= 3), None)
+    axis = next(
+        (name for name in _AXIS_LABELS if len({row[name] for row in chosen if _as_number(row[name])}) >= 3), None
+    )
     first = chosen[0]
     systems = {str(row["system"]) for row in chosen}
     title = first["title"] if len(systems) > 1 else f"{first['system']}: {first['title']}"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iowatch.core import format_time
-from iowatch.findings import Finding
+from iowatch.findings import MIN_OBSERVATIONS, Finding, history_extent
 from iowatch.output.dashboard import data, levels
 from iowatch.output.dashboard.pages import finding
 
@@ -89,6 +89,8 @@ def _system_section(site: data.SiteBuild, machine: data.SystemEntry, figures: Ma
     return {
         "machine": machine,
         "coverage": coverage,
+        "days": history_extent(site.history, [machine.name]).days,
+        "min_observations": MIN_OBSERVATIONS,
         "problems": problems,
         "running": running,
         "due": data.overdue_after_s(machine),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -100,7 +101,7 @@ def _add_benchmark(checkout: Path) -> None:
     """The three steps of README's table, and one row in the registry."""
     (checkout / "src/iowatch/benchmarks/madeup.py").write_text(ENTRY)
     registry = checkout / "src/iowatch/benchmarks/registry.py"
-    text = registry.read_text().replace("H5BENCH)\n", "H5BENCH, MADEUP)\n", 1)
+    text = re.sub(r"(BENCHMARKS: .*)\)\n", r"\1, MADEUP)\n", registry.read_text(), count=1)
     text = text.replace("import MDTEST\n", "import MDTEST\nfrom iowatch.benchmarks.madeup import MADEUP\n", 1)
     registry.write_text(text)
     (checkout / "reframe_tests/madeup.py").write_text(CHECK)

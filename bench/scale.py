@@ -9,7 +9,7 @@
 
 12 systems x 200 cases (write and read of 100 runs of IOR) x nights x 10 samples; with --benchio 11 cases a run
 (bandwidth, time and its parts of write and read). Names, facts and kept files are as a real night leaves them.
-Files of runs are listed for the newest 400 nights: `history prune --days 400 --forget`.
+Files of runs are listed for the newest 400 nights: `history prune --days 400 --delete-records`.
 Aims (docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two cores, <= 100 bytes a
 sample.
 """

@@ -53,7 +53,13 @@ DATE = click.DateTime(formats=["%Y-%m-%d"])
 
 
 class ToolCommand(click.Command):
-    """A command with the argument TOOL; its help lists the tools."""
+    """A command with the argument TOOL; its help lists the tools.
+
+    Attributes:
+        other_tools: tools of this command that `iowatch parse` does not read.
+    """
+
+    other_tools: tuple[str, ...] = ()
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from iowatch.benchmarks.registry import tool_names  # other commands do without the registry
@@ -61,7 +67,7 @@ class ToolCommand(click.Command):
         super().format_help_text(ctx, formatter)
         with formatter.indentation():
             formatter.write_paragraph()
-            formatter.write_text(f"TOOL is one of {', '.join(tool_names())}.")
+            formatter.write_text(f"TOOL is one of {', '.join((*tool_names(), *self.other_tools))}.")
 
 
 def print_json(document: Any) -> None:

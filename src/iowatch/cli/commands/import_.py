@@ -1,4 +1,4 @@
-"""`iowatch import`: results measured elsewhere or earlier into the history."""
+"""`iowatch import`: import existing outputs into the history."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import click
 
 from iowatch.cli import common
 from iowatch.core import format_count, parse_time
-from iowatch.session.imports import import_files
+from iowatch.session.imports import TOKIO, import_files
 from iowatch.site import system_names
 from iowatch.store import History
 
 
+class _ImportCommand(common.ToolCommand):
+    other_tools = (TOKIO,)
+
+
 @click.command(
     "import",
-    cls=common.ToolCommand,
+    cls=_ImportCommand,
     epilog="Example: iowatch import benchio results/*.dat --system archer",
-    short_help="Results measured elsewhere or earlier -> history.",
+    short_help="Import existing outputs into the history.",
 )
 @click.argument("tool")
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)

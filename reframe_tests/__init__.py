@@ -1,1 +1,1 @@
-"""The checks: one module a benchmark, thin; what they share is in `mixins/`."""
+"""The checks: one thin module per benchmark; shared behaviour is in `mixins/`."""

@@ -1,4 +1,4 @@
-"""h5bench under ReFrame: one test a case of `benchmarks/h5bench/suites/`."""
+"""h5bench under ReFrame: one test per case of `benchmarks/h5bench/suites/`."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 @rfm.simple_test
 class H5benchCheck(BenchmarkCheck):
-    """One case of h5bench, on every stack that brings the program."""
+    """One case of h5bench, on every stack that has the program."""
 
     benchmark = "h5bench"
     entry = parameter(entries("h5bench"))

@@ -1,4 +1,4 @@
-"""IOR under ReFrame: one test a case of `benchmarks/ior/suites/`."""
+"""IOR under ReFrame: one test per case of `benchmarks/ior/suites/`."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 @rfm.simple_test
 class IorCheck(BenchmarkCheck):
-    """One case of IOR, on every stack that brings the program."""
+    """One case of IOR, on every stack that has the program."""
 
     benchmark = "ior"
     entry = parameter(entries("ior"))

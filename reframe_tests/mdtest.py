@@ -1,4 +1,4 @@
-"""mdtest under ReFrame: one test a case of `benchmarks/mdtest/suites/`."""
+"""mdtest under ReFrame: one test per case of `benchmarks/mdtest/suites/`."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 @rfm.simple_test
 class MdtestCheck(BenchmarkCheck):
-    """One case of mdtest, on every stack that brings the program."""
+    """One case of mdtest, on every stack that has the program."""
 
     benchmark = "mdtest"
     entry = parameter(entries("mdtest"))

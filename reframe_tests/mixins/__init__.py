@@ -1,1 +1,1 @@
-"""Behaviour shared by the checks, one a file; a check is composed of them."""
+"""Behaviour shared by the checks, one mixin per file; a check is composed of them."""

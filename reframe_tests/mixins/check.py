@@ -15,7 +15,7 @@ from reframe_tests.mixins.suite import SuiteMixin, entries
 __all__ = ["BenchmarkCheck", "entries"]
 
 
-# ReFrame runs the hooks of the last named first: stack, scratch, questions to the node, command line, Darshan
+# ReFrame runs the hooks of the last named first: stack, scratch, facts of the node, command line, Darshan
 # around it, starts around that; after the run samples before references.
 class BenchmarkCheck(
     ReferenceMixin,

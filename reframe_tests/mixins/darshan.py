@@ -1,4 +1,4 @@
-"""A Darshan trace of every run, where the stack has darshan-runtime; without it the run goes on untraced."""
+"""A Darshan trace of every run, where the stack has darshan-runtime; without it the run is not traced."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import reframe as rfm
 from reframe.core.builtins import run_before, variable
 
-# Room for several thousand files a process (Darshan's own default is 1,024 records and 4 MiB in all), so that
-# metadata tests do not end as partial traces; DXT keeps 32 bytes or more an access.
+# Space for several thousand files per process (Darshan's own default is 1,024 records and 4 MiB in all), so that
+# metadata tests do not end as partial traces; DXT keeps 32 bytes or more per access.
 _CONFIGURATION = """\
 MODMEM {memory}
 NAMEMEM 4
@@ -25,16 +25,14 @@ _PAIRS = 5
 class DarshanMixin(rfm.RegressionTestPlugin):
     """Puts Darshan under the benchmark's own processes: `mpirun -np 4 env LD_PRELOAD=… program …`.
 
-    The launcher and the shell never see the library. The log is `darshan/trace.darshan` in the stage directory.
-    Compose it with StackMixin; with ScratchMixin the scratch directory is traced wherever it lies.
+    The library is not loaded into the launcher or the shell. The log is `darshan/trace.darshan` in the stage directory.
+    Compose it with StackMixin; with ScratchMixin the scratch directory is traced at any path.
     """
 
     #: Trace at all; `-S darshan=no` for a run without.
     darshan = variable(bool, value=True)
     #: Keep every access with its time (DXT), as a suite with `trace: dxt` asks.
     darshan_dxt = variable(bool, value=False)
-    #: The program does not use MPI.
-    darshan_non_mpi = variable(bool, value=False)
 
     @run_before("run")
     def trace_benchmark(self) -> None:
@@ -59,7 +57,6 @@ class DarshanMixin(rfm.RegressionTestPlugin):
             "DARSHAN_LOGFILE": f"{place}/trace.darshan",
             "DARSHAN_CONFIG_PATH": f"{place}/configuration",
             "DXT_ENABLE_IO_TRACE": "1" if dxt else None,
-            "DARSHAN_ENABLE_NONMPI": "1" if self.darshan_non_mpi else None,
         }
         return [f"{name}={value}" for name, value in settings.items() if value is not None]
 

@@ -1,7 +1,7 @@
-"""References of a case: taken from `reference/bandwidth/<system>.yaml`, and never silently absent.
+"""References of a case: taken from `reference/bandwidth/<system>.yaml`, and never absent without a report.
 
 ReFrame skips a test whose `$ref` file is missing, and has no reference where a name in it is misspelt; so the
-file is resolved here first, by the suite's policy, and what is wrong with it fails the check.
+file is resolved here first, by the suite's policy, and errors in it fail the check.
 """
 
 from __future__ import annotations

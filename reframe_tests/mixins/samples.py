@@ -1,4 +1,4 @@
-"""Every sample of a run: parsed once, validated, left in the spool for the history, reported to ReFrame."""
+"""Every sample of a run: parsed once, validated, spooled for the history, reported to ReFrame."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from reframe.core.builtins import run_before, sanity_function
 
 from iowatch import handoff
 from iowatch.benchmarks import registry
-from iowatch.core import METRICS, Output, Result
+from iowatch.core import METRICS, Output
 from iowatch.handoff import merge_outputs
+from iowatch.reference.bandwidth import performance_variable
 from iowatch.site import job_state
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
@@ -23,13 +24,13 @@ _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 
 
 class SamplesMixin(rfm.RegressionTestPlugin):
-    """Starts the program as often as the tool asks, reads what the starts left; the status decides the sanity.
+    """Starts the program as often as the tool requires and reads the outputs; the status decides the sanity.
 
     The check defines `benchmark`. The best sample of each result is its performance value.
     """
 
     @run_before("run")
-    def start_and_note(self) -> None:
+    def compose_starts(self) -> None:
         """Preparation, times, exit codes and further starts around ReFrame's own start of the program."""
         tool, options, place = self.case.tool, self.case.options, str(self.scratch_directory)
         # ReFrame hands these to the job only after this hook; the launcher's command line needs them now.
@@ -41,16 +42,16 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         ]
         before = self._before(tool.before(options, place), launcher)
         command = " ".join([launcher, self.executable, *self.executable_opts])  # words of a shell already
-        again: list[str] = []
+        further: list[str] = []
         for start in range(1, tool.runs(options)):
-            again += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
+            further += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
-        self.postrun_cmds = [*self._close(0), *again, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+        self.postrun_cmds = [*self._close(0), *further, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
 
     def _before(self, words: str, launcher: str) -> list[str]:
-        """A page cache is one node's: on several nodes every task does what one shell does on one.
+        """Each node has its own page cache: on several nodes every task does what one shell does on one.
 
-        Inside an allocation the shell may be that of a login node.
+        In allocation the shell may be that of a login node.
         """
         if not words or (self.case.nodes == 1 and not hasattr(self.job.launcher, "placed")):
             return [words] if words else []
@@ -85,7 +86,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
 
     @sanity_function
     def is_complete(self) -> bool:
-        """The output is whole, shows what was asked for, and every expected (operation, metric) is there."""
+        """The output is complete, shows the requested work, and every expected (operation, metric) is present."""
         output: Output = self.output_record
         missing = handoff.missing_results(self.case, output)
         return sn.all(
@@ -98,7 +99,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     @run_before("performance")
     def report_best(self) -> None:
         self.perf_variables = {
-            _variable(one): sn.make_performance_function(sn.defer(METRICS[one.metric].best(one.samples)), one.unit)
+            performance_variable(one.operation, one.metric): sn.make_performance_function(
+                sn.defer(METRICS[one.metric].best(one.samples)), one.unit
+            )
             for one in self.output_record.results
         }
 
@@ -123,8 +126,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
 
     def _never_ended(self, stage: Path) -> str:
         """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
-        asked = job_state(self.current_partition.scheduler.registered_name, self.job.jobid)
-        reason = "; ".join(words for words in (_last_words(stage), asked) if words)
+        state = job_state(self.current_partition.scheduler.registered_name, self.job.jobid)
+        reason = "; ".join(words for words in (_first_error_line(stage), state) if words)
         return "the program was not started or did not end" + (f": {reason}" if reason else "")
 
     def _spool(self, session: Path) -> None:
@@ -153,11 +156,11 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         handoff.spool_case(session, case, self._files(stage))
 
     def _nodes(self) -> list[str]:
-        """Where the case ran: inside an allocation the launcher knows, else the scheduler."""
+        """Nodes of the case: in allocation from the launcher, else from the scheduler."""
         placed = getattr(self.job.launcher, "placed", None)
         if placed is not None:
             return list(placed(self.job))
-        # Slurm's `squeue` never saw a job that ended between two looks; ReFrame then asks for "None".
+        # A job that ended between two polls is not in `squeue`; ReFrame then reports "None".
         return [node for node in self.job.nodelist or [] if node != "None"]
 
     def _files(self, stage: Path) -> dict[str, list[Path]]:
@@ -189,18 +192,13 @@ def _rc(start: int) -> str:
     return f"start-{start}.rc"
 
 
-def _last_words(stage: Path) -> str:
+def _first_error_line(stage: Path) -> str:
     """The first line that the preparation or else the job wrote as an error."""
     lines: list[str] = []
     for name in ("prepare.err", "prepare.out", "rfm_job.err"):
         if (stage / name).is_file():
             lines += (stage / name).read_text(errors="replace").splitlines()
     return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
-
-
-def _variable(result: Result) -> str:
-    """ReFrame's name of a result; some operations have blanks or hyphens."""
-    return f"{result.operation}_{result.metric}".replace(" ", "_").replace("-", "_")
 
 
 def _number(path: Path) -> float | None:

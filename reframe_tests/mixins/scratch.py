@@ -1,4 +1,4 @@
-"""A directory of its own for every case, removed afterwards; the next run sweeps what killed ones left."""
+"""A directory of its own for every case, removed afterwards; the next run removes those of killed runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from iowatch.benchmarks.benchmark import striping_parameters
 from iowatch.core import Scalar, UsageError, format_size
 from iowatch.site import file_system_without_striping, storage
 
-# In the stage directory, where the striping that a case asks for is in force; next to it the errors of `lfs`.
+# In the stage directory, where the requested striping is in force; next to it the errors of `lfs`.
 _STRIPED, _REFUSED = "iowatch.striped", "iowatch.striped.err"
 
 
 @cache
 def _sweep(base: Path) -> None:
-    """Once a process: remove what ended ones left, and at the end the directory of this one, empty by then."""
+    """Once per process: remove directories of ended ones, and at exit the directory of this one, empty by then."""
     storage.remove_ended_scratch(base)
     atexit.register(_remove_empty, storage.session_directory(base))
 
@@ -36,12 +36,12 @@ _spent_bytes = 0
 
 
 def _spend(volume_bytes: int, budget_bytes: int) -> None:
-    """Count what this ReFrame writes and reads in all."""
+    """Count the bytes that this ReFrame process writes and reads."""
     global _spent_bytes
     if _spent_bytes + volume_bytes > budget_bytes:
         raise UsageError(
             f"this case writes and reads {format_size(volume_bytes)}, those before it "
-            f"{format_size(_spent_bytes)}; the system's byte budget is {format_size(budget_bytes)} a session",
+            f"{format_size(_spent_bytes)}; the system's byte budget is {format_size(budget_bytes)} per session",
             hint="Choose fewer cases, or raise limits.total_bytes in its system.yaml.",
         )
     _spent_bytes += volume_bytes
@@ -77,29 +77,29 @@ class ScratchMixin(rfm.RegressionTestPlugin):
     @run_before("run")
     def use_scratch(self) -> None:
         quoted = shlex.quote(str(self.scratch_directory))
-        # However the job's shell ends, short of a kill: what that leaves, the next run sweeps.
+        # However the job's shell ends, except by a kill; the next run removes the directory then.
         removal = shlex.quote(f"rm -rf {quoted}")
         self.prerun_cmds = [f"trap {removal} EXIT", f"mkdir -p {quoted}", *self._striping(quoted), *self.prerun_cmds]
 
     def _striping(self, quoted: str) -> list[str]:
-        """Lustre striping of the directory, where the case asks for it and `lfs` is there; reported otherwise."""
+        """Lustre striping of the directory, where the case requests it and `lfs` is available; reported otherwise."""
         options = self.case.options
         wanted = {"-c": options.get("stripe-count"), "-S": options.get("stripe-size")}
         words = " ".join(f"{flag} {shlex.quote(str(value))}" for flag, value in wanted.items() if value is not None)
         if not words:
             return []
-        # On another file system `lfs` fails or is absent: the case goes on, and its result says so.
+        # On another file system `lfs` fails or is absent: the case continues, and its result records it.
         return [
             f"if lfs setstripe {words} {quoted} 2> {_REFUSED}; then : > {_STRIPED}; "
             "else echo 'iowatch: striping not applicable' >&2; fi"
         ]
 
     def striping_that_failed(self) -> dict[str, Scalar]:
-        """Case parameters of a striping that was asked for and is not in force."""
+        """Case parameters of a striping that was requested and is not in force."""
         return {} if (Path(self.stagedir) / _STRIPED).is_file() else striping_parameters(self.case.options)
 
     def striping_facts(self) -> dict[str, str]:
-        """What a person has to know of a striping that does not apply here."""
+        """The note about a striping that does not apply here."""
         where = file_system_without_striping(self.scratch_base()) if self.striping_that_failed() else None
         return {"striping": f"not applicable on {where}"} if where else {}
 

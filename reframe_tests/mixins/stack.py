@@ -1,4 +1,4 @@
-"""The stack under a run. Its environment is the configuration's (`activate.sh`); here is what is recorded."""
+"""The stack under a run. The configuration sets its environment (`activate.sh`); this module records it."""
 
 from __future__ import annotations
 

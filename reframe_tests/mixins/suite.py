@@ -18,7 +18,7 @@ from iowatch.site import SystemLimits, exceeded_limits, storage, system
 
 @cache
 def _cases(benchmark: str) -> dict[str, SuiteCase]:
-    """Cases by `<suite>/<case>`; `IOWATCH_SUITE` and the selection leave few: ReFrame makes no others."""
+    """Cases by `<suite>/<case>`; `IOWATCH_SUITE` and the selection reduce them: ReFrame generates no others."""
     only = os.environ.get("IOWATCH_SUITE")
     found = [case for case in suites.cases_of_benchmark(benchmark) if only in (None, case.suite)]
     chosen = handoff.read_selection()
@@ -34,7 +34,7 @@ def entries(benchmark: str) -> list[str]:
 
 
 class SuiteMixin(rfm.RegressionTestPlugin):
-    """Sets what the case asks for: stack features, ranks, nodes, time limit, tags, command line, input files.
+    """Sets the requirements of the case: stack features, ranks, nodes, time limit, tags, command line, input files.
 
     The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`. Needs ScratchMixin.
     """
@@ -62,8 +62,8 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         self.skip_if(chosen is not None and key not in chosen, "not chosen for this session")
 
     @run_after("setup")
-    def skip_what_cannot_be(self) -> None:
-        """Cases beyond the system's limits, or doubled: `iowatch run` leaves them out of its plan already."""
+    def skip_impossible(self) -> None:
+        """Skip cases beyond the system's limits, and duplicates: `iowatch run` leaves them out of its plan already."""
         if handoff.read_selection() is None:
             needed = exceeded_limits(self.case, self.limits())
             self.skip_if(bool(needed), f"needs {', '.join(needed)}")
@@ -74,7 +74,7 @@ class SuiteMixin(rfm.RegressionTestPlugin):
             self.skip_if(double is not None, double)
 
     def limits(self) -> SystemLimits | None:
-        """What the system allows; None where ReFrame's configuration is of no system that is known here."""
+        """What the system allows; None where ReFrame's configuration is of an unknown system."""
         name = self.current_system.name
         return system.load_system(name).limits if name in system.system_names() else None
 
@@ -86,9 +86,9 @@ class SuiteMixin(rfm.RegressionTestPlugin):
 
     @run_before("run")
     def compose_command(self) -> None:
-        """Executable, arguments and input files; needs the scratch directory and the program's place.
+        """Executable, arguments and input files; needs the scratch directory and the program's path.
 
-        ReFrame puts executable and arguments into the job's script as they are: here they are words of a shell.
+        ReFrame puts executable and arguments into the job's script as they are: so they are quoted for the shell.
         """
         for name, content in self.case.tool.configuration(self.case.options).items():
             (Path(self.stagedir) / name).write_text(content, encoding="utf-8")

@@ -1,8 +1,8 @@
 """All benchmarks of iowatch itself, one after the other: `make bench`, or `python bench/all.py NAME …`.
 
-They print figures and judge nothing; what each is held to stands in its own text and in docs/. Figures of speed
+They print figures and assess nothing; targets are in their docstrings and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
-`darshan_overhead` and `compare_again` need arguments, `scale`, `detect_edison` and `detect_search` take long:
+`darshan_overhead` and `compare_same_stack` need arguments, `scale`, `detect_edison` and `detect_search` take long:
 run them by name or by hand.
 """
 
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BY_HAND = ("compare_again", "darshan_overhead", "detect_edison", "detect_search", "scale")
+BY_HAND = ("compare_same_stack", "darshan_overhead", "detect_edison", "detect_search", "scale")
 PARTS = ("all", "detect_graph", "detect_sets", "sound_outputs")
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)
 
@@ -23,7 +23,7 @@ def main() -> int:
     chosen = sys.argv[1:] or [name for name in NAMES if name not in BY_HAND]
     unknown = sorted(set(chosen) - set(NAMES))
     if unknown:
-        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
+        print(f"no benchmark {', '.join(unknown)}; expected one of {', '.join(NAMES)}", file=sys.stderr)
         return 2
     broken = 0
     for name in chosen:

@@ -1,5 +1,5 @@
-"""Measures the comparison: coverage, false verdicts, nights that hang together, power at the runs asked for,
-stopping early, speed.
+"""Measures the comparison: coverage, false verdicts, autocorrelated observations, power at the recommended
+number of runs, early stopping, speed.
 
     python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|edison|power|ab_run|speed]
 
@@ -28,7 +28,7 @@ from iowatch.stats import OverallComparison, Pair, PairComparison, SideSamples, 
 from iowatch.stats.estimates import NO_INFLATION, independent_p_values, paired_p_values  # noqa: E402
 from iowatch.stats.interleaving import AbSchedule, StopRule  # noqa: E402
 
-# nights left, nights right, repetitions, same nights on both sides
+# sessions left, sessions right, repetitions, same sessions on both sides
 LAYOUTS = (
     (3, 3, 10, False), (5, 5, 5, False), (10, 10, 3, False),
     (6, 15, 5, False), (20, 20, 5, False), (30, 30, 1, False),
@@ -38,16 +38,16 @@ _CV = sqrt(log(1 + 0.2**2))
 
 
 def coverage(pairs: int) -> None:
-    """Coverage of both intervals, and how often a null pair is called different: alone, and among all."""
-    print(f"{pairs} null pairs a row; the standard error of 95 % is {100 * sqrt(0.95 * 0.05 / pairs):.1f} %")
-    head = ("noise", "nights", "reps", "same", "medians", "maxima", "alone", "all", "±")
+    """Coverage of both intervals, and how often a null pair is called different: as a single pair, and among all."""
+    print(f"{pairs} null pairs per row; the standard error of 95 % is {100 * sqrt(0.95 * 0.05 / pairs):.1f} %")
+    head = ("noise", "sessions", "reps", "same", "medians", "maxima", "single", "all", "±")
     print("{:<12}{:>9}{:>5}{:>6}{:>9}{:>8}{:>8}{:>7}{:>7}".format(*head))
     for name, noise in NOISE.items():
         for left, right, repetitions, shared in LAYOUTS:
             rng = np.random.default_rng([left, right, repetitions, shared])
             found, overall = compare_pairs(make_pairs(rng, noise, pairs, (left, right), repetitions, 1.0, shared))
             covered = [np.mean([c[0] <= 1 <= c[1] for c in cis if c]) for cis in _intervals(found)]
-            alone = np.mean(
+            single = np.mean(
                 [
                     one.p is not None and one.p <= 0.01 and one.ci is not None and not one.ci[0] <= 1 <= one.ci[1]
                     for one in found
@@ -57,7 +57,7 @@ def coverage(pairs: int) -> None:
             half = np.median([one.ci[1] - one.ci[0] for one in found if one.ci]) / 2
             print(
                 f"{name:<12}{left:>5}+{right:<3}{repetitions:>5}{'yes' if shared else 'no':>6}"
-                f"{covered[0]:>9.1%}{covered[1]:>8.1%}{alone:>8.2%}{wrong:>7.2%}{half:>7.1%}",
+                f"{covered[0]:>9.1%}{covered[1]:>8.1%}{single:>8.2%}{wrong:>7.2%}{half:>7.1%}",
                 flush=True,
             )
 
@@ -66,32 +66,32 @@ def _intervals(found: list) -> tuple[list, list]:
     return [one.ci for one in found], [one.ci_max for one in found]
 
 
-def wandering_nights(number: int) -> None:
-    """Null pairs of nights that hang together, taken for independent (as before) and as they are."""
-    print("before | after: coverage, called different, half width; 1 pair or 12 a comparison")
-    print(f"{'neighbours':<12}{'nights':>6}{'pairs':>6}{'before':>24}{'after':>24}")
+def correlated_observations(number: int) -> None:
+    """Null pairs of autocorrelated observations, assumed independent (as before) and as `compare` treats them."""
+    print("before | after: coverage, called different, half width; 1 pair or 12 per comparison")
+    print(f"{'correlation':<12}{'sessions':>9}{'pairs':>6}{'before':>24}{'after':>24}")
     noises: dict[str, Noise] = {f"{r:g}": wandering(r) for r in (0.0, 0.3, 0.5, 0.7)}
     for name, noise in (noises | {"as Edison": EDISON}).items():
-        for nights in (5, 10, 28, 60):
+        for sessions in (5, 10, 28, 60):
             for together in (1, 12):
-                rng = np.random.default_rng([nights, together])
-                sets = [make_pairs(rng, noise, together, (nights, nights), 3) for _ in range(number // together)]
+                rng = np.random.default_rng([sessions, together])
+                sets = [make_pairs(rng, noise, together, (sessions, sessions), 3) for _ in range(number // together)]
                 rows = "".join(f"{_nulls(results):>24}" for results in _both_ways(sets))
-                print(f"{name:<12}{nights:>6}{together:>6}{rows}", flush=True)
+                print(f"{name:<12}{sessions:>9}{together:>6}{rows}", flush=True)
 
 
 def edison(_number: int) -> None:
     """Two periods of Edison's year, all series in which no change was found within them, as one comparison."""
     for days in (14, 28, 56):
         before, after = (_nulls(results) for results in _both_ways(list(windows(days))))
-        print(f"{days:>3} days a side: before {before}, after {after}", flush=True)
+        print(f"{days:>3} days per side: before {before}, after {after}", flush=True)
 
 
 _Results = list[tuple[list[PairComparison], OverallComparison]]
 
 
 def _both_ways(sets: list[list[Pair]]) -> tuple[_Results, _Results]:
-    """Each set compared with nights taken for independent, and as `compare` does it."""
+    """Each set compared with observations assumed independent, and as `compare` does it."""
     whole = estimates.estimate_inflations
     estimates.estimate_inflations = lambda sides: [NO_INFLATION] * len(sides)
     try:
@@ -110,23 +110,23 @@ def _nulls(results: _Results) -> str:
 
 
 def _twenty_percent(share: float, df: float | None) -> Callable[..., Floats]:
-    """Coefficient of variation 20 %, `share` of the variance between nights; Student's t where `df` is
+    """Coefficient of variation 20 %, `share` of the variance between sessions; Student's t if `df` is
     given."""
 
-    def draw(rng: np.random.Generator, pairs: int, nights: int, repetitions: int) -> Floats:
+    def draw(rng: np.random.Generator, pairs: int, sessions: int, repetitions: int) -> Floats:
         def noise(shape: tuple[int, ...]) -> Floats:
             return rng.standard_normal(shape) if df is None else rng.standard_t(df, shape) / sqrt(df / (df - 2))
 
-        between = sqrt(share) * noise((pairs, nights, 1))
-        return np.asarray(_CV * (between + sqrt(1 - share) * noise((pairs, nights, repetitions))))
+        between = sqrt(share) * noise((pairs, sessions, 1))
+        return np.asarray(_CV * (between + sqrt(1 - share) * noise((pairs, sessions, repetitions))))
 
     return draw
 
 
 def power(pairs: int) -> None:
-    """How often a true 10 % difference is found with as many runs as were asked for after a first
-    comparison."""
-    print("share between nights, tails, repetitions, runs of the first comparison: asked for, found")
+    """How often a true 10 % difference is found with the number of runs that a first comparison
+    recommends."""
+    print("share between sessions, tails, repetitions, runs of the first comparison: recommended, found")
     for share in (0.0, 0.5, 1.0):
         for df in (None, 3.0):
             for repetitions in (1, 5):
@@ -139,8 +139,8 @@ def _power_row(share: float, df: float | None, repetitions: int, first: int, pai
     noise, asked, found = _twenty_percent(share, df), [], []
     for pair in make_pairs(rng, noise, pairs, (first, first), repetitions, 1.1):
         asked.append(min(compare_pairs([pair])[0][0].runs_needed or 0, 3000))
-        again = make_pairs(rng, noise, 4, (asked[-1], asked[-1]), repetitions, 1.1)
-        found += [compare_pairs([each])[0][0].verdict == "faster" for each in again]
+        repeated = make_pairs(rng, noise, 4, (asked[-1], asked[-1]), repetitions, 1.1)
+        found += [compare_pairs([each])[0][0].verdict == "faster" for each in repeated]
     tails = "normal" if df is None else f"t{df:.0f}"
     print(
         f"{share:>4.0%} {tails:>7} {repetitions:>3} {first:>4}: "
@@ -154,7 +154,7 @@ def ab_run(pairs: int) -> None:
     for name, noise in NOISE.items():
         for half_width in (0.05, 0.1):
             rng = np.random.default_rng(7)
-            results = [_fair_run(rng, noise, half_width, seed) for seed in range(pairs)]
+            results = [_simulate_ab_run(rng, noise, half_width, seed) for seed in range(pairs)]
             covered = np.mean([one.ci is not None and one.ci[0] <= 1 <= one.ci[1] for one in results])
             same = np.mean([one.verdict == "no difference" for one in results])
             used = np.median([one.left.runs or 0 for one in results])
@@ -164,7 +164,9 @@ def ab_run(pairs: int) -> None:
             )
 
 
-def _fair_run(rng: np.random.Generator, noise: Callable[..., Floats], half_width: float, seed: int) -> PairComparison:
+def _simulate_ab_run(
+    rng: np.random.Generator, noise: Callable[..., Floats], half_width: float, seed: int
+) -> PairComparison:
     schedule = AbSchedule(StopRule(half_width=half_width, most=300), seed=seed)
     samples: dict[str, dict[str, tuple[float, ...]]] = {"left": {}, "right": {}}
     for turn in schedule.turns():
@@ -177,7 +179,7 @@ def _fair_run(rng: np.random.Generator, noise: Callable[..., Floats], half_width
 
 
 def speed(_pairs: int) -> None:
-    """1,000 pairs x 30 samples a side."""
+    """1,000 pairs x 30 samples per side."""
     for left, right, repetitions, shared in (
         (3, 3, 10, False),
         (10, 10, 3, False),
@@ -188,19 +190,19 @@ def speed(_pairs: int) -> None:
         began, worked = time.perf_counter(), time.process_time()
         compare_pairs(made)
         print(
-            f"1000 pairs, {left} nights x {repetitions}{' shared' if shared else ''}: "
+            f"1000 pairs, {left} sessions x {repetitions}{' shared' if shared else ''}: "
             f"{time.perf_counter() - began:.2f} s, {time.process_time() - worked:.2f} s of processor",
             flush=True,
         )
 
 
 def tails(pairs: int) -> None:
-    """How often null pairs fall below small p values, in multiples of what they should; at most 1 is wanted."""
+    """How often null pairs fall below small p values, as multiples of the nominal share; at most 1 is expected."""
     levels = (1e-2, 1e-3, 1e-4)
     for name, noise in NOISE.items():
         for left, right, repetitions in ((3, 3, 5), (5, 5, 3), (6, 20, 3), (10, 10, 3)):
             rng = np.random.default_rng([left, right])
-            sides = [np.median(noise(rng, pairs, nights, repetitions), axis=2) for nights in (left, right)]
+            sides = [np.median(noise(rng, pairs, sessions, repetitions), axis=2) for sessions in (left, right)]
             rows = {"independent": independent_p_values(*sides)}
             if left == right:
                 rows["paired"] = paired_p_values(sides[1] - sides[0])
@@ -210,15 +212,15 @@ def tails(pairs: int) -> None:
 
 
 PARTS = {
-    "tails": tails, "coverage": coverage, "wandering": wandering_nights, "edison": edison, "power": power,
+    "tails": tails, "coverage": coverage, "wandering": correlated_observations, "edison": edison, "power": power,
     "ab_run": ab_run, "speed": speed,
 }  # fmt: skip
 
 
 def main() -> None:
-    """Run the parts asked for."""
+    """Run the chosen parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--pairs", type=int, default=0, help="simulated pairs a row")
+    parser.add_argument("--pairs", type=int, default=0, help="simulated pairs per row")
     parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
     sizes = {"tails": 100_000, "coverage": 4000, "wandering": 1200, "power": 60, "ab_run": 300}

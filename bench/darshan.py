@@ -1,6 +1,6 @@
 """Figures of reading Darshan logs: time and memory, start-up included (`python bench/darshan.py [N]`).
 
-Prints one line a log: what it is, its size, seconds, and the peak memory of command and worker together.
+Prints one line per log: description, size, seconds, and the peak memory of command and worker together.
 """
 
 from __future__ import annotations

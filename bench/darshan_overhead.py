@@ -1,9 +1,9 @@
-"""What tracing costs: a program without Darshan, with it, and with DXT, in turn; ratios of their times.
+"""Cost of tracing: a program without Darshan, with it, and with DXT, alternating; ratios of their times.
 
     python bench/darshan_overhead.py LIBDARSHAN ROUNDS -- mpirun -np 4 PROGRAM ARGUMENT…
 
-The library goes under the processes only, as `reframe_tests/mixins/darshan.py` does it: `env` stands before
-PROGRAM, which is the first word after the launcher that names an executable file. On a busy machine believe the
+The library is preloaded into the processes only, as `reframe_tests/mixins/darshan.py` does it: `env` precedes
+PROGRAM, which is the first word after the launcher that names an executable file. On a busy machine use the
 processor time.
 """
 

@@ -1,12 +1,12 @@
-"""Figures of the dashboard: first build, rebuild after one more night, size of the first page, zoom.
+"""Figures of the dashboard: first build, rebuild after one more session, size of the first page, zoom.
 
     python bench/dashboard.py                              12 systems x 200 series x 365 nights, 5 samples each
     python bench/dashboard.py --systems 2 --nights 30      smaller
     python bench/dashboard.py --zoom                       a series of 3,650 nights x 10 samples in Chromium
 
-Prints what it measured. Builds run in a process of their own: seconds are from its start to its end, the start
+Builds run in a process of their own: seconds are from its start to its end, the start
 of Python included; `cpu_s` is what it and its two workers used, `peak_mib` the sum of their peaks (what they
-share counts thrice).
+share counts three times).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STACK = StackRecord("openmpi-hdf5", {"parts": [{"name": "openmpi", "version": "4
 
 
 def cases(number: int) -> list[Case]:
-    """`number` cases, two (write and read) a run."""
+    """`number` cases, two (write and read) per run."""
     axes = product(
         (4, 8, 16, 32, 64),
         ("POSIX", "MPIIO", "HDF5", "NETCDF4"),
@@ -236,12 +236,12 @@ def zoom(site: Path) -> None:
         browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
         browser.open(site / "series" / "1.html")
         browser.wait("return document.documentElement.dataset.drawn === 'yes'")
-        told = []
+        measured = []
         for nights in WINDOWS:
             before = busy_ms()
             wall = browser.driver.execute_async_script(ZOOM, nights)
-            told.append((nights, wall, round(busy_ms() - before)))
-    print("zoom: (nights in view, ms, ms of the page's thread)", *told)
+            measured.append((nights, wall, round(busy_ms() - before)))
+    print("zoom: (nights in view, ms, ms of the page's thread)", *measured)
     print("series page ", (site / "series" / "1.html").stat().st_size, "bytes")
 
 

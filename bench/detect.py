@@ -72,7 +72,7 @@ def load_scorer() -> Any:
     return module
 
 
-def _judge(cases: dict[str, Any]) -> dict[str, Any]:
+def _detect(cases: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         source, target = Path(place, "in.json"), Path(place, "out.json")
         source.write_text(json.dumps(cases))
@@ -82,15 +82,15 @@ def _judge(cases: dict[str, Any]) -> dict[str, Any]:
 
 
 def scores(split: str = "shown") -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the scorer says of the offline and of the online set."""
+    """Scores of the offline and of the online set."""
     scorer = load_scorer()
 
     def load(name: str) -> Any:
         return json.loads((DATA / f"{name}_{split}.json").read_text())
 
-    offline = scorer.score(load("truth"), _judge(load("cases")))
+    offline = scorer.score(load("truth"), _detect(load("cases")))
     truth = load("truth_online")
-    return offline, scorer.online(truth, _judge(scorer.expand(load("online"), truth)))
+    return offline, scorer.online(truth, _detect(scorer.expand(load("online"), truth)))
 
 
 def print_scores() -> None:
@@ -101,7 +101,7 @@ def print_scores() -> None:
     print(f"{'iowatch':34} " + " ".join(row))
     print(OTHERS)
     print(f"online: never found {on['never_snr2']:.1%} at SNR >= 2, {on['never']:.1%} of all")
-    print(f"online: median delay over all {on['delay_median']} nights")
+    print(f"online: median delay over all {on['delay_median']} observations")
 
 
 def timing(series: int, nights: int) -> None:
@@ -114,7 +114,7 @@ def timing(series: int, nights: int) -> None:
     detect_many(data)
     taken = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{series} series x {nights} nights: {taken:.1f} s, peak memory of the process {peak:.2f} GiB")
+    print(f"{series} series x {nights} observations: {taken:.1f} s, peak memory of the process {peak:.2f} GiB")
 
 
 def main() -> None:

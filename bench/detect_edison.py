@@ -40,7 +40,7 @@ class Nights:
 
 
 def year() -> list[Nights]:
-    """All series of at least 100 nights, by name."""
+    """All series of at least 100 observations, by name."""
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for run in tokio.read_tokio_summaries(DATA):
         for result in run.output.results:
@@ -116,8 +116,8 @@ def _step(change: ChangePoint, x: float, top: float, row: int) -> str:
     """Labels stand in two rows in turn, so that neighbours do not cover each other."""
     colour = "#b00020" if change.direction == "down" else "#1a7f37"
     line = f'<path d="M{x} {top}V{top + HIGH}" stroke="{colour}" stroke-dasharray="4 3"/>'
-    beside, anchor = (x - 3, "end") if x > LEFT + WIDE - 40 else (x + 3, "start")
-    place = f'x="{beside}" y="{top + HIGH - 5 - 15 * row}" text-anchor="{anchor}"'
+    label_x, anchor = (x - 3, "end") if x > LEFT + WIDE - 40 else (x + 3, "start")
+    place = f'x="{label_x}" y="{top + HIGH - 5 - 15 * row}" text-anchor="{anchor}"'
     return line + f'<text {place} fill="{colour}">x{change.ratio:.2f}</text>'
 
 

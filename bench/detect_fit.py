@@ -2,15 +2,15 @@
 
     python bench/detect_fit.py
 
-Steps, outliers and spells of known place are put on two kinds of noise: the residuals of the real series in
-tests/data/changes.tar.xz, put together anew from random blocks, and six families of noise (tests/detect).
-Every step that the detector considers becomes one row: its facts, and whether it is true (within 5 nights).
-Prints the weights that predict this best (least log loss) beside those in use, and the scores of the detector
+Steps, outliers and bursts at known positions are put on two kinds of noise: the residuals of the real series in
+tests/data/changes.tar.xz, recombined from random blocks, and six families of noise (tests/detect).
+Every step that the detector considers becomes one row: its facts, and whether it is true (within 5 observations).
+Prints the weights that predict this best (least log loss) next to those in use, and the scores of the detector
 on fresh series of each kind.
 
-The weights in use are others: bench/detect_search.py finds them by what they make of whole series. They differ,
-even in sign, because steps are dropped one after the other, because a newest level is asked about anew every
-morning, and because people repair what broke on a real system, whereas steps of simulated series are undone by
+The weights in use are others: bench/detect_search.py finds them by the scores of whole series. They differ,
+even in sign, because steps are dropped one after the other, because the newest level is assessed after every
+observation, and because faults of a real system are repaired, whereas steps of simulated series are undone by
 chance only: a step that is soon undone weighs less in use than in this fit.
 """
 
@@ -45,13 +45,13 @@ TOLERANCE = 5
 
 @dataclass
 class Known:
-    """A series of ln values with what was put in, and what counts neither way.
+    """A series of ln values with the inserted changes, and what counts neither way.
 
     Attributes:
         spread: robust standard deviation of the noise.
-        steps: first night and ln ratio of each.
-        spells: first night and end of each; one that was put in is the last.
-        kind: what was put in, in the words of the scorer in changes.tar.xz.
+        steps: first observation and ln ratio of each.
+        bursts: first observation and end of each; an inserted one is the last.
+        kind: what was inserted, in the terms of the scorer in changes.tar.xz.
     """
 
     logs: Floats
@@ -63,12 +63,12 @@ class Known:
 
 
 def about_five(rng: np.random.Generator) -> int:
-    """A length of 1 to 15 nights, five on average."""
+    """A length of 1 to 15 observations, five on average."""
     return min(int(rng.geometric(0.2)), 15)
 
 
 def blocks(residuals: list[Floats], length: Callable[[np.random.Generator], int] = about_five) -> Noise:
-    """Noise from random blocks of one of the residual series, each of a drawn length (nights)."""
+    """Noise from random blocks of one of the residual series, each of a drawn length (observations)."""
 
     def draw(rng: np.random.Generator, n: int) -> Floats:
         source = residuals[rng.integers(len(residuals))]
@@ -94,9 +94,9 @@ def residuals(width: int = 31) -> list[Floats]:
 
 
 def bare(noise: Floats) -> Known:
-    """A series of noise only. Its own spells count neither way.
+    """A series of noise only. Its own bursts count neither way.
 
-    They are runs of four nights and more that lie two robust standard deviations off, on one side.
+    They are runs of four observations and more that are two robust standard deviations off, on one side.
     """
     deviation = noise - np.median(noise)
     spread = max(1.4826 * float(np.median(np.abs(deviation))), 1e-3)
@@ -108,7 +108,7 @@ def bare(noise: Floats) -> Known:
 
 
 def draw(rng: np.random.Generator, noise: Noise) -> Known:
-    """One series: half of them with a step, the others with several, none, outliers or a spell."""
+    """One series: half of them with a step, the others with several, none, outliers or a burst."""
     n = int(rng.choice(LENGTHS))
     known = bare(noise(rng, n))
     known.kind = str(rng.choice(["step", "multi", "none", "outlier", "temp"], p=[0.45, 0.1, 0.25, 0.1, 0.1]))
@@ -132,7 +132,7 @@ def draw(rng: np.random.Generator, noise: Noise) -> Known:
 
 
 def verdict(known: Known, index: int, rises: bool) -> bool | None:
-    """Whether a reported step is true; None at the border of a spell."""
+    """Whether a reported step is true; None at the border of a burst."""
     if any(abs(index - start) <= TOLERANCE and (size > 0) == rises for start, size in known.steps):
         return True
     if any(abs(index - border) <= TOLERANCE for burst in known.bursts for border in burst):
@@ -168,7 +168,7 @@ def fit(data: list[tuple[StepFeatures, bool]]) -> Floats:
 
 
 def young(rng: np.random.Generator, noise: Noise) -> Known:
-    """A series as it looks on one morning: cut off 4 to 14 nights after a step, or anywhere without one."""
+    """A series as it is on one day: truncated 4 to 14 observations after a step, or anywhere without one."""
     n = int(rng.integers(30, 120))
     known = bare(noise(rng, n))
     if rng.random() < 0.5:

@@ -1,10 +1,10 @@
-"""The detector's last stage, remembered: thousands of series judged anew for other weights within milliseconds.
+"""The detector's last stage, cached: thousands of series are assessed for other weights within milliseconds.
 
 Only what follows the search for levels depends on the weights of the confidence (`settled_weights`,
-`newest_weights`, `min_confidence`) and on `drift_penalty`. So a series becomes a graph of states: each knows
-its levels and, once asked, the facts of its steps, the states that it becomes by losing a step, by giving steps
-up for a slope, and by dating its borders. All of that the detector's own functions work out; only the walk
-through the states is written here. tests/stats/test_search.py holds its answers to those of `detect_many`.
+`newest_weights`, `min_confidence`) and on `drift_penalty`. So a series becomes a graph of states: each has
+its levels and, computed on demand, the facts of its steps and the states without a step, with a slope instead of
+steps, and with dated borders. The detector's own functions compute all of that; this module only walks
+through the states. tests/stats/test_search.py compares its results with those of `detect_many`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Change(TypedDict):
 
 
 class State:
-    """Levels of a series at one point of its judging. `series.away` belongs to the state and stays as it is."""
+    """Levels of a series at one point of its assessment. `series.away` belongs to the state and does not change."""
 
     def __init__(self, series: SeriesFit, segments: list[Segment]) -> None:
         self.series = series
@@ -44,11 +44,11 @@ class State:
 
     @cached_property
     def facts(self) -> list[tuple[StepFeatures, bool]]:
-        """Of each step: what it is judged by, and whether its level is the newest and short."""
+        """Of each step: its facts, and whether its level is the newest and short."""
         return step_features(self.series, self.segments)
 
     def without(self, step: int) -> State:
-        """Without one step: as `rules.drop_doubtful_steps` takes it out."""
+        """Without one step: as `rules.drop_doubtful_steps` removes it."""
         if step not in self._merged:
             series = replace(self.series, away=self.series.away.copy())
             segments = steps.remove_step(series, self.segments, step)
@@ -92,19 +92,19 @@ def roots(logs: Sequence[Floats], settings: DetectorSettings) -> list[State]:
     """The state of each series before its doubtful steps are dropped.
 
     Args:
-        logs: ln of the values in time order, each of at least `settings.min_observations` nights.
-        settings: all but the weights, `min_confidence` and `drift_penalty` hold for all later judging.
+        logs: ln of the values in time order, each of at least `settings.min_observations` observations.
+        settings: all but the weights, `min_confidence` and `drift_penalty` hold for all later assessments.
     """
     found = []
-    credulous = replace(settings, min_confidence=0.0)
-    for nights, (path, noise) in zip(logs, segment_many(logs, settings), strict=True):
-        series = SeriesFit(nights, noise, credulous, np.zeros(len(nights), dtype=bool))
-        segments, _ = steps.refine_segments(series, series.segments(path), step_penalty(len(nights), settings))
+    permissive = replace(settings, min_confidence=0.0)
+    for observations, (path, noise) in zip(logs, segment_many(logs, settings), strict=True):
+        series = SeriesFit(observations, noise, permissive, np.zeros(len(observations), dtype=bool))
+        segments, _ = steps.refine_segments(series, series.segments(path), step_penalty(len(observations), settings))
         found.append(State(replace(series, settings=settings), segments))
     return found
 
 
-def judge(root: State, settings: DetectorSettings) -> State:
+def assess(root: State, settings: DetectorSettings) -> State:
     """The state that the detector ends in by the weights, least confidence and drift penalty given."""
     state = _credible(root, settings).sloped(settings.drift_penalty)
     while True:

@@ -1,18 +1,18 @@
-"""Search the weights of the detector's confidence and its drift penalty for what they make of whole series.
+"""Search the weights of the detector's confidence and its drift penalty for the best scores of whole series.
 
     python bench/detect_search.py [--minutes 20] [--seed 1] [--from now|weights.json] [--out weights.json]
 
-CMA-ES (Hansen 2016, arXiv:1604.00772; `pip install cma`, which nothing else needs) minimises the shortfall
+CMA-ES (Hansen 2016, arXiv:1604.00772; `pip install cma`, used by nothing else) minimises the shortfall
 from the aims of docs/detection.md, each with a margin: on the series of tests/data/changes.tar.xz, offline
 and at every nightly prefix; on three kinds of simulated series; on short histories; and on the events of the
-year of Edison that must not be lost (all in bench/detect_sets.py). The figures are counts, so they jump: the
-shown series are judged with slightly shifted intercepts as well, lest an answer hang on the third decimal of
-a weight.
+year of Edison that must be found (all in bench/detect_sets.py). The figures are counts, so they jump: the
+shown series are assessed with slightly shifted intercepts as well, so that a result does not depend on the third
+decimal of a weight.
 
 Prints the figures of the current mean every ten generations; at the end the weights as settings.py has them,
 and the figures of the weights in use and of those found: on the shown series, the simulated ones of the search,
-and fresh ones that it never saw. The seed makes the simulated series, too. Fresh series tell whether to keep an
-answer; who chooses among several by them needs fresher ones. Preparing the series takes two minutes more.
+and fresh ones that it did not use. The seed generates the simulated series, too. Fresh series show whether to keep
+a result; to choose among several results, use other fresh series. Preparing the series takes two minutes more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from iowatch.stats import DetectorSettings
 
 @dataclass(frozen=True)
 class Aim:
-    """What a figure is held to. A shortfall as large as `scale` costs 1."""
+    """Target of a figure. A shortfall as large as `scale` costs 1."""
 
     figure: str
     limit: float
@@ -60,7 +60,7 @@ SHOWN = (
     Aim("never_snr2", 0.025, 0.02),
     Aim("online_fa_per_series_year", 0.92, 0.12),
 )
-SHORT = Aim("few_nights_fa", 0.28, 0.25)
+SHORT = Aim("short_fa", 0.28, 0.25)
 """Of each kind of simulated series."""
 MEAN_OF_KINDS = (
     Aim("precision", 0.957, 0.004, at_least=True),
@@ -74,13 +74,13 @@ LOST_EVENT = 3.0
 LOST_F1, GAINED_F1 = 0.004, 0.03
 """Of a kind of simulated series, against the start: what costs 1, and what is worth 1."""
 GAINED_ALARMS = 0.6
-"""Online false alarms a series-year on simulated series: what is worth 1, also beyond the aim."""
+"""Online false alarms per series-year on simulated series: what is worth 1, also beyond the aim."""
 SHIFTS = (-0.12, 0.12)
-"""Of the intercepts: where the shown series are judged as well, for a quarter of the cost each."""
+"""Of the intercepts: where the shown series are assessed as well, for a quarter of the cost each."""
 
 
 class Objective:
-    """What weights cost: less is better."""
+    """Cost of weights: less is better."""
 
     def __init__(self, start: DetectorSettings, seed: int) -> None:
         self.shown = shown(start)
@@ -122,7 +122,7 @@ class Space:
     def settings(self, x: Floats) -> DetectorSettings:
         """Rounded as they are written down, so that the figures are those of what is printed.
 
-        The drift penalty is rounded to a quarter, for slopes are remembered by it.
+        The drift penalty is rounded to a quarter, because slopes are cached by it.
         """
         *weights, drift = (self.origin + self.scale * x).tolist()
         rounded = [round(weight, 2) for weight in weights]
@@ -137,8 +137,8 @@ class Space:
 
 def _fact_scales(groups: list[Group], newest: bool) -> Floats:
     """How much of each weight moves the odds by 1 where its fact is one standard deviation off."""
-    judged = [j for group in groups for j in (group.whole, group.nightly)]
-    steps = [step for j in judged for root in j.roots.values() for step in root.facts]
+    assessed = [j for group in groups for j in (group.whole, group.nightly)]
+    steps = [step for j in assessed for root in j.roots.values() for step in root.facts]
     spread = np.array([facts for facts, young in steps if facts and young == newest]).std(axis=0)
     return np.where(spread > 0, 1 / np.maximum(spread, 0.05), 1.0)
 
@@ -162,7 +162,7 @@ def search(
         vectors = evolution.ask()
         tried = [space.settings(x) for x in vectors]
         costs = [objective(settings) for settings in tried]
-        # The pull towards the start keeps weights that nothing depends on from wandering off.
+        # The pull towards the start keeps weights without effect near it.
         evolution.tell(vectors, [c + 0.01 * float(x @ x) for c, x in zip(costs, vectors, strict=True)])
         if evolution.countiter % 10 == 0:
             tried.append(space.settings(evolution.mean))
@@ -185,15 +185,15 @@ COLUMNS = {
     "outlier_reported": ("outl", ".3f"),
     "temp_flagged": ("temp", ".3f"),
     "drift_reports_per_series": ("drift", ".2f"),
-    "delay_median_snr2": ("nights", ".0f"),
+    "delay_median_snr2": ("delay", ".0f"),
     "never_snr2": ("never", ".3f"),
     "online_fa_per_series_year": ("online FA/y", ".2f"),
-    "few_nights_fa": ("7-20 nights FA/y", ".2f"),
+    "short_fa": ("7-20 obs. FA/y", ".2f"),
 }
 
 
 def line(figures: Figures) -> str:
-    """The figures with their names; `nights` and `never` are of steps of at least twice the nightly scatter."""
+    """The figures with their names; `delay` (observations) and `never` are of steps of at least twice the scatter."""
     return " ".join(f"{title} {figures[name]:{form}}" for name, (title, form) in COLUMNS.items() if name in figures)
 
 
@@ -233,10 +233,10 @@ def write(weights: DetectorSettings, out: Path | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=20.0, help="of the search alone")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of the search only")
     parser.add_argument("--seed", type=int, default=1, help="of the search and of the simulated series")
     parser.add_argument("--from", dest="start", default="now", help="`now`, or a file that --out wrote")
-    parser.add_argument("--out", type=Path, help="where to write better weights, as JSON, when they are found")
+    parser.add_argument("--out", type=Path, help="where to write better weights, as JSON, once found")
     given = parser.parse_args()
     try:
         import cma

@@ -1,4 +1,4 @@
-"""The series that bench/detect_search.py judges: the shown ones, simulated ones, and the year of Edison."""
+"""The series that bench/detect_search.py assesses: the shown ones, simulated ones, and the year of Edison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from detect import DATA, load_scorer
 from detect_edison import DAY, year
 from detect_fit import FAMILIES, RATIOS, Floats, Known, Noise, bare, blocks, draw, residuals
-from detect_graph import Change, State, judge, roots
+from detect_graph import Change, State, assess, roots
 
 from iowatch.stats import DetectorSettings
 
@@ -37,7 +37,7 @@ SLACK = 6 * DAY
 
 
 def plateaus(rng: np.random.Generator, n: int) -> Floats:
-    """Good nights, and spells of several nights that share a level of their own."""
+    """Inliers, and bursts of several observations at a level of their own."""
     logs = 0.05 * rng.standard_t(5, size=n)
     for start in np.flatnonzero(rng.random(n) < rng.uniform(0.01, 0.05)):
         side = rng.choice([-1, -1, 1])
@@ -45,7 +45,7 @@ def plateaus(rng: np.random.Generator, n: int) -> Floats:
     return logs
 
 
-def made_up(rng: np.random.Generator, n: int) -> Floats:
+def mixed_noise(rng: np.random.Generator, n: int) -> Floats:
     """Noise of one of the tests' families or plateaus, of random size."""
     families = [*FAMILIES.values(), plateaus]
     logs: Floats = families[rng.integers(len(families))](rng, n)
@@ -57,12 +57,12 @@ def kinds() -> dict[str, Noise]:
     return {
         "weekly": blocks(residuals(51), lambda rng: 7),
         "long": blocks(residuals(31), lambda rng: int(rng.integers(10, 41))),
-        "made-up": made_up,
+        "mixed": mixed_noise,
     }
 
 
 def draw_nightly(rng: np.random.Generator, noise: Noise) -> Known:
-    """A series to be judged every morning: 30 to 70 nights, a step and 45 nights; or 120 nights without one."""
+    """A series to be assessed after every observation: 30 to 70, a step and 45 more; or 120 without a step."""
     if rng.random() < 0.4:
         return replace(bare(noise(rng, 120)), kind="online_none")
     start, size = int(rng.integers(30, 71)), float(np.log(rng.choice(RATIOS[:-2])))
@@ -72,7 +72,7 @@ def draw_nightly(rng: np.random.Generator, noise: Noise) -> Known:
 
 
 def truth(known: Known) -> dict[str, Any]:
-    """What the scorer in changes.tar.xz must know of a series."""
+    """The description of a series that the scorer in changes.tar.xz needs."""
     natural = known.bursts[:-1] if known.kind == "temp" else known.bursts
     edges = [0, *(start for start, _ in known.steps), len(known.logs)]
     changes = []
@@ -97,33 +97,33 @@ def _borders(bursts: list[tuple[int, int]]) -> list[dict[str, Any]]:
 
 
 @dataclass
-class Judged:
-    """Series that are scored together; `roots` has those that are not plainly without a step."""
+class ScoredSeries:
+    """Series that are scored together; `roots` has those that may have a step."""
 
     truth: dict[str, Any]
     roots: dict[str, State]
 
     @classmethod
-    def of(cls, truth: dict[str, Any], logs: dict[str, Floats], settings: DetectorSettings) -> Judged:
+    def of(cls, truth: dict[str, Any], logs: dict[str, Floats], settings: DetectorSettings) -> ScoredSeries:
         states = zip(logs, roots(list(logs.values()), settings), strict=True)
         return cls(truth, {name: root for name, root in states if len(root.segments) > 1})
 
     def changes(self, settings: DetectorSettings) -> dict[str, list[Change]]:
-        return {name: judge(root, settings).changes for name, root in self.roots.items()}
+        return {name: assess(root, settings).changes for name, root in self.roots.items()}
 
 
 @dataclass
 class Group:
-    """Series of one kind: whole ones, ones judged at every nightly prefix, and short histories."""
+    """Series of one kind: whole ones, ones assessed at every prefix, and short histories."""
 
     name: str
-    whole: Judged
-    nightly: Judged
-    short: Judged | None = None
+    whole: ScoredSeries
+    nightly: ScoredSeries
+    short: ScoredSeries | None = None
     scorer: Any = field(default_factory=load_scorer)
 
     def figures(self, settings: DetectorSettings) -> Figures:
-        """What the scorer says, infinity for "never"; and the false alarms a series-year of short histories."""
+        """The scores, infinity for "never"; and the false alarms per series-year of short histories."""
         figures: Figures = self.scorer.score(self.whole.truth, self.whole.changes(settings))
         figures |= self.scorer.online(self.nightly.truth, self.nightly.changes(settings))
         if figures["delay_median_snr2"] is None:
@@ -132,7 +132,7 @@ class Group:
             del figures["drift_reports_per_series"]
         if self.short:
             short = self.scorer.score(self.short.truth, self.short.changes(settings))
-            figures["few_nights_fa"] = short["fa_per_series_year"]
+            figures["short_fa"] = short["fa_per_series_year"]
         return figures
 
 
@@ -142,21 +142,21 @@ def shown(settings: DetectorSettings) -> Group:
     def load(name: str) -> Any:
         return json.loads((DATA / f"{name}_shown.json").read_text())
 
-    def judged(cases: Any, truth: Any) -> Judged:
+    def scored(cases: Any, truth: Any) -> ScoredSeries:
         logs = {case["id"]: np.log([value for _, value in case["series"]]) for case in cases["cases"]}
-        return Judged.of(truth, logs, settings)
+        return ScoredSeries.of(truth, logs, settings)
 
     nightly = load("truth_online")
     prefixes = load_scorer().expand(load("online"), nightly)
-    return Group("shown", judged(load("cases"), load("truth")), judged(prefixes, nightly))
+    return Group("shown", scored(load("cases"), load("truth")), scored(prefixes, nightly))
 
 
 def simulated(name: str, noise: Noise, seeds: list[int], many: int, settings: DetectorSettings) -> Group:
-    """`many` whole series, an eighth as many judged every morning, and `many` short histories."""
+    """`many` whole series, an eighth as many assessed at every prefix, and `many` short histories."""
     rng = np.random.default_rng(seeds)
     whole = {str(i): draw(rng, noise) for i in range(many)}
     nightly = {str(i): draw_nightly(rng, noise) for i in range(many // 8)}
-    # Of few nights any report is a false alarm, also at a spell.
+    # With few observations any report is a false alarm, also at a burst.
     short = {str(i): replace(bare(noise(rng, int(rng.integers(7, 21)))), bursts=[]) for i in range(many)}
     prefixes = {
         f"{i}@{end}": known.logs[:end]
@@ -164,11 +164,11 @@ def simulated(name: str, noise: Noise, seeds: list[int], many: int, settings: De
         for end in range(known.steps[0][0] + 1 if known.steps else 20, len(known.logs) + 1)
     }
 
-    def judged(series: dict[str, Known], logs: dict[str, Floats] | None = None) -> Judged:
+    def scored(series: dict[str, Known], logs: dict[str, Floats] | None = None) -> ScoredSeries:
         truths = {i: truth(known) for i, known in series.items()}
-        return Judged.of(truths, logs or {i: known.logs for i, known in series.items()}, settings)
+        return ScoredSeries.of(truths, logs or {i: known.logs for i, known in series.items()}, settings)
 
-    return Group(name, judged(whole), judged(nightly, prefixes), judged(short))
+    return Group(name, scored(whole), scored(nightly, prefixes), scored(short))
 
 
 class Edison:
@@ -187,7 +187,7 @@ class Edison:
             if fnmatch(series.name, names)
             and not any(
                 change["direction"] == side and abs(series.times[change["index"]] - _seconds(date)) <= SLACK
-                for change in judge(root, settings).changes
+                for change in assess(root, settings).changes
             )
         ]
 

@@ -1,10 +1,10 @@
-"""Figures of findings: time of the first update, of a nightly one, of one without news; calm over a year.
+"""Figures of findings: time of the first, a nightly and an unchanged update; number of updates in a year.
 
     python bench/findings.py            1,000 series x 365 nights, a planted event every 60 nights
-    python bench/findings.py edison     Edison's year night by night: findings, and how often people are told
-    python bench/findings.py rules      how often a planted common factor is found again
+    python bench/findings.py edison     Edison's year session by session: findings and their updates
+    python bench/findings.py rules      how often a planted common factor is recovered
 
-Prints what it measured; peak memory is that of the whole process.
+Peak memory is that of the whole process.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def scale() -> None:
     with tempfile.TemporaryDirectory() as place, History.open(f"{place}/bench.db") as history:
         fill(history, table[:365])
         timed("first update, 1,000 series x 365 nights", history, "bench")
-        timed("update without news", history, "bench")
+        timed("update without changes", history, "bench")
         history.record_runs("bench", [night(365, table[365])])
         timed("nightly update, 1,000 series", history, "bench")
 
@@ -150,21 +150,21 @@ def edison() -> None:
 
 
 def replay(whole: History, history: History) -> None:
-    """Every session of `whole` again, with an update after each."""
-    told: Counter[str] = Counter()
-    start, updates = time.perf_counter(), 0
+    """Record every session of `whole` in `history`, with an update after each day."""
+    reported: Counter[str] = Counter()
+    start, calls = time.perf_counter(), 0
     sessions = sorted(whole.sessions("edison"), key=lambda s: s.started_at)
     for _, group in groupby(sessions, key=lambda s: s.started_at // DAY_S):
         for session in group:
             history.begin_session(SessionRecord(session.uuid, "edison", "tokio", "import", session.started_at))
-            runs = [_again(whole, run.id) for run in whole.runs(session.uuid)]
+            runs = [_copy_run(whole, run.id) for run in whole.runs(session.uuid)]
             history.record_runs(session.uuid, runs)
             last = session.started_at
         found = update_findings(history, "edison", datetime.fromtimestamp(last + DAY_S, UTC))
-        updates += 1
-        told.update(f"{f.state}: {news.split(':')[0].split(' since ')[0]}" for f in found for news in f.news)
-    print(f"night by night: {updates} updates in {time.perf_counter() - start:.0f} s; people are told")
-    for what, times in told.most_common():
+        calls += 1
+        reported.update(f"{f.state}: {update.split(':')[0].split(' since ')[0]}" for f in found for update in f.updates)
+    print(f"session by session: {calls} calls in {time.perf_counter() - start:.0f} s; reported updates")
+    for what, times in reported.most_common():
         print(f"    {times:4}  {what}")
 
 
@@ -173,7 +173,7 @@ SPOILT = ((0.0, 0.0), (0.02, 0.0), (0.05, 0.0), (0.05, 0.3), (0.1, 0.0))
 
 
 def rules() -> None:
-    """Share of the trials in which exactly the planted series are selected; in brackets: no rule stated."""
+    """Share of the trials in which exactly the planted series are selected; in brackets: no rule found."""
     heads = "".join(f"{f'{wrong:.0%} wrong, {missing:.0%} missing':>24}" for wrong, missing in SPOILT)
     print(f"{'series, conditions':<20}{heads}")
     for n, size in product((24, 48, 96, 200), (1, 2, 3)):
@@ -186,7 +186,7 @@ def rules() -> None:
         print(f"{f'{n}, {size}':<20}{row}", flush=True)
 
 
-def _again(whole: History, number: int) -> RunRecord:
+def _copy_run(whole: History, number: int) -> RunRecord:
     run = whole.run(number)
     results = tuple(
         Result(

@@ -3,11 +3,11 @@
     python bench/parsers.py                 1 GiB of each kind
     python bench/parsers.py --mib 128 --kind ior-rows
 
-Kinds: `warnings`: an IOR output with warnings of a launcher in front of it; `errors`: every line holds a word
-that errors have; `ior-rows`: repetitions of IOR without end; `mdtest-V3`: a verbose mdtest; `benchio-rows`;
-`h5bench-steps`; `noise`: random bytes. Of the rows those behind the 50,000th are not read any more; in
-`sound-ior`, `sound-benchio` and `sound-record` every row is, parsed again and again until the size is reached.
-One process a kind, so that each has its own peak of memory.
+Kinds: `warnings`: an IOR output that begins with warnings of a launcher; `errors`: every line contains a word
+of errors; `ior-rows`: repetitions of IOR without end; `mdtest-V3`: a verbose mdtest; `benchio-rows`;
+`h5bench-steps`; `noise`: random bytes. Rows after the 50,000th are not read; in
+`sound-ior`, `sound-benchio` and `sound-record` every row is; they are parsed repeatedly until the size is reached.
+One process per kind, so that each has its own peak of memory.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def main() -> None:
     """Measure all kinds, each in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=1024, help="size of each output (default 1024)")
-    parser.add_argument("--kind", choices=[*KINDS, *SOUND], help="only this one, in this process")
+    parser.add_argument("--kind", choices=[*KINDS, *SOUND], help="only this kind, in this process")
     arguments = parser.parse_args()
     if arguments.kind:
         print((measure_sound if arguments.kind in SOUND else measure)(arguments.kind, arguments.mib))

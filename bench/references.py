@@ -1,8 +1,8 @@
-"""How fast references load, and how often nights fall outside the bounds that `reference propose` gives.
+"""How fast references load, and how often observations are outside the bounds that `reference propose` gives.
 
     python bench/references.py [--data FOLDER]
 
-FOLDER has TOKIO's `edison-summaries_*.csv.gz`; without it only the synthetic nights are tried.
+FOLDER has TOKIO's `edison-summaries_*.csv.gz`; without it only synthetic observations are used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def quiet(count: int = 300) -> list[np.ndarray]:
 
 
 def outside(series: list[np.ndarray], nights: int) -> tuple[float, float, float]:
-    """Shares of later nights below and above, and the median lower bound."""
+    """Shares of later observations below and above, and the median lower bound."""
     below = above = later = 0
     lows = []
     for values in series:
@@ -80,12 +80,12 @@ def main() -> None:
     loading()
     kinds = {"normal scatter of 5 %": quiet()}
     if folder.is_dir():
-        kinds["Edison, one run a night"] = edison(folder)
+        kinds["Edison, one run per session"] = edison(folder)
     for name, series in kinds.items():
         for nights in NIGHTS:
             below, above, low = outside(series, nights)
             shares = f"{below:.2%} below, {above:.2%} above, median lower bound {low:.0%}"
-            print(f"{name}, {nights:2d} nights: {shares}")
+            print(f"{name}, {nights:2d} observations: {shares}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs as a real night leaves them: names, facts, kept files. `bench/scale.py` fills its history with them."""
+"""Runs as of a real nightly session: names, facts, kept files. `bench/scale.py` fills its history with them."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def facts_of_benchio(system: str, session: str, night: int, run: int) -> dict[st
 
 
 def ran_on(system: str, session: str, night: int, run: int) -> tuple[list[str], str]:
-    """Nodes, which differ from night to night, and the directory of a case."""
+    """Nodes, which differ from session to session, and the directory of a case."""
     nodes = [f"{system}-{(night * 7 + run + n) % 500:04d}" for n in range(4)]
     return nodes, f"/lustre/iowatch-{session}/{digest(run)[:12]}"
 
 
 @dataclass(frozen=True)
 class Tool:
-    """How a benchmark's runs look: results of a run, facts, names of the files that are kept.
+    """Form of a benchmark's runs: results of a run, facts, names of the files that are kept.
 
     `decimals` are those of a bandwidth, None for all digits of a float64. IOR prints two, and none above 1,000.
     """

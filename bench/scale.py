@@ -1,16 +1,16 @@
 # ruff: noqa: S608 -- names of tables and columns are constants of this file
-"""Ten years of a site: size of the history, and how long a night, detection and the dashboard take.
+"""Ten years of a site: size of the history, and the time of a session's ingestion, detection and the dashboard.
 
     python bench/scale.py                                    SQLite, a tenth of the nights
     python bench/scale.py --postgresql --nights 3650         all of it in a PostgreSQL server of its own
-    python bench/scale.py --postgresql --nights 3650 --keep DIR --skip-fill     measure again what DIR has
+    python bench/scale.py --postgresql --nights 3650 --keep DIR --skip-fill     measure the history in DIR again
 
-    python bench/scale.py --nights 60 --benchio              only the size, for runs as benchio leaves them
+    python bench/scale.py --nights 60 --benchio              only the size, for runs like those of benchio
 
-12 systems x 200 cases (write and read of 100 runs of IOR) x nights x 10 samples; with --benchio 11 cases a run
-(bandwidth, time and its parts of write and read). Names, facts and kept files are as a real night leaves them.
-Files of runs are listed for the newest 400 nights: `history prune --days 400 --forget`.
-Aims (docs/scale.md): a night's ingest <= 5 s, detection <= 10 s, site <= 60 s on two cores, <= 100 bytes a
+12 systems x 200 cases (write and read of 100 runs of IOR) x nights x 10 samples; with --benchio 11 cases per run
+(bandwidth, time and its parts of write and read). Names, facts and kept files are those of a real session.
+Files of runs are listed for the newest 400 sessions: `history prune --days 400 --delete-records`.
+Aims (docs/scale.md): ingestion of a session <= 5 s, detection <= 10 s, site <= 60 s on two cores, <= 100 bytes per
 sample.
 """
 
@@ -83,7 +83,7 @@ def levels(night: int, system: int) -> np.ndarray:
 
 
 def values(night: int, system: int, tool: Tool) -> np.ndarray:
-    """Bandwidths of a night as the tool prints them, shape (cases, samples)."""
+    """Bandwidths of a session as the tool prints them, shape (cases, samples)."""
     stream = np.random.default_rng((night, system))
     noise = stream.normal(0, 0.04, (len(CASES), SAMPLES)) + stream.normal(0, 0.05, (len(CASES), 1))
     found = np.asarray(levels(night, system)[:, None] * np.exp(noise))
@@ -161,7 +161,7 @@ class Filler:
 
 
 def ingest(history: History, ground: Ground, position: int, night: int) -> None:
-    """One night of one system by the door that `iowatch run` uses: a transaction a run."""
+    """One session of one system through the function that `iowatch run` uses: one transaction per run."""
     name, begin = ground.names[position], START + (night + 1) * DAY_S
     session = session_of(name, -night)
     expected = [
@@ -196,7 +196,7 @@ def timed(label: str, work: Callable[[], object]) -> float:
 
 
 def sizes(history: History) -> None:
-    """Bytes a sample, in all and of the largest tables with their indices."""
+    """Bytes per sample, in all and of the largest tables with their indices."""
     with history.reading() as connection:
         total, samples = (
             maintenance.database_size_bytes(connection),
@@ -209,14 +209,16 @@ def sizes(history: History) -> None:
             "GROUP BY 1 ORDER BY 2 DESC LIMIT 5",
         }[connection.dialect.name]
         tables = connection.execute(text(listing)).all()
-    told = ", ".join(f"{name} {size / samples:.1f}" for name, size in tables)
-    print(f"  {samples:,} samples, {total / 2**30:.2f} GiB: {total / samples:.1f} bytes a sample ({told})", flush=True)
+    parts = ", ".join(f"{name} {size / samples:.1f}" for name, size in tables)
+    print(
+        f"  {samples:,} samples, {total / 2**30:.2f} GiB: {total / samples:.1f} bytes per sample ({parts})", flush=True
+    )
 
 
 def measure(history: History, place: str, ground: Ground, site: Path, night: int) -> None:
-    """What a night costs with all that is there."""
+    """Cost of a session with the filled history."""
     sizes(history)
-    with_news = [night]
+    with_changes = [night]
 
     def every(work: Callable[[int], object]) -> Callable[[], object]:
         return lambda: [work(position) for position in range(SYSTEMS)]
@@ -224,12 +226,14 @@ def measure(history: History, place: str, ground: Ground, site: Path, night: int
     timed("first detection of 12 systems", every(lambda p: update_findings(history, ground.names[p])))
     first = build(place, site)
     print(f"  {'first build of the site':<46}{first}", flush=True)
-    timed("ingest of a night, one system (100 runs)", lambda: ingest(history, ground, 0, with_news[0]))
+    timed("ingestion of a session, one system (100 runs)", lambda: ingest(history, ground, 0, with_changes[0]))
     timed("detection, one system", lambda: update_findings(history, ground.names[0]))
-    timed("ingest of a night, the other 11", lambda: [ingest(history, ground, p, night) for p in range(1, SYSTEMS)])
+    timed(
+        "ingestion of a session, the other 11", lambda: [ingest(history, ground, p, night) for p in range(1, SYSTEMS)]
+    )
     timed("detection, the other 11", lambda: [update_findings(history, ground.names[p]) for p in range(1, SYSTEMS)])
     print(f"  {'site update after that night':<46}{build(place, site)}", flush=True)
-    timed("detection without news, one system", lambda: update_findings(history, ground.names[0]))
+    timed("detection without changes, one system", lambda: update_findings(history, ground.names[0]))
     timed("sessions of a system", lambda: history.sessions(ground.names[0], 30))
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"  peak memory of this process {own:.0f} MiB", flush=True)
@@ -251,10 +255,10 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=365)
     parser.add_argument("--postgresql", action="store_true", help="A server of its own instead of SQLite.")
     parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
-    parser.add_argument("--skip-fill", action="store_true", help="Measure what --keep has.")
-    parser.add_argument("--at", type=int, nargs="*", default=[], help="Also tell the size after so many nights.")
-    parser.add_argument("--benchio", action="store_true", help="Runs as benchio leaves them; only sizes are told.")
-    parser.add_argument("--results", type=int, default=2, help="Results of a run of IOR; with others only sizes.")
+    parser.add_argument("--skip-fill", action="store_true", help="Measure the history in --keep.")
+    parser.add_argument("--at", type=int, nargs="*", default=[], help="Also print the size after so many sessions.")
+    parser.add_argument("--benchio", action="store_true", help="Runs like those of benchio; only sizes are printed.")
+    parser.add_argument("--results", type=int, default=2, help="Results per run of IOR; other numbers: only sizes.")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         directory = chosen.keep or Path(temporary)
@@ -273,7 +277,7 @@ def main() -> None:
 
 
 def fill(history: History, ground: Ground, chosen: argparse.Namespace) -> None:
-    """Write all nights, telling sizes on the way."""
+    """Write all sessions, printing sizes at the chosen times."""
     tool = BENCHIO if chosen.benchio else replace(IOR, results=chosen.results)
     filler = Filler(history, ground, chosen.nights, tool)
     filler.start()

@@ -1,4 +1,4 @@
-"""Large outputs that are sound in every row, so that all of them is read: material of `bench/parsers.py`."""
+"""Large outputs that are valid in every row, so that all rows are read: input of `bench/parsers.py`."""
 
 from __future__ import annotations
 

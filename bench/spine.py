@@ -1,10 +1,10 @@
-"""From clone to verdict: how long a newcomer waits, and what the harness costs a case.
+"""From clone to verdict: time to the first verdict, and overhead of the harness per case.
 
     python bench/spine.py [--skip-clone]
 
 Clones this checkout into a temporary directory with an empty home, runs `make nightly` twice there, and one
-`iowatch run --json` for the harness's own time. Targets: first night <= 6 minutes on 2 cores with packages
-downloaded, second <= 90 s, harness <= 1.5 s a case.
+`iowatch run --json` for the harness's own time. Targets: first session <= 6 minutes on 2 cores with packages
+downloaded, second <= 90 s, harness <= 1.5 s per case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def timed(label: str, words: list[str], place: Path, environment: dict[str, str], target_s: float) -> None:
-    """Run, print the wall time beside its target, and what it printed where it failed."""
+    """Run, print the wall time next to its target, and the output if it failed."""
     started = time.monotonic()
     done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
     wall = time.monotonic() - started
@@ -31,13 +31,13 @@ def timed(label: str, words: list[str], place: Path, environment: dict[str, str]
 
 
 def nights(home: Path) -> None:
-    """Two nights of a fresh clone."""
+    """Two nightly sessions of a fresh clone."""
     clone = home / "iowatch"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "PIP_INDEX_URL")}
     environment = {**kept, "HOME": str(home)}
     timed("clone to verdict", ["make", "nightly"], clone, environment, 360)
-    timed("make nightly again", ["make", "nightly"], clone, environment, 90)
+    timed("make nightly, second time", ["make", "nightly"], clone, environment, 90)
 
 
 def harness(home: Path) -> None:
@@ -51,7 +51,7 @@ def harness(home: Path) -> None:
         own = verdict["wall_s"] - verdict["benchmark_s"]
         print(
             f"harness ({label}): {verdict['wall_s']:.1f} s wall, {verdict['benchmark_s']:.1f} s in benchmarks, "
-            f"{runs} runs: {own / runs:.2f} s a case (target 1.5 s)",
+            f"{runs} runs: {own / runs:.2f} s per case (target 1.5 s)",
             flush=True,
         )
 

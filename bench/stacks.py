@@ -1,4 +1,4 @@
-"""What a stack costs a job, and what `iowatch stack diff` costs a person: `python bench/stacks.py`."""
+"""Time to activate a stack in a job, and of `iowatch stack diff`: `python bench/stacks.py`."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import reframe as rfm
+import reframe.utility.sanity as sn
 from reframe.core.builtins import fixture, parameter, run_after, run_before, sanity_function
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -16,8 +17,8 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 class BuildBenchio(rfm.RunOnlyRegressionTest):
     """Builds benchio for one stack in `var/build/benchio/<system>/<stack>`, if it is not up to date.
 
-    The path contains the system, because two clusters that share a home directory may have stacks of equal names but
-    different compilers and processors. A stack that contains benchio (feature `benchio`, from Spack) needs no build.
+    Clusters with a shared home may have stacks of the same name, but with different compilers and processors.
+    A stack that has its own benchio (feature `benchio`, from Spack) needs no build.
     """
 
     local = True
@@ -45,8 +46,6 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
     @sanity_function
     def runs(self) -> bool:
         """The program starts and prints its version."""
-        import reframe.utility.sanity as sn
-
         return sn.assert_found(r"^benchio ", self.stdout, msg="benchio did not build or start; see the output")
 
 

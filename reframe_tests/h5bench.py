@@ -13,7 +13,7 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 @rfm.simple_test
 class H5benchCheck(BenchmarkCheck):
-    """One case of h5bench, on every stack that provides the program."""
+    """One case of h5bench, on every stack that has the program."""
 
     benchmark = "h5bench"
     entry = parameter(entries("h5bench"))

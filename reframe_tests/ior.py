@@ -13,7 +13,7 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 @rfm.simple_test
 class IorCheck(BenchmarkCheck):
-    """One case of IOR, on every stack that provides the program."""
+    """One case of IOR, on every stack that has the program."""
 
     benchmark = "ior"
     entry = parameter(entries("ior"))

@@ -13,7 +13,7 @@ from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 @rfm.simple_test
 class MdtestCheck(BenchmarkCheck):
-    """One case of mdtest, on every stack that provides the program."""
+    """One case of mdtest, on every stack that has the program."""
 
     benchmark = "mdtest"
     entry = parameter(entries("mdtest"))

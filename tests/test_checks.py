@@ -196,7 +196,7 @@ def test_case_beyond_the_byte_budget_is_not_started(tmp_path: Path) -> None:
     place = own_root(tmp_path, "op: write, ranks: 4, block: 16m, repeat: 3", "{total_bytes: 128m}")
     code, testcase, _ = check("ior", "single", "touch $0.started", tmp_path, suite="mine", **place)
     assert (code, testcase["result"]) == (1, "fail")
-    assert "the system's byte budget is 128 MiB a session" in testcase["fail_reason"]
+    assert "the system's byte budget is 128 MiB per session" in testcase["fail_reason"]
     assert not (tmp_path / "fake.started").exists()
 
 

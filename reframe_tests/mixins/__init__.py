@@ -1,1 +1,1 @@
-"""Mixins of which the checks are composed, one per file."""
+"""Behaviour shared by the checks, one mixin per file; a check is composed of them."""

@@ -1,4 +1,4 @@
-"""Base class of all checks, composed of the mixins."""
+"""The base of all checks: what a benchmark check is composed of."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from reframe_tests.mixins.suite import SuiteMixin, entries
 __all__ = ["BenchmarkCheck", "entries"]
 
 
-# ReFrame runs the hooks of the last base class first: stack, scratch, facts of the node, command line, Darshan
-# around it, starts around that; after the run, samples before references.
+# ReFrame runs the hooks of the last named first: stack, scratch, facts of the node, command line, Darshan
+# around it, starts around that; after the run samples before references.
 class BenchmarkCheck(
     ReferenceMixin,
     SamplesMixin,

@@ -1,4 +1,4 @@
-"""Darshan trace of every run if the stack has darshan-runtime; otherwise the run is not traced."""
+"""A Darshan trace of every run, where the stack has darshan-runtime; without it the run is not traced."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import reframe as rfm
 from reframe.core.builtins import run_before, variable
 
-# Memory for several thousand files per process (Darshan's default is 1,024 records and 4 MiB in total), so that
-# traces of metadata tests are complete; DXT needs 32 bytes or more per access.
+# Space for several thousand files per process (Darshan's own default is 1,024 records and 4 MiB in all), so that
+# metadata tests do not end as partial traces; DXT keeps 32 bytes or more per access.
 _CONFIGURATION = """\
 MODMEM {memory}
 NAMEMEM 4
@@ -23,18 +23,16 @@ _PAIRS = 5
 
 
 class DarshanMixin(rfm.RegressionTestPlugin):
-    """Preloads Darshan in the processes of the benchmark: `mpirun -np 4 env LD_PRELOAD=… program …`.
+    """Puts Darshan under the benchmark's own processes: `mpirun -np 4 env LD_PRELOAD=… program …`.
 
-    The launcher and the shell do not load the library. The log is `darshan/trace.darshan` in the stage directory.
-    Requires StackMixin; with ScratchMixin the scratch directory is traced at any path.
+    The library is not loaded into the launcher or the shell. The log is `darshan/trace.darshan` in the stage directory.
+    Compose it with StackMixin; with ScratchMixin the scratch directory is traced at any path.
     """
 
-    #: Trace runs; `-S darshan=no` disables tracing.
+    #: Trace at all; `-S darshan=no` for a run without.
     darshan = variable(bool, value=True)
-    #: Record every access with its time (DXT), as in suites with `trace: dxt`.
+    #: Keep every access with its time (DXT), as a suite with `trace: dxt` asks.
     darshan_dxt = variable(bool, value=False)
-    #: The program does not use MPI.
-    darshan_non_mpi = variable(bool, value=False)
 
     @run_before("run")
     def trace_benchmark(self) -> None:
@@ -47,33 +45,32 @@ class DarshanMixin(rfm.RegressionTestPlugin):
         untraced = [self.executable, *self.executable_opts]
         self.executable_opts = [*self._darshan_settings(dxt), *untraced]
         self.executable = "env"
-        # The runner sets this variable, for one case, in sessions that measure the overhead of tracing.
+        # What the runner sets in the sessions that measure the cost of tracing, for one case.
         if os.environ.get("IOWATCH_OVERHEAD_CASE") == f"{self.benchmark}:{self.case.name}":
             self.postrun_cmds = [*self._pairs(untraced), *self.postrun_cmds]
 
     def _darshan_settings(self, dxt: bool) -> list[str]:
-        """Arguments of `env`; without a preload if the stack links Darshan into its programs."""
+        """Words for `env`. Where the stack links Darshan into its programs there is nothing to preload."""
         place = shlex.quote(f"{self.stagedir}/darshan")
         settings = {
             "LD_PRELOAD": self._darshan_library(),
             "DARSHAN_LOGFILE": f"{place}/trace.darshan",
             "DARSHAN_CONFIG_PATH": f"{place}/configuration",
             "DXT_ENABLE_IO_TRACE": "1" if dxt else None,
-            "DARSHAN_ENABLE_NONMPI": "1" if self.darshan_non_mpi else None,
         }
         return [f"{name}={value}" for name, value in settings.items() if value is not None]
 
     def _pairs(self, untraced: list[str]) -> list[str]:
-        """Commands of alternating runs without and with Darshan; `darshan/pairs` has start and end of each."""
+        """Runs without and with Darshan, the order changing; `darshan/pairs` has start and end of each."""
         self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
         launcher = self.job.launcher.run_command(self.job)
         commands = {"untraced": untraced, "traced": [self.executable, *self.executable_opts]}
         lines = []
         for pair in range(_PAIRS):
             for kind in sorted(commands, reverse=pair % 2 == 0):
-                command = " ".join(commands[kind])
+                words = " ".join(commands[kind])
                 lines += [
-                    f"started=$(date +%s.%N); {launcher} {command} > darshan/pairs.out 2>&1",
+                    f"started=$(date +%s.%N); {launcher} {words} > darshan/pairs.out 2>&1",
                     f'echo "{kind} $? $started $(date +%s.%N)" >> darshan/pairs; rm -f darshan/trace.darshan',
                 ]
         return lines
@@ -85,9 +82,9 @@ class DarshanMixin(rfm.RegressionTestPlugin):
         return None if library is None else shlex.quote(library)
 
     def _darshan_configuration(self, dxt: bool) -> str:
-        """Darshan configuration that includes the scratch; by default Darshan excludes /var, /opt and others."""
+        """Darshan leaves out files below /var, /opt and others by default; those of the scratch never."""
         text = _CONFIGURATION.format(memory=_MEMORY_MIB[dxt])
         scratch = str(getattr(self, "scratch_directory", ""))
-        # Blanks and commas separate values of the configuration and cannot be quoted.
+        # Blanks and commas separate words of the configuration and cannot be quoted.
         usable = scratch and not re.search(r"[\s,]", scratch)
         return text + (f"NAME_INCLUDE ^{re.escape(scratch)} *\n" if usable else "")

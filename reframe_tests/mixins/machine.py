@@ -1,6 +1,6 @@
-"""Environment of a run on its node: kernel, Lustre client, mount of scratch and its default striping.
+"""Environment of a run on its node: the kernel, Lustre's client, the mount of scratch and its default striping.
 
-A maintenance may change these without notice; findings report which of them differ between both sides of a change.
+A maintenance may change these without an announcement; findings list those that differ between both sides of a change.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import reframe as rfm
 from reframe.core.builtins import run_before
 
 # In the stage directory: lines `fact=value`.
-_ANSWERS = "iowatch.machine"
-# Command for each fact; `{}` is the directory of the case. Facts without output are left out.
-_QUESTIONS = {
+_FACTS_FILE = "iowatch.machine"
+# Command that prints each fact; `{}` is the case's directory. Facts that are not available are left out.
+_COMMANDS = {
     "kernel": "uname -r",
     "lustre": "cat /sys/fs/lustre/version",
     "mount": "findmnt -n -o FSTYPE,SOURCE,OPTIONS --target {}",
@@ -24,44 +24,46 @@ _QUESTIONS = {
 
 
 class MachineMixin(rfm.RegressionTestPlugin):
-    """Collects the facts in the job, on its first node, before the measurement."""
+    """Collects facts in the job, on its first node, before anything is measured."""
 
     @run_before("run")
-    def ask_machine(self) -> None:
-        self.prerun_cmds = [*self.prerun_cmds, *questions(str(self.scratch_directory))]
+    def collect_environment(self) -> None:
+        self.prerun_cmds = [*self.prerun_cmds, *environment_commands(str(self.scratch_directory))]
 
     def machine_facts(self) -> dict[str, dict[str, str]]:
         """The fact `machine`; empty if the job did not start."""
         try:
-            found = answers((Path(self.stagedir) / _ANSWERS).read_text(errors="replace"))
+            found = parse_facts((Path(self.stagedir) / _FACTS_FILE).read_text(errors="replace"))
         except OSError:
             return {}
         return {"machine": found}
 
 
-def questions(directory: str) -> list[str]:
-    """Lines of the job script; a command that fails or hangs (a stuck mount) takes at most ten seconds."""
+def environment_commands(directory: str) -> list[str]:
+    """Lines of the job's script. A command that fails or hangs (a stuck mount) costs ten seconds at most."""
     one_line = "2> /dev/null | tr -s '[:space:]' ' '"
     place = shlex.quote(directory)
-    asked = [f'echo "{fact}=$(timeout 10 {q.format(place)} {one_line})"' for fact, q in _QUESTIONS.items()]
-    return ["{", *asked, f"}} > {_ANSWERS}"]
+    commands = [
+        f'echo "{fact}=$(timeout 10 {command.format(place)} {one_line})"' for fact, command in _COMMANDS.items()
+    ]
+    return ["{", *commands, f"}} > {_FACTS_FILE}"]
 
 
-def answers(text: str) -> dict[str, str]:
-    """Facts from `fact=value` lines, without parts that differ between nodes or sessions."""
+def parse_facts(text: str) -> dict[str, str]:
+    """The facts of `fact=value` lines, without what differs from node to node or from start to start."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
-    found = {fact: " ".join(value.split()) for fact, value in pairs if fact in _QUESTIONS and value.strip()}
+    found = {fact: " ".join(value.split()) for fact, value in pairs if fact in _COMMANDS and value.strip()}
     if "mount" in found:
         found["mount"] = _mount(found["mount"])
     if "lustre" in found:
         found["lustre"] = found["lustre"].split()[-1]  # `lustre: 2.12.8` before 2.13
-    if "striping" in found:  # starts with the directory, which differs per session
+    if "striping" in found:  # begins with the directory, which is the session's own
         found["striping"] = re.sub(r"^/\S* ", "", found["striping"])
     return found
 
 
 def _mount(line: str) -> str:
-    """Type, source and options of a mount, without the client address of NFS and the layers of a container."""
+    """Type, source and options: those of NFS contain this client, those of a container its layers."""
     kind, source, *options = line.split()
     if kind == "overlay":
         return kind

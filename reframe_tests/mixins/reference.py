@@ -1,7 +1,7 @@
-"""References of a case, from `reference/bandwidth/<system>.yaml`; a missing or invalid one is always reported.
+"""References of a case: taken from `reference/bandwidth/<system>.yaml`, and never absent without a report.
 
-ReFrame skips a test whose `$ref` file is missing, and uses no reference if a name in it is misspelt. So the file is
-resolved here first, by the policy of the suite, and any problem with it fails the check.
+ReFrame skips a test whose `$ref` file is missing, and has no reference where a name in it is misspelt; so the
+file is resolved here first, by the suite's policy, and errors in it fail the check.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All samples of a run: parsed once, validated, written to the spool for the history, reported to ReFrame."""
+"""Every sample of a run: parsed once, validated, spooled for the history, reported to ReFrame."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from reframe.core.builtins import run_before, sanity_function
 
 from iowatch import handoff
 from iowatch.benchmarks import registry
-from iowatch.core import METRICS, Output, Result
+from iowatch.core import METRICS, Output
 from iowatch.handoff import merge_outputs
+from iowatch.reference.bandwidth import performance_variable
 from iowatch.site import job_state
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
@@ -23,16 +24,16 @@ _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 
 
 class SamplesMixin(rfm.RegressionTestPlugin):
-    """Starts the program as often as the tool requires, and reads the outputs; their status decides the sanity.
+    """Starts the program as often as the tool requires and reads the outputs; the status decides the sanity.
 
     The check defines `benchmark`. The best sample of each result is its performance value.
     """
 
     @run_before("run")
-    def start_and_note(self) -> None:
-        """Add preparation, times, exit codes and further starts around ReFrame's own start of the program."""
+    def compose_starts(self) -> None:
+        """Preparation, times, exit codes and further starts around ReFrame's own start of the program."""
         tool, options, place = self.case.tool, self.case.options, str(self.scratch_directory)
-        # ReFrame sets these in the job only after this hook; the command line of the launcher needs them now.
+        # ReFrame hands these to the job only after this hook; the launcher's command line needs them now.
         self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
         launcher = self.job.launcher.run_command(self.job)
         prepare = [
@@ -40,29 +41,29 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             for words in tool.prepare(options, place)
         ]
         before = self._before(tool.before(options, place), launcher)
-        command = " ".join([launcher, self.executable, *self.executable_opts])  # already quoted for the shell
-        further_starts: list[str] = []
+        command = " ".join([launcher, self.executable, *self.executable_opts])  # words of a shell already
+        further: list[str] = []
         for start in range(1, tool.runs(options)):
-            further_starts += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
+            further += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
-        self.postrun_cmds = [*self._close(0), *further_starts, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+        self.postrun_cmds = [*self._close(0), *further, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
 
     def _before(self, words: str, launcher: str) -> list[str]:
-        """Commands before each start: on several nodes executed by every task, because each node has its page cache.
+        """Each node has its own page cache: on several nodes every task does what one shell does on one.
 
-        In an allocation they are always executed by tasks, because the shell may run on a login node.
+        In allocation the shell may be that of a login node.
         """
         if not words or (self.case.nodes == 1 and not hasattr(self.job.launcher, "placed")):
             return [words] if words else []
         return [f"{launcher} sh -c {shlex.quote(words)} >> prepare.out 2>> prepare.err"]
 
     def _own(self, words: list[str]) -> list[str]:
-        """A preparation command in which the program of the check replaces the default program of the tool."""
+        """A preparing command with the check's own program where it is the tool's."""
         same = words[0] == self.case.tool.program(self.case.options)
         return [self.program if same else words[0], *words[1:]]
 
     def _close(self, start: int) -> list[str]:
-        """Lines after a start: keep its exit code (schedulers report it differently) and its result files."""
+        """After a start: keep its exit code (schedulers differ in what they report) and its result files."""
         kept = [f"[ ! -e {name} ] || mv {name} {_result(start, name)}" for name in self.case.tool.results]
         kept += [f"[ ! -e {_TRACE} ] || mv {_TRACE} darshan/start-{start}.darshan"]
         return [f"echo $? > {_rc(start)}", *kept]
@@ -71,7 +72,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def read_output(self) -> None:
         starts = range(self.case.tool.runs(self.case.options))
         merged = merge_outputs([self._parse(start) for start in starts])
-        # An A/B run repeats a case many times per session, so its results are separate series without detection.
+        # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
         ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
         added = {**self.case.tool.case(self.case.options), **ab_run}
         for name in self.striping_that_failed():
@@ -85,7 +86,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
 
     @sanity_function
     def is_complete(self) -> bool:
-        """The output is complete and validated, and contains every expected (operation, metric)."""
+        """The output is complete, shows the requested work, and every expected (operation, metric) is present."""
         output: Output = self.output_record
         missing = handoff.missing_results(self.case, output)
         return sn.all(
@@ -98,12 +99,14 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     @run_before("performance")
     def report_best(self) -> None:
         self.perf_variables = {
-            _variable(one): sn.make_performance_function(sn.defer(METRICS[one.metric].best(one.samples)), one.unit)
+            performance_variable(one.operation, one.metric): sn.make_performance_function(
+                sn.defer(METRICS[one.metric].best(one.samples)), one.unit
+            )
             for one in self.output_record.results
         }
 
     def _parse(self, start: int) -> Output:
-        """Parse the output of one start of the program; its result file has precedence over standard output."""
+        """The output of one start of the program; its own result file is preferred to the standard output."""
         stage = Path(self.stagedir)
         if not (stage / _rc(start)).is_file():
             return Output(self.benchmark, None, "failed", self._never_ended(stage), ())
@@ -122,9 +125,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         )
 
     def _never_ended(self, stage: Path) -> str:
-        """Reason why a start of the program left no exit code: output of the job, and job state."""
+        """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
         state = job_state(self.current_partition.scheduler.registered_name, self.job.jobid)
-        reason = "; ".join(words for words in (_last_words(stage), state) if words)
+        reason = "; ".join(words for words in (_first_error_line(stage), state) if words)
         return "the program was not started or did not end" + (f": {reason}" if reason else "")
 
     def _spool(self, session: Path) -> None:
@@ -153,11 +156,11 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         handoff.spool_case(session, case, self._files(stage))
 
     def _nodes(self) -> list[str]:
-        """Nodes of the case: in an allocation from the launcher, else from the scheduler."""
+        """Nodes of the case: in allocation from the launcher, else from the scheduler."""
         placed = getattr(self.job.launcher, "placed", None)
         if placed is not None:
             return list(placed(self.job))
-        # If a job ends between two polls of Slurm's `squeue`, ReFrame reports the node "None".
+        # A job that ended between two polls is not in `squeue`; ReFrame then reports "None".
         return [node for node in self.job.nodelist or [] if node != "None"]
 
     def _files(self, stage: Path) -> dict[str, list[Path]]:
@@ -189,18 +192,13 @@ def _rc(start: int) -> str:
     return f"start-{start}.rc"
 
 
-def _last_words(stage: Path) -> str:
-    """First nonempty line of the errors or output of the preparation, else of the errors of the job."""
+def _first_error_line(stage: Path) -> str:
+    """The first line that the preparation or else the job wrote as an error."""
     lines: list[str] = []
     for name in ("prepare.err", "prepare.out", "rfm_job.err"):
         if (stage / name).is_file():
             lines += (stage / name).read_text(errors="replace").splitlines()
     return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
-
-
-def _variable(result: Result) -> str:
-    """Name of a result in ReFrame, without the blanks and hyphens of some operations."""
-    return f"{result.operation}_{result.metric}".replace(" ", "_").replace("-", "_")
 
 
 def _number(path: Path) -> float | None:

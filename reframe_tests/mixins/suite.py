@@ -1,4 +1,4 @@
-"""Cases of a check, read from `benchmarks/<tool>/suites/*.yaml`; each is a ReFrame test with its suite as tag."""
+"""A check's cases come from `benchmarks/<tool>/suites/*.yaml`; each is a ReFrame test with its suite as tag."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iowatch.site import SystemLimits, exceeded_limits, storage, system
 
 @cache
 def _cases(benchmark: str) -> dict[str, SuiteCase]:
-    """Cases by `<suite>/<case>`, restricted to `IOWATCH_SUITE` and the selection, so ReFrame creates no other tests."""
+    """Cases by `<suite>/<case>`; `IOWATCH_SUITE` and the selection reduce them: ReFrame generates no others."""
     only = os.environ.get("IOWATCH_SUITE")
     found = [case for case in suites.cases_of_benchmark(benchmark) if only in (None, case.suite)]
     chosen = handoff.read_selection()
@@ -29,7 +29,7 @@ def _cases(benchmark: str) -> dict[str, SuiteCase]:
 
 
 def entries(benchmark: str) -> list[str]:
-    """Values of the parameter of a check: `<suite>/<case>`, as text because ReFrame writes them into its reports."""
+    """Values of a check's parameter: `<suite>/<case>`; text, because ReFrame writes them into its reports."""
     return list(_cases(benchmark))
 
 
@@ -39,7 +39,7 @@ class SuiteMixin(rfm.RegressionTestPlugin):
     The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`. Needs ScratchMixin.
     """
 
-    #: Program to run, by default that of the tool in the PATH of the stack; `-S program=/path` selects another.
+    #: The program to run; by default the tool's own, from the stack's PATH. `-S program=/path` takes another.
     program = variable(str, value="")
 
     @run_after("init")
@@ -56,39 +56,39 @@ class SuiteMixin(rfm.RegressionTestPlugin):
 
     @run_after("setup")
     def skip_others(self) -> None:
-        """Skip a case that is not selected for this stack and partition."""
+        """A case may be chosen for one stack or partition and not for another."""
         key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
         chosen = handoff.read_selection()
         self.skip_if(chosen is not None and key not in chosen, "not chosen for this session")
 
     @run_after("setup")
-    def skip_what_cannot_be(self) -> None:
-        """Skip cases that exceed the limits of the system, or repeat another; `iowatch run` does not plan them."""
+    def skip_impossible(self) -> None:
+        """Skip cases beyond the system's limits, and duplicates: `iowatch run` leaves them out of its plan already."""
         if handoff.read_selection() is None:
             needed = exceeded_limits(self.case, self.limits())
             self.skip_if(bool(needed), f"needs {', '.join(needed)}")
             all_cases = list(_cases(self.benchmark).values())
-            duplicate_reason = storage.find_duplicate_cases(all_cases, Path(self.scratch_base())).get(
+            double = storage.find_duplicate_cases(all_cases, Path(self.scratch_base())).get(
                 f"{self.benchmark}:{self.case.name}"
             )
-            self.skip_if(duplicate_reason is not None, duplicate_reason)
+            self.skip_if(double is not None, double)
 
     def limits(self) -> SystemLimits | None:
-        """Limits of the system; None if the system of the ReFrame configuration is not described in iowatch."""
+        """What the system allows; None where ReFrame's configuration is of an unknown system."""
         name = self.current_system.name
         return system.load_system(name).limits if name in system.system_names() else None
 
     @run_after("setup")
     def limit_wait(self) -> None:
-        """Limit the time in the queue to the extra `queue_minutes` of the partition, so that the session can end."""
+        """The partition's extra `queue_minutes`: longest wait, so that the session can end."""
         minutes = self.current_partition.extras.get("queue_minutes")
         self.max_pending_time = self.max_pending_time or (f"{minutes}m" if minutes else None)
 
     @run_before("run")
     def compose_command(self) -> None:
-        """Set executable, arguments and input files; needs the scratch directory and the path of the program.
+        """Executable, arguments and input files; needs the scratch directory and the program's path.
 
-        ReFrame copies executable and arguments verbatim into the job script, so they are quoted for the shell here.
+        ReFrame puts executable and arguments into the job's script as they are: so they are quoted for the shell.
         """
         for name, content in self.case.tool.configuration(self.case.options).items():
             (Path(self.stagedir) / name).write_text(content, encoding="utf-8")

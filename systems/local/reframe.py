@@ -1,4 +1,4 @@
-"""ReFrame configuration of the local machine: no scheduler, `mpirun` of whichever stack a case runs with.
+"""ReFrame configuration of the local machine: no scheduler, `mpirun` of the stack of each case.
 
 The environments are the stacks found on this machine: one for each MPI of the operating system, and every Spack
 stack that `iowatch stack install --system local` installed. Their `activate.sh` puts the right `mpirun` and
@@ -22,7 +22,7 @@ site_configuration = {
             "hostnames": [".*"],
             "modules_system": "nomod",
             "prefix": str(files.var_directory() / "reframe"),
-            "max_local_jobs": 1,  # bandwidth is measured alone
+            "max_local_jobs": 1,  # bandwidth is measured exclusively
             "partitions": [
                 {
                     "name": "default",

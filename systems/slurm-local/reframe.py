@@ -24,14 +24,14 @@ site_configuration = {
                     # Polls with squeue: this cluster keeps no accounts, which ReFrame's `slurm` would ask for.
                     "scheduler": "squeue",
                     "launcher": "mpirun",
-                    # Not --exclusive: there is room for several cases, and iowatch has to keep them apart.
+                    # Not --exclusive: several cases fit, and iowatch has to keep them apart.
                     "access": ["--partition=node"],
                     # With one node the last is plain, too; on a larger machine such a job may only wait.
                     "sched_options": {
                         "slurm_job_cancel_reasons": [*BLOCKED_REASONS, "Nodes required for job are DOWN"]
                     },
-                    "max_jobs": 1,  # bandwidth is measured alone
-                    # The cluster claims more cores than there are: ranks that wait must let others go on.
+                    "max_jobs": 1,  # bandwidth is measured exclusively
+                    # The cluster claims more cores than there are: ranks that wait must yield to others.
                     "env_vars": [["OMPI_MCA_mpi_yield_when_idle", "1"]],
                     "environs": [environment["name"] for environment in _environments],
                     "processor": {"num_cpus": _system.limits.ranks_per_node},

@@ -81,9 +81,9 @@ def test_too_few_or_impossible_observations_are_refused(values: list[float]) -> 
 
 
 def test_entry_has_provenance() -> None:
-    entry = entry_from_level(_level(list(_observations(2, 9))), TODAY, "me", "first fortnight")
+    entry = entry_from_level(_level(list(_observations(2, 9))), TODAY, "me", "first two weeks")
     expected = Provenance(statistic="median of maxima", n=9, spread=entry.provenance.spread, date=TODAY,
-                          origin=["first", "last"], by="me", why="first fortnight",
+                          origin=["first", "last"], by="me", why="first two weeks",
                           versions=VERSIONS)  # fmt: skip
     assert entry.provenance == expected
     assert entry.lower is not None

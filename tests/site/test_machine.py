@@ -11,12 +11,14 @@ import pytest
 
 pytest.importorskip("reframe")
 
-from reframe_tests.mixins.machine import answers, questions
+from reframe_tests.mixins.machine import environment_commands, parse_facts
 
 
 def collect_facts(directory: Path, place: Path, path: str) -> dict[str, str]:
-    subprocess.run(["bash", "-c", "\n".join(questions(str(directory)))], cwd=place, env={"PATH": path}, check=True)
-    return answers((place / "iowatch.machine").read_text())
+    subprocess.run(
+        ["bash", "-c", "\n".join(environment_commands(str(directory)))], cwd=place, env={"PATH": path}, check=True
+    )
+    return parse_facts((place / "iowatch.machine").read_text())
 
 
 def test_facts_of_this_machine_are_recorded(tmp_path: Path) -> None:
@@ -68,4 +70,4 @@ def test_hanging_or_missing_command_loses_only_its_fact(tmp_path: Path) -> None:
     ],
 )
 def test_facts_that_vary_between_nodes_are_left_out(line: str, facts: dict[str, str]) -> None:
-    assert answers(f"{line}\n") == facts
+    assert parse_facts(f"{line}\n") == facts

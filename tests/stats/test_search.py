@@ -81,7 +81,7 @@ def test_graph_gives_the_results_of_the_detector(
     """Exactly the same numbers: both compute the same sums in the same order."""
     settings = WEIGHTS[weights]
     detections = detect_many(series, settings=settings)
-    states = [GRAPH.judge(root, settings) for root in graph]
+    states = [GRAPH.assess(root, settings) for root in graph]
     assert [[(s.first, s.end - 1, math.exp(s.level)) for s in state.segments] for state in states] == [
         [(level.index, level.last_index, level.value) for level in detection.levels] for detection in detections
     ]
@@ -92,7 +92,7 @@ def test_graph_gives_the_results_of_the_detector(
 
 def test_series_cover_all_outcomes_of_the_graph(graph: list[Any]) -> None:
     """All outcomes of a step, and different results for other weights; otherwise the test above shows little."""
-    ends = [[GRAPH.judge(root, settings) for root in graph] for settings in WEIGHTS.values()]
+    ends = [[GRAPH.assess(root, settings) for root in graph] for settings in WEIGHTS.values()]
     pairs = [(root, end) for group in ends for root, end in zip(graph, group, strict=True)]
     assert sum(len(end.segments) < len(root.segments) for root, end in pairs) >= 20
     assert sum(end.series.away.sum() > root.series.away.sum() for root, end in pairs) >= 3

@@ -77,8 +77,8 @@ def main() -> int:
     parser.add_argument("--segments", type=int, nargs="+", default=[1, 1000, 100_000, 1_000_000])
     parser.add_argument("--largest", default="1 GiB", choices=list(EDGES))
     arguments = parser.parse_args()
-    tail = "set-up s | array MiB | buffer MiB | beyond MiB | best s | s a transfer |\n|" + "---|" * 8
-    print(f"| api | bytes a rank | {tail}")
+    tail = "set-up s | array MiB | buffer MiB | beyond MiB | best s | s per transfer |\n|" + "---|" * 8
+    print(f"| api | bytes per rank | {tail}")
     for api in arguments.api:
         for size, edges in EDGES.items():
             row(

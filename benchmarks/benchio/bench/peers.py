@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Speed of benchio beside its peers on this machine: same data, pattern and sync policy, launches in turn.
+"""Speed of benchio and of its peers on this machine: same data, pattern and sync policy, alternating launches.
 
 A pair compares the best of --best-of repetitions of each side: on a machine that others use, too, a single
 repetition says more about them than about the programs (1 is right for a quiet one; 3 is all that one launch of
 the original offers). Peers are looked for on PATH: `ior`, `benchio-original` (the Fortran benchio) and `raw`
-(bench/raw.c, built by `cmake --build BUILD --target raw`). What is absent is said. A row is the median
+(bench/raw.c, built by `cmake --build BUILD --target raw`). What is absent is reported. A row is the median
 over all pairs of (benchio / peer) and its 95 % interval from order statistics, which assumes no distribution.
 
     PATH=$PATH:/where/the/peers/are bench/peers.py --benchio BUILD/benchio --dir /dev/shm --dir /var/tmp
@@ -107,7 +107,7 @@ def best(rates: list[float], of: int) -> list[float]:
 
 
 def compare(ours, theirs, pairs: int, of: int) -> tuple[list[float], float, float]:
-    """Launches in turn, who is first alternates; a pair is two neighbours."""
+    """Alternating launches; the side that begins alternates too; a pair is two consecutive launches."""
     ratios, left, right = [], [], []
     order = 0
     while len(ratios) < pairs:
@@ -188,7 +188,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--api", nargs="+", default=list(APIS), choices=APIS)
     parser.add_argument("--peer", nargs="+", default=["ior", "benchio-original", "raw"])
-    parser.add_argument("--block", type=int, default=16, help="MiB a rank for ior and raw")
+    parser.add_argument("--block", type=int, default=16, help="MiB per rank for ior and raw")
     parser.add_argument("--edge", type=int, default=128, help="elements in each dimension for benchio-original")
     arguments = parser.parse_args()
     peers = {

@@ -40,7 +40,7 @@ static int call(const struct file *f, MPI_Offset at, void *memory, int n, MPI_Da
                          : MPI_File_read_at(s->handle, at, memory, n, type, status);
 }
 
-/* A library that says success and moved less is not believed. */
+/* A library may report success although it moved less (docs/benchio.md). */
 static void check_count(const struct file *f, MPI_Status *status, MPI_Datatype basic, uint64_t expected) {
     MPI_Count moved = 0;
     CHECK_MPI(f->context, f->path, "MPI_Get_elements_x", MPI_Get_elements_x(status, basic, &moved));

@@ -13,7 +13,7 @@ double clock_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void answer(const struct context *c, int rank) {
+static void send_times(const struct context *c, int rank) {
     for (int i = 0; i < ROUNDS; i++) {
         double now;
         MPI_Recv(&now, 1, MPI_DOUBLE, rank, TAG, c->world, MPI_STATUS_IGNORE);
@@ -22,7 +22,7 @@ static void answer(const struct context *c, int rank) {
     }
 }
 
-static double ask(const struct context *c) {
+static double measure_offset(const struct context *c) {
     double offset = 0, shortest = 1e300;
     for (int i = 0; i < ROUNDS; i++) {
         double sent = clock_now(), theirs;
@@ -45,9 +45,9 @@ double clock_offset(const struct context *c, const struct placement *p) {
     for (int r = c->size - 1; r >= 0; r--)
         first[p->node_of[r]] = r;
     for (int node = 1; node < p->nodes && c->rank == 0; node++)
-        answer(c, first[node]);
+        send_times(c, first[node]);
     if (c->rank != 0 && first[p->node] == c->rank)
-        offset = ask(c);
+        offset = measure_offset(c);
     MPI_Comm comm;
     CHECK_MPI(c, "", "MPI_Comm_split", MPI_Comm_split(c->world, p->node, c->rank, &comm));
     CHECK_MPI(c, "", "MPI_Bcast", MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, comm));

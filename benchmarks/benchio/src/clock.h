@@ -9,7 +9,8 @@
 double clock_now(void);
 
 /* Collective. What to add to this rank's clock_now() to get rank 0's; 0 on the node of rank 0. Each other
- * node asks once, by the exchange of messages with the shortest round trip of several (Cristian 1989). */
+ * node measures it once, by the exchange of messages with the shortest round trip of several (Cristian 1989).
+ */
 double clock_offset(const struct context *context, const struct placement *placement);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the whole run knows; made once in main(), passed everywhere. */
+/* State of the whole run; made once in main(), passed everywhere. */
 #ifndef BENCHIO_CONTEXT_H
 #define BENCHIO_CONTEXT_H
 

@@ -10,7 +10,7 @@
 #include "scratch.h"
 #include "table.h"
 
-/* The rank as launchers tell it, so that --help is printed once without MPI_Init. */
+/* The rank from the variables that launchers set, so that --help is printed once without MPI_Init. */
 static bool first_process(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID",
                                         "PALS_RANKID"};
@@ -65,11 +65,11 @@ static struct context context_make(const struct options *options) {
     return c;
 }
 
-/* Ranks that do not know the reason say nothing; the first one that does speaks. */
+/* The lowest rank that has a reason prints it; ranks without one print nothing. */
 static int impossible(const struct context *c, const char *reason) {
-    int speaker = reason[0] != '\0' ? c->rank : c->size;
-    MPI_Allreduce(MPI_IN_PLACE, &speaker, 1, MPI_INT, MPI_MIN, c->world);
-    if (speaker == c->rank)
+    int reporter = reason[0] != '\0' ? c->rank : c->size;
+    MPI_Allreduce(MPI_IN_PLACE, &reporter, 1, MPI_INT, MPI_MIN, c->world);
+    if (reporter == c->rank)
         fprintf(stderr, "benchio: %s\n", reason);
     MPI_Finalize();
     return EXIT_USAGE;
@@ -90,8 +90,8 @@ int main(int argc, char **argv) {
             fprintf(stderr, "benchio: %s\n", message);
         return EXIT_USAGE;
     }
-    signal(SIGXFSZ,
-           SIG_IGN); /* a write beyond `ulimit -f` then fails and is told, instead of killing the rank */
+    /* A write beyond `ulimit -f` then fails and is reported, instead of killing the rank. */
+    signal(SIGXFSZ, SIG_IGN);
     struct guard guard = guard_start();
     MPI_Init(&argc, &argv);
     struct context c = context_make(&options);

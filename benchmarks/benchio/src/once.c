@@ -132,7 +132,7 @@ static uint64_t lost_at(const struct bench *b, const struct file *f, const struc
     return lost ? hole : UINT64_MAX;
 }
 
-/* The library said that all is well; the file must agree. Open MPI's MPI-IO says so on a full disk. File
+/* The library reported success; the file must agree. Open MPI's MPI-IO reports success on a full disk. File
  * systems that count blocks when they reach the storage (ZFS, Lustre's servers) are asked again after a
  * flush. */
 static void check_file(const struct bench *b, const struct file *f, const struct side *s) {

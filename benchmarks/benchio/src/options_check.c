@@ -56,18 +56,19 @@ static bool check_layout(const struct options *o, struct refusal *refusal) {
     return true;
 }
 
-/* Of a hint and an option that mean the same, one would win in silence, and the record would name the other.
- */
-static bool check_said_once(const struct options *o, const char *key, struct refusal *refusal) {
+/* Of a hint and an option with the same effect, one would silently take precedence, and the record would name
+ * the other. */
+static bool check_given_once(const struct options *o, const char *key, struct refusal *refusal) {
     const struct {
         bool given;
         const char *option, *key;
-    } said[] = {{o->stripe_count > 0, "stripe-count", "striping_factor"},
+    } same[] = {{o->stripe_count > 0, "stripe-count", "striping_factor"},
                 {o->stripe_size > 0, "stripe-size", "striping_unit"},
                 {o->align > 0, "align", "nc_var_align_size"}};
-    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
-        if (said[i].given && strcmp(key, said[i].key) == 0)
-            return refuse(refusal, "--%s and --hint %s say the same: leave one out", said[i].option, key);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (same[i].given && strcmp(key, same[i].key) == 0)
+            return refuse(refusal, "--%s and --hint %s have the same effect: leave one out", same[i].option,
+                          key);
     return true;
 }
 
@@ -75,7 +76,7 @@ static bool check_said_once(const struct options *o, const char *key, struct ref
 static bool check_hints(const struct options *o, struct refusal *refusal) {
     for (size_t i = 0; i < o->hints.n; i++) {
         const struct hint *hint = &o->hints.item[i];
-        if (!check_said_once(o, hint->key, refusal))
+        if (!check_given_once(o, hint->key, refusal))
             return false;
         if (strlen(hint->key) >= MPI_MAX_INFO_KEY)
             return refuse(refusal, "--hint %.32s...: this MPI takes keys of at most %d characters", hint->key,

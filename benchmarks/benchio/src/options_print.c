@@ -58,7 +58,8 @@ void options_help(void) {
         help_entry(&option_table[i]);
     puts("\nSizes: 1000000, 1m or 1MiB (2^20 bytes), 1mb (10^6 bytes), 1.5g; a fraction of a byte is "
          "refused.\n"
-         "Exit codes: 0 fine, 1 data differ from what was written, 2 wrong use, 3 something broke.\n\n"
+         "Exit codes: 0 success, 1 data differ from what was written, 2 wrong use, 3 an internal or system "
+         "error.\n\n"
          "Examples:\n"
          "  mpirun -n 24 benchio --api hdf5 --sync --dir /lustre/scratch --json hdf5.json\n"
          "      24 blocks of 128^3 doubles into one HDF5 file, flushed, ten times\n"

@@ -18,13 +18,11 @@ const struct entry option_table[OPTION_N] = {
      "split the ranks into K groups that use their own files at the same time"},
     {"pattern", T_CHOICE, AT(pattern), "NAME", "block3d", pattern_names, NULL, true,
      "block3d: 3-D blocks of doubles with halos of one cell that stay out of the file; disjoint: one "
-     "contiguous "
-     "region of SEGMENTS x BLOCK bytes a rank; interleaved: in each of SEGMENTS rounds every rank in turn "
-     "has BLOCK "
-     "bytes"},
+     "contiguous region of SEGMENTS x BLOCK bytes per rank; interleaved: in each of SEGMENTS rounds BLOCK "
+     "bytes of each rank, by rank"},
     {"op", T_CHOICE, AT(op), "OP", "write", op_names, NULL, true, "what is timed"},
     {"local", T_SIZES, AT(local), "NXxNYxNZ", "128x128x128", NULL, NULL, true,
-     "block3d: elements a rank, x fastest (weak scaling)"},
+     "block3d: elements per rank, x fastest (weak scaling)"},
     {"global", T_SIZES, AT(global), "NXxNYxNZ", "", NULL, NULL, true,
      "block3d: elements of an instance, divided over its ranks (strong scaling)"},
     {"transfer", T_SIZE, AT(transfer), "SIZE", "", NULL, NULL, true,
@@ -49,9 +47,8 @@ const struct entry option_table[OPTION_N] = {
      "on a "
      "single node); 0: its own"},
     {"chunk", T_SIZES, AT(chunk), "SIZES", "", NULL, NULL, true,
-     "hdf5, netcdf4: chunked storage, elements a chunk in each dimension, the fastest varying first: "
-     "64x64x64, 1m, "
-     "1mx1"},
+     "hdf5, netcdf4: chunked storage, elements of a chunk in each dimension, the fastest varying first: "
+     "64x64x64, 1m, 1mx1"},
     {"unlimited", T_SWITCH, AT(unlimited), NULL, "no", NULL, NULL, true,
      "slowest varying dimension unlimited, extended as the data grow"},
     {"fill", T_SWITCH, AT(fill), NULL, "no", NULL, NULL, true, "libraries write fill values first"},
@@ -61,7 +58,7 @@ const struct entry option_table[OPTION_N] = {
      "hdf5: read and write metadata collectively (netcdf4 always does)"},
     {"hint", T_HINT, AT(hints), "KEY=VALUE", "", NULL, NULL, true, "MPI-IO or PnetCDF hint; may be repeated"},
     {"hints-file", T_TEXT, AT(hints_file), "FILE", "", NULL, NULL, false,
-     "hints, one KEY=VALUE a line, # starts a comment; --hint takes precedence"},
+     "hints, one KEY=VALUE per line, # starts a comment; --hint takes precedence"},
     {"stripe-count", T_COUNT, AT(stripe_count), "N", "0", NULL, NULL, true,
      "striping_factor of new files (Lustre); 0: as the directory has it"},
     {"stripe-size", T_SIZE, AT(stripe_size), "SIZE", "0", NULL, NULL, true,
@@ -70,7 +67,7 @@ const struct entry option_table[OPTION_N] = {
     {"min-time", T_SECONDS, AT(min_time), "SECONDS", "0", NULL, NULL, true,
      "repeat until the repetitions took this long together"},
     {"timeout", T_COUNT, AT(timeout), "SECONDS", "900", NULL, NULL, false,
-     "end the run when one repetition takes longer; 0: wait for ever"},
+     "end the run when one repetition takes longer; 0: no limit"},
     {"verify", T_SWITCH, AT(verify), NULL, "no", NULL, NULL, true,
      "check every byte that was written or read; the time that this takes inside the measured interval is "
      "reported as phase `verify`"},
@@ -83,7 +80,7 @@ const struct entry option_table[OPTION_N] = {
     {"existing", T_SWITCH, AT(existing), NULL, "no", NULL, NULL, false,
      "read the files that --keep left under --name, with the same options"},
     {"json", T_TEXT, AT(json), "FILE", "", NULL, NULL, false,
-     "write the record there, whole and at the end; an older file is removed at the start"},
+     "write the record there, complete and at the end; an older file is removed at the start"},
     {"quiet", T_SWITCH, AT(quiet), NULL, "no", NULL, NULL, false, "no progress on stderr"},
     {"help", T_FLAG, AT(help), NULL, "no", NULL, NULL, false, "print this and exit"},
     {"version", T_FLAG, AT(version), NULL, "no", NULL, NULL, false,

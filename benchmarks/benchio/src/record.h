@@ -1,7 +1,7 @@
-/* The JSON record (schema/record.schema.json): rank 0 writes it whole at the end, or a rank that fails writes
- * one with status `failed`. It appears by rename() of a draft RECORD.<rank>.tmp, so that half a record never
- * has its name. Its last member, `integrity`, holds the number of repetitions and the SHA-256 of the text
- * before the comma in front of that member. */
+/* The JSON record (schema/record.schema.json): rank 0 writes it completely at the end, or a rank that fails
+ * writes one with status `failed`. It appears by rename() of a draft RECORD.<rank>.tmp, so that half a record
+ * never has its name. Its last member, `integrity`, holds the number of repetitions and the SHA-256 of the
+ * text before the comma in front of that member. */
 #ifndef BENCHIO_RECORD_H
 #define BENCHIO_RECORD_H
 
@@ -17,7 +17,7 @@ void record_prepare(const struct context *context);
 /* Rank 0, at the end. */
 void record_write(const struct context *context, const struct placement *placement,
                   const struct results *results);
-/* Any rank; never fails itself. `text`: what the library said; `message`: the whole line. */
+/* Any rank; never fails itself. `text`: the error text of the library; `message`: the whole line. */
 void record_write_failed(const struct context *context, struct place place, const char *text,
                          const char *message);
 

@@ -15,7 +15,7 @@
 #include "fail.h"
 #include "options.h"
 
-/* Remove a flat directory; true when it is gone. */
+/* Remove a flat directory; true when it no longer exists. */
 static bool remove_directory(const char *path) {
     DIR *directory = opendir(path);
     if (directory == NULL)
@@ -61,9 +61,9 @@ static void remove_drafts(const char *record) {
     closedir(directory);
 }
 
-/* What the parent said before it died: `+directory\0`, `=record\0`. Returns false where it ended the watch by
- * `-`. */
-static bool listen(int pipe, char directory[PATH_MAX + 1], char record[PATH_MAX + 1]) {
+/* Messages of the parent until it died: `+directory\0`, `=record\0`. Returns false where it stopped the guard
+ * by `-`. */
+static bool receive(int pipe, char directory[PATH_MAX + 1], char record[PATH_MAX + 1]) {
     char byte, *path = NULL;
     size_t length = 0;
     for (ssize_t n; (n = read(pipe, &byte, 1)) != 0;) {
@@ -83,7 +83,7 @@ static bool listen(int pipe, char directory[PATH_MAX + 1], char record[PATH_MAX 
 
 static void guard_main(int pipe) {
     char directory[PATH_MAX + 1] = "", record[PATH_MAX + 1] = "";
-    if (!listen(pipe, directory, record))
+    if (!receive(pipe, directory, record))
         _exit(0);
     const struct timespec pause = {0, 50 * 1000 * 1000};
     nanosleep(&pause, NULL); /* ranks that still die may still create files */
@@ -114,26 +114,25 @@ struct guard guard_start(void) {
     return child < 0 ? (struct guard){-1, -1} : (struct guard){ends[1], child};
 }
 
-static void say(const struct guard *guard, const char *text, size_t n) {
+static void send_to_guard(const struct guard *guard, const char *text, size_t n) {
     if (guard->pipe >= 0 && write(guard->pipe, text, n) != (ssize_t)n)
-        fprintf(stderr, "benchio: warning: nobody will remove scratch files if this run is killed: %s\n",
-                strerror(errno));
+        fprintf(stderr, "benchio: warning: scratch files stay if this run is killed: %s\n", strerror(errno));
 }
 
 void guard_directory(const struct guard *guard, const char *directory) {
-    say(guard, "+", 1);
-    say(guard, directory, strlen(directory) + 1);
+    send_to_guard(guard, "+", 1);
+    send_to_guard(guard, directory, strlen(directory) + 1);
 }
 
 void guard_record(const struct guard *guard, const char *record) {
-    say(guard, "=", 1);
-    say(guard, record, strlen(record) + 1);
+    send_to_guard(guard, "=", 1);
+    send_to_guard(guard, record, strlen(record) + 1);
 }
 
 void guard_stop(struct guard *guard) {
     if (guard->pipe < 0)
         return;
-    say(guard, "-", 1);
+    send_to_guard(guard, "-", 1);
     close(guard->pipe);
     waitpid(guard->pid, NULL, 0);
     guard->pipe = -1;

@@ -17,7 +17,7 @@ struct guard guard_start(void);
 void guard_directory(const struct guard *guard, const char *directory);
 /* The record whose drafts (record.h) to remove then. */
 void guard_record(const struct guard *guard, const char *record);
-/* The guard goes away without removing anything. */
+/* End the guard without removing anything. */
 void guard_stop(struct guard *guard);
 
 /* Collective: rank 0 makes the directory (or finds it, with --existing); all fail together if it cannot. */

@@ -13,9 +13,9 @@ static void print_head(const struct context *c, const struct placement *p, const
     printf("benchio %s: %s, %s, %s%s%s\n", BENCHIO_VERSION, backend->name, file_names[o->file],
            pattern_names[o->pattern], backend->has_access ? ", " : "",
            backend->has_access ? access_names[o->access] : "");
-    printf("%d ranks on %d node%s, %d file%s, %.6g MiB a repetition, %" PRIu64 " transfers a rank\n", c->size,
-           p->nodes, p->nodes > 1 ? "s" : "", p->files, p->files > 1 ? "s" : "", (double)r->bytes / MIB,
-           g->steps);
+    printf("%d ranks on %d node%s, %d file%s, %.6g MiB per repetition, %" PRIu64 " transfers per rank\n",
+           c->size, p->nodes, p->nodes > 1 ? "s" : "", p->files, p->files > 1 ? "s" : "",
+           (double)r->bytes / MIB, g->steps);
     printf("%s (%s); page cache: %s%s%s; sync: %s\n", c->directory, r->filesystem.type, cache_names[o->cache],
            r->cache_achieved != cache_names[o->cache] ? ", achieved: " : "",
            r->cache_achieved != cache_names[o->cache] ? r->cache_achieved : "", sync_names[o->sync]);

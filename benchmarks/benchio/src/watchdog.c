@@ -10,10 +10,10 @@
 static struct {
     const struct context *context;
     const char *operation, *path;
-} watched;
+} timed;
 
-/* What fail() does is not safe in a handler, but the process has nothing to lose; should it hang in turn, the
- * second alarm ends the process, and the launcher the others. */
+/* What fail() does is not safe in a handler, but the process ends anyway; should it hang as well, the second
+ * alarm ends the process, and the launcher the others. */
 static void late(int number) {
     signal(number, SIG_DFL);
     alarm(10);
@@ -21,16 +21,16 @@ static void late(int number) {
     sigemptyset(&only);
     sigaddset(&only, number);
     sigprocmask(SIG_UNBLOCK, &only, NULL);
-    fail(watched.context, EXIT_BROKEN, PLACE(watched.path, watched.operation),
-         "not finished after %u s (--timeout)", (unsigned)watched.context->options->timeout);
+    fail(timed.context, EXIT_BROKEN, PLACE(timed.path, timed.operation),
+         "not finished after %u s (--timeout)", (unsigned)timed.context->options->timeout);
 }
 
 void watchdog_start(const struct context *c, const char *operation, const char *path) {
     if (c->options->timeout == 0)
         return;
-    watched.context = c;
-    watched.operation = operation;
-    watched.path = path;
+    timed.context = c;
+    timed.operation = operation;
+    timed.path = path;
     struct sigaction action = {.sa_handler = late};
     sigaction(SIGALRM, &action, NULL);
     alarm((unsigned)c->options->timeout);

@@ -30,8 +30,8 @@ REFUSED = {
     "--pattern disjoint --segments 0": "at least 1",
     "--api posix --hint a=b": "no MPI-IO hints",
     "--api posix --access collective": "posix has no collective transfers",
-    "--api mpiio --stripe-count 4 --hint striping_factor=8": "say the same",
-    "--api mpiio --stripe-size 1m --hint striping_unit=4096": "say the same",
+    "--api mpiio --stripe-count 4 --hint striping_factor=8": "have the same effect",
+    "--api mpiio --stripe-size 1m --hint striping_unit=4096": "have the same effect",
     "--api posix --chunk 8x8x8": "no chunked storage",
     "--api posix --align 1m": "does not",
     "--api mpiio --cache direct": "only posix",
@@ -187,7 +187,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(record["hints"]["effective"].get("cb_nodes"), "1")
 
     def test_hints_that_are_only_repeated_are_not_called_in_force(self) -> None:
-        """Open MPI 4.1 gives back whatever it was given, ROMIO in MPICH what it knows."""
+        """Open MPI 4.1 returns every hint that it got, ROMIO in MPICH only known ones."""
         for api in launch.apis():
             if api == "posix":
                 continue
@@ -198,7 +198,7 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(repeated, "repeats any hint" in found["source"])
                 self.assertNotIn("benchio_made_up", found["effective"])
 
-    def test_long_lines_of_the_hints_file_are_read_whole(self) -> None:
+    def test_long_lines_of_the_hints_file_are_read_completely(self) -> None:
         """A blank line, a comment or a hint may be of any length; none is taken for several."""
         remark = "# " + 1200 * "x" + " cb_nodes = 3"
         padded = "cb_nodes =" + 1200 * " " + "2 " + remark

@@ -1,4 +1,4 @@
-"""What breaks must end the whole run soon, with a message that says who, what and where, and no false trace."""
+"""What breaks must end the whole run soon, with a message that names rank, operation and file, and no false trace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Faults(unittest.TestCase):
     def options(self, api: str, directory: pathlib.Path | None = None) -> tuple[str, ...]:
         return ("--api", api, "--dir", str(directory or self.scratch), "--json", str(self.json))
 
-    def check_told(self, code: int) -> None:
+    def check_reported(self, code: int) -> None:
         """A launcher's exit code tells an abort; Hydra of MPICH 4.2.1 returned 0 after 16 of 400.
         What counts, the message and the record, is looked at by every test."""
         if not launch.HYDRA:
@@ -62,7 +62,7 @@ class Faults(unittest.TestCase):
 
     def test_missing_directory(self) -> None:
         done = launch.run(2, *self.options("posix", self.home / "nowhere"))
-        self.check_told(done.returncode)
+        self.check_reported(done.returncode)
         self.assertIn("rank 0", done.stderr)
         self.assertIn("nowhere: No such file or directory", done.stderr)
         self.check_failed_record("No such file or directory")
@@ -70,7 +70,7 @@ class Faults(unittest.TestCase):
     def test_no_permission(self) -> None:
         with launch.small_tmpfs("ro,size=1m") as directory:
             done = launch.run(2, *self.options("mpiio", directory))
-        self.check_told(done.returncode)
+        self.check_reported(done.returncode)
         self.assertIn("Read-only file system", done.stderr)
         self.check_failed_record(str(directory))
 
@@ -78,7 +78,7 @@ class Faults(unittest.TestCase):
         done = launch.run(
             2, "--api", "posix", "--dir", str(self.scratch), "--json", str(self.home / "no" / "r.json")
         )
-        self.check_told(done.returncode)
+        self.check_reported(done.returncode)
         self.assertIn("writing the record", done.stderr)
         self.check_scratch_gone()
 
@@ -128,7 +128,7 @@ class Faults(unittest.TestCase):
         with launch.small_tmpfs("size=20m") as directory:
             done = launch.run(2, *self.options("posix", directory))
             self.check_scratch_gone(directory)
-        self.check_told(done.returncode)
+        self.check_reported(done.returncode)
         self.assertIn("33554432 bytes are needed", done.stderr)
         self.check_failed_record("bytes are needed")
 
@@ -149,7 +149,7 @@ class Faults(unittest.TestCase):
                     filler.write(bytes(1 << 20))
                 time.sleep(0.001)
             _, stderr = process.communicate(timeout=60)
-        self.check_told(process.returncode)
+        self.check_reported(process.returncode)
         self.assertRegex(stderr, r"benchio: rank \d on .*data\.000000")
         self.check_scratch_gone(directory)
         self.assertEqual(launch.record(self.json)["status"], "failed")
@@ -159,11 +159,11 @@ class Faults(unittest.TestCase):
             with self.subTest(api=api):
                 process = launch.start(2, *self.options(api), *ENDLESS)
                 while process.poll() is None:
-                    with contextlib.suppress(OSError):  # the directory goes away, too
+                    with contextlib.suppress(OSError):  # the directory is removed, too
                         for path in self.scratch.glob("benchio-*/data.*"):
                             path.unlink(missing_ok=True)
                 _, stderr = process.communicate(timeout=60)
-                self.check_told(process.returncode)
+                self.check_reported(process.returncode)
                 self.assertRegex(stderr, r"benchio: rank \d on .*: .*data\.000000: .*")
                 self.check_failed_record("data.000000")
                 self.check_scratch_gone()
@@ -177,7 +177,7 @@ class Faults(unittest.TestCase):
     def check_nobody_left(self) -> None:
         """No rank, no record, no scratch directory. The launcher's exit status is no part of it: Hydra now and
         then loses the status of ranks that it or a signal killed and returns 0 (pmodels/mpich issue 7057)."""
-        self.assertTrue(launch.wait_for(lambda: not launch.ranks_in(self.scratch)), "a rank was left behind")
+        self.assertTrue(launch.wait_for(lambda: not launch.ranks_in(self.scratch)), "a rank is still running")
         self.assertFalse(self.json.exists(), "a record although the run was killed")
         self.check_scratch_gone()
 
@@ -224,7 +224,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(launch.run(2, *shared, "--repeat", "1", "--keep").returncode, 0)
         damage(self.scratch / "kept" / "data.000000")
         done = launch.run(2, *shared, "--repeat", "1", "--op", "read", "--existing", "--verify")
-        self.check_told(done.returncode)
+        self.check_reported(done.returncode)
         for path in (self.scratch / "kept").iterdir():
             path.unlink()
         (self.scratch / "kept").rmdir()

@@ -112,7 +112,8 @@ _SUMMARY_HEADER = re.compile(
     r"(?:, (collective|independent))?"
 )
 _SIZE = re.compile(
-    r"(\d{1,8}) ranks on (\d{1,8}) nodes?, \d{1,9} files?, (\d+(?:\.\d+)?) MiB a repetition, \d+ transfers a rank"
+    r"(\d{1,8}) ranks on (\d{1,8}) nodes?, \d{1,9} files?, (\d+(?:\.\d+)?) MiB (?:per|a) repetition, \d+ transfers "
+    r"(?:per|a) rank"
 )
 _PLACE = re.compile(r".* \(\S+\); page cache: (keep|drop|direct)(?:, achieved: (\w+))?; sync: (none|end|each)")
 _SERIES = re.compile(r"(write|read)\s+MiB/s\s+seconds\s+open\s+transfer\s+sync\s+close\s+verify(?:\s+cached)?")

@@ -82,9 +82,7 @@ class LazyCommandGroup(click.Group):
 def iowatch() -> None:
     """Monitor parallel I/O performance on HPC systems: run benchmarks, store results, detect and explain changes.
 
-    \b
-    Exit codes: 0 success, 1 open finding or failed check,
-    2 usage error or invalid input, 3 internal or machine error.
+    Exit codes: 0 success, 1 a finding or a failed check, 2 wrong use or bad input, 3 an internal or system error.
     """
 
 

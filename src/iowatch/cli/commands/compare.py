@@ -45,7 +45,7 @@ after it on the right), published:SOURCE/TABLE, or a file of `iowatch history ex
     "--last", type=click.IntRange(min=1), default=100, show_default=True,
     help="Number of newest sessions of each case to use.",
 )  # fmt: skip
-@click.option("--samples", is_flag=True, help="Also n, max, median, mean and min of each side.")
+@click.option("--samples", is_flag=True, help="Also print n, max, median, mean and min of each side.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Markdown for a ticket.")
 @history_options
 def command(
@@ -63,9 +63,7 @@ def command(
 ) -> None:
     specs = parse_side(left), parse_side(right or left)
     if right is None and specs[0].kind != "event":
-        raise UsageError(
-            "compare needs two sides", hint="Only event:SYSTEM/DATE may be given alone (before against after)."
-        )
+        raise UsageError("compare needs two sides", hint="Only event:SYSTEM/DATE is used without a second side.")
     wanted = tuple(get_metric(name).name for name in metrics)
     chosen = ComparisonOptions(wanted, ignored, days, last, ComparisonSettings(difference=difference / 100))
     with ExitStack() as stack:

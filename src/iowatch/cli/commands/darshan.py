@@ -1,4 +1,4 @@
-"""`iowatch darshan`: what a Darshan log says about a run, and what changed between two."""
+"""`iowatch darshan`: the summary of a Darshan log, or the differences between two."""
 
 from __future__ import annotations
 

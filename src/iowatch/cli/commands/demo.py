@@ -41,7 +41,7 @@ def franklin(db: Path | None, seed: int, as_json: bool) -> int:
 @_database_option("edison")
 @json_option
 def edison(db: Path | None, as_json: bool) -> int:
-    """Edison from February 2017 to February 2018: a measured year, in which shared reads fell to a seventh."""
+    """Edison from February 2017 to February 2018: a measured year; shared-file reads dropped by a factor of 7."""
     return _run_demo("edison", db, 0, as_json)
 
 
@@ -50,7 +50,7 @@ def edison(db: Path | None, as_json: bool) -> int:
 @_seed_option
 @json_option
 def regress(db: Path | None, seed: int, as_json: bool) -> int:
-    """Two simulated faults, a slower NetCDF and a striping reset: what a regression looks like."""
+    """Two simulated faults, a slower NetCDF and a striping reset: examples of regressions."""
     return _run_demo("regress", db, seed, as_json)
 
 

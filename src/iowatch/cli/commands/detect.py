@@ -12,14 +12,14 @@ from iowatch.cli.common import INPUT_FILE, history_options, print_json, stdout_c
 from iowatch.core import PlainTable
 from iowatch.findings import detect_csv, detect_system, detection_cells
 from iowatch.output.history import format_case_name
-from iowatch.stats import Detection
+from iowatch.stats import DEFAULT_METHOD, METHODS, Detection
 from iowatch.store import History
 
 
 @click.command()
 @click.option("--csv", "csv_file", type=INPUT_FILE, help="Series: header series,time,value.")
 @system_option()
-@click.option("--method", default="levels", show_default=True, help="Detection method.")
+@click.option("--method", default=DEFAULT_METHOD, show_default=True, help=f"Method: {', '.join(METHODS)}.")
 @history_options
 @click.pass_context
 def command(
@@ -30,7 +30,7 @@ def command(
     Time is ISO 8601 or epoch seconds, values are > 0, rows in any order; values of the same time are samples of one
     observation. Exit code 1: something changed.
     A difference of only the newest one to three observations is "suspected", which is no change; fewer than 7
-    observations are not assessed. Of a system, levels that a review accepted are not reported as changes.
+    observations are not assessed. With --system, accepted levels are not reported as changes.
 
     \b
     Example:

@@ -23,7 +23,7 @@ def _systems_in_history() -> list[str]:
 
 @click.group(epilog="Example: iowatch event list --system franklin", short_help="List or record events of a machine.")
 def command() -> None:
-    """Events of a machine. They live in reference/events/<system>.yaml: commit them."""
+    """Events of a machine. Stored in reference/events/<system>.yaml; commit that file."""
 
 
 @command.command(

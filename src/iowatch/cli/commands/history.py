@@ -32,13 +32,13 @@ from iowatch.store import (
 
 @click.group(epilog="Example: iowatch history list --system local", short_help="Sessions and series; export; backup.")
 def command() -> None:
-    """Show and export what is in the history; check it, back it up, copy it, prune files of old runs."""
+    """List, show and export results of the history; check, back up and copy the database; prune old files."""
 
 
 @command.command("check", epilog="Example: iowatch history check")
 @common.history_options
 def check(db: str | None, as_json: bool) -> int:
-    """Look for damage; exit code 1 if there is any."""
+    """Check the database for damage; exit code 1 if there is any."""
     with History.existing(db) as history:
         found = maintenance.check_history(history)
     if as_json:
@@ -90,17 +90,19 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
 @command.command("prune", epilog="Example: iowatch history prune --days 400 --size 50g --dry-run")
 @click.option("--days", type=click.FloatRange(min=0), help="Remove files older than this many days.")
 @click.option("--size", help="Then remove the oldest files until the rest is within this size (50g, 1t).")
-@click.option("--forget", is_flag=True, help="Also delete their names and SHA-256, which keeps the history small.")
+@click.option("--delete-records", is_flag=True, help="Also delete their names and SHA-256 from the history.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @common.history_options
-def prune(days: float | None, size: str | None, forget: bool, dry_run: bool, db: str | None, as_json: bool) -> None:
+def prune(
+    days: float | None, size: str | None, delete_records: bool, dry_run: bool, db: str | None, as_json: bool
+) -> None:
     """Remove old outputs and Darshan logs from var/artefacts, and old sessions' ReFrame files from var/runs.
 
-    Every result stays in the history, and so do the files on both sides of every finding. Only --days applies to
+    Every result stays in the history, and so do files that findings refer to. Only --days applies to
     var/runs.
     """
     if days is None and size is None:
-        raise click.UsageError("say how much may stay: --days, --size, or both")
+        raise click.UsageError("--days or --size is required")
     with History.existing(db) as history:
         done = files.prune_artefacts(
             max_age_s=None if days is None else days * DAY_S,
@@ -108,7 +110,7 @@ def prune(days: float | None, size: str | None, forget: bool, dry_run: bool, db:
             protected=maintenance.protected_digests(history),
             dry_run=dry_run,
         )
-        if forget and not dry_run:
+        if delete_records and not dry_run:
             maintenance.delete_artefact_rows(history, done.removed)
     swept = [] if days is None else sessions.remove_old_session_files(days * DAY_S, dry_run=dry_run)
     if as_json:
@@ -198,7 +200,7 @@ def export_history(
     """Write results with every sample to a file that other programs read."""
     begin, end = (None if text is None else int(parse_time(text).timestamp()) for text in (since, until))
     if begin is not None and end is not None and begin >= end:
-        raise UsageError(f"--since {since} is not before --until {until}: no result can lie between")
+        raise UsageError(f"--since {since} is not before --until {until}: the period is empty")
     with History.existing(db) as history:
         series = SeriesFilter(**chosen)
         history.require_series(series)

@@ -1,4 +1,4 @@
-"""`iowatch import`: results measured elsewhere or earlier into the history."""
+"""`iowatch import`: import existing outputs into the history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iowatch.store import History
     cls=common.ToolCommand,
     tools=IMPORTED_TOOLS,
     epilog="Example: iowatch import benchio results/*.dat --system archer",
-    short_help="Results measured elsewhere or earlier -> history.",
+    short_help="Import existing outputs into the history.",
 )
 @click.argument("tool")
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)

@@ -8,7 +8,7 @@ import click
 
 from iowatch.cli.common import history_options, json_option, print_message, print_report, system_option
 from iowatch.core import UsageError
-from iowatch.findings import proposals
+from iowatch.findings import MIN_OBSERVATIONS, proposals
 from iowatch.reference import current_author, show
 from iowatch.store import History, NoHistoryError
 
@@ -21,7 +21,7 @@ def command() -> None:
     Examples:
       iowatch reference show --published                    all sources and tables
       iowatch reference show --published lawrence2017 2     Lawrence et al. 2017, Table 2
-      iowatch reference propose --system local              old against new, as table and diff
+      iowatch reference propose --system local              old and new values, as table and diff
       iowatch reference propose --system local --write --why "after the upgrade of 3 May"
       iowatch reference check
     """
@@ -51,7 +51,7 @@ def show_references(
         return
     if not published:
         hint = "iowatch reference show --system SYSTEM or --published [SOURCE [TABLE]]"
-        raise UsageError("say what to show", hint=hint)
+        raise UsageError("expected --system or --published", hint=hint)
     if len(names) > 2:
         raise UsageError(f"expected SOURCE and TABLE, got {' '.join(names)}")
     if len(names) < 2:
@@ -63,14 +63,17 @@ def show_references(
     print_report(as_json, document, lambda console: show.print_published_table(document, console, notes))
 
 
-@command.command(epilog='Example: iowatch reference propose --system local --write --why "first fortnight"')
+@command.command(
+    help="Compute references from the accepted level of each series, from at least "
+    f"{MIN_OBSERVATIONS} observations; show what would change.",
+    epilog='Example: iowatch reference propose --system local --write --why "first two weeks"',
+)
 @system_option(required=True)
 @click.option("--write", is_flag=True, help="Write the file; without it nothing is changed.")
-@click.option("--by", metavar="NAME", help="Who accepts them [default: git's user.name].")
+@click.option("--by", metavar="NAME", help="Name of the approver [default: git's user.name].")
 @click.option("--why", metavar="TEXT", default="accepted level", show_default=True, help="Reason.")
 @history_options
 def propose(system: str, write: bool, by: str | None, why: str, db: str | None, as_json: bool) -> None:
-    """Compute references from the accepted level of each series, at least 7 nights; show what would change."""
     with History.existing(db) as history:
         change = proposals.propose_from_history(history, system, by or current_author(), why)
     if write:
@@ -90,7 +93,7 @@ def check(system: str | None, db: str | None, as_json: bool) -> int:
         with History.existing(db) as history:
             remarks = proposals.check_reference_files(history, system)
     except NoHistoryError as error:
-        if db is not None:  # a place that somebody named
+        if db is not None:  # a path that the user gave
             raise
         print_message(f"{error.message}: only the files are checked")
         remarks = proposals.check_reference_files(None, system)

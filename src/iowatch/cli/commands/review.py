@@ -18,7 +18,7 @@ from iowatch.store import History
     short_help="Decide about findings: accept, dismiss, acknowledge, note.",
 )
 def command() -> None:
-    """Decide about findings. Decisions live in reference/reviews/<system>.yaml: commit them."""
+    """Decide about findings. Stored in reference/reviews/<system>.yaml; commit that file."""
 
 
 # Subcommand, decision, options of the example, help.

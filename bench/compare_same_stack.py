@@ -1,9 +1,9 @@
-"""How often a stack compared with itself comes out "no difference", from one long A/B run on a real machine.
+"""How often the verdict of a stack compared with itself is "no difference", from one long A/B run on a real machine.
 
-    iowatch run --suite smoke --ab STACK STACK --pairs 60        # one long session; it is cut up below
-    python bench/compare_again.py SESSION [--db FILE] [--until 0.1] [--runs 100]
+    iowatch run --suite smoke --ab STACK STACK --pairs 60        # one long session; it is divided below
+    python bench/compare_same_stack.py SESSION [--db FILE] [--until 0.1] [--runs 100]
 
-A case's pairs are cut into A/B runs: each begins at a pair drawn at random, takes the pairs in the order in
+The pairs of a case are divided into A/B runs: each begins at a pair drawn at random, takes the pairs in the order in
 which they were measured, and ends by the rule of `--until-ci`, or where the session ends: it is too short then.
 """
 
@@ -35,7 +35,7 @@ def cases_of(history: History, session: str) -> dict[str, Samples]:
     }
 
 
-def fair_run(pairs: Samples, start: int, half_width: float) -> str:
+def simulate_ab_run(pairs: Samples, start: int, half_width: float) -> str:
     """The verdict of the A/B run that begins at the pair in position `start`, or "too short"."""
     schedule = AbSchedule(StopRule(half_width=half_width), seed=start)
     numbers = list(pairs)[start:]
@@ -65,11 +65,11 @@ def main() -> None:
     with History.open(arguments.db) as history:
         for case, pairs in cases_of(history, arguments.session).items():
             starts = rng.integers(0, len(pairs), arguments.runs)
-            verdicts = Counter(fair_run(pairs, int(start), arguments.until) for start in starts)
+            verdicts = Counter(simulate_ab_run(pairs, int(start), arguments.until) for start in starts)
             total += verdicts
             print(f"{len(pairs)} pairs, {dict(verdicts)}: {case}", flush=True)
     ended = total.total() - total["too short"]
-    print(f"of {ended} runs that ended {total['no difference']} say no difference: {dict(total)}")
+    print(f"of {ended} runs that ended {total['no difference']} report no difference: {dict(total)}")
 
 
 if __name__ == "__main__":

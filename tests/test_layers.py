@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ PACKAGES = (
 )
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
 # Statistics use arrays and records, never the database or files (docs/architecture.md, "Floor plan").
-FORBIDDEN_TO_STATISTICS = {"store", "handoff", "darshan", "site"}
+FORBIDDEN_TO_STATISTICS = {"store", "handoff", "darshan", "site", "benchmarks", "reference"}
 # The checks run inside ReFrame: no store, no statistics, no session.
 ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
 
@@ -77,7 +78,31 @@ def test_modules_have_no_circular_imports() -> None:
 
 
 def test_source_does_not_import_the_checks() -> None:
-    assert [name for name, path in MODULES.items() if "import reframe_tests" in path.read_text()] == []
+    assert [name for name, path in MODULES.items() if re.search(r"(import|from) reframe_tests", path.read_text())] == []
+
+
+def test_modules_are_imported_by_name_only_by_the_two_registries_of_files() -> None:
+    """Commands and pages are found from their files; any other such import would be invisible to the tests above."""
+    importing = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
+    assert importing == {"iowatch.cli.main", "iowatch.output.dashboard.pages"}
+
+
+# A package with a public interface: names that its `__init__.py` exports.
+WITH_INTERFACE = ("core", "site", "reference", "store", "stats", "findings", "comparison", "darshan")
+# Not part of an interface: pydantic and YAML take long to import, and most commands need neither.
+NAMED_DIRECTLY = {"iowatch.core.yamlfile"}
+
+
+def test_packages_are_used_through_their_interface() -> None:
+    """`from iowatch.store import History` or a whole module (`from iowatch.store import bulk`), no names from files."""
+    wrong = []
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in MODULES and node.module.count(".") > 1:
+                package = package_of(node.module)
+                if package in WITH_INTERFACE and package != package_of(module) and node.module not in NAMED_DIRECTLY:
+                    wrong.append(f"{module}: from {node.module} import …")
+    assert wrong == []
 
 
 CHECKS = sorted((ROOT / "reframe_tests").rglob("*.py"))

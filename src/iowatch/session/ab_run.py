@@ -25,7 +25,7 @@ from iowatch.core import HEADLINE_METRICS, MachineError, Result, UsageError, for
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan
 from iowatch.site import Allocation, SystemLimits, current_allocation
-from iowatch.stats.interleaving import AbSchedule, AbTurn, SideName, StopRule
+from iowatch.stats import AbSchedule, AbTurn, SideName, StopRule
 from iowatch.store import History, fold_node_names
 
 # ReFrame's names of Slurm.

@@ -11,7 +11,7 @@ from iowatch.cli import common
 from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
 from iowatch.session import ab_run, plan, run, session, verdict
-from iowatch.stats.interleaving import StopRule
+from iowatch.stats import StopRule
 from iowatch.store import History
 
 

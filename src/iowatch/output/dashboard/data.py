@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from jinja2 import Environment
+from jinja2 import Environment, TemplateError
 
 from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, Metric, Scalar
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
@@ -380,7 +380,10 @@ class SiteBuild:
     def render(self, name: str, template: str, **values: Any) -> str:
         """Render a template for the file `name`; `root` is the relative path from it to the first page."""
         root = "../" * name.count("/")
-        return self.templates.get_template(template).render(root=root, page=name, **values)
+        try:
+            return self.templates.get_template(template).render(root=root, page=name, **values)
+        except TemplateError as error:
+            raise MachineError(f"dashboards/templates/{template}: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,20 @@ _STACKS = [
 Case = tuple[str, str, str]
 
 
+def load_configuration(path: Path) -> Any:
+    """`load_config` of ReFrame without the module that it keeps of an earlier load, with other stacks perhaps."""
+    folder = str(ROOT / "systems")
+    with mock.patch.dict(sys.modules):
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(folder):
+                del sys.modules[name]
+        return load_config(str(path))
+
+
 def configuration(name: str) -> dict[str, Any]:
     """`site_configuration` of one system, with stacks that do not depend on this machine."""
     with mock.patch.object(reframe_config, "discover_stacks", return_value=_STACKS):
-        site = load_config(str(ROOT / "systems" / name / "reframe.py"))
+        site = load_configuration(ROOT / "systems" / name / "reframe.py")
         site.select_subconfig(name)
     system = next(entry for entry in site["systems"] if entry["name"] == name)
     chosen = {name for partition in system["partitions"] for name in partition["environs"]}

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from reframe.core.config import load_config
 
 from iowatch.core import InputError, MachineError
 from iowatch.site import reframe_config
 from iowatch.site.schedulers import SCHEDULER_OPTIONS, access_options
 from iowatch.site.stack import Stack
 from iowatch.site.system import load_system, system_names
+from tests.site.cases import load_configuration
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = Stack("one", "any", "system", "installed", (), ("hdf5", "openmpi"), {"A": "1"})
@@ -25,7 +25,7 @@ def one_stack(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def configuration(path: Path) -> object:
-    site = load_config(str(path))
+    site = load_configuration(path)
     site.validate()
     site.select_subconfig(path.parent.name)
     return site

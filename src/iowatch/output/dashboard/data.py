@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jinja2 import Environment, TemplateError
 
-from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, Metric, Scalar
+from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, MachineError, Metric, Scalar
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews

@@ -116,8 +116,8 @@ def test_examples_are_not_wrapped_and_lists_not_truncated(cli: Callable[..., Res
     shown = cli("compare", "--help").output
     assert "iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write\n" in shown
     pages = [cli(*words, "--help").output for words in [(), *commands()]]
-    truncated = [line for page in pages for line in page.splitlines() if line.startswith("  ") and line.endswith("...")]
-    assert not truncated
+    lines = [line for page in pages for line in page.splitlines() if line.startswith("  ") and line.endswith("...")]
+    assert [line for line in lines if line.strip() != "FILES..."] == []  # the usage of `iowatch import` has two lines
 
 
 def test_examples_name_existing_systems() -> None:

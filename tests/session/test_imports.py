@@ -116,9 +116,9 @@ def test_unreadable_table_is_reported_and_the_others_are_imported(history: Histo
     assert bandwidth in reason
 
 
-def test_unknown_tool_is_refused_with_a_suggestion(cli: Callable[..., Result], var: Path) -> None:
+def test_unknown_tool_is_refused_with_the_known_ones(cli: Callable[..., Result], var: Path) -> None:
     found = cli("import", "toko", "x", "--system", "local")
-    assert (found.exit_code, "Did you mean 'tokio'?" in found.stderr) == (2, True)
+    assert (found.exit_code, "'toko' is not one of" in found.stderr, "'tokio'" in found.stderr) == (2, True, True)
 
 
 def test_new_system_name_is_reported_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:

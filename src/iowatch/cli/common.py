@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +50,6 @@ OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 ANY_PATH = click.Path(path_type=Path)
 DATE = click.DateTime(formats=["%Y-%m-%d"])
-
-
-class ToolCommand(click.Command):
-    """A command with the argument TOOL; its help lists `tools`."""
-
-    def __init__(self, *arguments: Any, tools: Sequence[str], **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.tools = tools
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_help_text(ctx, formatter)
-        with formatter.indentation():
-            formatter.write_paragraph()
-            formatter.write_text(f"TOOL is one of {', '.join(self.tools)}.")
 
 
 def print_json(document: Any) -> None:

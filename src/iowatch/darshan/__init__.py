@@ -16,7 +16,6 @@ from iowatch.darshan.results import (
     add_trace_results,
     compare_bandwidths,
     parse_tool_file,
-    require_tool,
 )
 from iowatch.darshan.trace import (
     DarshanReader,

@@ -17,17 +17,7 @@ from typing import Any
 
 from iowatch.benchmarks.parsing import OutputSource, RunContext
 from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_output_file
-from iowatch.core import (
-    InputError,
-    Output,
-    OutputStatus,
-    Result,
-    Scalar,
-    UsageError,
-    format_number,
-    get_metric,
-    suggest_name,
-)
+from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
 from iowatch.darshan.trace import DarshanReader, Trace, read_trace
 
 # (operation, metric, figures that are summed). A log covers a whole run: figures that are not specific to writes or
@@ -310,18 +300,7 @@ def parse_tool_file(
         tool: one of `PARSED_TOOLS`.
 
     Raises:
-        UsageError: no such tool.
+        UsageError: unknown tool.
         InputError: a file that cannot be read.
     """
-    require_tool(tool, PARSED_TOOLS)
     return parse_output_file(tool, path, stderr=stderr, rc=rc, ranks=ranks, parser=_OTHER_PARSERS.get(tool))
-
-
-def require_tool(name: str, known: Sequence[str]) -> None:
-    """Refuse a name that is not `known`.
-
-    Raises:
-        UsageError: no such tool.
-    """
-    if name not in known:
-        raise UsageError(f"no parser for '{name}'", hint=suggest_name(name, list(known)))

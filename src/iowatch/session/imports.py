@@ -14,7 +14,7 @@ from typing import Any
 
 from iowatch.benchmarks.importers import tokio
 from iowatch.core import InputError, IowatchError, UsageError, files, format_time, utc_now, yamlfile
-from iowatch.darshan import PARSED_TOOLS, parse_tool_file, require_tool
+from iowatch.darshan import PARSED_TOOLS, parse_tool_file
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 
 # A format with many runs per file, which no benchmark prints.
@@ -113,7 +113,6 @@ def import_files(
         )
     if tool == TOKIO:
         return _import_tokio(history, files, system)
-    require_tool(tool, IMPORTED_TOOLS)
     records: list[RunRecord] = []
     troubles: list[ImportProblem] = []
     for path in files:

@@ -15,12 +15,10 @@ from iowatch.store import History
 
 @click.command(
     "import",
-    cls=common.ToolCommand,
-    tools=IMPORTED_TOOLS,
     epilog="Example: iowatch import benchio results/*.dat --system archer",
     short_help="Import existing outputs into the history.",
 )
-@click.argument("tool")
+@click.argument("tool", type=click.Choice(IMPORTED_TOOLS))
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)
 @common.system_option(required=True)
 @click.option("--time", "moment", help="When it ran, ISO 8601 or epoch seconds [default: from each file's name].")

@@ -9,13 +9,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from iowatch.cli.common import INPUT_FILE, ToolCommand, json_option, print_report
+from iowatch.cli.common import INPUT_FILE, json_option, print_report
 from iowatch.core import Output, PlainTable, format_number, summarise_samples
 from iowatch.darshan import PARSED_TOOLS, parse_tool_file
 
 
-@click.command(cls=ToolCommand, tools=PARSED_TOOLS)
-@click.argument("tool")
+@click.command()
+@click.argument("tool", type=click.Choice(PARSED_TOOLS))
 @click.argument("file", type=INPUT_FILE)
 @click.option("--stderr", type=INPUT_FILE, help="File with the stderr of the same run.")
 @click.option("--rc", type=int, help="Its exit code (negative: killed by that signal).")

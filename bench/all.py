@@ -14,7 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BY_HAND = ("compare_same_stack", "darshan_overhead", "detect_edison", "detect_search", "scale")
-PARTS = ("all", "detect_graph", "detect_sets", "sound_outputs")
+PARTS = ("all", "detect_graph", "detect_sets", "runs", "sound_outputs")
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)
 
 

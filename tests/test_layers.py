@@ -61,7 +61,7 @@ def imports(path: Path) -> set[str]:
 @pytest.mark.parametrize("module", [name for name in MODULES if package_of(name)])
 def test_modules_import_only_from_packages_below(module: str) -> None:
     own = package_of(module)
-    assert own in RANK, f"{own} is not a room: add it to docs/architecture.md and here"
+    assert own in RANK, f"{own} is not a package of the floor plan: add it to docs/architecture.md and here"
     used = {package_of(name) for name in imports(MODULES[module])} - {own}
     assert {name for name in used if RANK[name] > RANK[own]} == set()
     if own == "stats":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Speed of benchio and of its peers on this machine: same data, pattern and sync policy, alternating launches.
 
-A pair compares the best of --best-of repetitions of each side: on a machine that others use, too, a single
-repetition says more about them than about the programs (1 is right for a quiet one; 3 is all that one launch of
-the original offers). Peers are looked for on PATH: `ior`, `benchio-original` (the Fortran benchio) and `raw`
+A pair compares the best of --best-of repetitions of each side: on a shared machine a single repetition
+measures the other users rather than the programs (use 1 on an idle machine; one launch of the original has at
+most 3). Peers are found on PATH: `ior`, `benchio-original` (the Fortran benchio) and `raw`
 (bench/raw.c, built by `cmake --build BUILD --target raw`). What is absent is reported. A row is the median
 over all pairs of (benchio / peer) and its 95 % interval from order statistics, which assumes no distribution.
 

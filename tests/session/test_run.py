@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -304,3 +306,21 @@ def test_systems_on_one_file_system_exclude_each_other(history: History, fake: F
     ):
         run_session(history, None)
     assert fake.starts == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "samples", "expected"),
+    [
+        ("bandwidth", "MiB/s", (5.0, 7.0, 6.0), "write 7 MiB/s"),
+        ("rate", "1/s", (100.0, 300.0), "write 300 1/s"),
+        ("time", "s", (2.0, 1.5, 3.0), "write 1.5 s"),
+        ("collective_count", "1", (4.0,), "ok"),
+    ],
+)
+def test_progress_shows_the_best_sample_of_the_headline_metric(
+    metric: str, unit: str, samples: tuple[float, ...], expected: str
+) -> None:
+    """The best is the lowest of times, the highest of bandwidths and rates (core.metrics)."""
+    result = {"operation": "write", "metric": metric, "unit": unit, "samples": samples}
+    case = cast("handoff.SpooledCase", SimpleNamespace(output={"results": [result]}))
+    assert run._format_headline(case) == expected

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iowatch import handoff
-from iowatch.core import UsageError, format_count, format_size, utc_now
+from iowatch.core import HEADLINE_METRICS, METRICS, UsageError, format_count, format_number, format_size, utc_now
 from iowatch.findings import RETEST_SINCE, state
 from iowatch.session import reframe, session
 from iowatch.session.plan import (
@@ -252,9 +252,11 @@ def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple
 
 
 def _format_headline(case: handoff.SpooledCase) -> str:
+    results = case.output["results"]
+    metric = next((name for name in HEADLINE_METRICS if name in {result["metric"] for result in results}), None)
     words = [
-        f"{result['operation']} {max(result['samples']):.0f} {result['unit']}"
-        for result in case.output["results"]
-        if result["metric"] == "bandwidth"
+        f"{result['operation']} {format_number(METRICS[metric].best(result['samples']))} {result['unit']}"
+        for result in results
+        if metric and result["metric"] == metric
     ]
     return ", ".join(words) or "ok"

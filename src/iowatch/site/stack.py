@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from iowatch.core import InputError, files, write_atomically
-from iowatch.core.yamlfile import read_mapping
+from iowatch.core import InputError, files, write_atomically, yamlfile
 
 STACK_FORMAT = 1
 
@@ -128,7 +127,7 @@ def root_specs(path: Path) -> tuple[str, ...]:
     Raises:
         InputError: not a Spack environment.
     """
-    document = read_mapping(path)
+    document = yamlfile.read_mapping(path)
     try:
         specs = document["spack"]["specs"]
     except (KeyError, TypeError) as error:

@@ -44,7 +44,7 @@ def harness(home: Path) -> None:
     """Wall time of `iowatch run` minus the time inside the benchmark processes, for each case."""
     environment = {**os.environ, "IOWATCH_VAR": str(home / "var")}
     words = [str(ROOT / ".venv" / "bin" / "iowatch"), "run", "--suite", "smoke", "--json"]
-    for label in ("first", "again"):  # the first builds benchio
+    for label in ("first", "second"):  # the first builds benchio
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         verdict = json.loads(done.stdout)
         runs = len({(line["stack"], line["run"]) for line in verdict["headlines"]}) or 1

@@ -29,7 +29,8 @@ void filesystem_find(const char *directory, struct filesystem *filesystem);
  * lustre_user.h); n is 0 if it is none, is cut off, or has more components than fit. */
 struct layout lustre_layout(const unsigned char *bytes, int64_t n);
 
-/* The first hole of a file in [from, from + n); from + n if there is none or the file system cannot tell. */
+/* The first hole of a file in [from, from + n); from + n if there is none or the file system cannot report
+ * it. */
 uint64_t first_hole(int descriptor, uint64_t from, uint64_t n);
 
 #endif

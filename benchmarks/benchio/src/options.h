@@ -53,7 +53,7 @@ struct sizes {
  */
 struct hints {
     size_t n;
-    bool repeats; /* in force: the library gives back whatever it was given, so it tells nothing */
+    bool repeats; /* in force: the library returns all hints that it got, so their effect is unknown */
     struct hint {
         char *key, *value;
     } * item;

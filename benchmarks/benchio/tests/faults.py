@@ -36,7 +36,7 @@ class Faults(unittest.TestCase):
         return ("--api", api, "--dir", str(directory or self.scratch), "--json", str(self.json))
 
     def check_reported(self, code: int) -> None:
-        """A launcher's exit code tells an abort; Hydra of MPICH 4.2.1 returned 0 after 16 of 400.
+        """A launcher's exit code indicates an abort; Hydra of MPICH 4.2.1 returned 0 after 16 of 400.
         What counts, the message and the record, is looked at by every test."""
         if not launch.HYDRA:
             self.assertNotEqual(code, 0)

@@ -39,7 +39,7 @@ def started(words: list[str]) -> subprocess.Popen[str]:
 
 def ended(words: list[str]) -> subprocess.CompletedProcess[str]:
     """A run that has ended. One that hangs is left to CTest's time limit, so that `--repeat after-timeout` can
-    tell it from one that fails, but not before it is told where it hangs."""
+    distinguish it from one that fails; where it hangs is printed first."""
     process = started(words)
     try:
         stdout, stderr = process.communicate(timeout=60)

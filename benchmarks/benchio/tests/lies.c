@@ -1,4 +1,4 @@
-/* A file system and a library that do not tell the truth, for tests. Preloaded, with BENCHIO_LIE=blocks a
+/* A file system and a library that report wrong results, for tests. Preloaded, with BENCHIO_LIE=blocks a
  * file has no blocks until a process that only reads it flushes it, as on ZFS (libraries may flush what they
  * write); with BENCHIO_LIE=read H5Dread reports success and moves nothing. */
 #define _GNU_SOURCE

@@ -142,7 +142,7 @@ static void all_geometries(void) {
             every_byte_once(&shapes[i], ranks);
 }
 
-/* Steps are arithmetic: the last of a million segments is found at once, where IOR's definition says. */
+/* Steps are arithmetic: the last of a million segments is found at once, at the position that IOR defines. */
 static void last_of_many(void) {
     const struct options o = {
         .pattern = PATTERN_INTERLEAVED, .transfer = 1 << 20, .block = 1 << 20, .segments = 1000000};

@@ -78,7 +78,7 @@ def test_pbs_and_lsf_list_a_node_once_per_core(monkeypatch: pytest.MonkeyPatch, 
 
 def test_job_without_node_list_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PBS_JOBID", "7.head")
-    with pytest.raises(MachineError, match="does not tell the nodes of its job 7"):
+    with pytest.raises(MachineError, match="does not report the nodes of its job 7"):
         current_allocation()
 
 

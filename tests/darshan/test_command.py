@@ -190,4 +190,4 @@ def test_parse_gives_chosen_counters(make_log: MakeLog, cli: Cli) -> None:
 def test_parse_refuses_another_number_of_ranks(make_log: MakeLog, cli: Cli) -> None:
     code, document = parsed(cli, make_log(posix=POSIX), "--ranks", 2)
     assert (code, document["status"]) == (1, "failed")
-    assert document["reason"] == "the log is of 4 ranks, 2 were requested"
+    assert document["reason"] == "the log has 4 ranks, 2 were requested"

@@ -35,7 +35,7 @@ def test_empty_history_is_no_data_not_no_change(root: Path, cli: Cli) -> None:
     ("counts", "message"),
     [
         ((0, 0, 0), "no data: "),
-        ((14, 14, 0), "no findings yet: none of 14 series has enough sessions"),
+        ((14, 14, 0), "no findings yet: none of 14 series has enough observations"),
         ((14, 3, 0), "no findings: no lasting change in 11 series, 3 more have too few observations to be assessed"),
         ((14, 0, 0), "no findings: no lasting change in 14 series"),
         ((14, 0, 2), "no open findings (--all shows all)"),

@@ -92,7 +92,7 @@ def test_six_observations_are_not_enough(checkout: Path) -> None:
     _fill(_steady_values(6))
     document = _proposed()
     assert document["proposals"] == []
-    assert "6 nights at the accepted level, 7 needed" in str(document["left_out"])
+    assert "6 observations at the accepted level, 7 needed" in str(document["left_out"])
 
 
 def test_benchmark_without_check_is_left_out(checkout: Path) -> None:

@@ -118,7 +118,7 @@ def test_six_observations_give_a_reason_instead_of_a_reference() -> None:
     found, left = make_proposals(_references(), [level], TODAY, "me", "x")
     assert found == []
     assert left == [
-        "stack-a write_bandwidth api=MPIIO,ranks=4: 6 nights at the accepted level, 7 needed "
+        "stack-a write_bandwidth api=MPIIO,ranks=4: 6 observations at the accepted level, 7 needed "
         "(a change on 2026-05-25 is not reviewed)"
     ]
 

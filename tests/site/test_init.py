@@ -114,7 +114,7 @@ def test_missing_facts_are_noted_in_the_file(checkout: Path, fake: Callable[[str
     written = write_system("new-one", scheduler="pbs")
     text = (checkout / "systems" / "new-one" / "system.yaml").read_text()
     assert all(f"# Not found: {gap}." in text for gap in written.gaps)
-    assert any("pbs: it did not answer" in gap for gap in written.gaps)
+    assert any("pbs: no answer" in gap for gap in written.gaps)
 
 
 def test_existing_description_is_not_overwritten(checkout: Path) -> None:

@@ -217,5 +217,5 @@ def test_series_that_ended_long_ago_are_not_in_the_map(tmp_path: Path) -> None:
         build_site(history, tmp_path / "site")
     text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
     assert len(re.findall(r'<td class="\w+"><a href="[^"]*" title', text)) == 2
-    assert "2 series without a result for 30 nights are in the table" in text
+    assert "2 series without a result for 30 days are in the table" in text
     assert "2 as accepted, 2 inactive" in re.sub(r"<[^>]+>", "", text)

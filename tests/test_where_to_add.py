@@ -95,6 +95,13 @@ def test_new_command_needs_one_file(tmp_path: Path, cli: Cli, monkeypatch: pytes
     assert (done.exit_code, done.stdout.split()) == (1, ["added", "added"])
 
 
+def test_help_names_a_file_without_a_command(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.py").write_text("x = 1\n")
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    shown = cli("--help")
+    assert (shown.exit_code, "broken.py defines no function `command`" in " ".join(shown.stdout.split())) == (0, True)
+
+
 def test_new_stack_needs_one_folder(checkout: Path, cli: Cli) -> None:
     stacks = checkout / "systems" / "local" / "stacks"
     shutil.copytree(stacks / "debian", stacks / "added")

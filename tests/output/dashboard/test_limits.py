@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import Case, Scalar
-from iowatch.output.dashboard.data import find_limits, published_measurements
+from iowatch.output.dashboard.data import _matches_case, find_limits, published_measurements
 from iowatch.site.system import load_system
 from iowatch.store import SeriesRow
 
@@ -53,6 +53,23 @@ def test_published_figure_is_the_printed_maximum_of_the_same_case(
     row = SeriesRow(1, "archer", "default", "ours", Case("benchio", case | changed), "bandwidth", 9, 0, 1)
     found = find_limits(row, None, None).published
     assert (None if found is None else found.value) == value
+
+
+@pytest.mark.parametrize(
+    ("own", "printed", "same"),
+    [
+        ({"collective": True}, {"collective": True}, True),
+        ({"collective": False}, {"collective": True}, False),
+        ({}, {"collective": True}, True),  # not stated by the case
+        ({"stripe_bytes": 4 * 2**20}, {"stripe_size_mib": 4}, True),
+        ({"stripe_bytes": 4 * 2**20}, {"stripe_size_mib": 1}, False),
+        ({"instances": 4}, {"instances": 4}, True),
+        ({}, {"instances": 4}, False),
+    ],
+)
+def test_parameters_that_both_state_must_agree(own: dict[str, Scalar], printed: dict[str, Scalar], same: bool) -> None:
+    row = {"benchmark": "benchio", "writers": 24, **printed}
+    assert _matches_case({"ranks": 24, **own}, row) is same
 
 
 def test_published_figures_are_read_per_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

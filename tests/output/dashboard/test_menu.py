@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from jinja2 import DictLoader, Environment, StrictUndefined
 
-from iowatch.output.dashboard import pages
+from iowatch.core import MachineError
+from iowatch.output.dashboard import data, pages
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages import PAGES
 from iowatch.store import History
@@ -55,6 +60,41 @@ def test_page_needs_one_file_and_its_template(
     assert ("../quotas.html", "Quotas") in menu(site / "series" / "1.html")
     (current,) = re.findall(r'<a href="[^"]*" aria-current="page">([^<]*)', (site / "quotas.html").read_text())
     assert current == "Quotas"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x = 1\n", "no Page"),
+        (QUOTAS.replace('Page("quotas.html"', 'Page("quotas"'), "quotas;"),
+        (QUOTAS.replace('Page("quotas.html"', 'Page("stacks.html"'), "stacks.html;"),
+    ],
+    ids=["no page", "menu entry without suffix", "name of another page"],
+)
+def test_file_without_a_usable_page_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: str
+) -> None:
+    """The made-up file is imported last, so that the message names it and not the page whose name it has."""
+    monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path)])
+    (tmp_path / "unusable.py").write_text(text)
+    try:
+        with pytest.raises(ValueError, match=rf"unusable\.py: {re.escape(found)}"):
+            pages.discover_pages()
+    finally:
+        sys.modules.pop(f"{pages.__name__}.unusable", None)
+
+
+@pytest.mark.parametrize("template", [None, "{{ nothing.here }}", "{% if %}"])
+def test_mistake_in_a_template_is_reported_with_its_name(template: str | None) -> None:
+    """None: the file is missing."""
+    environment = Environment(
+        loader=DictLoader({} if template is None else {"quotas.html": template}),
+        undefined=StrictUndefined,
+        autoescape=True,
+    )
+    site = cast("data.SiteBuild", SimpleNamespace(templates=environment))
+    with pytest.raises(MachineError, match=r"dashboards/templates/quotas\.html: \w+"):
+        data.SiteBuild.render(site, "quotas.html", "quotas.html")
 
 
 def test_menu_links_to_pages_of_the_site(franklin_site: Path) -> None:

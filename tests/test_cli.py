@@ -98,6 +98,42 @@ def test_invalid_use_is_one_message_with_its_exit_code(
     assert "Traceback" not in result.output
 
 
+def required_parameters() -> list[tuple[tuple[str, ...], str]]:
+    """Every required option and argument of every command, by its name."""
+    return [(words, one.name or "") for words in commands() for one in command_of(words).params if one.required]
+
+
+def valid_words(parameter: click.Parameter) -> list[str]:
+    """An option or argument with a value that its type accepts."""
+    values = {click.DateTime: "2026-01-01", click.Path: __file__, click.types.IntParamType: "1"}
+    kind = parameter.type
+    value = str(kind.choices[0]) if isinstance(kind, click.Choice) else values.get(type(kind), "local")
+    return [parameter.opts[0], value] if isinstance(parameter, click.Option) else [value]
+
+
+@pytest.mark.parametrize(("words", "name"), required_parameters(), ids=str)
+def test_required_options_are_enforced(
+    cli: Callable[..., Result], var: Path, words: tuple[str, ...], name: str
+) -> None:
+    """With an explicit `default=None`, click 8.5 takes None as the value of an absent option."""
+    required = [one for one in command_of(words).params if one.required]
+    absent = next(one for one in required if one.name == name)
+    behind = required[required.index(absent) + 1 :]
+    # An argument would take the place of the absent one.
+    given = [one for one in required if one is not absent and (one not in behind or isinstance(one, click.Option))]
+    result = cli(*words, *(word for one in given for word in valid_words(one)))
+    kind = "option" if isinstance(absent, click.Option) else "argument"
+    title = absent.opts[-1] if kind == "option" else absent.make_metavar(click.Context(command_of(words)))
+    assert result.exit_code == 2
+    assert f"Missing {kind} '{title}'" in result.output
+
+
+def test_systems_are_required_where_commands_cannot_choose() -> None:
+    """The list above comes from the commands themselves: these must be in it."""
+    asked = {" ".join(words) for words, name in required_parameters() if name == "system"}
+    assert asked >= {"notify", "import", "event add", "event list", "reference propose"}
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
 def test_output_works_in_every_locale(encoding: str) -> None:
     """Not all encodings have the dashes and multiplication signs of the output; JSON is complete."""

@@ -27,7 +27,9 @@ def history_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def system_option(default: str | None = None, required: bool = False) -> Decorator:
     """`--system S`; without a default, None means all systems."""
-    return click.option("--system", default=default, required=required, show_default=True, help="Name in systems/.")
+    # click takes an explicit `default=None` as a value, and an option that has one is never missing.
+    given: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
+    return click.option("--system", required=required, help="Name in systems/.", **given)
 
 
 class _PercentType(click.ParamType[float]):

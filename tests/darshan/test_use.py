@@ -165,6 +165,17 @@ def test_counts_are_per_repetition(make_log: MakeLog, reader: DarshanReader) -> 
     assert joined.facts["darshan"]["repetitions"] == {"write": 10}
 
 
+@pytest.mark.parametrize(("timed", "writes", "reads"), [("write", 64, 64), ("read", 320, 64)])
+def test_data_read_back_are_counted_per_repetition(
+    make_log: MakeLog, reader: DarshanReader, timed: str, writes: int, reads: int
+) -> None:
+    """Of `ior -w -W -i 5`: 64 transfers per repetition, each written and read back; a read case is written once."""
+    log = make_log(posix=[("/a", -1, {"POSIX_WRITES": 320, "POSIX_READS": 320})])
+    joined = add_trace_results(output(Result(timed, "bandwidth", "MiB/s", (1.0,) * 5, {})), [log], reader)
+    found = {r.operation: r.samples for r in joined.results if r.metric == "posix_count"}
+    assert found == {"write": (writes,), "read": (reads,)}
+
+
 def test_overhead_is_one_ratio_per_complete_pair(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs"
     pairs.write_text("untraced 0 10.0 12.0\ntraced 0 12.0 14.5\ntraced 1 20 21\nuntraced 0 21 22\ntraced 0 30 33\n")

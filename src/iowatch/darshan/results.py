@@ -61,19 +61,21 @@ def results_from_trace(
         trace: trace of one run.
         case: parameters of the run without the operation.
         repetitions: operation to its number of repetitions in the log; counts are per repetition, because a run may
-            repeat until a time limit. Default 1.
+            repeat until a time limit. Default 1; reads of a run that timed only writes verified each repetition.
     """
     if trace.status == "unreadable":
         return ()
     whole = replace(trace, modules={m: c for m, c in trace.modules.items() if m not in trace.missing})
     derived_from = {"POSIX", "MPI-IO"} & trace.missing.keys()
+    times = repetitions or {}
+    times = {"read": times.get("write", 1), **times}
     found = []
     for operation, name, figures in _REPORTED_FIGURES:
         row = get_metric(name)
         counted = name.endswith("_count")
         sample = _reported_value(whole, figures) if counted or not derived_from else None
         if sample is not None and counted:
-            sample /= (repetitions or {}).get(operation, 1)
+            sample /= times.get(operation, 1)
         least = 0.0 if name.endswith(("_count", "_share")) else math.ulp(0.0)
         if sample is not None and least <= sample <= row.ceiling:
             found.append(Result(operation, name, row.unit, (float(sample),), dict(case)))

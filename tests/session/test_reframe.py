@@ -19,7 +19,13 @@ from iowatch.session.reframe import ReframeSite, load_site
 CONFIGURATION = """
 site_configuration = {
     "systems": [
-        {"name": "here", "partitions": [{"name": "work", "scheduler": "local", "environs": ["n_4_4_0"]}]}
+        {
+            "name": "here",
+            "hostnames": ["^$"],
+            "partitions": [
+                {"name": "work", "scheduler": "local", "launcher": "mpirun", "environs": ["n_4_4_0"], "time_limit": "1h"}
+            ],
+        }
     ],
     "environments": [{"name": "n_4_4_0", "features": ["mpi"], "extras": {"stack": "n-4.4.0"}}],
 }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from iowatch.cli.commands.doctor import command
-from iowatch.site import doctor, machine, system
+from iowatch.site import doctor, machine, reframe_config, system
 from iowatch.site.stack import Stack, StackPart
+from tests.conftest import ROOT
 
 
 def stack(*names: str) -> Stack:
@@ -26,6 +28,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, var: Path):
 
     def make(*names: str, debian: bool = True, uid: int = 0, programs: bool = True) -> None:
         monkeypatch.setattr(doctor, "discover_stacks", lambda system: [stack(*names)] if names else [])
+        monkeypatch.setattr(doctor, "_configuration_problems", lambda system: ())
         monkeypatch.setattr(doctor.stack_install, "spack_version", lambda: None)
         monkeypatch.setattr(machine, "detect_distribution", lambda: ("Some Linux 1", debian))
         monkeypatch.setattr(doctor.os, "getuid", lambda: uid)
@@ -115,3 +118,46 @@ def test_system_without_system_stacks_gets_only_needed_packages(machine_with, mo
     described = system.load_system("local").model_copy(update={"system_stacks": False})
     monkeypatch.setattr(doctor, "load_system", lambda _system: described)
     assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config", SPACK)
+
+
+def copy_system(place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """A checkout with the system `copied`: that of the template, with one text of its reframe.py replaced."""
+    (place / "systems").mkdir()
+    (place / "benchmarks").symlink_to(ROOT / "benchmarks")
+    shutil.copytree(ROOT / "systems" / "_template", folder := place / "systems" / "copied")
+    for name, before, after in (("reframe.py", old, new), ("system.yaml", "name: template", "name: copied")):
+        text = (folder / name).read_text()
+        assert before in text
+        (folder / name).write_text(text.replace(before, after))
+    monkeypatch.setenv("IOWATCH_ROOT", str(place))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('SCHEDULER = "local"', 'SCHEDULER = "local', "line 13: unterminated string literal"),
+        ('SCHEDULER = "local"', 'SCHEDULER = "slrum"', "no scheduler is called 'slrum'\n  Did you mean 'slurm'?"),
+        ("LAUNCHER = None", 'LAUNCHER = "mprun"', "no such launcher: 'mprun'"),
+        ('"time_limit": "60m"', '"time_limit": "60 minutes"', "time_limit '60 minutes', expected for example '1h30m'"),
+        ("ACCESS = []", 'ACCESS = ["--account", 7]', "systems/0/partitions/0/access/1: 7 is not of type 'string'"),
+        ('MODULES_SYSTEM = "nomod"', 'MODULES_SYSTEM = "tcl"', "systems/0/modules_system: 'tcl' is not one of"),
+        ("[_partition(settings)", "[settings.partition", "AttributeError: 'dict' object has no attribute 'partition'"),
+    ],
+)
+def test_broken_reframe_configuration_is_refused_by_doctor_and_dry_run(
+    old: str, new: str, problem: str, tmp_path: Path, var: Path, cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The texts are those of Python 3 and of ReFrame 4.10 for these mistakes."""
+    monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [stack("gcc", "openmpi")])
+    copy_system(tmp_path, monkeypatch, old, new)
+    done = cli("doctor", "--system", "copied")
+    assert (done.exit_code, problem in done.stdout) == (1, True), done.output
+    assert done.stdout.startswith("Suites cannot run")
+    refused = cli("run", "--system", "copied", "--suite", "tiny", "--dry-run")
+    assert (refused.exit_code, problem in refused.stderr) == (2, True), refused.output
+
+
+def test_valid_reframe_configuration_is_accepted(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [stack("gcc", "openmpi")])
+    copy_system(tmp_path, monkeypatch, "LAUNCHER = None", 'LAUNCHER = "mpiexec"')
+    assert doctor.examine_machine("copied").problems == ()

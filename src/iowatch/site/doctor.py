@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
+from iowatch.core import InputError, MachineError, UsageError
 from iowatch.site import Stack, discover_stacks, load_system, machine, stack_install, stack_probe, stacks, storage
 
 
@@ -76,6 +77,7 @@ class DoctorReport:
     Attributes:
         retired: why no suite can run on this system and nothing can be installed for it; or None.
         findings, commands: empty for a retired system, because installed software would not be used.
+        problems: faults of the system's own files that prevent every run, one sentence each.
     """
 
     distribution: str
@@ -86,6 +88,7 @@ class DoctorReport:
     commands: tuple[str, ...]
     file_systems: tuple[storage.Mount, ...]
     retired: str | None = None
+    problems: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[RequirementStatus, ...]:
@@ -95,7 +98,7 @@ class DoctorReport:
     @property
     def usable(self) -> bool:
         """Whether suites can run at all."""
-        return self.retired is None and not any(finding.required for finding in self.missing)
+        return self.retired is None and not self.problems and not any(found.required for found in self.missing)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "missing": [finding.title for finding in self.missing], "usable": self.usable}
@@ -127,7 +130,21 @@ def examine_machine(system: str = "local") -> DoctorReport:
         commands=commands,
         file_systems=tuple(storage.list_mounts()),
         retired=described.retired,
+        problems=() if described.retired else _configuration_problems(system),
     )
+
+
+def _configuration_problems(system: str) -> tuple[str, ...]:
+    """Return why ReFrame cannot use the system's configuration; without a stack it has no environments to check."""
+    from iowatch.site import reframe_config  # ReFrame takes 0.7 s to import; this module is also used by `show`
+
+    try:
+        reframe_config.load_configuration(system)
+    except (InputError, UsageError) as error:
+        return (str(error),)
+    except MachineError:  # no usable stack: the requirements show what is missing
+        pass
+    return ()
 
 
 def _found_parts(wanted: Requirement, usable: Iterable[Stack]) -> tuple[str, ...]:

@@ -17,15 +17,84 @@ import os
 import re
 import runpy
 import shlex
+import textwrap
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from reframe.core import config
 from reframe.core.backends import register_launcher
+from reframe.core.exceptions import ReframeError
 from reframe.core.launchers import JobLauncher
+from reframe.core.systems import System as ReframeSystem
+from reframe.utility.typecheck import Duration
 
-from iowatch.core import InputError, MachineError, files
+from iowatch.core import InputError, IowatchError, MachineError, files, suggest_name
 from iowatch.site import Stack, discover_stacks, load_system, write_stack_files
+
+
+def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
+    """Execute `systems/<system>/reframe.py` and let ReFrame check it, as at the start of a session.
+
+    Returns:
+        Its path and its `site_configuration`.
+
+    Raises:
+        InputError: the file is missing, fails, or ReFrame refuses it.
+        IowatchError: reported by the configuration itself (no stack on this machine, …).
+    """
+    path = files.checkout_root() / "systems" / system / "reframe.py"
+    try:
+        configuration = runpy.run_path(str(path)).get("site_configuration")
+        if not isinstance(configuration, dict):
+            raise ValueError("it does not define the dictionary 'site_configuration'")
+        _check_configuration(path, system, configuration)
+    except IowatchError:
+        raise
+    except (Exception, SystemExit) as error:  # a configuration is a program and may raise anything
+        raise InputError(
+            f"{path} is not a valid ReFrame configuration: {_error_text(path, error)}",
+            hint="docs/systems.md lists schedulers and launchers; ReFrame's configuration reference lists all fields.",
+        ) from error
+    return path, configuration
+
+
+def _check_configuration(path: Path, system: str, configuration: dict[str, Any]) -> None:
+    """Create the system and its partitions in ReFrame: this finds unknown schedulers, launchers and module systems."""
+    loaded = config.load_config()
+    loaded.update_config(configuration, str(path))
+    loaded.validate()
+    loaded.select_subconfig(system)
+    for partition in ReframeSystem.create(loaded).partitions:
+        if partition.time_limit is not None:  # ReFrame reads it only in a test that has no time limit of its own
+            try:
+                Duration(partition.time_limit)
+            except ValueError:
+                raise ValueError(
+                    f"partition '{partition.name}': time_limit {partition.time_limit!r}, expected for example '1h30m'"
+                ) from None
+        names = [environment["name"] for environment in configuration["environments"]]
+        for environment in partition.environs:  # ReFrame's own `builtin` belongs to no stack
+            if environment.name not in names:
+                raise InputError(
+                    f"{path}: no environment is called '{environment.name}'", hint=suggest_name(environment.name, names)
+                )
+
+
+def _error_text(path: Path, error: BaseException) -> str:
+    """Return what an exception and its cause say, in one line, with the line of the configuration that raised it."""
+    cause = error.__cause__
+    if hasattr(cause, "absolute_path"):  # of jsonschema; ReFrame's own text only names the file
+        words = ["/".join(map(str, cause.absolute_path)), cause.message]
+    elif isinstance(error, SyntaxError):
+        words = [f"line {error.lineno}", error.msg]
+    else:
+        own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        words = [f"line {own[-1]}"] if own else []
+        words += [] if isinstance(error, ReframeError | ValueError) else [type(error).__name__]
+        words += [str(error)] if cause is None or str(cause) in str(error) else [str(error), str(cause)]
+    return textwrap.shorten(": ".join(words), 300, placeholder=" …")
 
 
 def reframe_environment_name(stack: str) -> str:

@@ -21,6 +21,8 @@ def _doctor_summary(report: doctor.DoctorReport) -> str:
     if report.retired:
         return f"No suite runs for this system, and nothing can be installed for it: {report.retired}."
     missing = [finding.title for finding in report.missing]
+    if report.problems and not missing:
+        return "Suites cannot run."
     if not missing:
         return "All requirements are met."
     verdict = "Suites can run" if report.usable else "Suites cannot run"
@@ -30,6 +32,8 @@ def _doctor_summary(report: doctor.DoctorReport) -> str:
 def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
     """Print the report of `iowatch doctor`."""
     console.print(_doctor_summary(report), markup=False)
+    for problem in report.problems:
+        console.print(f"  {problem}", markup=False, soft_wrap=True)
     for command in report.commands:
         console.print(f"  add it with: {command}", markup=False, soft_wrap=True)
     memory = _format_size(report.memory_bytes)

@@ -23,7 +23,10 @@ site_configuration = {
             "name": "here",
             "hostnames": ["^$"],
             "partitions": [
-                {"name": "work", "scheduler": "local", "launcher": "mpirun", "environs": ["n_4_4_0"], "time_limit": "1h"}
+                {
+                    **{"name": "work", "scheduler": "local", "launcher": "mpirun"},
+                    **{"environs": ["n_4_4_0"], "time_limit": "1h"},
+                }
             ],
         }
     ],

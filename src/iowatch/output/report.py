@@ -16,7 +16,7 @@ from rich.console import Console
 from iowatch.core import METRICS, format_count, format_number, format_size, make_table
 from iowatch.findings import MIN_OBSERVATIONS
 from iowatch.session.run import PreparedSession, opening_line
-from iowatch.session.verdict import Verdict
+from iowatch.session.verdict import RunProblem, Verdict
 from iowatch.store import History
 
 
@@ -64,7 +64,22 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
         "Deferred to another session": verdict.left_out,
         "Not available here": verdict.unavailable,
     }
-    return [(title, [f"{one.stack} {one.run}: {one.reason}" for one in found]) for title, found in sections.items()]
+    return [(title, _problem_lines(found)) for title, found in sections.items()]
+
+
+_LONG_REASON = 80  # characters; a shorter one is repeated, because that is easier to read
+
+
+def _problem_lines(problems: Iterable[RunProblem]) -> list[str]:
+    """One line per problem; a long cause (in parentheses, or the whole reason) is printed with its first run only."""
+    lines, first = [], dict[str, str]()
+    for one in problems:
+        what, bracket, cause = one.reason.partition(" (")
+        run = f"{one.stack} {one.run}"
+        earlier = first.setdefault(cause or what, run) if len(one.reason) > _LONG_REASON else run
+        reason = f"{what if bracket else 'same reason'} (as for {earlier})" if earlier != run else one.reason
+        lines.append(f"{run}: {reason}")
+    return lines
 
 
 _HEADLINE_COLUMNS = ("stack", "run", "result", "best", "unit", "n")

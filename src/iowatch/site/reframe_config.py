@@ -84,7 +84,7 @@ def _check_configuration(path: Path, system: str, configuration: dict[str, Any])
 
 def _error_text(path: Path, error: BaseException) -> str:
     """Return what an exception and its cause say, in one line, with the line of the configuration that raised it."""
-    cause = error.__cause__
+    cause: Any = error.__cause__
     if hasattr(cause, "absolute_path"):  # of jsonschema; ReFrame's own text only names the file
         words = ["/".join(map(str, cause.absolute_path)), cause.message]
     elif isinstance(error, SyntaxError):

@@ -38,7 +38,9 @@ class SchedulerOptions:
 
 class _SchedulerTable(dict[str, SchedulerOptions]):
     def __missing__(self, name: str) -> SchedulerOptions:
-        raise InputError(f"SCHEDULER in reframe.py: no scheduler is called '{name}'", hint=suggest_name(name, list(self)))
+        raise InputError(
+            f"SCHEDULER in reframe.py: no scheduler is called '{name}'", hint=suggest_name(name, list(self))
+        )
 
 
 SCHEDULER_OPTIONS = _SchedulerTable(

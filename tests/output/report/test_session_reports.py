@@ -107,6 +107,23 @@ def test_markdown_starts_with_the_status_and_lists_all_problems(verdict: Verdict
     assert "<a" not in text.replace("\\<", "")
 
 
+def test_cause_of_several_runs_is_printed_once(verdict: Verdict) -> None:
+    """JSON and JUnit keep it with every run, because programs read one case at a time."""
+    cause = f"start: ReFrame ended without a report: {'reason ' * 9}end"
+    absent = [RunProblem("gnu", name, f"no {name} bandwidth ({cause})") for name in ("write", "read")]
+    full = f"failed: {'disk full, ' * 9}"
+    failed = [RunProblem("gnu", *both) for both in (("a", full), ("b", full), ("c", "failed: killed"), ("d", full))]
+    several = replace(verdict, absent=tuple(absent), failed=tuple(failed))
+    lines = [line.removeprefix("- ") for line in verdict_markdown(several).splitlines()]
+    assert [line for line in lines if line.startswith("gnu ")] == [
+        *(f"gnu a: {full.strip()}", "gnu b: same reason (as for gnu a)"),
+        *("gnu c: failed: killed", "gnu d: same reason (as for gnu a)"),
+        f"gnu write: no write bandwidth ({cause})",
+        "gnu read: no read bandwidth (as for gnu write)",
+    ]
+    assert [one["reason"].count(cause) for one in several.to_json()["absent"]] == [1, 1]
+
+
 def test_markdown_has_no_mentions_and_stays_on_one_line() -> None:
     assert "\n" not in escape_markdown(STRANGE)
     assert "@all" not in escape_markdown(STRANGE)

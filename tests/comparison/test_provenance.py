@@ -124,3 +124,12 @@ def test_published_tables_have_no_runs() -> None:
     assert comparison_document(outcome)["measured"] == {
         "left": None, "right": None, "libraries": None, "on_other_nodes": None,
     }  # fmt: skip
+
+
+def test_settings_alone_are_in_the_library_line(history: History) -> None:
+    """The stacks of both sides have the same libraries, and one sets a hint."""
+    document = {**NEW.document, "settings": {"ROMIO_HINTS": "/etc/hints"}}
+    for number in range(5):
+        record_session(history, number, NEW, StackRecord("hints", document))
+    lines = list(provenance_lines(compared(history, "stack:netcdf-4.4.0", "stack:hints")))
+    assert "Libraries: environment ROMIO_HINTS absent → /etc/hints; 2 the same." in lines

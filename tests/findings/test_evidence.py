@@ -36,6 +36,13 @@ def test_unknown_stack_gives_no_difference() -> None:
     assert list(stack_differences("s", {}, document(StackPart("hdf5", "1.14.3")))) == []
 
 
+def test_settings_of_a_stack_are_compared() -> None:
+    """Equal parts; a site's module sets another hint."""
+    before, after = ({**document(StackPart("hdf5", "1.14.3")), "settings": {"ROMIO_HINTS": h}} for h in ("/a", "/b"))
+    (found,) = stack_differences("s", before, after)
+    assert (found.where, found.what, found.before, found.after) == ("environment of stack s", "ROMIO_HINTS", "/a", "/b")
+
+
 def facts(**counts: float) -> dict[str, Any]:
     return {"darshan": {"status": "ok", "counts": counts}}
 

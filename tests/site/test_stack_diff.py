@@ -51,3 +51,19 @@ def test_unknown_fields_of_one_side_are_no_difference() -> None:
     left = stack("l", StackPart("hdf5", "1.10.8", {"mpi": "true"}))
     right = stack("r", StackPart("hdf5", "1.10.8", {"mpi": "true", "hl": "true"}, "h", target="x86_64_v2"))
     assert diff_stacks(left, right).differences == ()
+
+
+def test_settings_alone_are_a_difference() -> None:
+    """Two stacks of the same modules that differ in a hint."""
+
+    def with_settings(**settings: str) -> Stack:
+        return Stack("s", "local", "modules", "installed", (StackPart("hdf5", "1.14.6"),), settings=settings)
+
+    left, right = with_settings(ROMIO_HINTS="/a", OMPI_MCA_io="ompio"), with_settings(OMPI_MCA_io="romio321")
+    result = diff_stacks(left, right)
+    assert result.differences == (
+        PartDifference("environment", "OMPI_MCA_io", "ompio", "romio321"),
+        PartDifference("environment", "ROMIO_HINTS", "/a", None),
+    )
+    # The settings of a stack that is only a lock file are not known.
+    assert diff_stacks(left, stack("lock", StackPart("hdf5", "1.14.6"))).differences == ()

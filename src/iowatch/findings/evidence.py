@@ -152,7 +152,7 @@ def _format_nodes(nodes: frozenset[str]) -> str:
 
 
 def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
-    """Parts that differ between two `stack.json`; empty if the parts of one of them are unknown."""
+    """Parts and settings that differ between two `stack.json`; empty if the parts of one of them are unknown."""
     if not before.get("parts") or not after.get("parts"):
         return
     old, new = _parts_by_name(before), _parts_by_name(after)
@@ -160,6 +160,11 @@ def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str,
         one, other = old.get(name), new.get(name)
         if one != other:
             yield EvidenceDifference(f"stack {stack}", name, _format_part(one, other), _format_part(other, one))
+    settings = [known if isinstance(known := side.get("settings"), Mapping) else {} for side in (before, after)]
+    for name in sorted({*settings[0], *settings[1]}):
+        values = [str(side.get(name, "absent")) for side in settings]
+        if values[0] != values[1]:
+            yield EvidenceDifference(f"environment of stack {stack}", name, *values)
 
 
 _COMPARED_FIELDS = ("version", "variants", "compiler", "target", "hash")

@@ -349,7 +349,7 @@ def write_stack_files(stack: Stack) -> Path:
 
 @dataclass(frozen=True)
 class PartDifference:
-    """One field of one part; `left` or `right` is None if that stack does not have the part or field."""
+    """One field of one part, or one variable of the part `environment`; None if that stack does not have it."""
 
     part: str
     field: str
@@ -363,7 +363,7 @@ class StackDiff:
 
     Attributes:
         left, right: names of the stacks.
-        differences: versions first, then variants, compilers and targets.
+        differences: versions first, then the settings of the environment, variants, compilers and targets.
         rebuilt: parts equal in all of these fields, but with another hash: a dependency differs.
         same: number of equal parts.
     """
@@ -390,10 +390,20 @@ def _part_differences(left: StackPart, right: StackPart) -> Iterator[PartDiffere
             yield PartDifference(left.name, f"variant {variant}", *pair)
 
 
+def _setting_differences(left: Stack, right: Stack) -> Iterator[PartDifference]:
+    """Variables and modules, where both are known; `paths` are directories, which the parts describe."""
+    if {left.status, right.status} & {"locked", "declared"}:
+        return
+    one, other = ({**stack.settings, "modules": " ".join(stack.modules) or None} for stack in (left, right))
+    for name in sorted({*one, *other}):
+        if one.get(name) != other.get(name):
+            yield PartDifference("environment", name, one.get(name), other.get(name))
+
+
 def diff_stacks(left: Stack, right: Stack) -> StackDiff:
-    """Compare two stacks part by part, by name."""
+    """Compare two stacks part by part, by name, and the environment that they set."""
     left_parts, right_parts = ({part.name: part for part in stack.parts} for stack in (left, right))
-    found: list[PartDifference] = []
+    found = list(_setting_differences(left, right))
     rebuilt, same = [], 0
     for name in sorted({*left_parts, *right_parts}):
         one, other = left_parts.get(name), right_parts.get(name)
@@ -406,5 +416,8 @@ def diff_stacks(left: Stack, right: Stack) -> StackDiff:
             rebuilt.append(name)
         else:
             same += 1
-    ordered = sorted(found, key=lambda row: (row.field != "version", row.field.startswith("variant"), row.part))
+    ordered = sorted(
+        found,
+        key=lambda row: (row.field != "version", row.part != "environment", row.field.startswith("variant"), row.part),
+    )
     return StackDiff(left.name, right.name, tuple(ordered), tuple(rebuilt), same)

@@ -45,6 +45,19 @@ def test_only_parallel_hdf5_is_found(tool: Tool, parallel: str, found: bool) -> 
         assert dict(part.variants) == {"mpi": "true", "threadsafe": "false"}
 
 
+@pytest.mark.parametrize(("library", "found"), [("libmpi.so.40", False), ("libmpich.so.12", True), ("libc.so.6", True)])
+def test_hdf5_of_another_mpi_is_not_found(
+    tool: Tool, tmp_path_factory: pytest.TempPathFactory, library: str, found: bool
+) -> None:
+    """A module of MPICH without HDF5 leaves the h5pcc of another MPI first on PATH, for example Debian's."""
+    libdir = tmp_path_factory.mktemp("lib")
+    (libdir / "libhdf5.so").write_text("")
+    settings = SETTINGS.format(parallel="yes")
+    tool("h5pcc", f"[ $1 = -show ] && echo mpicc -L{libdir} || cat <<'END'\n{settings}\nEND")
+    tool("ldd", f"echo '{library} => /usr/lib/{library}'")
+    assert (stack_probe.probe_hdf5(MpiInstallation("mpich")) is not None) is found
+
+
 def test_netcdf_of_another_mpi_is_not_found(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:
     libdir = tmp_path_factory.mktemp("lib")
     (libdir / "libnetcdf.so").write_text("")

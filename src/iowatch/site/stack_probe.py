@@ -162,6 +162,8 @@ def probe_hdf5(flavour: MpiInstallation) -> StackPart | None:
         return None
     libdir = _first_match(r"-L(\S+)", query_tool(h5pcc, "-show"))
     shared = find_library(libdir, "hdf5") if libdir else None
+    if shared and find_linked_mpis(shared) and not flavour.serves(shared):
+        return None  # the first h5pcc on PATH belongs to another MPI
     prefix = _first_match(r"Installation point:\s*(\S+)", settings)
     return StackPart("hdf5", version, variants, prefix=prefix, files=(h5pcc, *([shared] if shared else [])))
 

@@ -1,4 +1,4 @@
-"""Stacks of environment modules: loaded in a login shell, described by the tools that they provide."""
+"""Stacks of environment modules: loaded as in a job, described by the tools that they provide."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError
-from iowatch.site import stacks
+from iowatch.site import reframe_config, stack, stack_probe, stacks
 
 MPIRUN = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.8'\n"
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory whose login shell has a function `module` with one module, `mpi/5`."""
+    """A MODULESHOME whose function `module` knows one module, `mpi/5`."""
     tools = tmp_path / "mpi" / "bin"
     tools.mkdir(parents=True)
     for name, text in (("mpirun", MPIRUN), ("mpicc", "#!/bin/sh\necho 'gcc (GCC) 13.2.0'\n")):
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
-    (tmp_path / ".bash_profile").write_text(
+    (tmp_path / "init").mkdir()
+    (tmp_path / "init" / "sh").write_text(
         f'module() {{\n[ "$2" = mpi/5 ] || {{ echo "no module $2" >&2; return 1; }}\nexport PATH="{tools}:$PATH"\n}}\n'
     )
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MODULESHOME", str(tmp_path))
+    monkeypatch.delenv("LMOD_PKG", raising=False)
     folder = tmp_path / "stacks" / "gnu"
     folder.mkdir(parents=True)
     return folder / stacks.MODULES_FILE
@@ -31,32 +33,32 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_module_stack_is_described_by_its_tools(site: Path) -> None:
     site.write_text("modules: [mpi/5]\nsettings: {A: 1}\n")
-    stack = stacks.load_module_stack("somewhere", site)
-    assert (stack.name, stack.kind, stack.status) == ("gnu", "modules", "installed")
-    assert stack.modules == ("mpi/5",)
-    assert stack.settings["A"] == "1"
-    versions = {part.name: part.version for part in stack.parts}
+    found = stacks.load_module_stack("somewhere", site)
+    assert (found.name, found.kind, found.status) == ("gnu", "modules", "installed")
+    assert found.modules == ("mpi/5",)
+    assert found.settings["A"] == "1"
+    versions = {part.name: part.version for part in found.parts}
     assert (versions["openmpi"], versions["gcc"]) == ("5.0.8", "13.2.0")
 
 
 def test_module_with_another_python_is_loaded(site: Path) -> None:
     """Its PYTHONHOME would break the Python of iowatch, its PYTHONPATH would load other libraries."""
-    profile = site.parents[2] / ".bash_profile"
+    profile = site.parents[2] / "init" / "sh"
     foreign = site.parents[2] / "python3.9"
     foreign.mkdir()
     (foreign / "json.py").write_text("raise SystemExit('another Python')\n")
     text = f"export PYTHONHOME=/opt/python/3.9 PYTHONPATH={foreign}\n}}\n"
     profile.write_text(profile.read_text().removesuffix("}\n") + text)
     site.write_text("modules: [mpi/5]\n")
-    stack = stacks.load_module_stack("somewhere", site)
-    assert (stack.status, stack.note) == ("installed", None)
+    found = stacks.load_module_stack("somewhere", site)
+    assert (found.status, found.note) == ("installed", None)
 
 
 def test_missing_module_makes_the_stack_broken(site: Path) -> None:
     site.write_text("modules: [mpi/6]\n")
-    stack = stacks.load_module_stack("somewhere", site)
-    assert stack.status == "broken"
-    assert stack.note == "its modules do not load: no module mpi/6"
+    found = stacks.load_module_stack("somewhere", site)
+    assert found.status == "broken"
+    assert found.note == "its modules do not load: no module mpi/6"
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,50 @@ def test_invalid_files_are_refused(site: Path, text: str, message: str) -> None:
     site.write_text(text)
     with pytest.raises(InputError, match=message):
         stacks.load_module_stack("somewhere", site)
+
+
+def test_module_command_of_login_shells_only_makes_the_stack_broken(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs run in shells that are not login shells: each would end with this message."""
+    (tmp_path / "init" / "sh").rename(tmp_path / ".bash_profile")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(stack, "_MODULES", stack._MODULES.replace("/etc/", "/nowhere/").replace("/usr/", "/nowhere/"))
+    site.write_text("modules: [mpi/5]\n")
+    found = stacks.load_module_stack("somewhere", site)
+    assert found.status == "broken"
+    assert str(found.note).endswith("this shell has no command 'module': set MODULESHOME")
+
+
+def invalid_stacks(place: Path) -> None:
+    """Five folders: a valid stack, two invalid ones, an empty one, and one with files of both kinds."""
+    spack = "spack: {specs: [mpich@4]}\n"
+    for name, texts in {
+        "good": {"modules.yaml": "modules: [mpi/5]\n"},
+        "invalid": {"modules.yaml": "modules: mpi/5\n"},
+        "damaged": {"spack.yaml": spack, "spack.lock": "{"},
+        "empty": {},
+        "both": {"modules.yaml": "modules: [mpi/5]\n", "spack.yaml": spack},
+    }.items():
+        (place / name).mkdir()
+        for file, text in texts.items():
+            (place / name / file).write_text(text)
+
+
+def test_invalid_stack_does_not_affect_the_others(site: Path, var: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.parent.rmdir()
+    invalid_stacks(site.parents[1])
+    monkeypatch.setattr(stacks, "_stacks_directory", lambda system: site.parents[1])
+    monkeypatch.setattr(stack_probe, "system_stacks", lambda system: [])
+    found = {one.name: one for one in stacks.discover_stacks("local")}
+    assert {name for name, one in found.items() if one.status == "installed"} == {"good"}
+    broken = {name: str(one.note) for name, one in found.items() if one.status == "broken"}
+    assert sorted(broken) == ["both", "damaged", "empty", "invalid"]
+    assert "modules.yaml:1:10: field 'modules': expected a list" in broken["invalid"]
+    assert "found modules.yaml and spack.yaml" in broken["both"]
+    assert "expected modules.yaml or spack.yaml, found neither" in broken["empty"]
+    assert "spack.lock: not readable as a lock file" in broken["damaged"]
+    assert [one["name"] for one in reframe_config.reframe_environments("local")] == ["good"]
+    shown = cli("doctor", "--system", "local")
+    assert "broken stack empty: " in shown.stdout
+    assert cli("stack", "list").exit_code == cli("stack", "show", "invalid").exit_code == 0

@@ -10,7 +10,17 @@ from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError
-from iowatch.site import Stack, discover_stacks, load_system, machine, stack_install, stack_probe, stacks, storage
+from iowatch.site import (
+    Stack,
+    System,
+    discover_stacks,
+    load_system,
+    machine,
+    stack_install,
+    stack_probe,
+    stacks,
+    storage,
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,7 @@ class DoctorReport:
         retired: why no suite can run on this system and nothing can be installed for it; or None.
         findings, commands: empty for a retired system, because installed software would not be used.
         problems: faults of the system's own files that prevent every run, one sentence each.
+        broken_stacks: name and reason of each.
     """
 
     distribution: str
@@ -89,6 +100,7 @@ class DoctorReport:
     file_systems: tuple[storage.Mount, ...]
     retired: str | None = None
     problems: tuple[str, ...] = ()
+    broken_stacks: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[RequirementStatus, ...]:
@@ -120,7 +132,8 @@ def examine_machine(system: str = "local") -> DoctorReport:
         InputError: its system.yaml is damaged.
     """
     described = load_system(system)
-    findings, commands = ((), ()) if described.retired else _check_requirements(system, described.system_stacks)
+    known = [] if described.retired else discover_stacks(system)
+    findings, commands = ((), ()) if described.retired else _check_requirements(described, known)
     return DoctorReport(
         distribution=machine.detect_distribution()[0],
         cores=os.cpu_count() or 1,
@@ -131,6 +144,7 @@ def examine_machine(system: str = "local") -> DoctorReport:
         file_systems=tuple(storage.list_mounts()),
         retired=described.retired,
         problems=() if described.retired else _configuration_problems(system),
+        broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in known if stack.status == "broken"),
     )
 
 
@@ -154,22 +168,21 @@ def _found_parts(wanted: Requirement, usable: Iterable[Stack]) -> tuple[str, ...
     return tuple(shown.format(*names) for names in parts)
 
 
-def _check_requirements(system: str, system_stacks: bool) -> tuple[tuple[RequirementStatus, ...], tuple[str, ...]]:
-    """Return the status of all requirements, and the commands that install the missing ones.
-
-    Args:
-        system_stacks: whether libraries of the operating system count; otherwise Debian packages do not help.
-    """
-    usable = [stack for stack in discover_stacks(system) if stack.status == "installed"]
+def _check_requirements(
+    system: System, known: Sequence[Stack]
+) -> tuple[tuple[RequirementStatus, ...], tuple[str, ...]]:
+    """Return the status of all requirements, and the commands that install the missing ones."""
+    usable = [stack for stack in known if stack.status == "installed"]
     has_apt, spack = machine.detect_distribution()[1], stack_install.spack_version()
     bootstrap = "" if spack else " --bootstrap"
-    spack_command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system}{bootstrap}"
+    spack_command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system.name}{bootstrap}"
     findings: list[RequirementStatus] = []
     packages: list[str] = []
     for wanted in _REQUIREMENTS:
         path = shutil.which(wanted.program) if wanted.program else None
         found = (path,) if path else _found_parts(wanted, usable)
-        needs = wanted.packages if has_apt and (system_stacks or wanted.program) else ()
+        # Debian's libraries are of use only where those of the operating system are stacks.
+        needs = wanted.packages if has_apt and (system.system_stacks or wanted.program) else ()
         command = None
         if not found:
             command = apt_install_command(needs) if needs else spack_command

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -271,6 +271,12 @@ unset _iowatch_missing _iowatch_file
 """
 
 
+def load_module_commands(modules: Sequence[str]) -> list[str]:
+    """Return the lines of sh or bash that load environment modules in a job, and end it if one does not load."""
+    loading = [f"module load {shlex.quote(module)} || exit 1" for module in modules]
+    return [_MODULES.rstrip(), *loading] if modules else []
+
+
 def stack_directory(system: str, name: str) -> Path:
     """Return the directory of a stack's generated files: `var/stacks/<system>/<stack>`."""
     return files.var_directory() / "stacks" / system / name
@@ -285,8 +291,7 @@ def activation_script(stack: Stack, bin_directory: Path | None) -> str:
     """
     needed = sorted({path for part in stack.parts for path in part.files})
     lines = [f"# Stack {stack.name} of {stack.system}; written by iowatch, to be sourced."]
-    lines += [_MODULES.rstrip()] if stack.modules else []
-    lines += [f"module load {shlex.quote(module)} || exit 1" for module in stack.modules]
+    lines += load_module_commands(stack.modules)
     if needed:
         hint = "  Install what is missing (iowatch doctor lists it), or load the stack's modules."
         if stack.kind == "spack":

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from iowatch.core import InputError, UsageError, files, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument
 from iowatch.site import machine, stack_probe
-from iowatch.site.stack import Stack, read_lock_parts, stack_directory, stack_from_json
+from iowatch.site.stack import Stack, StackKind, load_module_commands, read_lock_parts, stack_directory, stack_from_json
 from iowatch.site.system import load_system
 
 MODULES_FILE = "modules.yaml"
@@ -41,7 +41,7 @@ class _ModulesFile(CheckedModel):
 
 
 def load_module_stack(system: str, path: Path) -> Stack:
-    """Return a stack of modules, described by its tools in a shell with the modules loaded.
+    """Return a stack of modules, described by its tools in a shell like that of a job, with the modules loaded.
 
     Raises:
         InputError: the file is damaged.
@@ -49,14 +49,14 @@ def load_module_stack(system: str, path: Path) -> Stack:
     file = YamlDocument(path).validated(_ModulesFile, hint="docs/stacks.md shows the form.")
     modules, settings = tuple(file.modules), file.settings or {}
     name = path.parent.name
-    loading = " && ".join(f"module load {shlex.quote(module)}" for module in modules)
     # -I: modules may include a Python, whose PYTHONHOME and PYTHONPATH would break this interpreter.
     program = "from iowatch.site.stack_probe import print_loaded_stack; print_loaded_stack()"
     describe = shlex.join([sys.executable, "-I", "-c", program, system])
     empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings)
     try:
-        # A login shell, because sites define the function `module` there.
-        done = machine.run_program("bash", "-lc", f"{loading} && exec {describe}", timeout_s=TIMEOUT_S)
+        # Not a login shell: what only works there fails in every job.
+        script = "\n".join([*load_module_commands(modules), f"exec {describe}"])
+        done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
         document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         return replace(empty, note=f"its modules do not load: {error}")
@@ -121,25 +121,43 @@ def _spack_stack(system: str, name: str) -> Stack:
     return Stack(name, system, "spack", "declared", (), note=note)
 
 
+def _folder_stack(system: str, folder: Path) -> Stack:
+    """Return the stack of a folder; broken, with the reason, if its files do not describe one."""
+    reference = folder == manifest_directory(system, REFERENCE_STACK)
+    name = REFERENCE_STACK if reference else folder.name
+    found = [file for file in (MODULES_FILE, "spack.yaml") if (folder / file).is_file()]
+    try:
+        if found == ["spack.yaml"] or reference:
+            return _spack_stack(system, name)
+        if found == [MODULES_FILE]:
+            return _mark_if_broken(load_module_stack(system, folder / MODULES_FILE))
+        raise InputError(
+            f"{folder}: expected {MODULES_FILE} or spack.yaml, found {' and '.join(found) or 'neither'}",
+            hint="docs/stacks.md shows both.",
+        )
+    except InputError as error:
+        kind: StackKind = "modules" if MODULES_FILE in found else "spack"
+        return Stack(name, system, kind, "broken", (), note=" ".join(str(error).split()))
+
+
 def discover_stacks(system: str) -> list[Stack]:
     """Return all stacks of a system: usable ones first, of these the one with most features first.
 
-    Stacks of the operating system are included if `system.yaml` sets `system_stacks: true`.
+    Stacks of the operating system are included if `system.yaml` sets `system_stacks: true`. A stack with a damaged
+    file is broken; it does not affect the others.
 
     Args:
         system: a name of `iowatch.site.system.system_names()`.
 
     Raises:
         UsageError: unknown system.
-        InputError: a file that describes a stack is damaged.
+        InputError: its system.yaml is damaged.
     """
     facts = load_system(system)
-    folder = _stacks_directory(system)
     stacks = stack_probe.system_stacks(system) if facts.system_stacks else []
-    stacks += [_mark_if_broken(load_module_stack(system, path)) for path in sorted(folder.glob(f"*/{MODULES_FILE}"))]
     if facts.retired is None:
-        names = [path.parent.name for path in sorted(folder.glob("*/spack.yaml"))]
-        stacks += [_spack_stack(system, name) for name in [*names, REFERENCE_STACK]]
+        folders = sorted(path for path in _stacks_directory(system).glob("[!.]*") if path.is_dir())
+        stacks += [_folder_stack(system, folder) for folder in [*folders, manifest_directory(system, REFERENCE_STACK)]]
     return sorted(stacks, key=lambda stack: (stack.status != "installed", -len(stack.features), stack.name))
 
 

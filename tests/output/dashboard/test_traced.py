@@ -28,7 +28,7 @@ BEFORE, AFTER = "benchio_mpiio_ompi_np4", "benchio_hdf5_ompi_np4"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixteen sessions; from the ninth on half the bandwidth. The logs of the sessions around the change are real."""
+    """Sixteen sessions; from the ninth on half the bandwidth. Those around the change and the newest have real logs."""
     folder = unpacked("captured") / "darshan" / "3.5.0"
     logs = [next((folder / name).glob("*.darshan")) for name in (BEFORE, AFTER)]
     place = tmp_path_factory.mktemp("traced")
@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             begin = START + number * DAY_S
             session = SessionRecord(f"night-{number:02d}", "traced", "nightly", "run", begin, {})
             history.begin_session(session, [])
-            history.record_runs(session.uuid, [_run(number, {STEP - 1: logs[0], STEP: logs[1]}.get(number))])
+            history.record_runs(session.uuid, [_run(number, {STEP - 1: logs[0], STEP: logs[1], 15: logs[1]}.get(number))])
             history.end_session(session.uuid, "ok", begin + 600)
         update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
         build_site(history, place / "site", reports=1)
@@ -128,6 +128,14 @@ def test_session_page_has_the_traces_of_its_runs(site: Path) -> None:
     (drawn,) = re.findall(r'class="timeline"[^>]*src="../(darshan/[^"]+)"', page)
     assert titles(site / drawn) == [f"benchio:hdf5, run {STEP + 1}"]
     assert 'href="../output/' in page
+
+
+def test_full_report_is_written_only_around_findings(site: Path) -> None:
+    """PyDarshan's report takes 3 s of processor time; 24 of them were 60 s of the first build after two sessions."""
+    page = text(site / "session" / "night-15.html")
+    assert page.count('class="timeline"') == 1
+    assert re.findall(r'href="../(darshan/[^"]+\.html)"', page) == []
+    assert re.search(r"iowatch darshan var/artefacts/\w\w/\w+ --html run-16.html", page)
 
 
 def test_run_with_two_program_starts_shows_both_logs(site: Path) -> None:

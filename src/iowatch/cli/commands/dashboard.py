@@ -8,7 +8,7 @@ import click
 
 from iowatch.cli.common import ANY_PATH, history_options, print_json, print_lines, print_message
 from iowatch.core import files
-from iowatch.output.dashboard.build import build_site, serve_site
+from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site, serve_site
 from iowatch.store import History
 
 
@@ -23,12 +23,12 @@ def command() -> None:
     "--zone", help="Time zone of the pages (IANA name) [default: that of system.yaml (`timezone`), else UTC]."
 )
 @click.option(
-    "--sessions", type=click.IntRange(min=1), default=30, show_default=True,
+    "--sessions", type=click.IntRange(min=1), default=DEFAULT_SESSIONS, show_default=True,
     help="Number of newest sessions per system with full pages; older sessions get a list of runs.",
 )  # fmt: skip
 @click.option(
-    "--reports", type=click.IntRange(min=0), default=24, show_default=True,
-    help="Number of runs per session with a Darshan timeline and full report.",
+    "--reports", type=click.IntRange(min=0), default=DEFAULT_REPORTS, show_default=True,
+    help="Number of runs per session before and after a finding with PyDarshan's full report (3 s each).",
 )  # fmt: skip
 @history_options
 def build(output: Path | None, zone: str | None, sessions: int, reports: int, db: str | None, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from iowatch.site import find_time_zone
 from iowatch.store import History
 
 DEFAULT_SESSIONS = 30
-DEFAULT_REPORTS = 24
+DEFAULT_REPORTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ def build_site(
         zone: IANA name of the time zone of displayed times; None is `timezone` in `system.yaml` of the systems, or
             UTC if they name no time zone or several.
         sessions: number of newest sessions of each system with a full page of their runs, with outputs and Darshan
-            reports; sessions before and after a finding always have a full page, all others a short one.
-        reports: number of runs of each of the newest sessions with Darshan's timeline and full report, which take
-            seconds each and are kept by later builds.
+            figures; sessions before and after a finding always have a full page, all others a short one.
+        reports: number of runs of each session before or after a finding with PyDarshan's full report, which takes
+            three seconds of processor time and is kept by later builds.
         now: UTC; sessions that should have started by then are overdue.
 
     Raises:

@@ -360,7 +360,7 @@ class SiteBuild:
     Attributes:
         zone: time zone of displayed times.
         sessions: number of newest sessions of each system with full pages of their runs.
-        reports: number of runs of a session with Darshan's timeline and full report.
+        reports: number of runs of a session before or after a finding with PyDarshan's full report.
         now: time of the build, epoch seconds; expected sessions that did not start by then are overdue.
     """
 

@@ -18,8 +18,8 @@ from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
 from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
 
-# The last is the number of runs with drawings of a full page; None: a short page.
-SystemSession = tuple[data.SystemEntry, SessionRow, int | None]
+# The last is whether a full page has drawings of its Darshan logs; None: a short page.
+SystemSession = tuple[data.SystemEntry, SessionRow, bool | None]
 RunResults = Sequence[tuple[data.SeriesEntry, tuple[float, ...]]]
 
 
@@ -29,9 +29,9 @@ def publish_session_pages(site: data.SiteBuild) -> None:
     for machine in site.catalogue.machines:
         evidence = data.evidence_sessions(machine)
         for position, row in enumerate(machine.sessions):
-            drawn = position < _REPORTED_SESSIONS or row.id in evidence
+            drawn = position < _DRAWN_SESSIONS or row.id in evidence
             full = position < site.sessions or row.id in evidence
-            chosen.append((machine, row, site.reports * drawn if full else None))
+            chosen.append((machine, row, drawn if full else None))
     write_in_processes(site.history, site.writer, partial(_write_sessions, site), chosen)
 
 
@@ -39,11 +39,11 @@ PAGE = data.Page("session", "Sessions", None, publish_session_pages)
 
 
 def _write_sessions(site: data.SiteBuild, chosen: Sequence[SystemSession]) -> None:
-    for machine, row, reports in chosen:
+    for machine, row, drawn in chosen:
         template, values = (
             ("older_session.html", _older_session_values(site, machine, row))
-            if reports is None
-            else ("session.html", _session_values(site, machine, row, reports))
+            if drawn is None
+            else ("session.html", _session_values(site, machine, row, drawn))
         )
         site.write_page(data.session_page_path(row), template, **values)
 
@@ -82,22 +82,23 @@ Results = Sequence[tuple[int, tuple[float, ...]]]
 # Names and paths of the logs of a run.
 Logs = Sequence[tuple[str, Path]]
 _MAX_LOGS = 8
-# Full Darshan reports take seconds each, and a session has about a hundred runs.
-_REPORTED_SESSIONS = 7
+# A timeline takes a quarter of a second, and a session has about a hundred runs.
+_DRAWN_SESSIONS = 7
+_MAX_TIMELINES = 24
 # Smallest maximum of a row for a unit, the unit, and its factor; 0.000096 s is hard to read.
 _SECONDS = ((0.1, "s", 1.0), (1e-4, "ms", 1e3), (0.0, "µs", 1e6))
 # Facts shown in other sections of the page.
 _FACTS_SHOWN_ELSEWHERE = ("darshan", "partial_results", "nodes", "command", "source", "label")
 
 
-def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow, reports: int) -> dict[str, Any]:
+def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow, drawn: bool) -> dict[str, Any]:
     runs = site.history.runs(row.uuid)
     coverage = data.session_coverage(site.history, row, runs, set(site.history.received(row.uuid)))
     with site.history.reading() as connection:
         kept = bulk.session_artefacts(connection, row.id)
         results = bulk.session_results(connection, row.id)
     traced = {run: logs for run, files in kept.items() if (logs := _kept_logs(files))}
-    traces = _read_traces(site, machine, runs, traced, reports)
+    traces = _read_traces(site, machine, runs, traced, drawn)
     shown = [
         {**_run_values(site, run, kept.get(run.id, []), results.get(run.id, [])), "darshan": traces.get(run.id, [])}
         for run in runs
@@ -106,9 +107,13 @@ def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: Sessio
 
 
 def _read_traces(
-    site: data.SiteBuild, machine: data.SystemEntry, runs: Sequence[RunRow], traced: Mapping[int, Logs], reports: int
+    site: data.SiteBuild, machine: data.SystemEntry, runs: Sequence[RunRow], traced: Mapping[int, Logs], drawn: bool
 ) -> dict[int, list[TraceSummary]]:
-    """Summaries of the logs of each run; `reports` runs have drawings, those before and after findings first."""
+    """Summaries of the logs of each run, those before and after findings first.
+
+    The first `_MAX_TIMELINES` runs have a timeline. PyDarshan's report takes three seconds of processor time, so only
+    runs before and after findings have one, at most `site.reports`.
+    """
     if not traced:
         return {}
     members = [member for finding in machine.findings for member in finding.members]
@@ -117,12 +122,13 @@ def _read_traces(
     summaries = {}
     # One reader for all logs, because starting a reader takes longer than reading a log.
     with darshan.DarshanReader() as reader:
-        for run in chosen:
+        for position, run in enumerate(chosen):
+            timeline = drawn and position < _MAX_TIMELINES
+            report = drawn and position < site.reports and run.id in evidence
             summaries[run.id] = [
-                summarise_trace(site, run, name, log, reader, draw=position == 0 and reports > 0)
-                for position, (name, log) in enumerate(traced[run.id])
+                summarise_trace(site, run, name, log, reader, timeline and number == 0, report and number == 0)
+                for number, (name, log) in enumerate(traced[run.id])
             ]
-            reports -= summaries[run.id][0].trace is not None
     return summaries
 
 
@@ -281,21 +287,19 @@ def _counter_rows(left: darshan.Trace, right: darshan.Trace) -> list[CounterRow]
 
 
 def summarise_trace(
-    site: data.SiteBuild, run: RunRow, name: str, log: Path, reader: darshan.DarshanReader, draw: bool
+    site: data.SiteBuild, run: RunRow, name: str, log: Path, reader: darshan.DarshanReader, timeline: bool, report: bool
 ) -> TraceSummary:
-    """Summarise a log of a run; `draw`: with timeline and PyDarshan's full report."""
+    """Summarise a log of a run, if asked with timeline and PyDarshan's full report."""
     try:
         trace = darshan.read_trace(log, reader)
     except IowatchError as error:
         return TraceSummary(name, log.name, None, error.message)
-    timeline = report = None
-    if draw:
-        title = _run_title(run)
-        timeline = _write_timeline(site, [log], [title], reader)
-        write = partial(darshan.write_pydarshan_report, [log], reader=reader, name=title)
-        report = _write_once(site, [log], [title], "html", write)
+    title = _run_title(run)
+    write = partial(darshan.write_pydarshan_report, [log], reader=reader, name=title)
+    drawing = _write_timeline(site, [log], [title], reader) if timeline else None
+    page = _write_once(site, [log], [title], "html", write) if report else None
     hints, counters = darshan.derive_hints(trace), _counter_rows(trace, trace)
-    return TraceSummary(name, log.name, trace, None, hints, counters, timeline, report)
+    return TraceSummary(name, log.name, trace, None, hints, counters, drawing, page)
 
 
 def _run_title(run: RunRow) -> str:

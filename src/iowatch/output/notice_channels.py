@@ -26,7 +26,7 @@ from email.utils import formatdate
 from functools import partial
 from html import escape as html
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, PositiveFloat, StringConstraints, model_validator
@@ -36,7 +36,7 @@ from iowatch.core import InputError, MachineError, files, write_atomically, yaml
 from iowatch.output.report import escape_markdown as markdown
 from iowatch.site import system_directory
 
-NoticeKind = Literal["finding", "overdue", "digest"]
+NoticeKind = Literal["finding", "session", "overdue", "digest"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class ChannelBase(yamlfile.ClosedModel):
     """Common fields of all channels: a unique name, and the kinds of notices to send."""
 
     name: ChannelName
-    send: tuple[NoticeKind, ...] = ("finding", "overdue", "digest")
+    send: tuple[NoticeKind, ...] = get_args(NoticeKind)
 
 
 class WebhookChannel(ChannelBase):

@@ -6,12 +6,15 @@ after a kill at any time.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +58,7 @@ def compose_notices(
             notices.append(_finding_notice(finding, updates, updated_at, settings, now))
         if updates or finding.state != "suspected":
             known[finding.id] = finding.state
+    notices += _problem_notices(sessions, system, settings, now)
     notices += _overdue_notice(sessions, system, settings, now)
     notices += _digest_notice([finding for finding, _ in rows], sessions, system, settings, now)
     return notices, known
@@ -97,6 +101,35 @@ def _finding_notice(
         facts={**facts, "updates": list(updates), "label": finding.label},
         made_at=int(now.timestamp()),
     )
+
+
+def _problem_notices(
+    sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
+) -> Iterator[Notice]:
+    """One notice per suite whose newest session has problems, and not one more while these stay the same."""
+    for suite in dict.fromkeys(row.suite for row in sessions):
+        same_suite = [row for row in sessions if row.suite == suite]
+        problems = tuple(same_suite[0].attributes.get("problems", ()))
+        if not problems:
+            continue
+        kinds, same = next(groupby(same_suite, lambda row: _without_numbers(row.attributes.get("problems", ()))))
+        first = [row.uuid for row in same][-1]
+        yield Notice(
+            kind="session",
+            key=f"session {first} {hashlib.sha256(kinds.encode()).hexdigest()[:16]}",
+            system=system,
+            title=f"{system}: {format_count(len(problems), 'problem')} in the session of suite {suite}",
+            lines=problems,
+            details=(),
+            link=settings.page_link("index.html"),
+            facts={"session": same_suite[0].uuid, "suite": suite, "problems": list(problems)},
+            made_at=int(now.timestamp()),
+        )
+
+
+def _without_numbers(problems: Sequence[str]) -> str:
+    """Text that is equal for problems that differ in counts only, such as the number of consecutive sessions."""
+    return re.sub(r"\d+", "", "\n".join(problems))
 
 
 def _overdue_notice(

@@ -64,7 +64,8 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
         "Deferred to another session": verdict.left_out,
         "Not available here": verdict.unavailable,
     }
-    return [(title, _problem_lines(found)) for title, found in sections.items()]
+    rows = [(title, _problem_lines(found)) for title, found in sections.items()]
+    return [("Problems", list(verdict.problems)), *rows]
 
 
 _LONG_REASON = 80  # characters; a shorter one is repeated, because that is easier to read
@@ -101,6 +102,7 @@ def verdict_line(verdict: Verdict) -> str:
     parts += [f"{format_count(len(verdict.failed), 'run')} failed"] if verdict.failed else []
     parts += [f"{format_count(len(verdict.absent), 'run')} absent"] if verdict.absent else []
     parts += [f"{format_count(len(verdict.references), 'remark')} on references"] if verdict.references else []
+    parts += [format_count(len(verdict.problems), "problem")] if verdict.problems else []
     parts += [verdict.stopped] if verdict.stopped else []
     parts += [f"{format_count(verdict.repeated, 'suspected run')} repeated"] if verdict.repeated else []
     return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(parts)}."
@@ -238,8 +240,10 @@ def junit_document(history: History, verdict: Verdict) -> str:
     started = datetime.fromtimestamp(history.session(verdict.session).started_at, UTC)
     suite.timestamp = f"{started:%Y-%m-%dT%H:%M:%S}"
     references = [(f"{one.stack} {one.run}", one.reason) for one in verdict.references]
+    problems = [(text, text) for text in verdict.problems]
     changes = [(name, text) for name, _, text in (line.partition(": ") for line in verdict.changes)]
-    for kind, name, failures in (("reference", "references of", references), ("change", "changes on", changes)):
+    kinds = (("reference", "references of", references), ("problem", "problems of", problems))
+    for kind, name, failures in (*kinds, ("change", "changes on", changes)):
         if failures or kind == "change":
             cases = (_junit_case(f"{kind}s", one, Failure(_valid_xml(text), kind)) for one, text in failures)
             _junit_suite(root, f"{name} {verdict.system}", cases, 0.0)

@@ -65,6 +65,7 @@ class SessionSummary:
         deferred_runs: runs that do not fit the budget; they were not expected.
         stop_reason: reason why the session ended before all runs were executed, or None.
         retest_count: number of runs that were repeated because a change is suspected.
+        problems: reasons for exit code 1, in addition to the attribute `problems` of the session.
     """
 
     uuid: str
@@ -77,6 +78,7 @@ class SessionSummary:
     deferred_runs: tuple[DeferredRun, ...] = ()
     stop_reason: str | None = None
     retest_count: int = 0
+    problems: tuple[str, ...] = ()
 
 
 def prepare_session(history: History | None, context: session.SessionContext) -> PreparedSession:

@@ -69,6 +69,7 @@ class Verdict:
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         references: results outside the bounds of their references, and invalid references.
+        problems: other reasons for exit code 1, one sentence each.
     """
 
     session: str
@@ -92,11 +93,12 @@ class Verdict:
     stopped: str | None = None
     repeated: int = 0
     references: tuple[RunProblem, ...] = ()
+    problems: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0 only if all results were received, none changed, and none is outside its reference."""
-        return 0 if self.status == "ok" and not self.changes and not self.references else 1
+        """0 only if all results were received, none changed, none is outside its reference, and no problem remains."""
+        return 0 if self.status == "ok" and not (self.changes or self.references or self.problems) else 1
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "exit_code": self.exit_code}
@@ -137,7 +139,17 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
+        problems=_store_problems(history, row, summary.problems),
     )
+
+
+def _store_problems(history: History, session: SessionRow, found: Sequence[str]) -> tuple[str, ...]:
+    """All problems of the session; new ones are added to its attribute, which pages and notices read."""
+    known = session.attributes.get("problems", ())
+    problems = tuple(dict.fromkeys([*known, *found]))
+    if len(problems) > len(known):
+        history.add_attributes(session.uuid, {"problems": problems})
+    return problems
 
 
 def _headline_results(

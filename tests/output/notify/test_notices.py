@@ -124,3 +124,18 @@ def test_dry_run_sends_and_stores_nothing(history: History, var: Path) -> None:
         planned = notices.preview_notices(history, "local", settings(), moment)
         assert [notice.kind for notice in planned["issues"]] == ["overdue"]
     assert not (var / "notify").exists()
+
+
+def test_problems_of_a_session_are_sent_until_they_change(history: History) -> None:
+    """One notice per kind of problem: only a count differs between the second and the third session."""
+    start, post = datetime(2025, 6, 1, 2, tzinfo=UTC), Post()
+    problems_by_day = [[], ["deferred in 3 sessions"], ["deferred in 4 sessions"], [], ["deferred in 3 sessions"]]
+    sent = []
+    for day, problems in enumerate(problems_by_day):
+        moment = start + timedelta(days=day)
+        record_session(history, f"s{day}", moment)
+        history.add_attributes(f"s{day}", {"problems": problems})
+        notices.send_notices(history, "local", settings(), moment + timedelta(hours=1), post)
+        sent.append(len(post.sent))
+    assert sent == [0, 1, 1, 1, 2]
+    assert post.titles == ["session: deferred in 3 sessions"] * 2

@@ -133,3 +133,20 @@ def test_junit_option_is_refused_with_ab(cli, tmp_path: Path) -> None:  # type: 
     done = cli("run", "--ab", "a", "b", "--junit", tmp_path / "x.xml")
     assert done.exit_code == 2
     assert "--junit" in done.output
+
+
+def test_problem_makes_a_complete_session_red_in_every_report(history: History) -> None:
+    """Problems known at the start (attribute of the session) and those of the summary are reported once each."""
+    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000, {"problems": ["known."]}), [expected("a")])
+    history.record_runs("s1", [ran("a")])
+    history.end_session("s1", "ok", 1100)
+    summary = SessionSummary("s1", problems=("known.", "found later."))
+    verdict = assess_session(history, summary)
+    assert (verdict.status, verdict.exit_code) == ("ok", 1)
+    assert verdict.problems == ("known.", "found later.")
+    assert history.session("s1").attributes["problems"] == ["known.", "found later."]
+    assert "### Problems\n\n- known.\n- found later." in verdict_markdown(verdict)
+    assert {name: kind for name, kind in kinds(junit_document(history, verdict)).items() if kind == "failure"} == {
+        "known.": "failure",
+        "found later.": "failure",
+    }

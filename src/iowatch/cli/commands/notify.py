@@ -1,4 +1,4 @@
-"""`iowatch notify`: send notices about findings and overdue sessions, and the weekly digest."""
+"""`iowatch notify`: send notices about findings, problems of sessions and overdue sessions, and the weekly digest."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from iowatch.store import History
 def command(system: str, dry_run: bool, db: str | None, as_json: bool) -> int:
     """Send new notices through the channels in systems/<name>/notify.yaml (docs/operations.md).
 
-    Send one notice per new or changed finding, one if a session is overdue, and one digest per week. Each notice
-    is sent once; undelivered notices are retried by the next call. `ci/nightly` runs this after each nightly
-    session. Exit code 1: a channel failed and notices are pending.
+    Send one notice per new or changed finding, one if the newest session has problems or is overdue, and one digest
+    per week. Each notice is sent once; undelivered notices are retried by the next call. `ci/nightly` runs this after
+    each nightly session. Exit code 1: a channel failed and notices are pending.
     """
     settings = notice_channels.load_notify_settings(system)
     if settings is None:

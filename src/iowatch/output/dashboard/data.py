@@ -266,7 +266,7 @@ def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
 
 @dataclass(frozen=True)
 class SessionCoverage:
-    """Coverage of a session: runs, expected and received results, failed and missing runs."""
+    """Coverage of a session: runs, expected and received results, failed and missing runs, and other problems."""
 
     session: SessionRow
     runs: Sequence[RunRow]
@@ -276,9 +276,14 @@ class SessionCoverage:
     absent: Sequence[RunProblem]
 
     @property
+    def problems(self) -> Sequence[str]:
+        """Other reasons why the session failed, one sentence each."""
+        return tuple(self.session.attributes.get("problems", ()))
+
+    @property
     def complete(self) -> bool:
-        """Whether all expected results were received and no run failed."""
-        return not self.failed and not self.absent and self.session.status == "ok"
+        """Whether all expected results were received, no run failed, and nothing else was wrong."""
+        return not (self.failed or self.absent or self.problems) and self.session.status == "ok"
 
 
 def session_page_path(session: SessionRow) -> str:

@@ -63,7 +63,8 @@ def _largest_finding(machine: data.SystemEntry) -> Finding | None:
 def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, str]:
     """Sort key: systems with problems first."""
     states = {f.state for f in machine.findings}
-    incomplete = machine.night is not None and machine.night.status != "ok"
+    newest = machine.night
+    incomplete = newest is not None and (newest.status != "ok" or bool(newest.attributes.get("problems")))
     is_pending = data.is_overdue(machine, now) or incomplete
     priorities = ("open" in states or bool(machine.faults), is_pending, "suspected" in states)
     return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), machine.name

@@ -39,7 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             begin = START + number * DAY_S
             session = SessionRecord(f"night-{number:02d}", "traced", "nightly", "run", begin, {})
             history.begin_session(session, [])
-            history.record_runs(session.uuid, [_run(number, {STEP - 1: logs[0], STEP: logs[1], 15: logs[1]}.get(number))])
+            log = {STEP - 1: logs[0], STEP: logs[1], 15: logs[1]}.get(number)
+            history.record_runs(session.uuid, [_run(number, log)])
             history.end_session(session.uuid, "ok", begin + 600)
         update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
         build_site(history, place / "site", reports=1)

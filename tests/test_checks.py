@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from iowatch.benchmarks import suites
+from iowatch.site import storage
 from tests.conftest import ROOT
 from tests.datasets import unpacked
+from tests.faults.places import small
 
 REFRAME = ROOT / ".venv" / "bin" / "reframe"
 pytestmark = pytest.mark.skipif(not REFRAME.exists(), reason="needs ReFrame in .venv (ci/setup --dev)")
@@ -113,6 +115,50 @@ def test_plain_reframe_removes_scratch_of_killed_runs(tmp_path: Path) -> None:
     check("ior", WRITE, f"cp {VALID} ior.json", tmp_path)
     left = {path.name for path in (tmp_path / "scratch").iterdir()}
     assert left == {f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"}
+
+
+def test_job_on_another_file_system_ends_before_the_program(tmp_path: Path) -> None:
+    """As if scratch were not mounted on the node of the job."""
+    known = json.dumps({"": {}, "default": {"mount": "/lustre", "type": "lustre"}})
+    _, testcase, spooled = check("ior", WRITE, "touch $0.started", tmp_path, IOWATCH_FILE_SYSTEMS=known)
+    found = storage.find_identity(tmp_path)
+    assert found is not None
+    text = f"expected mount /lustre, type lustre; found mount, type, source: {found.mount} {found.type} {found.source}"
+    assert text in testcase["fail_reason"]
+    assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
+    assert not (tmp_path / "fake.started").exists()
+
+
+def test_scratch_unmounted_during_a_run_fails_it(tmp_path: Path) -> None:
+    with small(tmp_path / "disk", "2400m") as disk:
+        if disk is None:
+            pytest.skip("needs the right to mount a tmpfs (root)")
+        # Mounted again for the removal: without the directory the job could not look at it either.
+        program = f"cp {VALID} ior.json; umount -l {disk}; mkdir {disk}/scratch"
+        code, _, spooled = check("ior", WRITE, program, tmp_path, IOWATCH_SCRATCH=f"{disk}/scratch")
+        spooled_case = json.loads(spooled[0].read_text())
+        assert spooled_case["facts"][storage.IDENTITY_FACT]["type"] == "tmpfs"
+        assert (code, spooled_case["output"]["status"]) == (1, "failed")
+        assert re.search(f"found mount .*; expected mount {disk}, type tmpfs", spooled_case["output"]["reason"])
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(disk)], check=True)
+
+
+def test_planted_session_directory_is_not_used(tmp_path: Path) -> None:
+    """Another user of a shared scratch creates the directory of the session as a link to a victim's directory."""
+    victim, scratch = tmp_path / "victim", tmp_path / "scratch"
+    for place in (victim, scratch):
+        place.mkdir()
+    (scratch / "iowatch-planted").symlink_to(victim)
+    _, testcase, _ = check("ior", WRITE, "touch $0.started", tmp_path, IOWATCH_SESSION="planted")
+    assert "File exists" in testcase["fail_reason"]
+    assert list(victim.iterdir()) == []
+    assert not (tmp_path / "fake.started").exists()
+
+
+def test_directories_of_a_session_are_private(tmp_path: Path) -> None:
+    program = f"cp {VALID} ior.json; stat -c %a {tmp_path}/scratch/iowatch-* {tmp_path}/scratch/iowatch-*/* > $0.modes"
+    assert check("ior", WRITE, program, tmp_path)[0] == 0
+    assert (tmp_path / "fake.modes").read_text().split() == ["700", "700"]
 
 
 STRIPED = "block=16m,op=write,api=mpiio,file=shared,transfer=1m,ranks=4,collective=False,stripe-count=4,stripe-size=4m"

@@ -74,6 +74,6 @@ def test_missing_verification_is_a_failure() -> None:
 def test_reason_of_a_failed_run_is_kept() -> None:
     case = case_of("ior")
     failed = replace(complete_output(case), status="failed", reason="disk full", results=())
-    assert handoff.validate_output(case, failed, "striping") is failed
+    assert handoff.validate_output(case, failed, ["striping"]) is failed
     assert handoff.missing_results(case, failed) == ["write bandwidth"]
-    assert handoff.validate_output(case, complete_output(case), "the striping could not be set: x").status == "failed"
+    assert handoff.validate_output(case, complete_output(case), ["the striping could not be set: x"]).status == "failed"

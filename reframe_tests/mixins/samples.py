@@ -79,10 +79,14 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             del added[name]
         results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)
         whole = replace(merged, results=results)
-        self.output_record = handoff.validate_output(self.case, whole, self.striping_failure())
+        self.output_record = handoff.validate_output(self.case, whole, self._failures())
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
             self._spool(Path(session))
+
+    def _failures(self) -> list[str]:
+        """Reasons outside the program's output that make this the result of another case."""
+        return [reason for reason in (self.scratch_failure(), self.striping_failure()) if reason]
 
     @sanity_function
     def is_complete(self) -> bool:
@@ -147,6 +151,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "command": shlex.join([self.program, *tool.arguments(options, str(self.scratch_directory))]),
                 "reframe_test": self.unique_name,
                 **self.striping_facts(),
+                **self.scratch_facts(),
                 **self.machine_facts(),
                 "exit_code": _number(stage / _rc(0)),
                 "nodes": self._nodes(),

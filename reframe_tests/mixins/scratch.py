@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import shlex
 from functools import cache
@@ -14,9 +15,11 @@ from reframe.core.builtins import run_after, run_before
 
 from iowatch.benchmarks.benchmark import striping_parameters
 from iowatch.core import Scalar, UsageError, format_size
-from iowatch.site import file_system_without_striping, storage
+from iowatch.site import FileSystemIdentity, file_system_without_striping, load_system, storage, system_names
 
-# In the stage directory, where the requested striping is in force; next to it the errors of `lfs`.
+# In the stage directory: the file system of scratch on the job's node, before and after the run.
+_BEFORE, _AFTER = "iowatch.mount.before", "iowatch.mount.after"
+# There if the requested striping is in force; next to it the errors of `lfs`.
 _STRIPED, _REFUSED = "iowatch.striped", "iowatch.striped.err"
 
 
@@ -65,21 +68,59 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         named = os.environ.get("IOWATCH_SCRATCH") or self.current_partition.extras.get("scratch")
         return Path(named or self.stagedir)
 
+    def expected_file_system(self, place: str) -> FileSystemIdentity:
+        """What scratch must be on, at a partition or "" for this host: as the session determined, or as declared."""
+        named = os.environ.get(storage.IDENTITIES_VARIABLE)
+        if named is not None:
+            return FileSystemIdentity(**json.loads(named).get(place, {}))
+        name = self.current_system.name
+        scratch = load_system(name).scratch if name in system_names() else None
+        return FileSystemIdentity(**scratch.declared) if scratch else FileSystemIdentity()
+
     @run_before("run")
     def check_space(self) -> None:
         """Refuse to write where there is no space, by bytes, files, quota and the system's byte budget."""
         tool, options, limits = self.case.tool, self.case.options, self.limits()
         reserve = (limits.free_bytes if limits else None) or 0
+        storage.prepare_scratch(self.scratch_base(), self.expected_file_system(""))
         storage.check_scratch_space(self.scratch_base(), tool.file_bytes(options) + reserve, tool.inodes(options))
         if limits and limits.total_bytes and "IOWATCH_SESSION" not in os.environ:  # `iowatch run` counted before
             _spend(tool.volume_bytes(options), limits.total_bytes)
 
     @run_before("run")
     def use_scratch(self) -> None:
-        quoted = shlex.quote(str(self.scratch_directory))
-        # However the job's shell ends, except by a kill; the next run removes the directory then.
-        removal = shlex.quote(f"rm -rf {quoted}")
-        self.prerun_cmds = [f"trap {removal} EXIT", f"mkdir -p {quoted}", *self._striping(quoted), *self.prerun_cmds]
+        """Others may write to the base, too: they can neither plant nor read what is in the session's directory."""
+        case, session = self.scratch_directory, self.scratch_directory.parent
+        quoted, private = shlex.quote(str(case)), shlex.quote(str(session))
+        expected = self.expected_file_system(self.current_partition.name)
+        self.prerun_cmds = [
+            *storage.identity_commands(session.parent, _BEFORE, expected),
+            f"[ -O {private} -a -d {private} -a ! -L {private} ] || mkdir -m 700 {private} || exit 1",
+            # However the job's shell ends, except by a kill; the next run removes the directory then.
+            f"trap {shlex.quote(f'rm -rf {quoted}')} EXIT",
+            f"rm -rf {quoted}; mkdir -m 700 {quoted} || exit 1",
+            *self._striping(quoted),
+            *self.prerun_cmds,
+        ]
+        after = storage.identity_commands(session.parent, _AFTER, FileSystemIdentity())
+        self.postrun_cmds = [*self.postrun_cmds, *after]
+
+    def scratch_facts(self) -> dict[str, dict[str, str]]:
+        """The file system of scratch on the job's node; empty if the job did not start."""
+        found = self._identity(_BEFORE)
+        return {storage.IDENTITY_FACT: found.declared} if found else {}
+
+    def scratch_failure(self) -> str | None:
+        """The reason if scratch was on another file system than expected, before or after the run."""
+        expected, before = self.expected_file_system(self.current_partition.name), self._identity(_BEFORE)
+        wrong = expected.difference(before) or (before or expected).difference(self._identity(_AFTER))
+        return f"the scratch directory {self.scratch_base()} is on another file system: {wrong}" if wrong else None
+
+    def _identity(self, file: str) -> FileSystemIdentity | None:
+        try:
+            return storage.parse_identity((Path(self.stagedir) / file).read_text(errors="replace"))
+        except OSError:
+            return None
 
     def _striping(self, quoted: str) -> list[str]:
         """Lustre striping of the directory, where the case requests it and `lfs` is available; reported otherwise."""

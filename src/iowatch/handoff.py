@@ -201,15 +201,15 @@ def missing_results(case: SuiteCase, output: Output) -> list[str]:
     return [f"{operation} {metric}" for operation, metric in case.expects if (operation, metric) not in received]
 
 
-def validate_output(case: SuiteCase, output: Output, failure: str | None = None) -> Output:
+def validate_output(case: SuiteCase, output: Output, failures: Iterable[str] = ()) -> Output:
     """Return the output, marked failed with the reason if it has fewer or other results than requested.
 
     Args:
-        failure: a problem outside the program that makes this the result of another case; None if there is none.
+        failures: problems outside the program that make this the result of another case.
     """
     if output.status != "ok":
         return output
-    reasons = [failure] if failure else []
+    reasons = [*failures]
     requested = case.tool.samples(case.options)
     counts: Counter[tuple[str, str]] = Counter()
     for result in output.results:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -16,18 +16,19 @@ import pytest
 from iowatch import handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.cli.commands.run import run_and_report
-from iowatch.core import MachineError, Output, Result, utc_now
+from iowatch.core import MachineError, Output, OutputStatus, Result, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
 from iowatch.handoff import SELECTION_VARIABLE
-from iowatch.session import plan, reframe, run, session
+from iowatch.session import conditions, plan, reframe, run, session
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import assess_session
-from iowatch.site import storage
+from iowatch.site import load_system, storage
 from iowatch.site.stack import Stack
-from iowatch.site.system import NightlyPolicy
+from iowatch.site.system import NightlyPolicy, Scratch
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from tests.faults.places import small
 
 DAY = 86400
 SESSIONS = 40
@@ -324,3 +325,64 @@ def test_progress_shows_the_best_sample_of_the_headline_metric(
     result = {"operation": "write", "metric": metric, "unit": unit, "samples": samples}
     case = cast("handoff.SpooledCase", SimpleNamespace(output={"results": [result]}))
     assert run._format_headline(case) == expected
+
+
+def test_unmounted_scratch_is_refused_until_it_is_declared(
+    fake: FakeReframe, history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is declared: the file system of the last session is expected."""
+
+    def run_on(scratch: Path) -> str:
+        return run.run_suite(history, SessionContext("local", "tiny", chosen_scratch=scratch)).uuid
+
+    with small(tmp_path / "disk") as disk:
+        if disk is None:
+            pytest.skip("needs the right to mount a tmpfs (root)")
+        first = run_on(disk / "scratch")
+    assert history.session(first).attributes[storage.IDENTITY_FACT]["type"] == "tmpfs"
+    with pytest.raises(MachineError, match=r"found mount .*; expected mount .*/disk, type tmpfs, source tmpfs"):
+        run_on(tmp_path / "disk" / "scratch")
+    with pytest.raises(MachineError, match=r"found mount .*; expected mount .*/disk, type tmpfs, source tmpfs"):
+        run_on(tmp_path / "another")  # its results would be in the same series
+    assert [row.uuid for row in history.sessions()] == [first]
+    other = storage.find_identity(tmp_path)
+    assert other is not None
+    declared = Scratch(path=str(tmp_path), mount=other.mount, type=other.type)
+    system = load_system("local").model_copy(update={"scratch": declared})
+    monkeypatch.setattr(session, "load_system", lambda _: system)
+    second = run_on(tmp_path / "disk" / "scratch")
+    assert history.session(second).attributes[storage.IDENTITY_FACT] == other.declared
+
+
+def test_file_system_of_failed_runs_is_not_expected_later(history: History) -> None:
+    """The newest successful run of each partition counts; the host that starts sessions may differ from the nodes."""
+    good, bad = {"mount": "/lustre", "type": "lustre"}, {"mount": "/", "type": "ext4"}
+    for number, (status, found) in enumerate((("ok", good), ("failed", bad))):
+        record = SessionRecord(f"s{number}", "local", "tiny", "run", 1_700_000_000 + number, {})
+        history.begin_session(record)
+        output = replace(output_of(load_suite("tiny")[0], 1.0, 0), status=cast(OutputStatus, status), reason="x")
+        stack, facts = StackRecord("gnu"), {storage.IDENTITY_FACT: found}
+        row = RunRecord("benchio:x", "batch", stack, record.uuid, record.started_at, output, facts=facts)
+        history.record_runs(record.uuid, [row])
+    places = [ReframePartition("batch", "slurm", ("gnu",), None)]
+    expected = conditions.expected_file_systems(history, load_system("local"), places)
+    assert {place: found.declared for place, found in expected.items()} == {"": {}, "batch": good}
+
+
+@pytest.mark.parametrize(("ahead_s", "known", "refused"), [(301, "", True), (200, "", False), (301, "ahead", False)])
+def test_session_before_the_newest_one_is_refused(
+    fake: FakeReframe, history: History, monkeypatch: pytest.MonkeyPatch, ahead_s: int, known: str, refused: bool
+) -> None:
+    """Results are ordered by time: with a clock in the past a regression would look like a gain."""
+    monkeypatch.setenv("IOWATCH_WRONG_CLOCK", known)
+    newest = SessionRecord("ahead", "local", "tiny", "run", int(utc_now().timestamp()) + ahead_s)
+    history.begin_session(newest)
+    history.end_session("ahead", "ok", newest.started_at)
+    if not refused:
+        run_session(history, None)
+        return
+    with pytest.raises(MachineError, match=r"clock of this machine .* is before the newest session .*ahead") as error:
+        run_session(history, None)
+    assert error.value.hint is not None
+    assert "IOWATCH_WRONG_CLOCK=ahead" in error.value.hint
+    assert [row.uuid for row in history.sessions()] == ["ahead"]

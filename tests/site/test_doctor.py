@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from iowatch.cli.commands.doctor import command
-from iowatch.site import doctor, machine, reframe_config, system
+from iowatch.site import doctor, load_system, machine, reframe_config, storage, system
 from iowatch.site.stack import Stack, StackPart
+from iowatch.site.system import Scratch
 from tests.conftest import ROOT
 
 
@@ -161,3 +162,21 @@ def test_valid_reframe_configuration_is_accepted(tmp_path: Path, var: Path, monk
     monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: [stack("gcc", "openmpi")])
     copy_system(tmp_path, monkeypatch, "LAUNCHER = None", 'LAUNCHER = "mpiexec"')
     assert doctor.examine_machine("copied").problems == ()
+
+
+def test_scratch_on_another_file_system_is_a_problem(machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is created; an undeclared file system is shown, and a misspelt path is a problem."""
+    machine_with("gcc", "openmpi")
+    found = storage.find_identity(tmp_path)
+    for scratch, expected in (
+        ({"path": str(tmp_path / "new")}, f"{tmp_path / 'new'} on {found} (not declared"),
+        ({"path": str(tmp_path / "new"), "type": "lustre"}, "expected type lustre"),
+        ({"path": str(tmp_path / "lustre-x" / "new")}, "lustre-x"),
+    ):
+        described = load_system("local").model_copy(update={"scratch": Scratch(**scratch)})
+        monkeypatch.setattr(doctor, "load_system", lambda _name, described=described: described)
+        report = doctor.examine_machine()
+        assert report.usable == (report.scratch is not None) == ("not declared" in expected)
+        assert expected in (report.scratch or report.problems[0])
+        assert expected in CliRunner().invoke(command, [], standalone_mode=False).stdout
+    assert list(tmp_path.iterdir()) == []

@@ -54,6 +54,11 @@ _DRAFT_AGE_S = 24 * 3600.0
 _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
+def unescape_octal(text: str) -> str:
+    """Return a field of a mount table with the kernel's octal escapes (`\\040` for a blank) replaced."""
+    return _OCTAL_ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), text)
+
+
 def mount_types(table: Path) -> list[tuple[str, str]]:
     """Return sorted (mount point, type) of a table such as /proc/self/mounts; an empty list if it is unreadable.
 
@@ -67,7 +72,7 @@ def mount_types(table: Path) -> list[tuple[str, str]]:
     for line in lines:
         fields = line.split()
         if len(fields) >= 3:
-            found[_OCTAL_ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), fields[1])] = fields[2]
+            found[unescape_octal(fields[1])] = fields[2]
     return sorted(found.items())
 
 

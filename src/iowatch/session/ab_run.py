@@ -204,7 +204,7 @@ def run_ab(history: History, context: AbContext, stop_rule: StopRule, seed: int)
         plans = context.plans()
         plan = plans["left"]
         check_byte_budget(context.site, plan, context.limits)
-        with context.scratch_lock(plan):
+        with context.scratch_lock(history, plan):
             context.report_message(
                 f"{context.suite} on {context.system_name}, {context.stacks[0]} and {context.stacks[1]} interleaved: "
                 f"{format_count(len(plan.runs), 'case')}, {format_size(2 * plan.volume_bytes)} "

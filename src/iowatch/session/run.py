@@ -129,7 +129,7 @@ def run_suite(history: History, context: session.SessionContext) -> SessionSumma
     started = time.monotonic()
     with context.system_lock(history) as recovered:
         prepared = prepare_session(history, context)
-        with context.scratch_lock(prepared.plan):
+        with context.scratch_lock(history, prepared.plan):
             context.report_message(opening_line(prepared))
             for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.missing_stack_failures):
                 context.report_message(f"{stack}: {reason}; its runs are counted as missing")

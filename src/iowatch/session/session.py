@@ -24,9 +24,9 @@ from iowatch import __version__, handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import InputError, MachineError, UsageError, files, utc_now
 from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
-from iowatch.session import reframe
+from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
-from iowatch.site import NightlyPolicy, System, SystemLimits, load_system, storage, system_names
+from iowatch.site import FileSystemIdentity, NightlyPolicy, System, SystemLimits, load_system, storage, system_names
 from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionRecord, SessionStatus, StackRecord
 
 MessageCallback = Callable[[str], None]
@@ -48,6 +48,7 @@ class SessionContext:
         benchmarks: only cases of these; empty means all of the suite.
         chosen_scratch: scratch directory instead of that of the system.
         policy: budget and blackouts, and whether suspected runs are retested; None runs the whole suite once.
+        file_systems: what scratch must be on, by partition and for this host; known while the scratch is locked.
 
     Raises:
         UsageError: unknown or retired system, unknown suite.
@@ -62,6 +63,7 @@ class SessionContext:
     report_message: MessageCallback = _discard_message
     system: System = field(init=False)
     cases: Sequence[SuiteCase] = field(init=False)
+    file_systems: dict[str, FileSystemIdentity] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.system = load_active_system(self.system_name)
@@ -90,7 +92,9 @@ class SessionContext:
 
     def new_record(self, **attributes: object) -> SessionRecord:
         """Record of a session that starts now."""
-        shared = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
+        shared: dict[str, object] = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
+        here = self.file_systems.get(conditions.HOST, FileSystemIdentity())
+        shared |= {storage.IDENTITY_FACT: here.declared} if here.declared else {}
         now = int(utc_now().timestamp())
         return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, {**shared, **attributes})
 
@@ -103,6 +107,7 @@ class SessionContext:
             "IOWATCH_SUITE": self.suite,
             "IOWATCH_SESSION_DIR": str(directory),
             "IOWATCH_SCRATCH": str(self.scratch),
+            storage.IDENTITIES_VARIABLE: json.dumps({place: one.declared for place, one in self.file_systems.items()}),
         }
 
     @contextmanager
@@ -112,12 +117,17 @@ class SessionContext:
             recovered = recover_sessions(history, self.system_name)
             for uuid_ in recovered:
                 self.report_message(f"recovered the results of the interrupted session {uuid_}")
+            conditions.check_clock(history, self.system_name)
             yield recovered
 
     @contextmanager
-    def scratch_lock(self, plan: SessionPlan) -> Iterator[None]:
-        """Hold the lock of the scratch file system, emptied of earlier sessions and with space for the plan."""
+    def scratch_lock(self, history: History, plan: SessionPlan) -> Iterator[None]:
+        """Hold the lock of the expected scratch file system, without earlier sessions and with space for the plan."""
         with hold_lock(file_system_lock_path(self.scratch)):
+            expected = conditions.expected_file_systems(history, self.system, self.site.partitions)
+            here = storage.prepare_scratch(self.scratch, expected[conditions.HOST]) or FileSystemIdentity()
+            local = {part.name: here for part in self.site.partitions if part.scheduler == "local"}
+            self.file_systems = {**expected, **local, conditions.HOST: here}
             storage.remove_session_scratch(self.scratch, [path.name for path in session_runs_directory().glob("*")])
             storage.check_scratch_space(self.scratch, plan.file_bytes + (self.limits.free_bytes or 0), plan.inodes)
             yield

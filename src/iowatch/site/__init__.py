@@ -17,6 +17,7 @@ from iowatch.site.storage import file_system_without_striping
 from iowatch.site.system import (
     Blackout,
     FileSystem,
+    FileSystemIdentity,
     NightlyPolicy,
     System,
     SystemLimits,

@@ -11,6 +11,7 @@ from typing import Any
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError
 from iowatch.site import (
+    FileSystemIdentity,
     Stack,
     System,
     discover_stacks,
@@ -89,6 +90,7 @@ class DoctorReport:
         findings, commands: empty for a retired system, because installed software would not be used.
         problems: faults of the system's own files that prevent every run, one sentence each.
         broken_stacks: name and reason of each.
+        scratch: the directory and the file system that it is on; None if `problems` has the reason.
     """
 
     distribution: str
@@ -101,6 +103,7 @@ class DoctorReport:
     retired: str | None = None
     problems: tuple[str, ...] = ()
     broken_stacks: tuple[str, ...] = ()
+    scratch: str | None = None
 
     @property
     def missing(self) -> tuple[RequirementStatus, ...]:
@@ -134,6 +137,12 @@ def examine_machine(system: str = "local") -> DoctorReport:
     described = load_system(system)
     known = [] if described.retired else discover_stacks(system)
     findings, commands = ((), ()) if described.retired else _check_requirements(described, known)
+    problems = [] if described.retired else [*_configuration_problems(system)]
+    try:
+        scratch = None if described.retired or described.scratch is None else _find_scratch(described)
+    except (MachineError, UsageError) as error:
+        scratch = None
+        problems.append(str(error))
     return DoctorReport(
         distribution=machine.detect_distribution()[0],
         cores=os.cpu_count() or 1,
@@ -143,9 +152,17 @@ def examine_machine(system: str = "local") -> DoctorReport:
         commands=commands,
         file_systems=tuple(storage.list_mounts()),
         retired=described.retired,
-        problems=() if described.retired else _configuration_problems(system),
+        problems=tuple(dict.fromkeys(problems)),
         broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in known if stack.status == "broken"),
+        scratch=scratch,
     )
+
+
+def _find_scratch(system: System) -> str:
+    declared = FileSystemIdentity(**system.scratch.declared if system.scratch else {})
+    found = storage.examine_scratch(system.scratch_directory(), declared)
+    note = "" if declared.declared else " (not declared in system.yaml: compared with the last session)"
+    return f"{system.scratch_directory()} on {found or 'an unknown file system'}{note}"
 
 
 def _configuration_problems(system: str) -> tuple[str, ...]:

@@ -40,7 +40,10 @@ def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
         console.print(f"  broken stack {stack}", markup=False, soft_wrap=True)
     memory = _format_size(report.memory_bytes)
     console.print(f"\n{report.distribution}; {report.cores} cores, {memory} memory", markup=False)
-    console.print(f"Scheduler: {report.scheduler.title}\n", markup=False)
+    console.print(f"Scheduler: {report.scheduler.title}", markup=False)
+    if report.scratch:
+        console.print(f"Scratch: {report.scratch}", markup=False, soft_wrap=True)
+    console.print()
     if report.findings:
         rows = make_table("part", "found", "used for")
         for finding in report.findings:
@@ -141,7 +144,7 @@ def render_system(system: System, console: Console) -> None:
         "Site": system.site,
         "Time zone of the dashboard": system.timezone,
         "State": f"retired: {system.retired}" if system.retired else "in service",
-        "Scratch": system.scratch,
+        "Scratch": system.scratch and ", ".join(filter(None, (system.scratch.path, str(system.scratch)))),
         "Limits of the suites": ", ".join(
             f"{name} {format_size(value) if name.endswith('_bytes') else value}" for name, value in limits
         ),

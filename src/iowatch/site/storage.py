@@ -11,15 +11,19 @@ import hashlib
 import os
 import platform
 import re
+import secrets
+import shlex
 import shutil
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import MachineError, file_system_type, format_size, mount_types
+from iowatch.core import MachineError, file_system_type, files, format_size, mount_types
 from iowatch.site.machine import query_command
+from iowatch.site.system import FileSystemIdentity
 
 TECHNOLOGY_BY_TYPE = {
     "lustre": "Lustre",
@@ -164,24 +168,152 @@ def case_directory(base: str | Path, test: str, environment: str) -> Path:
     return session_directory(base) / digest
 
 
-def check_scratch_space(base: Path, needed_bytes: int, needed_inodes: int = 1) -> None:
-    """Check that `base` is writable and has enough free space.
+def find_identity(directory: Path) -> FileSystemIdentity | None:
+    """Return the file system that an existing directory is on; None if the kernel does not show it.
+
+    The id of the mount is that of the opened directory, so that symbolic links, automatic mounts and mounts above
+    others are followed. `identity_commands` do the same in a job.
 
     Raises:
-        MachineError: it cannot be created or written, or less than 1.1 x the required bytes or inodes are free on the
-            file system, or in the user's quota on Lustre.
+        OSError: no directory, or it cannot be opened.
     """
-    probe = base / f"{_PREFIX}probe-{os.getpid()}"
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
-        base.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"iowatch")
-        probe.unlink()
+        facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
+        table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    finally:
+        os.close(descriptor)
+    found = re.search(r"(?m)^mnt_id:\s*(\d+)$", facts)
+    line = re.search(rf"(?m)^{found[1]} \S+ \S+ \S+ (\S+) .* - (\S+) (\S*)", table) if found else None
+    return parse_identity(" ".join(line.groups())) if line else None
+
+
+def parse_identity(line: str) -> FileSystemIdentity | None:
+    """Return the file system of a line `MOUNT TYPE SOURCE` with the kernel's octal escapes; None if it is none."""
+    words = [files.unescape_octal(word) or None for word in line.strip("\n").split(" ")]
+    return FileSystemIdentity(**dict(zip(("mount", "type", "source"), words, strict=True))) if len(words) == 3 else None
+
+
+_BLANKS = re.compile(r"[ \t\n\\]")
+
+
+def identity_commands(directory: Path, file: str, expected: FileSystemIdentity) -> list[str]:
+    """Return shell commands that write the identity of an existing directory to a file, for `parse_identity`.
+
+    They end the job with an error if it is not the expected one.
+    """
+    fields = r"[^ ]+ [^ ]+ [^ ]+ ([^ ]+) .* - ([^ ]+) ([^ ]*) .*/\1 \2 \3/p"
+    mount = "id=$(sed -n 's/^mnt_id:[[:space:]]*//p' /proc/self/fdinfo/3)"
+    opened = f"3< {shlex.quote(str(directory))} > {file}"
+    found = f'{{ {mount}; sed -nE "s/^$id {fields}" /proc/self/mountinfo; }} {opened}'
+    if not expected.declared:
+        return [found]
+    words = (expected.declared.get(name) for name in ("mount", "type", "source"))
+    escaped = (word and _BLANKS.sub(lambda blank: f"\\{ord(blank[0]):03o}", word) for word in words)
+    pattern = "' '".join(shlex.quote(word) if word else "*" for word in escaped)
+    reason = shlex.quote(f"iowatch: scratch is on another file system: expected {expected}; found mount, type, source:")
+    check = f'case "$(cat {file})" in {pattern}) ;; *) echo {reason} "$(cat {file})" >&2; exit 1;; esac'
+    return [found, check]
+
+
+# Set by a session for its checks: what scratch must be on, by partition, and at "" on the host of ReFrame.
+IDENTITIES_VARIABLE = "IOWATCH_FILE_SYSTEMS"
+# Attribute of a session (this host) and fact of a run (its node): the declared fields of an identity.
+IDENTITY_FACT = "scratch_file_system"
+
+
+def examine_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdentity | None:
+    """Return what a scratch directory is on, or will be on once it is created; nothing is created.
+
+    Raises:
+        MachineError: neither it nor its parent directory exists, or it is on another file system than expected.
+    """
+    try:
+        place = base if base.exists() or not _is_below_var(base) else next(p for p in base.parents if p.exists())
+        found = find_identity(place if place.exists() else place.parent)
+    except OSError as error:
+        raise _unusable_scratch(base, error) from error
+    if reason := expected.difference(found):
+        raise MachineError(f"the scratch directory {base} is on another file system: {reason}", hint=_MOUNT_HINT)
+    return found
+
+
+def prepare_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdentity | None:
+    """Create a scratch directory, if it will be on the expected file system; return what it is on.
+
+    Its parents are never created, except below `var/`: below a missing mount point, or with a misspelt path, the
+    benchmarks would measure the root disk.
+
+    Raises:
+        MachineError: as `examine_scratch`, or it cannot be created.
+    """
+    found = examine_scratch(base, expected)
+    try:
+        base.mkdir(parents=_is_below_var(base), exist_ok=True)
+    except OSError as error:
+        raise _unusable_scratch(base, error) from error
+    return found
+
+
+def _is_below_var(base: Path) -> bool:
+    return base.is_relative_to(files.var_directory().absolute())
+
+
+def _unusable_scratch(base: Path, error: OSError) -> MachineError:
+    return MachineError(
+        f"the scratch directory {base} cannot be used: {error.strerror}: {error.filename}",
+        hint="Is its file system mounted, and its path correct? Its parent directory must exist; name another "
+        "directory with --scratch or IOWATCH_SCRATCH.",
+    )
+
+
+_MOUNT_HINT = (
+    "Mount it. If the file system was replaced, declare the new one in system.yaml: "
+    "`scratch: {path: …, mount: …, type: …, source: …}` (docs/systems.md)."
+)
+
+
+def _write_probe(base: Path) -> float:
+    """Write and remove a new file; return its time of modification. Others may write to the directory, too."""
+    directory = os.open(base, os.O_PATH | os.O_DIRECTORY)
+    try:
+        name = f"{_PREFIX}probe-{secrets.token_hex(8)}"
+        probe = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=directory)
+        try:
+            os.write(probe, b"iowatch")
+            os.fsync(probe)
+            return os.fstat(probe).st_mtime
+        finally:
+            os.close(probe)
+            os.unlink(name, dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+CLOCK_TOLERANCE_S = 300.0
+
+
+def check_scratch_space(base: Path, needed_bytes: int, needed_inodes: int = 1) -> None:
+    """Check that `base` is writable, has enough free space, and that its clock is that of this machine.
+
+    Raises:
+        MachineError: it cannot be written; less than 1.1 x the required bytes or inodes are free on the file system,
+            or in the user's quota on Lustre; the clock of a file server differs by more than `CLOCK_TOLERANCE_S`.
+    """
+    try:
+        ahead_s = time.time() - _write_probe(base)
         free = os.statvfs(base)
     except OSError as error:
         raise MachineError(
             f"the scratch directory {base} cannot be written: {error.strerror}",
             hint="Name another with --scratch or IOWATCH_SCRATCH.",
         ) from error
+    if abs(ahead_s) > CLOCK_TOLERANCE_S:
+        raise MachineError(
+            f"the clock of this machine is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of the "
+            f"file system of {base}; at most {CLOCK_TOLERANCE_S:.0f} s are accepted",
+            hint="Set the clocks: results are ordered by time.",
+        )
     inodes_free = free.f_favail if free.f_files else None  # some file systems do not count inodes
     quota = lustre_quota(base) or (None, None)
     for what, needed, left, text in (

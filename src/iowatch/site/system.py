@@ -176,6 +176,51 @@ class FileSystem(NamedModel):
     peaks: tuple[PeakBandwidth, ...] = ()
 
 
+class FileSystemIdentity(ClosedModel):
+    """Which file system a directory is on, as in /proc/self/mountinfo; a field that is None is unknown or not declared.
+
+    Attributes:
+        mount: mount point.
+        type: the kernel's name (`lustre`, `gpfs`, `nfs4`, `ext4`…).
+        source: what is mounted: a device, a server and its path.
+    """
+
+    mount: NonEmptyText | None = None
+    type: NonEmptyText | None = None
+    source: NonEmptyText | None = None
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """The fields that are not None."""
+        fields = {"mount": self.mount, "type": self.type, "source": self.source}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def difference(self, found: FileSystemIdentity | None) -> str | None:
+        """Found and expected as text; None if `found` has every field that this one declares."""
+        known = found.declared if found else {}
+        if self.declared.items() <= known.items():
+            return None
+        return f"found {found or 'unknown'}; expected {self}"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.declared.items())
+
+
+class Scratch(FileSystemIdentity):
+    """The directory of the benchmarks, and the file system that it must be on.
+
+    Attributes:
+        path: absolute, with environment variables; `IOWATCH_VAR` is always defined.
+    """
+
+    path: NonEmptyText
+
+
+def _parse_scratch_field(value: object) -> object:
+    """Return the block of a scratch that is only a path."""
+    return {"path": value} if isinstance(value, str) else value
+
+
 class NodeType(NamedModel):
     """Nodes of one type. Memory is kept as printed (`64 GB`)."""
 
@@ -281,7 +326,7 @@ class System(ClosedModel):
         system_stacks: whether its stacks include those of the operating system's packages, found by examining
             the machine on which iowatch runs.
         sources: short names of documents to their titles; every `source` then has the form `<short name>: <place>`.
-        scratch: directory of the benchmarks, with environment variables; `IOWATCH_VAR` is always defined.
+        scratch: directory of the benchmarks; in the file a path, or a block that also declares its file system.
     """
 
     name: SystemIdentifier
@@ -290,7 +335,7 @@ class System(ClosedModel):
     timezone: Zone | None = None
     retired: NonEmptyText | None = None
     system_stacks: bool = False
-    scratch: NonEmptyText | None = None
+    scratch: Annotated[Scratch | None, BeforeValidator(_parse_scratch_field)] = None
     nodes: tuple[NodeType, ...] = ()
     interconnect: tuple[Interconnect, ...] = ()
     file_systems: tuple[FileSystem, ...] = ()
@@ -329,7 +374,7 @@ class System(ClosedModel):
         if self.scratch is None:
             raise UsageError(f"{where} is not set", hint="Set it to a directory on the file system to measure.")
         known = {**os.environ, "IOWATCH_VAR": str(files.var_directory().absolute())}
-        text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), self.scratch)
+        text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), self.scratch.path)
         if "$" in text:
             raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
         if not text.startswith("/"):

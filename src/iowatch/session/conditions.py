@@ -1,0 +1,63 @@
+"""Conditions that must hold from session to session: the file system of scratch, and the clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from iowatch.core import MachineError, format_time, utc_now
+from iowatch.session.reframe import ReframePartition
+from iowatch.site import FileSystemIdentity, System, storage
+from iowatch.store import History, SessionRow
+
+# In `expected_file_systems`: the host that starts the session.
+HOST = ""
+_SESSIONS = 20
+
+
+def _run_sessions(history: History, system: str) -> list[SessionRow]:
+    """The newest sessions that measured on this system."""
+    return [row for row in history.sessions(system) if row.origin == "run"][:_SESSIONS]
+
+
+def expected_file_systems(
+    history: History, system: System, partitions: Sequence[ReframePartition]
+) -> dict[str, FileSystemIdentity]:
+    """File system that scratch must be on, by partition and for `HOST`, as declared or else as last recorded.
+
+    Only successful runs count: the file system of a run that failed for it is not expected from then on.
+    """
+    places = [HOST, *(part.name for part in partitions)]
+    if system.scratch and system.scratch.declared:
+        return dict.fromkeys(places, FileSystemIdentity(**system.scratch.declared))
+    found: dict[str, Mapping[str, str]] = {}
+    for row in _run_sessions(history, system.name):
+        if storage.IDENTITY_FACT in row.attributes:
+            found.setdefault(HOST, row.attributes[storage.IDENTITY_FACT])
+        if all(place in found for place in places):
+            break
+        for run in history.runs(row.uuid):
+            if run.status == "ok" and storage.IDENTITY_FACT in run.facts:
+                found.setdefault(run.partition, run.facts[storage.IDENTITY_FACT])
+    return {place: FileSystemIdentity(**found.get(place, {})) for place in places}
+
+
+def check_clock(history: History, system: str) -> None:
+    """Check that this session is not before the newest one: results are ordered by time.
+
+    `IOWATCH_WRONG_CLOCK` lists UUIDs of sessions whose own clock was wrong; they do not count.
+
+    Raises:
+        MachineError: the clock is more than `storage.CLOCK_TOLERANCE_S` behind the start of the newest session.
+    """
+    wrong = os.environ.get("IOWATCH_WRONG_CLOCK", "").split()
+    newest = next((row for row in _run_sessions(history, system) if row.uuid not in wrong), None)
+    now = utc_now()
+    if newest is None or now.timestamp() >= newest.started_at - storage.CLOCK_TOLERANCE_S:
+        return
+    raise MachineError(
+        f"the clock of this machine ({format_time(now)}) is before the newest session of '{system}' "
+        f"({newest.uuid}, {format_time(datetime.fromtimestamp(newest.started_at, UTC))}): results are ordered by time",
+        hint=f"Set the clock. If it is right and that session's was wrong: IOWATCH_WRONG_CLOCK={newest.uuid}.",
+    )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,43 @@ def test_nightly_session_is_logged_and_streams_are_separate(tmp_path: Path) -> N
     assert [line[-1] for line in lines if " ends: exit code " in line] == ["1", "0"]
     for line in ("run answers", "run complains", "notify answers", "notify complains"):
         assert lines.count(line) == 2
+
+
+@pytest.mark.parametrize(("name", "command", "calls"), [("TERM", "run", 1), ("HUP", "run", 1), ("TERM", "notify", 3)])
+def test_signal_to_nightly_alone_ends_all_that_it_started(tmp_path: Path, name: str, command: str, calls: int) -> None:
+    """The mock-up ends 0.2 s after the signal, as `iowatch run` after ReFrame; its child ignores no signal."""
+    nightly(tmp_path)  # creates the mock-ups
+    (tmp_path / "calls").unlink()
+    hanging = f"""[ $1 = {command} ] || exit 0
+trap 'sleep 0.2; echo cleaned up; exit 1' TERM
+sleep 600 & echo $! > {tmp_path}/child
+wait
+"""
+    (tmp_path / ".venv" / "bin" / "iowatch").write_text(FAKE.partition("case")[0] + hanging)
+    environment = {"PATH": "/usr/bin:/bin", "CALLS": str(tmp_path / "calls")}
+    with subprocess.Popen(
+        [str(tmp_path / "ci" / "nightly")], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until((tmp_path / "child").is_file)
+        wait_until(lambda: (tmp_path / "child").read_text())
+        process.send_signal(getattr(signal, f"SIG{name}"))
+        stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert stdout.endswith("cleaned up\n")  # it was waited for
+    assert stderr.splitlines()[-1] == f"nightly: ended by SIG{name}; results so far are kept"
+    assert "could not be sent" not in stderr
+    assert len((tmp_path / "calls").read_text().splitlines()) == calls  # later steps are left out
+    child = Path("/proc", (tmp_path / "child").read_text().strip())
+    wait_until(lambda: not child.exists())
+    (log,) = (tmp_path / "var" / "log").glob("nightly-*.log")
+    assert log.read_text().splitlines()[-1].endswith(f"ends: exit code 3, ended by SIG{name}")
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.05)
 
 
 def test_output_for_programs_is_on_stdout(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -108,3 +109,18 @@ def test_ended_run_kills_a_reframe_that_ignores_sigterm(tmp_path: Path, of_the_s
     finally:
         signal.signal(signal.SIGINT, previous)
     assert (tmp_path / "ended").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_reframe_first(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGHUP is that of a closed terminal."""
+
+    def send_signal() -> None:
+        if (tmp_path / "ready").exists():
+            os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt):
+        reframe.run_reframe([sys.executable, "-c", IGNORES_SIGTERM], tmp_path, {}, send_signal)
+    assert (tmp_path / "ended").exists()
+    assert signal.getsignal(number) is before

@@ -26,6 +26,7 @@ _POLL_S = 0.1
 # Signals that end ReFrame, and seconds before the next one. SIGINT is first: ReFrame turns SIGTERM into an ordinary
 # exception, which a check may catch and drop, and then ignores further ones.
 _TERMINATION_STEPS = ((signal.SIGINT, 10), (signal.SIGTERM, 10))
+_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 _LOG, _REPORT = "reframe.log", "report.json"
 
@@ -188,11 +189,14 @@ def _prepare_child_signals() -> None:
 @contextmanager
 def _terminated_on_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Terminate ReFrame at the end of the block, also after an exception."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    # A hangup is ignored where `nohup` started iowatch.
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    previous = {one: signal.signal(one, _interrupt) for one in _END_SIGNALS[: 1 if ignored else None]}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
         _terminate_process(process)
 
 

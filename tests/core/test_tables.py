@@ -1,13 +1,18 @@
-"""External text in tables: rich would interpret text in brackets as markup."""
+"""External text on terminals and in pages: no markup, no control or invisible character."""
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import Result
+from rich.text import Text
 
-from iowatch.core import Output
+from iowatch.core import Output, SafeConsole, escape_controls, escape_json_controls, make_table, remove_controls
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 Cli = Callable[..., Result]
@@ -33,3 +38,35 @@ def test_series_names_are_shown_unchanged(cli: Cli, tmp_path: Path) -> None:
     shown = cli("detect", "--csv", tmp_path / "x.csv")
     assert shown.exit_code == 1, shown.output
     assert "[/scratch]w" in shown.stdout
+
+
+def test_all_control_and_invisible_characters_are_escaped() -> None:
+    """Unicode's categories Cc, Cf, Zl, Zp and Cs, and characters without a glyph (Unicode 15.1, Default_Ignorable)."""
+    ignorable = {*range(0x180B, 0x1810), 0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0}
+    ignorable |= {*range(0x13439, 0x13440), *range(0xE0000, 0xE1000)}
+    for number in range(0x110000):
+        hidden = unicodedata.category(chr(number)) in ("Cc", "Cf", "Zl", "Zp", "Cs") or number in ignorable
+        assert (escape_controls(chr(number)) != chr(number)) == (hidden and chr(number) not in "\t\n"), hex(number)
+
+
+TITLE = "a\x1b]0;owned\x07b\x9b31m\u202egnp\u200b.exe\U000e0041"
+
+
+def test_escapes_name_the_character() -> None:
+    assert escape_controls(TITLE) == r"a\x1b]0;owned\x07b\x9b31m\u202egnp\u200b.exe\U000e0041"
+    assert remove_controls(f" x\r\n{TITLE}\n") == "x a]0;ownedb31mgnp.exe"
+    document = {TITLE: [TITLE, "ü 漢字\n"]}
+    assert json.loads(escape_json_controls(json.dumps(document, ensure_ascii=False, indent=1))) == document
+
+
+def test_console_prints_only_its_own_escape_sequences() -> None:
+    """Long texts are complete although escapes are longer than what they stand for."""
+    stream = io.StringIO()
+    console = SafeConsole(file=stream, force_terminal=True, color_system="standard", width=30, highlight=False)
+    table = make_table("name\x1b[2J")
+    table.add_row(TITLE * 3)
+    for printed in (TITLE * 3, Text(TITLE, style="red"), table):
+        console.print(printed, markup=False)
+    shown = re.sub(r"\x1b\[(0|1|31)m", "", stream.getvalue())  # reset, bold, red: the console's own styles
+    assert shown == escape_controls(shown)
+    assert "".join(shown.split()).count(".exe") == 3 + 1 + 3

@@ -11,6 +11,8 @@ from typing import Any
 import click
 from rich.console import Console
 
+from iowatch.core import SafeConsole, escape_json_controls
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 database_option = click.option(
@@ -57,7 +59,7 @@ DATE = click.DateTime(formats=["%Y-%m-%d"])
 def print_json(document: Any) -> None:
     """One JSON document on stdout and nothing else; refuses NaN, which is not JSON."""
     escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
-    click.echo(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False))
+    click.echo(escape_json_controls(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False)))
 
 
 def print_report(as_json: bool, document: Any, render: Callable[[Console], None]) -> None:
@@ -74,10 +76,10 @@ def print_lines(*lines: str) -> None:
 
 def print_message(text: str) -> None:
     """A message on stderr, unwrapped and without markup."""
-    Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
+    SafeConsole(stderr=True, highlight=False).print(text, markup=False, emoji=False, soft_wrap=True)
 
 
 def stdout_console() -> Console:
     """The console for results for people: stdout; as wide as needed where it is not a terminal."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=200)
+    console = SafeConsole(highlight=False, emoji=False)
+    return console if console.is_terminal else SafeConsole(highlight=False, emoji=False, width=200)

@@ -16,7 +16,7 @@ import click
 
 from iowatch import __version__
 from iowatch.cli import commands
-from iowatch.core import IowatchError, suggest_name
+from iowatch.core import IowatchError, escape_controls, suggest_name
 
 
 def _module_name(command: str) -> str:
@@ -86,31 +86,35 @@ def iowatch() -> None:
     """
 
 
+def _report(text: str) -> None:
+    """A message on stderr; it may quote names of files and outputs."""
+    click.echo(escape_controls(text), err=True)
+
+
 def _run_command(arguments: Sequence[str]) -> int:
     try:
         outcome = iowatch.main(list(arguments), prog_name="iowatch", standalone_mode=False)
     except IowatchError as error:
-        click.echo(f"iowatch: {error}", err=True)
+        _report(f"iowatch: {error}")
         return error.exit_code
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.Abort:
-        click.echo("iowatch: interrupted", err=True)
+        _report("iowatch: interrupted")
         return 3
     except click.ClickException as error:
-        error.show()
+        error.show(shown := io.StringIO())
+        _report(shown.getvalue().rstrip())
         return 2
     except BrokenPipeError:
         # The reader closed the pipe (`iowatch … | head`): no error; avoids Python's message at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        click.echo(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
+        _report(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
-        click.echo(
-            f"iowatch: internal error: {error!r}\n  Please report it. Set IOWATCH_DEBUG=1 for a traceback.", err=True
-        )
+        _report(f"iowatch: internal error: {error!r}\n  Please report it. Set IOWATCH_DEBUG=1 for a traceback.")
         return 3
     return outcome if isinstance(outcome, int) else 0
 

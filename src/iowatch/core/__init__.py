@@ -4,7 +4,16 @@ from iowatch.core.errors import InputError, IowatchError, MachineError, UsageErr
 from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
 from iowatch.core.metrics import HEADLINE_METRICS, METRICS, Metric, get_metric
 from iowatch.core.model import Case, Output, OutputStatus, Result, Scalar, Summary, canonical_json, summarise_samples
-from iowatch.core.text import PlainTable, escape_bidi_controls, escape_template_value, make_table
+from iowatch.core.text import (
+    PlainTable,
+    SafeConsole,
+    escape_controls,
+    escape_json_controls,
+    escape_line,
+    escape_template_value,
+    make_table,
+    remove_controls,
+)
 from iowatch.core.units import (
     DAY_S,
     GIB,

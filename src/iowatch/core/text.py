@@ -1,24 +1,76 @@
-"""Tables for the terminal.
+"""Text that leaves iowatch: the console, its tables, and texts in pages, notices and JSON.
 
-External text is never interpreted: characters that would reverse or hide adjacent text are made visible.
+External text is never interpreted: characters that control a terminal, or reverse or hide adjacent text, are shown as
+escapes such as `\\x1b` and `\\u202e`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+# Controls (C0 without tab and line feed, C1), format characters (bidirectional, zero-width, tags), line and paragraph
+# separators, lone surrogates, and letters without a glyph: all characters of Unicode's Cc, Cf, Zl, Zp and Cs.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000110bd"
+    "\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def escape_controls(text: str) -> str:
+    """Return a text in which each control and invisible character is an escape; tabs and line ends are kept."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def escape_line(text: str) -> str:
+    """Return a text on one line: tabs and line ends are escapes, too."""
+    return escape_controls(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def remove_controls(text: str) -> str:
+    """Return a text on one line, without control and invisible characters."""
+    return " ".join(_CONTROLS.sub("", " ".join(text.split())).split())
+
+
+def escape_json_controls(document: str) -> str:
+    """Return the same JSON document, with JSON's escapes for the characters of `escape_controls`."""
+    return _CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], document)
+
+
+def escape_template_value(value: Any) -> Any:
+    """Return a value as pages show it: all texts in it are escaped; numbers and finished markup are unchanged."""
+    if type(value) is str:
+        return escape_controls(value)
+    if isinstance(value, list | tuple):
+        return [escape_template_value(one) for one in value]
+    if isinstance(value, dict):
+        return {escape_template_value(name): escape_template_value(one) for name, one in value.items()}
+    return value
+
+
+class SafeConsole(Console):
+    """A console that escapes controls in everything it prints; only its own styles reach the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        if isinstance(renderable, Text) and _CONTROLS.search(renderable.plain):
+            renderable = renderable.blank_copy(escape_controls(renderable.plain))  # before it is wrapped
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else escape_controls(text), style, control)
 
 
 class PlainTable(Table):
     """A table of text from files, outputs and users: `[vm:4711]` is text, not markup."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+        super().add_row(*(Text(escape_controls(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def make_table(*columns: str, right: Sequence[str] = ()) -> PlainTable:
@@ -27,18 +79,3 @@ def make_table(*columns: str, right: Sequence[str] = ()) -> PlainTable:
     for column in columns:
         result.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
     return result
-
-
-# Overrides, embeddings and isolates reverse the rest of a line, including text of the page; controls and
-# separators cannot be displayed.
-_BIDI_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def escape_bidi_controls(text: str) -> str:
-    """Replace each of these characters by a visible symbol."""
-    return _BIDI_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def escape_template_value(value: object) -> object:
-    """Return a value as templates write it: texts are escaped; numbers and finished markup are unchanged."""
-    return escape_bidi_controls(value) if type(value) is str else value

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from iowatch.core import UsageError, format_number, format_size, make_table
+from iowatch.core import UsageError, escape_line, format_number, format_size, make_table
 from iowatch.darshan.figures import SMALL_ACCESS_BINS
 from iowatch.darshan.trace import DarshanReader, Trace
 
@@ -228,10 +228,8 @@ _SHARES = (
 
 
 def escape_control_characters(text: str | None) -> str:
-    """Return text of a log with all characters that a terminal could interpret shown as `\\x1b`."""
-    if text is None:
-        return "(not named in the log)"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Return text of a log on one line, with controls shown as escapes."""
+    return "(not named in the log)" if text is None else escape_line(text)
 
 
 def _layer_table(trace: Trace) -> Table:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iowatch.comparison import Outcome, SideProvenance, describe_entry
-from iowatch.core import Case, Scalar, format_count, format_number, format_time, get_metric, text
+from iowatch.core import Case, Scalar, escape_controls, format_count, format_number, format_time, get_metric, text
 from iowatch.darshan import TraceChange, escape_control_characters
 from iowatch.stats import PairComparison, SideSummary, format_percent, short_case_names
 from iowatch.store import fold_node_names
@@ -337,4 +337,4 @@ def _escape_cell(text: str) -> str:
     """Escape text for a Markdown table: names are untrusted and may contain cell separators or HTML."""
     for character in "\\|<>`*_[]":
         text = text.replace(character, f"\\{character}")
-    return " ".join(text.split())
+    return escape_controls(" ".join(text.split()))

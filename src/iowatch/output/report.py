@@ -13,7 +13,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 from rich.console import Console
 
-from iowatch.core import METRICS, format_count, format_number, format_size, make_table
+from iowatch.core import METRICS, escape_controls, format_count, format_number, format_size, make_table
 from iowatch.findings import MIN_OBSERVATIONS
 from iowatch.session.run import PreparedSession, opening_line
 from iowatch.session.verdict import RunProblem, Verdict
@@ -201,7 +201,7 @@ _MARKDOWN_CHARACTERS = re.compile(r"(^[-+]|[\\`*_\[\]<>#!|~@$])")
 
 def escape_markdown(text: str) -> str:
     """Escape untrusted text to one line that is literal in Markdown and in Markdown tables."""
-    return _MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(text.split())).replace("\\@", "@\u200b")
+    return _MARKDOWN_CHARACTERS.sub(r"\\\1", escape_controls(" ".join(text.split()))).replace("\\@", "@\u200b")
 
 
 def verdict_markdown(verdict: Verdict) -> str:
@@ -286,4 +286,4 @@ def _junit_suite(root: JUnitXml, name: str, cases: Iterable[TestCase], time_s: f
 
 
 def _valid_xml(text: str) -> str:
-    return _INVALID_XML_CHARACTERS.sub("�", text)
+    return _INVALID_XML_CHARACTERS.sub("�", escape_controls(text))

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from iowatch.core import DAY_S, escape_bidi_controls, format_count, format_number
+from iowatch.core import DAY_S, escape_controls, format_count, format_number
 
 # Seconds; two missing observations of a daily series do not break a line, more do.
 _MIN_GAP_S = 3.5 * DAY_S
@@ -90,7 +90,7 @@ def svg_line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 def svg_text(kind: str, x: float, y: float, content: str) -> str:
     """Text with a style class; the content is escaped."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(escape_bidi_controls(content))}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(escape_controls(content))}</text>'
 
 
 def split_at_gaps(times: NDArray[Any]) -> list[slice]:
@@ -150,7 +150,7 @@ def svg_picture(width: float, height: float, label: str, parts: Iterable[str], k
     """Complete picture; `label` describes it for screen readers."""
     # Strips of cells may be distorted, pictures with text may not.
     fit = ' preserveAspectRatio="none"' if kind == "strip" else ""
-    described = escape(escape_bidi_controls(label))
+    described = escape(escape_controls(label))
     head = f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}"{fit} role="img" aria-label="{described}">'
     # Numbers are formatted and texts escaped where the parts are made.
     return Markup(head + "".join(parts) + "</svg>")  # noqa: S704  # nosec B704

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import escape_bidi_controls
 from iowatch.findings import observation_mask, retest_times
 from iowatch.output.dashboard import data, drawing, levels, shorten_text, write_in_processes
 from iowatch.site import utc_offsets
@@ -45,7 +44,7 @@ def _write_pages(
         with site.history.reading() as connection:
             runs = session_of_run.run[np.isin(session_of_run.session, full)].tolist()
             nodes = {
-                run: shorten_text(escape_bidi_controls(fold_node_names(names)), _MAX_NODE_CHARACTERS)
+                run: shorten_text(fold_node_names(names), _MAX_NODE_CHARACTERS)
                 for run, names in bulk.run_nodes(connection, runs).items()
             }
             for samples in bulk.read_series_samples(connection, list(by_id)):
@@ -141,11 +140,11 @@ class _SeriesPage:
         for row in (self.sessions[number] for number in used.tolist()):
             # The path of the page is only included if it does not follow from the UUID.
             page, uuid = data.session_page_path(row), row.uuid[:80]
-            sessions.append([uuid] if page == f"session/{uuid}.html" else [escape_bidi_controls(uuid), page])
+            sessions.append([uuid] if page == f"session/{uuid}.html" else [uuid, page])
         return {
             "unit": series.metric.unit,
             "label": series.metric.label,
-            "stack": escape_bidi_controls(series.row.stack[:80]),
+            "stack": series.row.stack[:80],
             "nodes": series.row.case.parameters.get("nodes"),
             "time": _base64_array(samples.time, "<u4"),
             "headline": _base64_array(levels.sample_headlines(series, samples), "<f4"),

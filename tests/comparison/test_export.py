@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import InputError, UsageError
+from iowatch.core import InputError, UsageError, escape_controls
 from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
 from iowatch.store.export import export_results, read_export_file, write_openmetrics
 from tests.comparison.known_ratios import nightly, record
@@ -47,6 +48,27 @@ def test_exported_samples_are_read_back_exactly(filled: History, tmp_path: Path,
     back = read_export_file(written(filled, form, tmp_path))
     assert ordered(back) == ordered(list(filled.results()))
     assert {row.pair for row in back} == {None, 7}
+
+
+def test_no_cell_of_csv_is_a_formula(history: History, tmp_path: Path) -> None:
+    """OWASP, "CSV Injection": a text that begins with one of = + - @ tab CR is executed by spreadsheets."""
+    names = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "'", "", "plain", "a=b"]
+    nightly(history, 1, dict.fromkeys((name for name in names if name), 1.0))
+    path = written(history, "csv", tmp_path)
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert not [cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert {float(row["value"]) > 0 for row in rows} == {True}  # numbers are unchanged
+    assert {row.stack for row in read_export_file(path)} == {name for name in names if name}
+
+
+def test_exports_hold_no_controls(history: History, tmp_path: Path) -> None:
+    """`iowatch history export` prints to the terminal by default."""
+    nightly(history, 1, {"\x1b]0;x\x07\u202e\x9b": 1.0})
+    for form in ("csv", "json", "openmetrics"):
+        text = written(history, form, tmp_path).read_bytes().decode()
+        assert text == escape_controls(text), form
+        assert r"\u202e" in text, form
 
 
 def test_filters_narrow_the_export(filled: History, tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 CSV and Parquet have one sample per row (`EXPORT_COLUMNS`), JSON one result per entry with its samples in a list. All
 three can be imported, also if other programs wrote them, and be a side of `iowatch compare`. `session`, `time`,
 `benchmark`, `case`, `metric` and `value` (JSON: `samples`) are required; the other columns have defaults.
+
+A spreadsheet takes a text that begins with `= + - @` for a formula. Texts of a CSV file that begin with one of these,
+a tab or an apostrophe have an apostrophe before them, which is removed when the file is read.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from iowatch.core import (
     MachineError,
     UsageError,
     canonical_json,
+    escape_controls,
+    escape_json_controls,
     format_time,
     get_metric,
     parse_time,
@@ -74,9 +79,12 @@ def _common_fields(row: ResultRow) -> dict[str, Any]:
     }
 
 
-def _sample_rows(rows: Iterable[ResultRow]) -> Iterator[dict[str, Any]]:
+def _sample_rows(
+    rows: Iterable[ResultRow], format_value: Callable[[Any], Any] = lambda value: value
+) -> Iterator[dict[str, Any]]:
     for row in rows:
-        common = {**_common_fields(row), "case": canonical_json(row.case.parameters)}
+        fields = {**_common_fields(row), "case": canonical_json(row.case.parameters)}
+        common = {name: format_value(value) for name, value in fields.items()}
         for repetition, value in enumerate(row.samples):
             yield {**common, "repetition": repetition, "value": value}
 
@@ -85,8 +93,24 @@ def _write_csv(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
     writer = csv.DictWriter(text, EXPORT_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_sample_rows(rows))
+    writer.writerows(_sample_rows(rows, _format_cell))
     text.detach()
+
+
+_FORMULA_STARTS = tuple("=+-@\t'")
+
+
+def _format_cell(value: Any) -> Any:
+    """Return a number unchanged, and a text without controls that no spreadsheet executes."""
+    if not isinstance(value, str):
+        return value
+    text = escape_controls(value)
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+
+
+def _parse_cell(cell: Any) -> Any:
+    is_escaped = isinstance(cell, str) and cell[:1] == "'" and cell[1:].startswith(_FORMULA_STARTS)
+    return cell[1:] if is_escaped else cell
 
 
 def _write_json(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
@@ -94,7 +118,7 @@ def _write_json(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
     for position, row in enumerate(rows):
         document = {**_common_fields(row), "case": dict(row.case.parameters), "samples": list(row.samples)}
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        stream.write((",\n" if position else "\n").encode() + text.encode())
+        stream.write((",\n" if position else "\n").encode() + escape_json_controls(text).encode())
     stream.write(b"\n]}\n")
 
 
@@ -146,7 +170,8 @@ def write_openmetrics(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
         add("iowatch_result_timestamp_seconds", "seconds", started, about, float(row.time))
         add("iowatch_result_samples", "", "Repetitions of the run.", about, float(summary.n))
     ordered = [families[name] for name in sorted(families)]
-    stream.write(generate_latest(SimpleNamespace(collect=lambda: ordered)))  # type: ignore[no-untyped-call]
+    printed: bytes = generate_latest(SimpleNamespace(collect=lambda: ordered))  # type: ignore[no-untyped-call]
+    stream.write(escape_controls(printed.decode()).encode())
 
 
 def _prometheus_name(name: str) -> tuple[str, str, float]:
@@ -211,7 +236,7 @@ def _read_csv(path: Path) -> Iterator[_SampleRow]:
         _require_columns(str(path), reader.fieldnames or [])
         try:
             for row in reader:
-                yield f"{path}:{reader.line_num}", row
+                yield f"{path}:{reader.line_num}", {name: _parse_cell(cell) for name, cell in row.items()}
         except csv.Error as error:
             raise InputError(f"{path}:{reader.line_num}: {error}", hint=_HINT) from error
 

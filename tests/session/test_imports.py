@@ -136,7 +136,9 @@ def test_file_can_be_imported_for_another_system(history: History, tmp_path: Pat
     assert stored == [1, 1, 0]
 
 
-@pytest.mark.parametrize("name", ["", ".hidden", "../archer", "archer/main"])
+@pytest.mark.parametrize(
+    "name", ["", ".hidden", "../archer", "archer/main", "a\nb", "a\x1b]0;x", "a\u202eb", " a", "x" * 201]
+)
 def test_invalid_system_name_is_refused(name: str, history: History, tmp_path: Path) -> None:
     """Once stored, it would make findings of all systems fail: their events and reviews are files."""
     path = tmp_path / "output.txt"
@@ -144,6 +146,15 @@ def test_invalid_system_name_is_refused(name: str, history: History, tmp_path: P
     with pytest.raises(UsageError, match="is not the name of a system"):
         import_files(history, "ior", [path], system=name, moment=datetime(2026, 1, 1, tzinfo=UTC))
     assert history.systems() == []
+
+
+@pytest.mark.parametrize("field", ["partition", "stack"])
+def test_names_of_several_lines_are_refused(field: str, history: History, tmp_path: Path) -> None:
+    path = _benchio(tmp_path, "line\nend_20180910.dat")
+    with pytest.raises(UsageError, match=f"is not the name of a {field}"):
+        import_files(history, "benchio", [path], system="archer", **{field: "a\nb"})
+    assert import_files(history, "benchio", [path], system="archer").stored == 1
+    assert [run.name for run in history.runs(history.sessions()[0].uuid)] == [r"line\nend_20180910.dat"]
 
 
 @pytest.mark.parametrize("moment", ["1970", "2026", "2062-01-01"])

@@ -100,9 +100,9 @@ def load_suite(suite: str) -> list[SuiteCase]:
         UsageError: unknown suite.
         InputError: a suite file is invalid (with file and field).
     """
-    chosen = sorted((files.checkout_root() / "benchmarks").glob(f"*/suites/{suite}.yaml"))
-    if not chosen:
+    if suite not in suite_names():  # a pattern such as `*` is not a name
         raise UsageError(f"no suite '{suite}'", hint=suggest_name(suite, suite_names()))
+    chosen = sorted((files.checkout_root() / "benchmarks").glob(f"*/suites/{suite}.yaml"))
     return [case for path in chosen for case in read_suite_file(path)]
 
 

@@ -20,6 +20,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from iowatch.core import files
 from iowatch.core.errors import InputError, UsageError, suggest_name
+from iowatch.core.text import escape_line
 
 
 class ClosedModel(BaseModel):
@@ -228,13 +229,31 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return data
 
 
+_MAX_NAME_CHARACTERS = 200
+
+
+def require_name(kind: str, name: str) -> None:
+    """Reject a name of a system, partition or stack that cannot be shown on one line.
+
+    Raises:
+        UsageError: the name is empty, too long, or has line ends, controls, invisible characters or outer blanks.
+    """
+    shown = escape_line(name)
+    if not name or len(name) > _MAX_NAME_CHARACTERS or name != name.strip() or name != shown:
+        raise UsageError(
+            f"'{shown[:_MAX_NAME_CHARACTERS]}' is not the name of a {kind}",
+            hint=f"Expected 1 to {_MAX_NAME_CHARACTERS} visible characters on one line, for example archer2.",
+        )
+
+
 def require_system_name(system: str) -> None:
     """Reject a name that cannot be used in file names of a system.
 
     Raises:
-        UsageError: the name would lead out of a directory.
+        UsageError: not a name, or it would lead out of a directory.
     """
-    if not system or system.startswith(".") or "/" in system or "\0" in system:
+    require_name("system", system)
+    if system.startswith(".") or "/" in system:
         raise UsageError(f"'{system}' is not the name of a system", hint="Expected for example archer2.")
 
 

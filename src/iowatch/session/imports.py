@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks.importers import tokio
-from iowatch.core import InputError, IowatchError, UsageError, files, format_time, utc_now, yamlfile
+from iowatch.core import InputError, IowatchError, UsageError, escape_line, files, format_time, utc_now, yamlfile
 from iowatch.darshan import PARSED_TOOLS, parse_tool_file
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 
@@ -103,9 +103,11 @@ def import_files(
         moment: start of the runs; None takes it from the name of each file.
 
     Raises:
-        UsageError: unknown tool; invalid name of a system; `moment` before 1990 or after today.
+        UsageError: unknown tool; invalid name of a system, partition or stack; `moment` before 1990 or after today.
     """
     yamlfile.require_system_name(system)
+    yamlfile.require_name("partition", partition)
+    yamlfile.require_name("stack", stack)
     if moment is not None and not _is_plausible_date(moment):
         raise UsageError(
             f"the time {format_time(moment)} is before 1990 or in the future",
@@ -188,7 +190,7 @@ def _make_run_record(tool: str, path: Path, moment: datetime, system: str, parti
     sha256, size = files.store_artefact(path)
     started_at = int(moment.timestamp())
     identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"
-    name = os.fsencode(path.name).decode("utf-8", "replace")  # a name may be invalid UTF-8
+    name = escape_line(os.fsencode(path.name).decode("utf-8", "replace"))  # a name may be invalid UTF-8
     return RunRecord(
         name=name,
         partition=partition,

@@ -125,6 +125,35 @@ def test_mdtest_1_9_output_is_parsed() -> None:
     assert output.results[0].case["directories"] == "separate"
 
 
+def test_mdtest_before_ior_prints_no_quotes_and_no_word_for_rates() -> None:
+    """Version 1.9.4 counts a node too many (`count_tasks_per_node` leaves out the last rank), so it gives none."""
+    output = parse_output_file("mdtest", DATA / "mdtest-1.9.3-lanl.txt", ranks=2)
+    assert (output.version, output.status, output.reason) == ("1.9.3", "ok", None)
+    assert _samples(output, "create", "rate") == (20010.475, 6802.110)
+    assert output.results[0].case["nodes"] == 1
+    output = parse_output_file("mdtest", DATA / "mdtest-1.9.4-rc1.txt", ranks=2)
+    assert (output.version, output.status, output.reason) == ("1.9.4-rc1", "ok", None)
+    assert _samples(output, "tree-remove", "rate") == (113.331,)
+    assert output.results[0].case["directories"] == "separate"
+    assert "nodes" not in output.results[0].case
+
+
+def test_mdtest_without_directory_must_print_the_default_path() -> None:
+    path = DATA / "mdtest-4.0.0-no-directory.txt"
+    assert parse_output_file("mdtest", path, ranks=2).status == "ok"
+    for lost in ("Path                : ./out\n", "./out"):
+        output = parse_output("mdtest", path.read_text().replace(lost, ""), RunContext(ranks=2))
+        assert (output.status, output.results) == ("incomplete", ())
+        assert "names no directory (-d)" in str(output.reason)
+
+
+@pytest.mark.parametrize("tabs", [lambda text: text.expandtabs(), lambda text: text.replace("\t", "  ")])
+@pytest.mark.parametrize("name", ["ior-3.0.1-posix.txt", "ior-3.0.1-mpiio-v.txt"])
+def test_ior_3_0_with_blanks_for_tabs_is_parsed(name: str, tabs: Callable[[str], str]) -> None:
+    text = (DATA / name).read_text()
+    assert parse_output("ior", tabs(text), RunContext()) == parse_output("ior", text, RunContext())
+
+
 def test_mdtest_command_line_sizes_may_have_a_unit() -> None:
     text = (DATA / "mdtest-1.9.3.txt").read_text().replace('"-d"', '"-w" "4k" "-e" "1m" "-d"')
     output = parse_output("mdtest", text, RunContext())

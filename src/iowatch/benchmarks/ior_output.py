@@ -355,15 +355,16 @@ class IorTextReader:
             self._test = self._run.unassigned
 
     def _read_option(self, line: str) -> None:
-        match = _OLD_OPTION.fullmatch(line) if line[0] == "\t" else _OPTION.fullmatch(line)
+        indented = line[0] in "\t "  # blanks: tabs that an editor or terminal expanded
+        match = (_OLD_OPTION if indented else _OPTION).fullmatch(line)
         if match is None:
             return
         name, value = match[1], match[2].strip()
-        if line[0] == "\t" and name in _OLD_OPTIONS and (old := _OLD_OPTIONS[name][0].fullmatch(value)) is not None:
+        if indented and name in _OLD_OPTIONS and (old := _OLD_OPTIONS[name][0].fullmatch(value)) is not None:
             for option, text in zip(_OLD_OPTIONS[name][1], old.groups(), strict=True):
                 if text is not None:
                     self._test.set_option(option, text)
-        elif line[0] != "\t" and name in _FACTS:
+        elif not indented and name in _FACTS:
             self._run.facts.setdefault(_FACTS[name], value)
         else:
             self._test.set_option(name, value)

@@ -1,8 +1,8 @@
-"""mdtest (part of IOR): options, and the table of rates and times that versions 3.0 to 4.1 print.
+"""mdtest (part of IOR since 3.2): options, and the table of rates and times that versions 1.9 to 4.1 print.
 
 mdtest does not print single repetitions. Its maximum and minimum are measured values, so they are the samples (one
 sample if both are equal); mean and deviation are kept as facts. Version 3.3 computes them over ranks and iterations,
-later versions over iterations. Source: hpc/ior, `mdtest.c`.
+later versions over iterations. Source: hpc/ior and MDTEST-LANL/mdtest (1.9), `mdtest.c`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def _arguments(options: BenchmarkOptions, place: str) -> list[str]:
 
 
 _COMMAND = re.compile(r"""Command line used: (\S+(?: '[^']*'| "[^"]*")*)""")
+_UNQUOTED_COMMAND = re.compile(r"""Command line used: (\S+(?: [^\s'"]+)+)""")
 _ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) *:?((?: +\d{1,15}\.\d{3}){4}|(?: +\d{1,15}\.\d{3}){7})")
 _DAMAGED_ROW = re.compile(r" {1,3}(?:Directory|File|Tree) [a-z]+")
 
@@ -90,9 +91,9 @@ class _MdtestTable:
 
 
 def _parse_command_line(text: str) -> dict[str, str] | None:
-    """Parse a command line as printed by mdtest, with every argument quoted; None if it is invalid."""
+    """Parse a command line as printed by mdtest, with every argument quoted or none; None if it is invalid."""
     options: dict[str, str] = {}
-    tokens = iter(token[1:-1] for token in _ARGUMENT.findall(text))
+    tokens = iter([token[1:-1] for token in _ARGUMENT.findall(text)] or text.split()[1:])
     for token in tokens:
         if token.startswith("--"):
             continue
@@ -104,8 +105,7 @@ def _parse_command_line(text: str) -> dict[str, str] | None:
         options[last] = (attached or next(tokens, "")) if last in _WITH_VALUE else ""
         if attached and last not in _WITH_VALUE:
             return None
-    # A command line without a directory is truncated: mdtest is never started without one.
-    return options if options.get("d") and _API.fullmatch(options.get("a", "POSIX")) else None
+    return options if _API.fullmatch(options.get("a", "POSIX")) else None
 
 
 _FIELDS: parsing.FieldTable = {
@@ -118,9 +118,11 @@ _FIELDS: parsing.FieldTable = {
         lambda tasks, items, kind: (int(tasks), int(items), kind),
     ),
     "commands": (_COMMAND, _parse_command_line),
+    "unquoted": (_UNQUOTED_COMMAND, _parse_command_line),
+    "paths": (re.compile(r"Path *: (.*)"), str),
     "tables": (
-        re.compile(r"SUMMARY (rate|time)(?: \(in ([a-z/]+)\))?: \(of (\d+) iterations\)"),
-        lambda kind, unit, iterations: _MdtestTable(kind, unit, int(iterations)),
+        re.compile(r"SUMMARY(?: (rate|time)(?: \(in ([a-z/]+)\))?)?: \(of (\d+) iterations\)"),
+        lambda kind, unit, iterations: _MdtestTable(kind or "", unit, int(iterations)),
     ),
     "ends": (re.compile(r"-- finished at (.*) --"), str),
     "starts": (re.compile(r"-- started at (.*?)[ -]*"), str),
@@ -188,8 +190,15 @@ class _MdtestReader:
         if others := context.rank_mismatch_reason(found["launches"][0][1], "mdtest"):
             builder.add_failure(others)
             return
+        # Without -d, mdtest writes to ./out; another path shows that the end of the command line is missing.
+        if "d" not in self._options and found["paths"] != ["./out"]:
+            builder.add_truncation("the command line names no directory (-d), so it may be truncated")
+            return
+        if found["unquoted"]:  # before 1.9.3 of IOR: rates only, and their title does not name them
+            for table in found["tables"]:
+                table.kind = "rate" if table.kind == "" else "unknown"
         kinds = [table.kind for table in found["tables"]]
-        both = "P" in found["commands"][0]
+        both = "P" in self._options
         if kinds not in (["rate"], ["time"]) and not (kinds == ["rate", "time"] and both):
             builder.add_truncation("the tables are not printed whole")
             return
@@ -201,8 +210,13 @@ class _MdtestReader:
         if self._damaged:
             builder.add_truncation(f"{self._damaged} damaged or duplicate rows")
 
+    @property
+    def _options(self) -> dict[str, str]:
+        """Options of the command line, after `_case` has checked it."""
+        return next(iter(self.found["commands"] + self.found["unquoted"]))
+
     def _case(self) -> parsing.CaseParameters | None:
-        commands, items = self.found["commands"], self.found["items"]
+        commands, items = self.found["commands"] + self.found["unquoted"], self.found["items"]
         if not self.found["launches"] or len(items) != 1 or not commands or None in commands:
             return None
         self._builder.version, ranks, nodes = self.found["launches"][0]
@@ -218,7 +232,7 @@ class _MdtestReader:
         return {
             "api": options.get("a", "POSIX"),
             "ranks": tasks,
-            "nodes": nodes,
+            "nodes": None if self._builder.version.startswith("1.9.4") else nodes,  # counts one node too many
             "files": files,
             "directories": "separate" if "u" in options else "single",
             "depth": sizes["z"],
@@ -264,7 +278,7 @@ class _MdtestReader:
                 builder.add_truncation(f"the {table.kind} of '{name}' is missing")
 
     def _check_not_run(self, name: str) -> None:
-        options, phase = self.found["commands"][0], name.rpartition(" ")[2]
+        options, phase = self._options, name.rpartition(" ")[2]
         requested = not set(_PHASES.values()) & options.keys() or _PHASES.get(phase) in options
         if phase in _PHASES and requested and self.found["items"][0][1] > 0 and not name.startswith("Tree"):
             self._builder.add_failure(f"'{name}' was requested and has rate 0")

@@ -34,9 +34,11 @@ _CONTROLS = bytes({*range(32), 127} - {9, 10, 27})
 _ESCAPE = re.compile(rb"\x1b\[[0-?]*[@-~]|\x1b\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\x1b[()*+][0-9A-Za-z]|\x1b")
 # Byte order mark that some Windows editors write at the start.
 _MARK = b"\xef\xbb\xbf"
-# `mpirun --tag-output` ("[1,0]<stdout>:") and `srun --label` ("0: ").
-_TAG = re.compile(rb"^\[\d+,\d+\]<std(?:out|err|diag)>: ?", re.MULTILINE)
+# Open MPI's `--tag-output` and `--timestamp-output` ("Mon Nov 23 01:16:57 2026[1,0]<stdout>:"), `srun --label` ("0: "),
+# `mpiexec -l` of MPICH and Intel ("[0] ", also within a line that was written in parts).
+_TAG = re.compile(rb"^([^<>\n]{0,120}<std(?:out|err|diag)>:)(.*)", re.MULTILINE)
 _LABEL = re.compile(rb"^ *\d{1,7}: ", re.MULTILINE)
+_BRACKET = re.compile(rb"^(\[\d{1,7}\])(.*)", re.MULTILINE)
 _FIRST_LABELS = (b"\n0: ", b"\n 0: ", b"\n  0: ", b"\n   0: ", b"\n    0: ")
 
 
@@ -53,10 +55,19 @@ def clean_block(block: bytes) -> bytes:
         block = _ESCAPE.sub(b"", block)
     block = block.translate(None, _CONTROLS)
     if b">:" in block:
-        block = _TAG.sub(b"", block)
+        block = _remove_labels(_TAG, block)
+    if 2 * (block.startswith(b"[") + block.count(b"\n[")) > block.count(b"\n"):
+        block = _remove_labels(_BRACKET, block)
     if _LABEL.match(block) or (b"0: " in block and any(label in block for label in _FIRST_LABELS)):
         block = _LABEL.sub(b"", block)
     return block
+
+
+def _remove_labels(pattern: re.Pattern[bytes], block: bytes) -> bytes:
+    """Remove the label of each line, with the blank after it if all labels have one."""
+    texts = [text for _, text in pattern.findall(block) if text]
+    blank = b" " if all(text[0] == 32 for text in texts) else b""
+    return pattern.sub(lambda line: line[0].replace(line[1] + blank, b""), block)
 
 
 def decode_for_display(text: str) -> str:

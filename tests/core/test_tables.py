@@ -12,7 +12,7 @@ from pathlib import Path
 from click.testing import Result
 from rich.text import Text
 
-from iowatch.core import Output, SafeConsole, escape_controls, escape_json_controls, make_table, remove_controls
+from iowatch.core import Output, SafeConsole, escape_controls, escape_json_controls, make_table
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 Cli = Callable[..., Result]
@@ -54,7 +54,6 @@ TITLE = "a\x1b]0;owned\x07b\x9b31m\u202egnp\u200b.exe\U000e0041"
 
 def test_escapes_name_the_character() -> None:
     assert escape_controls(TITLE) == r"a\x1b]0;owned\x07b\x9b31m\u202egnp\u200b.exe\U000e0041"
-    assert remove_controls(f" x\r\n{TITLE}\n") == "x a]0;ownedb31mgnp.exe"
     document = {TITLE: [TITLE, "ü 漢字\n"]}
     assert json.loads(escape_json_controls(json.dumps(document, ensure_ascii=False, indent=1))) == document
 

@@ -10,9 +10,8 @@ from iowatch.core.text import (
     escape_controls,
     escape_json_controls,
     escape_line,
-    escape_template_value,
+    escape_texts,
     make_table,
-    remove_controls,
 )
 from iowatch.core.units import (
     DAY_S,

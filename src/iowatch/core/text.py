@@ -35,24 +35,21 @@ def escape_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def remove_controls(text: str) -> str:
-    """Return a text on one line, without control and invisible characters."""
-    return " ".join(_CONTROLS.sub("", " ".join(text.split())).split())
-
-
 def escape_json_controls(document: str) -> str:
     """Return the same JSON document, with JSON's escapes for the characters of `escape_controls`."""
     return _CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 
-def escape_template_value(value: Any) -> Any:
-    """Return a value as pages show it: all texts in it are escaped; numbers and finished markup are unchanged."""
+def escape_texts(value: Any) -> Any:
+    """Return a value in which all texts are escaped, as pages show it; numbers and finished markup are unchanged."""
     if type(value) is str:
         return escape_controls(value)
-    if isinstance(value, list | tuple):
-        return [escape_template_value(one) for one in value]
+    if isinstance(value, tuple):
+        return tuple(map(escape_texts, value))
+    if isinstance(value, list):
+        return list(map(escape_texts, value))
     if isinstance(value, dict):
-        return {escape_template_value(name): escape_template_value(one) for name, one in value.items()}
+        return {escape_texts(name): escape_texts(one) for name, one in value.items()}
     return value
 
 

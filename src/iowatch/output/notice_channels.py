@@ -15,6 +15,7 @@ import re
 import smtplib
 import ssl
 import stat
+import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -32,7 +33,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, PositiveFloat, StringConstraints, model_validator
 
 from iowatch import __version__
-from iowatch.core import InputError, MachineError, files, write_atomically, yamlfile
+from iowatch.core import InputError, MachineError, escape_line, escape_texts, files, write_atomically, yamlfile
 from iowatch.output.report import escape_markdown as markdown
 from iowatch.site import system_directory
 
@@ -41,7 +42,7 @@ NoticeKind = Literal["finding", "session", "overdue", "digest"]
 
 @dataclass(frozen=True)
 class Notice:
-    """One event to report.
+    """One event to report; its texts have no control and no invisible characters.
 
     Attributes:
         key: identity of the notice; a key is sent once.
@@ -62,6 +63,11 @@ class Notice:
     link: str | None
     facts: Mapping[str, Any]
     made_at: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", escape_line(self.title))
+        for name in ("lines", "details", "facts"):
+            object.__setattr__(self, name, escape_texts(getattr(self, name)))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -213,7 +219,7 @@ def load_notify_settings(system: str) -> NotifySettings | None:
 
 # Below the limits of the servers (Slack truncates at 40,000 characters, Mattermost rejects more than 16,383).
 _CHAT_CHARACTERS = 12_000
-_SUBJECT_CHARACTERS = 180
+_SUBJECT_CHARACTERS = 120
 
 
 _escape_slack = partial(html, quote=False)
@@ -245,10 +251,16 @@ def issue_text(notice: Notice) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def mail_subject(notice: Notice) -> str:
+    """The first two parts of the title: mail programs show 60 to 120 characters, and the text has the others."""
+    subject = "; ".join(re.split(r"; |\. ", f"iowatch: {notice.title}")[:2])
+    return textwrap.wrap(subject, _SUBJECT_CHARACTERS - 1)[0] + "…" if len(subject) > _SUBJECT_CHARACTERS else subject
+
+
 def mail_message(notice: Notice, channel: MailChannel) -> EmailMessage:
     """Text with an HTML alternative; equal notices have equal Message-IDs, so a repeated mail is recognised."""
     message = EmailMessage()
-    message["Subject"] = " ".join(f"iowatch: {notice.title}".split())[:_SUBJECT_CHARACTERS]
+    message["Subject"] = mail_subject(notice)
     message["From"] = channel.sender
     message["To"] = ", ".join(channel.to)
     digest = hashlib.sha256(f"{notice.key} {channel.name}".encode()).hexdigest()[:32]
@@ -347,18 +359,20 @@ def _deliver_once(channel: Channel, notice: Notice, timeout_s: float) -> None:
 def _post_json(url: str, document: dict[str, Any], token: str | None, timeout_s: float) -> None:
     try:
         parts = urlsplit(url)
-        safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+        is_local, scheme = parts.hostname in _LOOPBACK, parts.scheme
     except ValueError:
-        safe = False
-    if not safe:
+        is_local, scheme = False, ""
+    if scheme != "https" and (scheme != "http" or not is_local):
         raise UndeliveredError("its address must begin with https:// (http:// only on this machine)", False)
     headers = {"Content-Type": "application/json", "User-Agent": f"iowatch/{__version__}"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     body = json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    # A proxy would receive requests to this machine unencrypted; those by https pass it as a tunnel.
+    handlers = [_NoRedirect(), *([urllib.request.ProxyHandler({})] if is_local else [])]
     try:
         request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310  # scheme checked
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout_s):
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s):
             return
     except urllib.error.HTTPError as error:
         code = error.code

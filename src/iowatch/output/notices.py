@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,7 +33,7 @@ from iowatch.core import (
     write_atomically,
 )
 from iowatch.findings import NEEDS_ACTION, Finding, finding_from_json, format_finding
-from iowatch.output.notice_channels import Notice, NotifySettings, deliver_notice
+from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, deliver_notice
 from iowatch.store import History, SessionRow
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -306,13 +310,25 @@ def preview_notices(
     return {channel.name: box.waiting.get(channel.name, []) for channel in settings.channels}
 
 
+# For all channels of one call: the outbox is locked, and a nightly session lasts that much longer.
+DEADLINE_S = 60.0
+
+
 def send_notices(
-    history: History, system: str, settings: NotifySettings, now: datetime | None = None, send: Deliver = deliver_notice
+    history: History,
+    system: str,
+    settings: NotifySettings,
+    now: datetime | None = None,
+    send: Deliver = deliver_notice,
+    deadline_s: float = DEADLINE_S,
 ) -> list[DeliveryReport]:
     """Send all new and pending notices; each notice is sent once per channel.
 
     Queued notices are stored before they are sent, and each delivery is stored right after it: after a kill in
     between, at most one notice is sent twice, and none is lost.
+
+    Args:
+        deadline_s: seconds for all channels; each may use its share of what the channels before it left.
 
     Raises:
         InputError: the outbox is damaged.
@@ -325,19 +341,44 @@ def send_notices(
         box.states = states
         box.expire(settings, moment)
         box.save()
-        return [_send_waiting(box, channel, send) for channel in settings.channels]
+        end, count = time.monotonic() + deadline_s, len(settings.channels)
+        return [
+            _send_waiting(box, channel, send, (end - time.monotonic()) / (count - number))
+            for number, channel in enumerate(settings.channels)
+        ]
 
 
-def _send_waiting(box: Outbox, channel: Any, send: Deliver) -> DeliveryReport:
+def _send_waiting(box: Outbox, channel: Any, send: Deliver, share_s: float) -> DeliveryReport:
     """Send the pending notices of one channel, oldest first; after a failure the others stay pending."""
     sent: list[str] = []
-    queue, reason = box.waiting.get(channel.name, []), None
+    queue, reason, end = box.waiting.get(channel.name, []), None, time.monotonic() + share_s
     while queue and reason is None:
         try:
-            send(channel, queue[0])
+            _send_until(end, partial(send, channel, queue[0]))
         except IowatchError as error:
             reason = error.message
         else:
             sent.append(queue.pop(0).key)
             box.save()
     return DeliveryReport(channel.name, channel.kind, tuple(sent), len(queue), reason)
+
+
+def _send_until(end: float, send: Callable[[], None]) -> None:
+    """Send in a thread: no timeout of a socket ends while a server sends one byte after the other.
+
+    The thread of a server that does not end ends with the process.
+    """
+    sent: Future[None] = Future()
+
+    def deliver() -> None:
+        try:
+            send()
+            sent.set_result(None)
+        except BaseException as error:
+            sent.set_exception(error)
+
+    if (left_s := end - time.monotonic()) > 0:
+        threading.Thread(target=deliver, daemon=True).start()
+        with suppress(TimeoutError):
+            return sent.result(left_s)
+    raise UndeliveredError("the time for notices ended before the server's complete answer", True)

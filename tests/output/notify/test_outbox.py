@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socketserver
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -118,3 +120,42 @@ def test_concurrent_processes_send_a_notice_once(history: History) -> None:
     for thread in threads:
         thread.join()
     assert [notice.key for notice in post.sent] == ["overdue never"]
+
+
+class _Drip(socketserver.StreamRequestHandler):
+    """Sends the bytes of a header, one every 20 ms, and never its end."""
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            while True:
+                self.wfile.write(self.server.drip)  # type: ignore[attr-defined]
+                sleep(0.02)
+
+
+@pytest.mark.parametrize(("kind", "drip"), [("webhook", b"H"), ("mail", b"2"), ("mail", b"220-x\r\n")])
+def test_a_server_that_never_ends_does_not_stop_the_others(
+    history: History, monkeypatch: pytest.MonkeyPatch, var: Path, kind: str, drip: bytes
+) -> None:
+    """Each byte satisfies the timeout of the socket; the issue behind this channel is written all the same."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Drip) as server:
+        server.daemon_threads, server.block_on_close, server.drip = True, False, drip  # type: ignore[attr-defined]
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        port = server.server_address[1]
+        monkeypatch.setenv("TEST_URL", f"http://127.0.0.1:{port}/")
+        hook = {"name": "a", "kind": "webhook", "url": {"environment": "TEST_URL"}}
+        mail = {"name": "a", "kind": "mail", "host": "127.0.0.1", "port": port, "security": "none"}
+        mail |= {"sender": "a@example.org", "to": ["b@example.org"]}
+        both = settings(channels=[hook if kind == "webhook" else mail, ISSUES])
+        stuck, issue = notices.send_notices(history, "local", both, deadline_s=1.0)
+        server.shutdown()
+    assert (stuck.sent, stuck.waiting) == ((), 1)
+    assert "the time for notices ended" in str(stuck.reason)
+    assert (issue.sent, issue.waiting) == (("overdue never",), 0)
+    with notices.lock_outbox("local") as box:  # free again
+        assert len(box.waiting["a"]) == 1
+
+
+def test_no_notice_is_sent_after_the_deadline(history: History) -> None:
+    post = Post()
+    (outcome,) = notices.send_notices(history, "local", settings(), send=post, deadline_s=0.0)
+    assert (outcome.sent, outcome.waiting, post.sent) == ((), 1, [])

@@ -28,6 +28,7 @@ from iowatch.output.notice_channels import (
     WebhookChannel,
     deliver_notice,
     issue_text,
+    mail_message,
 )
 
 NOTICE = Notice(
@@ -182,6 +183,39 @@ def test_unresponsive_server_ends_with_the_timeout(monkeypatch: pytest.MonkeyPat
     assert error.value.passing
 
 
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """What a proxy for all requests receives; it refuses them."""
+    seen: list[bytes] = []
+
+    class Proxy(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while (line := self.rfile.readline()).strip():
+                seen.append(line)
+            self.wfile.write(b"HTTP/1.1 403 no\r\nContent-Length: 0\r\n\r\n")
+
+    with serving(socketserver.TCPServer(("127.0.0.1", 0), Proxy)) as server:
+        monkeypatch.delenv("no_proxy")
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{server.server_address[1]}")
+        yield seen
+
+
+def test_proxy_receives_no_request_to_this_machine(monkeypatch: pytest.MonkeyPatch, proxy: list[bytes]) -> None:
+    with web(200) as server:
+        deliver_notice(hook(monkeypatch, server.url, token="TOKEN"), NOTICE)
+    assert len(server.seen) == 1
+    assert proxy == []
+
+
+def test_proxy_receives_no_token_and_no_path(monkeypatch: pytest.MonkeyPatch, proxy: list[bytes]) -> None:
+    channel = hook(monkeypatch, f"https://hook.example.org{PATH}", token="TOKEN")
+    with pytest.raises(UndeliveredError):
+        deliver_notice(channel, NOTICE, pauses_s=())
+    assert proxy[0].startswith(b"CONNECT hook.example.org:443 ")
+    assert not any(secret in line for line in proxy for secret in (b"TOKEN", b"SECRETPATH"))
+
+
 # Mail
 
 
@@ -224,18 +258,20 @@ def postbox(**answers: str) -> AbstractContextManager[Postbox]:
     return serving(Postbox(answers))
 
 
-def mail(server: Postbox, **changed: Any) -> MailChannel:
-    document = {
+MAIL = MailChannel.model_validate(
+    {
         "name": "admins",
         "kind": "mail",
         "host": "127.0.0.1",
-        "port": server.server_address[1],
         "security": "none",
         "sender": "iowatch@example.org",
         "to": ["a@example.org", "b@example.org"],
-        **changed,
     }
-    return MailChannel.model_validate(document)
+)
+
+
+def mail(server: Postbox, **changed: Any) -> MailChannel:
+    return MailChannel.model_validate({**MAIL.model_dump(), "port": server.server_address[1], **changed})
 
 
 def test_mail_has_text_and_html_and_no_injected_header() -> None:
@@ -257,6 +293,27 @@ def test_mail_has_text_and_html_and_no_injected_header() -> None:
     # The link to the dashboard is before the details, in both.
     for content, details in ((text.get_content(), "</pre>"), (html.get_content(), "<pre")):
         assert 0 < content.index(str(NOTICE.link)) < content.index(details)
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        (
+            "local [new]: 17 Mar 2009: 20 of 30 series down; common factor api=MPIIO (×0.48); writes unchanged (9)",
+            "iowatch: local [new]: 17 Mar 2009: 20 of 30 series down; common factor api=MPIIO (×0.48)",
+        ),
+        ("local: scratch is not mounted. Found ext4. Mount it.", "iowatch: local: scratch is not mounted; Found ext4"),
+        ("local: " + "word " * 40, "iowatch: local: " + "word " * 19 + "word…"),
+        ("x" * 500, "iowatch: " + "x" * 110 + "…"),
+        ("a\x1b[31m\u202eb\r\nBcc: c", r"iowatch: a\x1b[31m\u202eb\r\nBcc: c"),
+    ],
+)
+def test_subject_is_short_and_without_controls(title: str, expected: str) -> None:
+    message = mail_message(replace(NOTICE, title=title), MAIL)
+    assert message["Subject"] == expected
+    assert len(expected) <= 120
+    parsed = message_from_bytes(message.as_bytes(), policy=policy.default)
+    assert (parsed["Subject"], parsed["Bcc"]) == (expected, None)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(core.files.checkout_root() / "dashboards" / "templates"),
         autoescape=True,
-        finalize=core.escape_template_value,
+        finalize=core.escape_texts,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -202,7 +202,7 @@ def format_samples(values: Sequence[float], many: int = 20, most: int = 500) -> 
 
 def embed_json(document: Any) -> Markup:
     """JSON of any content, escaped for a `<script type="application/json">` element."""
-    text = json.dumps(core.escape_template_value(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(core.escape_texts(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     # Every character that could end the element is escaped above.

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import subprocess
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -32,14 +34,9 @@ def _write(place: str | None, number: int) -> None:
 
 def writers(place: str | None) -> tuple[float, list[str]]:
     """Seconds that 8 processes took for 100 runs each, recorded twice; what is wrong afterwards."""
-    made = [multiprocessing.get_context("fork").Process(target=_write, args=(place, n)) for n in range(WRITERS)]
-    begun = time.monotonic()
-    for one in made:
-        one.start()
-    for one in made:
-        one.join()
+    begun, codes = time.monotonic(), _in_processes(*(partial(_write, place, n) for n in range(WRITERS)))
     took = time.monotonic() - begun
-    faults = [f"writer {n} ended with {one.exitcode}" for n, one in enumerate(made) if one.exitcode]
+    faults = [f"writer {n} ended with {code}" for n, code in enumerate(codes) if code]
     with History.open(place) as history:
         for row in history.sessions():
             names = [run.name for run in history.runs(row.uuid)]
@@ -50,6 +47,37 @@ def writers(place: str | None) -> tuple[float, list[str]]:
         if len(history.sessions()) != WRITERS:
             faults.append(f"{len(history.sessions())} sessions")
     return took, faults
+
+
+def _write_same(place: str | None, runs: int) -> None:
+    with History.open(place) as history:
+        history.begin_session(SessionRecord("shared", "system", "nightly", "run", 1_700_000_000), [])
+        for number in range(runs):
+            output = material.output(Random(number), number + 1)
+            record = RunRecord(f"ior:{number}", "compute", material.STACK, f"run-{number}", 1_700_000_000, output)
+            history.record_runs("shared", [record])
+
+
+def same_runs(place: str | None, runs: int = RUNS) -> tuple[float, list[str]]:
+    """Seconds in which 8 processes stored the same runs of one session; what is wrong afterwards."""
+    began, codes = time.monotonic(), _in_processes(*[partial(_write_same, place, runs)] * WRITERS)
+    took = time.monotonic() - began
+    faults = [f"writer {n} ended with {code}" for n, code in enumerate(codes) if code]
+    with History.open(place) as history:
+        names = [run.name for run in history.runs("shared")]
+        if sorted(names) != sorted(f"ior:{n}" for n in range(runs)) or len(history.received("shared")) != 2 * runs:
+            faults.append(f"{len(names)} runs, {len(history.received('shared'))} results")
+    return took, faults
+
+
+def _in_processes(*works: Callable[[], object]) -> list[int | None]:
+    """Exit codes of the works, each in a process."""
+    made = [multiprocessing.get_context("fork").Process(target=work) for work in works]
+    for one in made:
+        one.start()
+    for one in made:
+        one.join()
+    return [one.exitcode for one in made]
 
 
 def concurrent_sessions(stack: str, var: Path) -> list[str]:

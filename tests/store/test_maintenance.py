@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -388,3 +389,17 @@ def test_commands_report_their_result(cli: Callable[..., Done], var: Path, tmp_p
     assert "12 runs" not in cli("history", "copy", file, other).output
     missing = cli("history", "copy", tmp_path / "none.db", other)
     assert (missing.exit_code, (tmp_path / "none.db").exists()) == (2, False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_history_with_text_that_a_database_refuses_can_be_copied(new_database: Callable[[str], str], kind: str) -> None:
+    """SQLite stores NUL, and lone surrogates in JSON; an earlier iowatch stored them as they were."""
+    damaged = replace(run(3, "failed"), facts={"command": "ior \0 \udcff"})
+    damaged = replace(damaged, output=replace(damaged.output, reason="killed\0"))
+    with History.open(new_database("sqlite")) as source, History.open(new_database(kind)) as target:
+        source.begin_session(SessionRecord("s", "local", "smoke", "run", 1000, {"scratch": "/a\0b"}))
+        source.record_runs("s", [damaged])
+        assert [copy_history(source, target).runs for _ in range(2)] == [1, 0]
+        (copied,) = target.runs("s")
+        assert (copied.reason, copied.facts["command"]) == ("killed\ufffd", "ior \ufffd \ufffd")
+        assert target.session("s").attributes == {"scratch": "/a\ufffdb"}

@@ -7,6 +7,7 @@ from iowatch.core.model import Case, Output, OutputStatus, Result, Scalar, Summa
 from iowatch.core.text import (
     PlainTable,
     SafeConsole,
+    clean_text,
     escape_controls,
     escape_json_controls,
     escape_line,

@@ -1,4 +1,4 @@
-"""Text that leaves iowatch: the console, its tables, and texts in pages, notices and JSON.
+"""Text that leaves iowatch: the console, its tables, and texts in pages, notices and JSON; text that enters it.
 
 External text is never interpreted: characters that control a terminal, or reverse or hide adjacent text, are shown as
 escapes such as `\\x1b` and `\\u202e`.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -76,3 +77,24 @@ def make_table(*columns: str, right: Sequence[str] = ()) -> PlainTable:
     for column in columns:
         result.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
     return result
+
+
+_Value = TypeVar("_Value")
+_NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def clean_text(value: _Value) -> _Value:
+    """Replace NUL and lone surrogates by U+FFFD in a text, or in all texts of a JSON document or of a record.
+
+    No database stores lone surrogates, PostgreSQL stores no NUL, and both occur in outputs of killed jobs.
+    """
+    found: Any = value
+    if isinstance(found, str):
+        found = _NOT_STORABLE.sub("\N{REPLACEMENT CHARACTER}", found)
+    elif isinstance(found, Mapping):
+        found = {clean_text(key): clean_text(part) for key, part in found.items()}
+    elif isinstance(found, list | tuple):
+        found = type(found)([clean_text(part) for part in found])
+    elif is_dataclass(found) and not isinstance(found, type):
+        found = replace(found, **{part.name: clean_text(getattr(found, part.name)) for part in fields(found)})
+    return found  # type: ignore[no-any-return]

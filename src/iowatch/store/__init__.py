@@ -3,7 +3,7 @@
 Other packages open a `History`; `iowatch.store.bulk` reads many results at once.
 """
 
-from iowatch.store.engine import NoHistoryError, database_url
+from iowatch.store.engine import HistoryUnavailableError, NoHistoryError, database_url
 from iowatch.store.history import History
 from iowatch.store.records import (
     Artefact,

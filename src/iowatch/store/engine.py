@@ -1,4 +1,4 @@
-"""Open the database of the history: default location, foreign files, schema version, settings of SQLite."""
+"""Open the database of the history: default location, foreign files, schema version, settings, errors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import json
 import os
 import re
 import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size
 
@@ -26,14 +29,28 @@ _URL_HINT = "Expected a path or sqlite:///path or postgresql://user@host/name."
 _OTHER_HISTORY_HINT = "Use --db or IOWATCH_DB for another history."
 _OUR_TABLES = {"alembic_version", "session", "run", "result"}
 _BUSY_TIMEOUT_S = 60
+# Checks and exports of a large history take minutes.
+_STATEMENT_TIMEOUT_S = 900
+# A server that restarts is back within seconds; the first repetition follows after _FIRST_PAUSE_S, then twice as long.
+_REPEAT_S = 10.0
+_FIRST_PAUSE_S = 0.1
+# libpq: a server that is gone without a word is detected within half a minute, not two hours.
+_CONNECT_OPTIONS = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
 # A transaction needs some pages in the log, and the log needs its index.
 _MIN_FREE_BYTES = 2**18
 # No blanks: JSON is the largest part of a run.
 _compact_json = partial(json.dumps, separators=(",", ":"))
 
 
+T = TypeVar("T")
+
+
 class NoHistoryError(InputError):
     """The history does not exist."""
+
+
+class HistoryUnavailableError(MachineError):
+    """The database cannot be reached at the moment, or another program holds its lock; nothing was written."""
 
 
 def database_url(place: str | None = None) -> str:
@@ -59,9 +76,15 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
     """
     url = database_url(place)
     try:
-        engine = create_engine(url, json_serializer=_compact_json, **_read_only_options(url))
-    except (ArgumentError, ModuleNotFoundError) as error:
-        raise UsageError(f"cannot use the database '{url}': {error}", hint=_URL_HINT) from error
+        engine = create_engine(url, json_serializer=_compact_json, **_engine_options(url))
+    except ModuleNotFoundError as error:
+        raise MachineError(
+            f"PostgreSQL needs the Python package {error.name}, which is not installed",
+            hint=f"{sys.executable} -m pip install 'psycopg[binary]>=3.1'",
+        ) from error
+    except (ArgumentError, ValueError) as error:
+        shown = re.sub(r":[^:/@]*@", ":***@", url)  # a URL that cannot be parsed may contain a password
+        raise UsageError(f"cannot use the database '{shown}': {error}", hint=_URL_HINT) from error
     if engine.dialect.name == "sqlite":
         path = Path(engine.url.database or "")
         if not create and not path.exists():
@@ -70,18 +93,46 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
         _refuse_network_file_system(path)
         event.listen(engine, "connect", _set_pragmas)
         event.listen(engine, "begin", _begin_transaction)
+    else:
+        event.listen(engine, "connect", _set_timeouts)
     try:
-        _upgrade_to_head(engine, create)
-    except DatabaseError as error:
-        engine.dispose()
-        raise MachineError(
-            f"the history {engine_place(engine)} cannot be used: {database_error_reason(error, engine)}",
-            hint=f"Check that it exists, is writable and has free space. {_OTHER_HISTORY_HINT}",
-        ) from error
+        repeat_while_unavailable(partial(_upgrade_to_head, engine, create))
     except IowatchError:
         engine.dispose()
         raise
     return engine
+
+
+@contextlib.contextmanager
+def reported_errors(engine: Engine) -> Iterator[None]:
+    """Report errors of the driver in the block as those of iowatch.
+
+    Raises:
+        HistoryUnavailableError: the database cannot be reached, or is locked.
+        InputError: the data cannot be stored.
+        MachineError: any other error of the database.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        raise _make_error(error, engine) from error
+
+
+def repeat_while_unavailable(work: Callable[[], T]) -> T:
+    """Call `work`, which is one transaction, again while the database is unavailable, for some seconds.
+
+    Raises:
+        HistoryUnavailableError: it is still unavailable.
+    """
+    pause_s, end = _FIRST_PAUSE_S, time.monotonic() + _REPEAT_S
+    while True:
+        try:
+            return work()
+        except HistoryUnavailableError:
+            if time.monotonic() + pause_s > end:
+                raise
+        time.sleep(pause_s)
+        pause_s *= 2
 
 
 def engine_place(engine: Engine) -> str:
@@ -93,13 +144,19 @@ def _no_history_error(engine: Engine) -> NoHistoryError:
     return NoHistoryError(f"there is no history at {engine_place(engine)}", hint=EMPTY_HISTORY_HINT)
 
 
-def _read_only_options(url: str) -> dict[str, Any]:
-    """Return options to read from a read-only file system, where SQLite could not write next to the file.
+def _engine_options(url: str) -> dict[str, Any]:
+    """Return options for a server that may restart, or for SQLite on a read-only file system.
 
-    No options if its log has content, which these options would ignore.
+    There, SQLite could not write next to the file. A log that has content needs other options.
     """
+    if url.startswith("postgresql"):
+        given = make_url(url).query
+        settings = {name: value for name, value in _CONNECT_OPTIONS.items() if name not in given}
+        return {"pool_pre_ping": True, "connect_args": settings}
+    if not url.startswith("sqlite"):
+        raise ArgumentError("it is neither SQLite nor PostgreSQL")
     path = Path(make_url(url).database or "")
-    if not url.startswith("sqlite") or not path.is_file() or not _is_read_only(path):
+    if not path.is_file() or not _is_read_only(path):
         return {}
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size:
@@ -112,19 +169,78 @@ def _is_read_only(path: Path) -> bool:
     return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
 
 
+_NOT_WRITTEN = "Nothing was written."
+# Start of the error code (SQLite's name, PostgreSQL's SQLSTATE; None: no connection), its error, and what to do.
+_CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
+    (
+        ("SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"), MachineError,
+        "Keep its files, and restore a backup (docs/operations.md, Maintenance of the history).",
+    ),
+    (
+        ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40001", "40P01"), HistoryUnavailableError,
+        f"Another program holds its lock. {_NOT_WRITTEN} Repeat when that program has ended.",
+    ),
+    (
+        ("08", "57P", "53300", "no connection"), HistoryUnavailableError,
+        f"{_NOT_WRITTEN} Check that the server runs and is reachable, then repeat.",
+    ),
+    (("57014",), MachineError, f"{_NOT_WRITTEN} No statement may take longer than {_STATEMENT_TIMEOUT_S} s."),
+    (
+        ("SQLITE_READONLY", "25006"), MachineError,
+        f"{_NOT_WRITTEN} Use the account and the host that run the sessions, or a copy of the history (--db).",
+    ),
+    (
+        ("28", "3D000", "42501"), MachineError,
+        f"{_NOT_WRITTEN} Check account, password (~/.pgpass), database and its rights.",
+    ),
+    (("SQLITE_FULL", "53"), MachineError, f"{_NOT_WRITTEN} Free some space, then repeat."),
+    (("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "22", "23"), InputError, f"{_NOT_WRITTEN} The data are damaged."),
+)  # fmt: skip
+
+
+def _make_error(error: DBAPIError, engine: Engine) -> IowatchError:
+    """Return the error to report for an error of the driver, with its cause and what to do."""
+    code = _error_code(error)
+    message = f"the history {engine_place(engine)} cannot be used: {database_error_reason(error, engine)}"
+    for prefixes, kind, hint in _CAUSES:
+        if code.startswith(prefixes):
+            return kind(message, hint=hint)
+    return MachineError(message, hint=f"{_NOT_WRITTEN} Check that it exists, is writable and has free space.")
+
+
+def _error_code(error: DBAPIError) -> str:
+    """Return SQLite's name or PostgreSQL's SQLSTATE of an error; psycopg gives none for a failed connection."""
+    code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None)
+    if error.connection_invalidated:
+        return "no connection"
+    if code is not None or not hasattr(error.orig, "sqlstate"):
+        return code or ""
+    # The server's own answers are FATAL; only these are temporary.
+    reason = str(error.orig)
+    is_temporary = "FATAL" not in reason or "the database system is" in reason or "too many" in reason
+    return "no connection" if is_temporary else "28"
+
+
 def database_error_reason(error: DBAPIError, engine: Engine) -> str:
     """Return the driver's message and causes that SQLite does not report: no space left, or a read-only location."""
     path = Path(engine.url.database or "")
     if engine.dialect.name != "sqlite" or not path.parent.is_dir():
-        return str(error.orig)
+        return " ".join(str(error.orig).split())
     free = files.free_bytes(path.parent)
     if _is_read_only(path):
         return f"{error.orig} (its file system is read-only)"
     if free < _MIN_FREE_BYTES:
         return f"{error.orig} (no space left on device: {format_size(free)})"
     if path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        return f"{error.orig} (this account may not write there, which SQLite needs even to read: take a copy)"
+        return f"{error.orig} (this account may not write there, which SQLite needs even to read)"
     return str(error.orig)
+
+
+def _set_timeouts(connection: Any, _record: Any) -> None:
+    connection.autocommit = True  # else the settings would end with the first rollback
+    connection.execute(f"SET lock_timeout = '{_BUSY_TIMEOUT_S}s'")
+    connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT_S}s'")
+    connection.autocommit = False
 
 
 def _set_pragmas(connection: Any, _record: Any) -> None:
@@ -189,7 +305,7 @@ def schema_revision(connection: Connection) -> str | None:
 
 def _upgrade_to_head(engine: Engine, create: bool) -> None:
     """Upgrade an older or empty history; reject versions that this iowatch can neither read nor upgrade."""
-    with engine.connect() as connection:
+    with reported_errors(engine), engine.connect() as connection:
         found = schema_revision(connection)
     if found is None and not create:
         raise _no_history_error(engine)
@@ -211,7 +327,7 @@ def _run_migrations(engine: Engine) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.connect().execution_options(iowatch_write=True) as connection, connection.begin():
+    with reported_errors(engine), engine.execution_options(iowatch_write=True).begin() as connection:
         if engine.dialect.name == "postgresql":
             # Two concurrent first starts: the second waits here and then finds the current schema.
             connection.execute(text("SELECT pg_advisory_xact_lock(4910)"))

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
 
-from iowatch.core import METRICS, MachineError, UsageError, suggest_name
+from iowatch.core import METRICS, UsageError, suggest_name
 from iowatch.store import bulk, read, write
-from iowatch.store.engine import EMPTY_HISTORY_HINT, database_error_reason, engine_place, open_engine
+from iowatch.store.engine import EMPTY_HISTORY_HINT, open_engine, repeat_while_unavailable, reported_errors
 from iowatch.store.records import (
     Artefact,
     DetectionRow,
@@ -76,13 +75,12 @@ class History:
         """Open one write transaction, committed at the end, rolled back on any error.
 
         Raises:
-            MachineError: the database reported an error (full disk, read-only, lock timeout).
+            HistoryUnavailableError: the database cannot be reached, or is locked.
+            InputError: the data cannot be stored.
+            MachineError: the database reported an error (full disk, read-only).
         """
-        try:
-            with self.engine.connect().execution_options(iowatch_write=True) as connection, connection.begin():
-                yield connection
-        except DBAPIError as error:
-            raise self._database_error(error) from error
+        with reported_errors(self.engine), self.engine.execution_options(iowatch_write=True).begin() as connection:
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -91,40 +89,39 @@ class History:
         Raises:
             MachineError: the database could not be read.
         """
-        try:
-            with self.engine.connect() as connection, connection.begin():
-                yield connection
-        except DBAPIError as error:
-            raise self._database_error(error) from error
+        with reported_errors(self.engine), self.engine.begin() as connection:
+            yield connection
+
+    # Transactions are repeated as a whole while the database is unavailable. Each is idempotent: the connection may
+    # be lost after the server committed and before it answered.
 
     def _read(self, reader: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
-        with self.reading() as connection:
-            return reader(connection, *args, **options)
+        def transaction() -> T:
+            with self.reading() as connection:
+                return reader(connection, *args, **options)
 
-    def _write(self, writer: Callable[Concatenate[Connection, P], None], *args: P.args, **options: P.kwargs) -> None:
-        with self.writing() as connection:
-            writer(connection, *args, **options)
+        return repeat_while_unavailable(transaction)
 
-    def _database_error(self, error: DBAPIError) -> MachineError:
-        return MachineError(
-            f"the history {engine_place(self.engine)} refused: {database_error_reason(error, self.engine)}",
-            hint="Nothing was written. Check free space and permissions, then repeat.",
-        )
+    def _write(self, writer: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        def transaction() -> T:
+            with self.writing() as connection:
+                return writer(connection, *args, **options)
+
+        return repeat_while_unavailable(transaction)
 
     # Writing
 
     def begin_session(self, session: SessionRecord, expected: Iterable[ExpectedResult] = ()) -> None:
         """Store a session and its expected set; idempotent."""
-        self._write(write.insert_session, session, expected)
+        self._write(write.insert_session, session, list(expected))
 
     def record_runs(self, session_uuid: str, runs: Iterable[RunRecord]) -> int:
         """Store runs of a session in one transaction; return the number of new runs.
 
         Raises:
-            InputError: unknown session.
+            InputError: unknown session; a run cannot be stored.
         """
-        with self.writing() as connection:
-            return sum(write.insert_run(connection, session_uuid, run) for run in runs)
+        return self._write(write.insert_runs, session_uuid, list(runs))
 
     def add_attributes(self, session_uuid: str, attributes: Mapping[str, object]) -> None:
         """Merge these attributes into those of the session."""
@@ -136,7 +133,7 @@ class History:
 
     def save_detections(self, rows: Iterable[DetectionRow]) -> None:
         """Write or replace detections of series."""
-        self._write(write.save_detections, rows)
+        self._write(write.save_detections, list(rows))
 
     def save_findings(self, rows: Sequence[FindingRow]) -> None:
         """Write or replace findings, all in one transaction."""

@@ -18,7 +18,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, not_, select, text, update
 from sqlalchemy.exc import DatabaseError
 
-from iowatch.core import DAY_S, InputError, MachineError, UsageError, files, format_size, format_time, summarise_samples
+from iowatch import handoff
+from iowatch.core import (
+    DAY_S,
+    InputError,
+    MachineError,
+    UsageError,
+    clean_text,
+    files,
+    format_size,
+    format_time,
+    summarise_samples,
+)
 from iowatch.store import read, write
 from iowatch.store.engine import engine_place
 from iowatch.store.history import History
@@ -67,6 +78,7 @@ def check_history(history: History) -> HistoryCheck:
     """
     with history.reading() as connection:
         faults = [*_file_faults(connection, "integrity_check(20)"), *_row_faults(connection)]
+        faults += [one.text for one in handoff.quarantined_cases()]
         return HistoryCheck(
             size_bytes=database_size_bytes(connection),
             sessions=_count(connection, SessionTable),
@@ -247,11 +259,12 @@ def copy_history(
 
 
 def _select_rows(connection: Connection, column: Any, values: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a column's table in which it has one of the values, ordered by key."""
+    """Yield the rows of a column's table in which it has one of the values, ordered by key; texts are cleaned."""
     table = column.class_.__table__
     for chunk in read.in_chunks(list(values)):
         statement = select(table).where(column.in_(chunk)).order_by(*table.primary_key)
-        yield from map(dict, connection.execute(statement).mappings())
+        rows = map(dict, connection.execute(statement).mappings())
+        yield from rows if column.class_ is ResultTable else map(clean_text, rows)  # results contain no text
 
 
 # Id column -> the table that it refers to, and the columns that identify a row there in every history.
@@ -297,7 +310,8 @@ class _HistoryCopier:
         for row in rows.values():
             row["session_id"] = target_id
             self._translate(left, right, row)
-        inserted = right.execute(insert(RunTable).returning(RunTable.fingerprint, RunTable.id), list(rows.values()))
+        new = write.insert_if_new(right, RunTable, "fingerprint").returning(RunTable.fingerprint, RunTable.id)
+        inserted = right.execute(new, list(rows.values()))
         run_ids = {old_ids[row.fingerprint]: row.id for row in inserted}
         self._copy_rows_of_runs(left, right, ArtefactTable.run_id, run_ids)
         self.results += self._copy_rows_of_runs(left, right, ResultTable.run_id, run_ids)

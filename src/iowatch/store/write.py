@@ -9,6 +9,7 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from iowatch.core import Case, InputError, Result, summarise_samples
@@ -123,21 +124,32 @@ def _update_session(connection: Connection, row: int, **values: Any) -> None:
     connection.execute(update(SessionTable).where(SessionTable.id == row).values(**values))
 
 
-def insert_run(connection: Connection, session_uuid: str, run: records.RunRecord) -> bool:
-    """Insert one run with results and artefacts; return False if its fingerprint is already known.
+def insert_runs(connection: Connection, session_uuid: str, runs: Iterable[records.RunRecord]) -> int:
+    """Insert runs with results and artefacts; return the number of runs whose fingerprints were not known.
 
     Raises:
         InputError: unknown session.
     """
     session, system = session_and_system_ids(connection, session_uuid)
-    if connection.execute(select(RunTable.id).where(RunTable.fingerprint == run.fingerprint)).first():
+    return sum(_insert_run(connection, session, system, run) for run in runs)
+
+
+def _insert_run(connection: Connection, session: int, system: int, run: records.RunRecord) -> bool:
+    values = _run_values(connection, session, run)
+    run_id = connection.execute(insert_if_new(connection, RunTable, "fingerprint").returning(RunTable.id), values)
+    if (found := run_id.scalar()) is None:
         return False
-    run_id = insert_row(connection, RunTable, _run_values(connection, session, run))
     for result in run.output.results if run.output.status == "ok" else ():
-        insert_row(connection, ResultTable, {"run_id": run_id, **_result_values(connection, system, run, result)})
+        insert_row(connection, ResultTable, {"run_id": found, **_result_values(connection, system, run, result)})
     for artefact in run.artefacts:
-        insert_row(connection, ArtefactTable, {"run_id": run_id, **asdict(artefact)})
+        insert_row(connection, ArtefactTable, {"run_id": found, **asdict(artefact)})
     return True
+
+
+def insert_if_new(connection: Connection, model: type[Base], key: str) -> Any:
+    """Return an INSERT that skips rows whose key exists, also if another process inserts them at the same moment."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(model).on_conflict_do_nothing(index_elements=[key])
 
 
 def _run_values(connection: Connection, session: int, run: records.RunRecord) -> dict[str, Any]:

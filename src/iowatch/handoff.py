@@ -3,9 +3,13 @@
     var/runs/<session>/session.json   the session and its expected set, written before it starts
     var/runs/<session>/cases/<case>/  stdout, stderr and other files of the run; case.json is renamed into place last:
                                       a case is complete or absent
+    var/quarantine/<session>/<case>/  case/: a damaged case that cannot be stored; reason.txt
 
-The checks write, the session reads; a case is removed once it is in the history. `IOWATCH_SELECTION` names a JSON file,
-a list of `[partition, stack, "<benchmark>:<case>"]`, with the runs that ReFrame executes; without it the tags select.
+The checks write, the session reads; a case is removed once it is in the history. A damaged case is moved to the
+quarantine, so that it never blocks others, and is reported until its directory there is removed.
+
+`IOWATCH_SELECTION` names a JSON file, a list of `[partition, stack, "<benchmark>:<case>"]`, with the runs that ReFrame
+executes; without it the tags select.
 """
 
 from __future__ import annotations
@@ -14,20 +18,27 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import InputError, Output, Result, canonical_json, write_atomically
+from iowatch.core import METRICS, InputError, Output, OutputStatus, Result, canonical_json, clean_text, write_atomically
+from iowatch.core import files as core_files
 
 SPOOL_FORMAT = 1
 RETEST = "retest"
 _CASE = "case.json"
-_AWAY = "Move its directory elsewhere: the next session ingests every spooled case that it finds."
+# A case with 10,000 repetitions has 1 MB.
+_MAX_CASE_BYTES = 2**26
+_REASON = "reason.txt"
 
 
 @dataclass(frozen=True)
@@ -58,10 +69,12 @@ class SpooledCase:
 def write_json_atomically(path: Path, document: Any) -> None:
     """Write a JSON file atomically.
 
+    Texts are cleaned (`clean_text`): a killed job's output may contain anything.
+
     Raises:
         MachineError: the file cannot be written.
     """
-    write_atomically(path, json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1))
+    write_atomically(path, json.dumps(clean_text(document), ensure_ascii=False, allow_nan=False, indent=1))
 
 
 def read_turn_facts() -> dict[str, Any]:
@@ -99,16 +112,30 @@ def spool_case(session: Path, case: SpooledCase, files: Mapping[str, list[Path]]
     for kind, sources in files.items():
         for source in sources:
             if source.is_file():
-                shutil.copyfile(source, place / source.name)
-                kept.setdefault(kind, []).append(source.name)
+                name = clean_text(source.name)
+                shutil.copyfile(source, place / name)
+                kept.setdefault(kind, []).append(name)
     write_json_atomically(place / _CASE, {**asdict(case), "files": kept})
     return place
 
 
 def finished_case_directories(session: Path) -> list[Path]:
-    """Return the directories of complete cases, oldest first."""
-    found = (session / "cases").glob(f"*/{_CASE}")
-    return [path.parent for path in sorted(found, key=lambda path: path.stat().st_mtime_ns)]
+    """Return the directories of complete cases, oldest first; whether they can be read is not checked."""
+    found = [place for place in (session / "cases").glob("*") if _is_finished(place)]
+    return sorted(found, key=lambda place: (place / _CASE).lstat().st_mtime_ns if _is_plain(place) else 0)
+
+
+def _is_finished(place: Path) -> bool:
+    return os.path.lexists(place / _CASE) or not _is_plain(place)
+
+
+def _is_plain(place: Path) -> bool:
+    """Whether this is a directory that this account can search, as the checks create it."""
+    return _is_directory(place) and os.access(place, os.X_OK)
+
+
+def _is_directory(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink()
 
 
 def remove_spooled_case(place: Path) -> None:
@@ -117,34 +144,182 @@ def remove_spooled_case(place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
 
 
+_Name = Annotated[str, Field(max_length=200)]
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _Document(BaseModel):
+    """The limits are those of the columns and views of the history: no spooled case may make a query fail."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _ResultDocument(_Document):
+    operation: Annotated[str, Field(min_length=1, max_length=100)]
+    metric: str
+    unit: str
+    samples: Annotated[list[float], Field(min_length=1)]
+    case: dict[str, bool | int | float | str | None]
+
+    @model_validator(mode="after")
+    def _check_values(self) -> Self:
+        metric = METRICS.get(self.metric)
+        if metric is None or metric.unit != self.unit:
+            raise ValueError(f"no metric '{self.metric}' in '{self.unit}'")
+        if not all(0 <= sample <= metric.ceiling for sample in self.samples):
+            raise ValueError(f"a sample of {self.metric} is not between 0 and {metric.ceiling:g}")
+        counts = (self.case.get(name, 0) for name in ("ranks", "nodes"))
+        if not all(type(count) is int and 0 <= count < 2**31 for count in counts):
+            raise ValueError("ranks or nodes is not a count")
+        return self
+
+
+class _OutputDocument(_Document):
+    tool: Annotated[str, Field(min_length=1, max_length=100)]
+    version: _Name | None
+    status: OutputStatus
+    reason: str | None
+    results: list[_ResultDocument]
+    facts: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _check_results(self) -> Self:
+        keys = Counter((one.operation, one.metric, canonical_json(one.case)) for one in self.results)
+        repeated = next((key for key, number in keys.items() if number > 1), None)
+        if repeated is not None:
+            raise ValueError(f"{repeated[0]} {repeated[1]} occurs twice")
+        return self
+
+
+class _FactsDocument(_Document):
+    """Facts that queries interpret; others may have any form."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    pair: _Count | None = None
+    side: _Name | None = None
+    nodes: list[str] | None = None
+
+
+class _CaseDocument(_Document):
+    name: str
+    benchmark: _Name
+    partition: _Name
+    stack_name: _Name
+    stack: dict[str, Any]
+    started_at: Annotated[int, Field(ge=0, lt=253_402_300_800)]  # until the year 9999, the last of Python
+    wall_s: Annotated[float, Field(ge=-1e12, le=1e12)] | None
+    output: _OutputDocument
+    facts: _FactsDocument
+    files: dict[Annotated[str, Field(max_length=50)], list[_Name]]
+    format: int
+
+
 def read_spooled_case(place: Path) -> SpooledCase:
-    """Read a case from the spool.
+    """Read a case from the spool, with all that the history needs of it; its texts are cleaned (`clean_text`).
 
     Raises:
-        InputError: the file is damaged or has another format.
+        InputError: a file is missing, unreadable or damaged, or the case has another format.
     """
     path = place / _CASE
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        if not _is_directory(place):
+            raise InputError(f"{place} is not a directory")
+        if _regular_size(path) > _MAX_CASE_BYTES:
+            raise InputError(f"{path} is larger than {_MAX_CASE_BYTES} bytes")
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         if document.get("format") != SPOOL_FORMAT:
-            raise InputError(f"{path}: format {document.get('format')}, expected {SPOOL_FORMAT}", hint=_AWAY)
+            raise InputError(f"{path}: format {document.get('format')}, expected {SPOOL_FORMAT}")
+        document = clean_text(document)
+        json.dumps(document, allow_nan=False)  # 1e999 is JSON, and infinite
+        case = _CaseDocument.model_validate(document)
+        for name in (name for names in case.files.values() for name in names):
+            if "/" in name or name in ("", ".", ".."):
+                raise InputError(f"{path}: '{name}' is not a file name")
+            _regular_size(place / name)
         return SpooledCase(**document)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a spooled case: {error}", hint=_AWAY) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: field '{where}': {first['msg']}") from error
+    except (OSError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"{path} is not a spooled case: {error}") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _regular_size(path: Path) -> int:
+    """Return the size of a regular, readable file.
+
+    Raises:
+        OSError: the file is missing or unreadable.
+        InputError: not a regular file: a link may lead anywhere, and opening a pipe may never return.
+    """
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is not a regular file")
+    with path.open("rb"):
+        return found.st_size
 
 
 def spooled_output(case: SpooledCase) -> Output:
-    """Return the parsed output of a spooled case.
+    """Return the parsed output of a spooled case that was read with `read_spooled_case`."""
+    document = case.output
+    results = tuple(Result(**{**result, "samples": tuple(result["samples"])}) for result in document["results"])
+    return Output(**{**document, "results": results})
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedCase:
+    """A damaged case, or with the case `session` a damaged session, that was set aside in the directory `path`."""
+
+    session: str
+    path: Path
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """One sentence for reports, with what to do."""
+        kind = "session" if self.path.name.startswith("session") else "case"
+        return (
+            f"1 damaged {kind} is quarantined in {self.path}: {self.reason}; "
+            "repair it and move it back, or remove that directory (docs/operations.md, Quarantine)"
+        )
+
+
+def quarantine(place: Path, session: str, reason: str) -> QuarantinedCase:
+    """Move the directory of a damaged case (or of a damaged session) out of the spool.
 
     Raises:
-        InputError: fields are missing.
+        MachineError: the quarantine cannot be written.
     """
-    document = case.output
-    try:
-        results = tuple(Result(**{**r, "case": r["case"], "samples": tuple(r["samples"])}) for r in document["results"])
-        return Output(**{**document, "results": results})
-    except (KeyError, TypeError) as error:
-        raise InputError(f"case '{case.name}' in the spool has no proper output: {error}", hint=_AWAY) from error
+    base = core_files.var_directory() / "quarantine" / session / ("session" if place.name == session else place.name)
+    target = next(path for n in range(1, 10_000) if not os.path.lexists((path := _numbered(base, n)) / "case"))
+    # First the reason: after a kill in between, the next session finds the case in the spool again.
+    write_atomically(target / _REASON, clean_text(f"{reason}\n"))
+    with suppress(OSError):  # a case that cannot be moved is found, and reported, again by the next session
+        if _is_directory(place):
+            place.chmod(0o700)  # moving a directory needs the right to write to it
+        place.rename(target / "case")
+    return QuarantinedCase(session, target, reason)
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path if number == 1 else path.with_name(f"{path.name}-{number}")
+
+
+def quarantined_cases() -> list[QuarantinedCase]:
+    """Return the damaged cases that nobody has decided about."""
+    found = []
+    for path in sorted((core_files.var_directory() / "quarantine").glob("*/*")):
+        try:
+            reason = (path / _REASON).read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            reason = f"its reason is not readable ({error.strerror})"
+        found.append(QuarantinedCase(path.parent.name, path, " ".join(reason.split())))
+    return found
 
 
 SELECTION_VARIABLE = "IOWATCH_SELECTION"

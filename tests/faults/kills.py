@@ -208,6 +208,7 @@ class Copy(Work):
 
     def prepare(self) -> None:
         self.copies += 1
+        _ = self.target  # created here: a server goes on to create a database whose client was killed
 
     def _copy(self) -> None:
         with History.open() as source, History.open(self.target) as target:

@@ -226,7 +226,7 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     monkeypatch.setattr(run, "load_run_history", lambda *_: {})
     # By their time limits (60 s) nothing would fit: plan all runs.
     monkeypatch.setattr(run, "fit_to_budget", lambda runs, *_: (tuple(runs), ()))
-    monkeypatch.setattr(session, "ingest_spool", lambda *_: [])  # no results
+    monkeypatch.setattr(session, "ingest_case", lambda *_: None)  # no results
     done = run_session(history_with_sessions, NightlyPolicy())
     assert not list(var.rglob("report.json"))  # the session did not wait for the end of ReFrame
     assert done.stop_reason == "ended early: the budget of 5 minutes is used up"

@@ -296,6 +296,7 @@ class _AbRunner(session.SessionRunner):
                 named = [replace(item, run_name=handoff.turn_run_name(item.run_name, facts)) for item in expected]
                 self.history.begin_session(self.record, named)
             self._execute(turn)
+        self.ingest_all()
         self.status = "incomplete" if self.missing() else "ok"
 
     def result(self) -> AbRunResult:

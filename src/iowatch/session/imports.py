@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks.importers import tokio
-from iowatch.core import InputError, IowatchError, UsageError, escape_line, files, format_time, utc_now, yamlfile
+from iowatch.core import (
+    InputError,
+    IowatchError,
+    UsageError,
+    clean_text,
+    escape_line,
+    files,
+    format_time,
+    utc_now,
+    yamlfile,
+)
 from iowatch.darshan import PARSED_TOOLS, parse_tool_file
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 
@@ -133,7 +143,7 @@ def import_files(
 def store_imported_runs(history: History, tool: str, system: str, records: Iterable[RunRecord]) -> int:
     """Store runs, one session per day (UTC) and tool; returns the number of new runs."""
     stored = 0
-    for day, runs in by_day(records):
+    for day, runs in by_day(map(clean_text, records)):
         uuid = f"import-{tool}-{system}-{day:%Y%m%d}"
         history.begin_session(SessionRecord(uuid, system, tool, "import", runs[0].started_at))
         stored += history.record_runs(uuid, runs)

@@ -195,7 +195,7 @@ class SessionExecution(session.SessionRunner):
             reframe.execute_runs(context.site, context.suite, planned, reframe_directory, environment, poll)
         finally:
             self.summary.failures += tuple(reframe.read_failures(reframe_directory, context.site))
-            self.ingest()
+            self.ingest_all()
             failed = any(run.status != "ok" for run in self.history.runs(self.record.uuid))
             self.status = "incomplete" if self.missing() else "failed" if failed else "ok"
 

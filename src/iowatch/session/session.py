@@ -20,14 +20,25 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from iowatch import __version__, handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.core import InputError, MachineError, UsageError, files, utc_now
+from iowatch.core import InputError, MachineError, UsageError, clean_text, files, format_count, utc_now
 from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
 from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
 from iowatch.site import FileSystemIdentity, NightlyPolicy, System, SystemLimits, load_system, storage, system_names
-from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionRecord, SessionStatus, StackRecord
+from iowatch.store import (
+    Artefact,
+    ExpectedResult,
+    History,
+    HistoryUnavailableError,
+    RunRecord,
+    SessionRecord,
+    SessionStatus,
+    StackRecord,
+)
 
 MessageCallback = Callable[[str], None]
 
@@ -96,7 +107,8 @@ class SessionContext:
         here = self.file_systems.get(conditions.HOST, FileSystemIdentity())
         shared |= {storage.IDENTITY_FACT: here.declared} if here.declared else {}
         now = int(utc_now().timestamp())
-        return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, {**shared, **attributes})
+        attributes = clean_text({**shared, **attributes})  # a path may be invalid UTF-8
+        return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, attributes)
 
     def check_variables(self, directory: Path) -> dict[str, str]:
         """Environment of the checks in a session with this directory."""
@@ -242,14 +254,27 @@ def ingest_spool(history: History, directory: Path, reader: DarshanReader | None
     Args:
         directory: `var/runs/<session>`.
         reader: reader of Darshan logs [default: a new one per log].
+
+    Raises:
+        MachineError: the history cannot be written; the cases that are left stay in the spool.
     """
-    ingested = []
-    for case_directory in handoff.finished_case_directories(directory):
-        case = handoff.read_spooled_case(case_directory)
-        history.record_runs(directory.name, [_run_record(directory.name, case_directory, case, reader)])
-        handoff.remove_spooled_case(case_directory)
-        ingested.append(case)
-    return ingested
+    places = handoff.finished_case_directories(directory)
+    return [case for place in places if (case := ingest_case(history, place, reader)) is not None]
+
+
+def ingest_case(history: History, place: Path, reader: DarshanReader | None = None) -> handoff.SpooledCase | None:
+    """Move one finished case from the spool to the history; a damaged case is quarantined, and None is returned."""
+    session = place.parents[1].name
+    try:
+        case = handoff.read_spooled_case(place)
+        history.record_runs(session, [_run_record(session, place, case, reader)])
+    except (MachineError, UsageError, OSError):
+        raise
+    except Exception as error:  # no damaged case, whatever error it causes, may block the others
+        handoff.quarantine(place, session, str(error) or repr(error))
+        return None
+    handoff.remove_spooled_case(place)
+    return case
 
 
 def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader: DarshanReader | None) -> RunRecord:
@@ -296,6 +321,7 @@ class SessionRunner:
     status: SessionStatus = "incomplete"
     directory: Path
     reader: DarshanReader
+    _is_postponing = False
 
     def __init__(
         self, history: History, context: SessionContext, record: SessionRecord, expected: Sequence[ExpectedResult]
@@ -303,23 +329,54 @@ class SessionRunner:
         self.history, self.context, self.record, self.expected = history, context, record, expected
 
     def run(self) -> None:
-        """Execute the session; its results are ingested and it is closed also after an exception."""
+        """Execute the session; its results are ingested and it is closed also after an exception.
+
+        Raises:
+            HistoryUnavailableError: at the end, too; the results stay in the spool for the next session.
+        """
         self.directory = start_session(self.history, self.record, self.expected)
-        with DarshanReader() as self.reader:
-            try:
-                self.execute()
-            finally:
-                self.ingest()
-                close_session(self.history, self.directory, self.status)
-                storage.remove_session_scratch(self.context.scratch, [self.record.uuid])
+        try:
+            with DarshanReader() as self.reader:
+                try:
+                    self.execute()
+                finally:
+                    self.ingest_all()
+                    close_session(self.history, self.directory, self.status)
+                    storage.remove_session_scratch(self.context.scratch, [self.record.uuid])
+        except HistoryUnavailableError as error:
+            waiting = format_count(len(handoff.finished_case_directories(self.directory)), "finished case")
+            raise HistoryUnavailableError(
+                f"{error.message}; {waiting} in {self.directory / 'cases'} not yet stored",
+                hint=f"Nothing is lost: the next session of {self.record.system} stores them and closes this one, once "
+                "the database is available.",
+            ) from error
 
     def execute(self) -> None:
         """Start ReFrame for all runs."""
         raise NotImplementedError
 
     def ingest(self) -> list[handoff.SpooledCase]:
-        """Move finished cases to the history."""
-        return ingest_spool(self.history, self.directory, self.reader)
+        """Move finished cases to the history; while it is unavailable, they wait in the spool without an error."""
+        stored = []
+        try:
+            for place in handoff.finished_case_directories(self.directory):
+                if (case := ingest_case(self.history, place, self.reader)) is not None:
+                    stored.append(case)
+                self._is_postponing = False
+        except HistoryUnavailableError as error:
+            if not self._is_postponing:
+                self.context.report_message(f"{error.message}; finished cases wait in {self.directory / 'cases'}")
+            self._is_postponing = True
+        return stored
+
+    def ingest_all(self) -> None:
+        """Move all finished cases to the history.
+
+        Raises:
+            HistoryUnavailableError: some cases are still in the spool.
+        """
+        self.ingest()
+        ingest_spool(self.history, self.directory, self.reader)
 
     def missing(self) -> list[ExpectedResult]:
         """Expected results that were not received."""
@@ -338,10 +395,14 @@ def recover_sessions(history: History, system: str) -> list[str]:
         directory = path.parent
         if (directory / _ENDED).exists() and not handoff.finished_case_directories(directory):
             continue
-        record, expected = _read_session_record(path)
-        if record.system != system:
+        try:
+            record, expected = _read_session_record(path)
+            if record.system != system:
+                continue
+            history.begin_session(record, expected)
+        except InputError as error:
+            handoff.quarantine(directory, directory.name, error.message)
             continue
-        history.begin_session(record, expected)
         ingest_spool(history, directory)
         if history.session(record.uuid).status == "running":
             close_session(history, directory, "incomplete")
@@ -374,10 +435,11 @@ def remove_old_session_files(max_age_s: float, *, dry_run: bool = False) -> list
 
 def _read_session_record(path: Path) -> tuple[SessionRecord, list[ExpectedResult]]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        expected = [ExpectedResult(**item) for item in document.pop("expected")]
-        return SessionRecord(**document), expected
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} does not describe a session: {error}", hint="Move its directory elsewhere."
-        ) from error
+        document = clean_text(json.loads(path.read_text(encoding="utf-8")))
+        expected = TypeAdapter(list[ExpectedResult]).validate_python(document.pop("expected"))
+        record = TypeAdapter(SessionRecord).validate_python(document)
+        if record.uuid != path.parent.name:
+            raise InputError(f"{path} describes another session, {record.uuid}")
+        return record, expected
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} does not describe a session: {error}") from error

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from iowatch import handoff
 from iowatch.benchmarks import registry, suites
 from iowatch.core import METRICS, InputError, format_count
 from iowatch.findings import NEEDS_ACTION, Finding, history_extent, update_findings
@@ -139,8 +140,15 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
-        problems=_store_problems(history, row, summary.problems),
+        problems=_store_problems(history, row, [*summary.problems, *_quarantine_problems(history, row.system)]),
     )
+
+
+def _quarantine_problems(history: History, system: str) -> list[str]:
+    """One sentence per damaged case of any session of the system; a session that is not in the history may be one."""
+    found = handoff.quarantined_cases()
+    others = {session.uuid for session in history.sessions() if session.system != system} if found else set()
+    return [one.text for one in found if one.session not in others]
 
 
 def _store_problems(history: History, session: SessionRow, found: Sequence[str]) -> tuple[str, ...]:

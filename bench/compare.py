@@ -138,7 +138,7 @@ def _power_row(share: float, df: float | None, repetitions: int, first: int, pai
     rng = np.random.default_rng([int(10 * share), int(df or 0), repetitions, first])
     noise, asked, found = _twenty_percent(share, df), [], []
     for pair in make_pairs(rng, noise, pairs, (first, first), repetitions, 1.1):
-        asked.append(min(compare_pairs([pair])[0][0].runs_needed or 0, 3000))
+        asked.append(min(compare_pairs([pair])[0][0].runs_needed or 3000, 3000))
         repeated = make_pairs(rng, noise, 4, (asked[-1], asked[-1]), repetitions, 1.1)
         found += [compare_pairs([each])[0][0].verdict == "faster" for each in repeated]
     tails = "normal" if df is None else f"t{df:.0f}"

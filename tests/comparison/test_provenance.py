@@ -56,7 +56,8 @@ def test_libraries_that_differ_are_named(history: History) -> None:
     outcome = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0")
     # 1,700,000,000 is 2023-11-14, 22:13:20 UTC.
     assert list(provenance_lines(outcome)) == [
-        "Measured: left 5 runs from 2023-11-14 to 2023-11-18; right 5 runs from 2023-11-14 to 2023-11-18 (UTC).",
+        "Measured: netcdf-4.3.3.1, 5 runs from 2023-11-14 to 2023-11-18; "
+        "netcdf-4.4.0, 5 runs from 2023-11-14 to 2023-11-18 (UTC).",
         "Libraries: netcdf-c 4.3.3.1 → 4.4.0; 1 the same.",
     ]
     assert "- Libraries: netcdf-c 4.3.3.1 → 4.4.0; 1 the same.\n" in comparison_markdown(outcome)
@@ -77,7 +78,7 @@ def test_stack_rebuilt_between_its_runs_is_reported(history: History) -> None:
         record_session(history, number, OLD, NEW if number < 2 else REBUILT)
     outcome = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0")
     (_, libraries) = provenance_lines(outcome)
-    assert libraries.startswith("Libraries: a stack on the right was changed between its runs")
+    assert libraries.startswith("Libraries: a stack of netcdf-4.4.0 was changed between its runs")
     # Only the runs that are used count.
     newest = compared(history, "stack:netcdf-4.3.3.1", "stack:netcdf-4.4.0", last=2)
     assert "hdf5 1.8.16 → 1.10.0" in list(provenance_lines(newest))[1]
@@ -100,7 +101,7 @@ def test_equal_libraries_are_reported_as_the_same(history: History) -> None:
     record_session(history, 1, OLD)
     outcome = compared(history, "session:night-000", "session:night-001")
     assert list(provenance_lines(outcome)) == [
-        "Measured: left 1 run on 2023-11-14; right 1 run on 2023-11-15 (UTC).",
+        "Measured: session night-000, 1 run on 2023-11-14; session night-001, 1 run on 2023-11-15 (UTC).",
         "Libraries: all 2 the same on both sides.",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,7 +140,7 @@ def test_warm_ups_are_excluded_and_counted(history: History) -> None:
     record(history, "warm", {1: (1.0,)}, stack="new", facts={"pair": 0}, time=START + 41 * DAY_S)
     outcome = compared(history, "stack:old", "stack:new")
     assert outcome.compared[0].right.runs == 6
-    assert outcome.notes == ("right: 1 result of warm-ups left out",)
+    assert outcome.notes == ("new: 1 result of warm-ups left out",)
 
 
 def test_incomplete_and_non_positive_rows_of_a_file_are_excluded_and_counted(history: History, tmp_path: Path) -> None:
@@ -153,8 +154,8 @@ def test_incomplete_and_non_positive_rows_of_a_file_are_excluded_and_counted(his
     outcome = compared(history, f"{path},stack=a", f"{path},stack=b")
     assert outcome.compared[0].right.runs == 5
     assert outcome.notes[2:] == (
-        "right: 1 result of failed or incomplete runs left out",
-        "right: 1 result with a value of 0 left out",
+        "own.csv, stack b: 1 result of failed or incomplete runs left out",
+        "own.csv, stack b: 1 result with a value of 0 left out",
     )
 
 
@@ -209,8 +210,8 @@ def test_event_sides_are_before_and_after(
     outcome = compared(history, "event:local/2023-11-25", "event:local/2023-11-25")
     assert all(one.words == "faster" for one in outcome.compared)
     shown = cli("compare", "event:local/2023-11-25").stdout
-    assert "left  event:local/2023-11-25, before it" in shown
-    assert "right event:local/2023-11-25, after it" in shown
+    assert shown.startswith("before against after\nevent:local/2023-11-25\n")
+    assert "after is faster over all: " in shown
     with pytest.raises(UsageError, match="no event") as caught:
         compared(history, "event:local/2023-11-24", "event:local/2023-11-24")
     assert "new servers" in str(caught.value)
@@ -261,6 +262,87 @@ def test_compare_json_has_the_documented_fields(cli: Cli, history: History) -> N
     assert document["overall"]["counts"]["slower"] == 3
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "shared"),
+    [
+        ("stack:old", "stack:old", "are the same results"),
+        ("stack:old", "stack:old,system=local", "are the same results"),
+        ("stack:old", "since:2023-11-14..", "are the same results"),
+        ("since:2023-11-14..2023-11-18", "since:2023-11-10..2023-11-18", "are the same results"),
+        ("session:night-001", "session:night-001,benchmark=ior", "are the same results"),
+        # Both periods contain 16 November: three cases of one of five sessions.
+        ("since:2023-11-14..2023-11-16", "since:2023-11-16..2023-11-18", "share 3 of 15 results"),
+        ("published:lawrence2017/13", "published:000/13", "are the same results"),
+    ],
+)
+def test_result_is_not_compared_with_itself(cli: Cli, history: History, left: str, right: str, shared: str) -> None:
+    nightly(history, 5, {"old": 1.0})
+    result = cli("compare", left, right)
+    assert result.exit_code == 2
+    assert f"'{left}' and '{right}' {shared}" in " ".join(result.stderr.split())
+
+
+def test_file_is_not_compared_with_the_history_that_it_was_exported_from(
+    cli: Cli, history: History, tmp_path: Path
+) -> None:
+    nightly(history, 3, {"old": 1.0})
+    path = tmp_path / "old.csv"
+    with path.open("wb") as stream:
+        export_results(history, ResultFilter(), "csv", stream)
+    result = cli("compare", str(path), "stack:old")
+    assert result.exit_code == 2
+    assert "are the same results" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "names"),
+    [
+        ("stack:old", "stack:new", ("old", "new")),
+        ("stack:old,ranks=1", "stack:old,ranks=4", ("old, ranks 1", "old, ranks 4")),
+        ("since:..2023-11-15", "since:2023-11-16..2023-11-17", ("until 2023-11-15", "2023-11-16 to 2023-11-17")),
+        ("session:night-000", "session:night-001", ("session night-000", "session night-001")),
+        (
+            "published:lawrence2017/13",
+            "published:000/14",
+            ("Lawrence et al. 2017, Table 13", "Lawrence et al. 2017, Table 14"),
+        ),
+    ],
+)
+def test_reports_name_the_sides(cli: Cli, history: History, left: str, right: str, names: tuple[str, str]) -> None:
+    nightly(history, 4, {"old": 1.0, "new": 1.1})
+    document = json.loads(cli("compare", left, right, "--json").stdout)
+    assert document["names"] == {"left": names[0], "right": names[1]}
+    for shown in (cli("compare", left, right).stdout, cli("compare", left, right, "--markdown").stdout):
+        assert " ".join(shown.split()).removeprefix("### ").startswith(f"{names[0]} against {names[1]} ")
+        assert not re.search(r"\b(left|right)\b", shown.lower().replace("left out", ""))
+
+
+def test_sides_of_an_ab_run_of_one_stack_have_different_names(history: History) -> None:
+    for pair in range(1, 5):
+        for side in ("left", "right"):
+            facts: dict[str, str | int] = {"pair": pair, "side": side}
+            record(history, "ab", {2: (100.0 + pair,)}, facts=facts, suffix=f"#{pair}{side}", time=START + pair)
+    assert compared(history, "session:ab,side=left", "session:ab,side=right").names == ("old (A)", "old (B)")
+
+
+def test_values_beside_a_ratio_are_those_that_it_is_made_of(cli: Cli, history: History) -> None:
+    """Eight common sessions. All samples: medians 5 and 9, although the right side is slower in every session."""
+    left, right = (1, 2, 3, 4.9, 5.1, 20, 30, 40), (0.9, 1.8, 2.7, 4.5, 4.7, 18, 27, 36)
+    for number, levels in enumerate(zip(left, right, strict=True)):
+        for stack, level, runs in zip(("old", "new"), levels, (1, 1 + 2 * (number > 4)), strict=True):
+            record(history, f"n{number}", {2: (level,) * runs}, stack=stack, time=START + number * DAY_S)
+    (pair,) = json.loads(cli("compare", "stack:old", "stack:new", "--json").stdout)["pairs"]
+    assert (pair["left"]["median"], pair["right"]["median"]) == (5, 18)
+    assert pair["ratio"] == pytest.approx(0.9, abs=0.03)
+    assert pair["values"]["statistic"] == "paired medians"
+    assert pair["values"]["right"] / pair["values"]["left"] == pytest.approx(pair["ratio"], rel=1e-12)
+    assert pair["values_max"]["right"] / pair["values_max"]["left"] == pytest.approx(pair["ratio_max"], rel=1e-12)
+    shown = cli("compare", "stack:old", "stack:new", "--markdown").stdout
+    values = " | ".join(format_number(pair["values"][side]) for side in ("left", "right"))
+    assert f"| {values} | MiB/s (paired medians) |" in shown
+    assert "Paired medians: both sides were measured in the same sessions." in shown
+
+
 def test_exported_file_can_be_a_side(cli: Cli, history: History, tmp_path: Path) -> None:
     nightly(history, 8, {"old": 1.0, "new": 1.5})
     path = tmp_path / "old.csv"
@@ -274,12 +356,11 @@ def test_exported_file_can_be_a_side(cli: Cli, history: History, tmp_path: Path)
 def test_output_starts_with_the_answer_and_markdown_is_escaped(cli: Cli, history: History) -> None:
     nightly(history, 8, {"o|d": 1.0, "new": 1.5})
     shown = cli("compare", "stack:o|d", "stack:new")
-    assert "Right is faster over all" in shown.stdout
-    same = cli("compare", "stack:new", "stack:new").stdout
-    assert "No difference above 0 % over all, 1.000 times as fast" in same
+    assert "new is faster over all: 1.5" in shown.stdout
+    assert " times as fast as o|d (" in shown.stdout
     ticket = cli("compare", "stack:o|d", "stack:new", "--markdown")
     assert "o\\|d → new" in ticket.stdout
-    assert ticket.stdout.startswith("### ")
+    assert ticket.stdout.startswith("### o\\|d against new\n")
 
 
 def test_samples_option_prints_a_summary_per_side(cli: Cli, history: History) -> None:
@@ -290,7 +371,7 @@ def test_samples_option_prints_a_summary_per_side(cli: Cli, history: History) ->
     assert head not in " ".join(plain.split())
     assert head in " ".join(asked.split())
     pair = json.loads(cli("compare", "stack:old", "stack:new", "--json").stdout)["pairs"][0]
-    rows = [line.split() for line in asked.splitlines() if line.split()[-7:-5] == ["left", "40"]]
+    rows = [line.split() for line in asked.splitlines() if line.split()[-7:-5] == ["old", "40"]]
     assert len(rows) == 3
     shown = [format_number(pair["left"][name]) for name in ("max", "median", "mean", "min")]
     assert rows[0][-5:-1] == shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import comb, exp, log
 
 import numpy as np
@@ -191,7 +192,7 @@ def test_single_run_per_side_is_not_enough_data() -> None:
     result = one(side((1.0,) * 10, name="l"), side((9.0,) * 10, name="r"))
     assert result.words == "not enough data"
     assert result.ci is None
-    assert "1 run on the left" in result.reason
+    assert "1 against 1 run: " in result.reason
     assert result.runs_needed is not None
     assert result.runs_needed >= 5
 
@@ -233,6 +234,51 @@ def test_shared_sessions_are_compared_in_pairs() -> None:
     assert result.paired
     assert result.words == "faster"
     assert result.ratio == pytest.approx(1.05, abs=0.01)
+
+
+def test_paired_ratio_is_the_quotient_of_its_values() -> None:
+    """Of eight sessions the middle half are the four of the middle ratios; each counts whole."""
+    rng = np.random.default_rng(8)
+    levels, ratios = np.exp(rng.normal(0, 1, 8)), np.exp(rng.normal(0, 0.1, 8))
+    result = one(side(*[(level,) for level in levels]), side(*[(value,) for value in levels * ratios]))
+    middle = np.argsort(ratios)[2:6]
+    expected = [exp(np.log(values[middle]).mean()) for values in (levels, levels * ratios)]
+    assert result.values == pytest.approx(expected)
+    assert result.ratio == pytest.approx(expected[1] / expected[0])
+
+
+def test_useless_number_of_runs_is_replaced_by_the_difference_that_can_be_found() -> None:
+    """Runs that differ by a factor of 10; with the stated difference the formula gives the limit of 1,000 runs."""
+    spread = np.exp(2.3 * np.random.default_rng(3).standard_normal((2, 6)))
+    left, right = (
+        side(*[(400.0 * each,) for each in values], name=name) for name, values in zip("lr", spread, strict=True)
+    )
+    result = one(left, right)
+    assert result.runs_needed is None
+    assert result.runs_reason is not None
+    found = re.fullmatch(
+        r"more runs would not help: runs differ so much that 10 % would need about ([\d,]+) runs per side; "
+        r"1,000 runs would find a factor of ([\d.]+)",
+        result.runs_reason,
+    )
+    assert found is not None
+    assert int(found[1].replace(",", "")) > 10_000
+    asked = ComparisonSettings(difference=float(found[2]) - 1)
+    # The factor is printed with two digits, so the number may be just above or below the limit.
+    again = compare_pairs([Pair(CASE, "bandwidth", left, right)], asked)[0][0]
+    assert again.runs_needed == 1000 or "about 1,000 runs" in (again.runs_reason or "")
+    easier = ComparisonSettings(difference=float(found[2]) * 1.2 - 1)
+    assert compare_pairs([Pair(CASE, "bandwidth", left, right)], easier)[0][0].runs_reason is None
+
+
+def test_few_runs_that_differ_are_a_first_step_and_their_interval_is_not_printed() -> None:
+    """Three runs per side: Student's t with few degrees of freedom gives intervals such as 1e-4 to 2e+3."""
+    left = side((1.0,), (40.0,), (900.0,), name="l")
+    right = side((30.0,), (2.0,), (2000.0,), name="r")
+    result = one(left, right)
+    assert (result.words, result.runs_needed) == ("not enough data", 5)
+    assert result.runs_reason == "a first step: so few runs do not show how much runs differ"
+    assert result.reason.startswith("the 95% interval spans more than a factor of 100; ")
 
 
 def test_sessions_without_counterpart_are_counted() -> None:

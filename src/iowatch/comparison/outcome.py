@@ -19,6 +19,7 @@ from iowatch.comparison.sides import (
     SideSpec,
     filter_entries,
     gather_entries,
+    name_sides,
     published_side_entries,
     query_side_results,
     session_labels,
@@ -355,6 +356,7 @@ class Outcome:
     """A comparison with all data of its report.
 
     Attributes:
+        names: of both sides, for reports.
         provenance: dates and libraries of each side.
         notes: excluded results and the reasons.
         traced: differences between the sides in their Darshan logs.
@@ -362,6 +364,7 @@ class Outcome:
 
     left: SideSpec
     right: SideSpec
+    names: tuple[str, str]
     matched: MatchedSides
     compared: tuple[PairComparison, ...]
     overall: OverallComparison
@@ -379,11 +382,12 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
         history: opens the history; not called for published tables and files.
 
     Raises:
-        UsageError: a side has no results, or no case is on both sides.
+        UsageError: a side has no results, results are on both sides, or no case is on both sides.
         InputError: a file is damaged.
     """
     gathered = _gather_sides(left, right, history, options)
     found = [filter_entries(spec, side.entries) for spec, side in zip((left, right), gathered, strict=True)]
+    _refuse_shared_results(left, right, found)
     headlines_only = not options.metrics and any(entry.metric in HEADLINE_METRICS for side in found for entry in side)
     default_metrics = (
         HEADLINE_METRICS if headlines_only else [name for name in METRICS if METRICS[name].direction != "neutral"]
@@ -392,16 +396,40 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
     asked = set(left.filters) & set(right.filters)
     matched = match_entries(sides[0], sides[1], options, asked, headlines=headlines_only)
     if not matched.pairs:
-        why = _no_pairs_reason(sides[0], sides[1])
+        why = _no_pairs_reason(left, right, sides[0], sides[1])
         raise UsageError(f"no case is on both sides of '{left.text}' and '{right.text}'", hint=why)
     compared, overall = compare_pairs(matched.pairs, options.settings)
     groups = find_subgroups(compared, options.settings)
-    notes = _exclusion_notes(gathered, options)
+    names = name_sides(left, right, matched.differing, matched.common)
+    notes = _exclusion_notes(names, gathered, options)
     measured_here = bool({left.kind, right.kind} - {"file", "published"})
     opened = history() if measured_here else None
     provenance = compute_provenance(matched, opened)
     logs = compare_side_traces(compared, matched, opened) if opened else TraceComparison()
-    return Outcome(left, right, matched, tuple(compared), overall, groups, options, provenance, notes, logs)
+    return Outcome(left, right, names, matched, tuple(compared), overall, groups, options, provenance, notes, logs)
+
+
+def _refuse_shared_results(left: SideSpec, right: SideSpec, found: Sequence[Sequence[SideEntry]]) -> None:
+    """Raise a `UsageError` if a result is on both sides: it would be compared with itself."""
+    axes = SERIES_AXES if "side" in left.filters and "side" in right.filters else SERIES_AXES[:-1]
+    results = [_result_identities(entries, axes) for entries in found]
+    shared, total = len(results[0] & results[1]), len(results[0] | results[1])
+    if shared or (results == [set(), set()] and found[0] == found[1]):
+        which = "are the same results" if shared == total else f"share {shared} of {total} results"
+        raise UsageError(
+            f"'{left.text}' and '{right.text}' {which}: a result cannot be compared with itself",
+            hint="Name two stacks, systems, sessions, or periods that do not overlap (a period includes its last day).",
+        )
+
+
+def _result_identities(entries: Sequence[SideEntry], axes: Sequence[str]) -> set[tuple[object, ...]]:
+    """What identifies each result of a side, in a history and in its export; empty for published figures."""
+    return {
+        (*(entry.axes.get(axis) for axis in axes), entry.case.key, entry.metric, session, samples)
+        for entry in entries
+        if isinstance(entry.side, SideSamples)
+        for session, samples in entry.side.sessions.items()
+    }
 
 
 def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: ComparisonOptions) -> list[SideEntries]:
@@ -427,10 +455,10 @@ def _limit_side_runs(side: Side, last: int) -> Side:
     return SideSamples(dict(list(side.sessions.items())[-last:]))
 
 
-def _no_pairs_reason(left: Sequence[SideEntry], right: Sequence[SideEntry]) -> str:
+def _no_pairs_reason(one: SideSpec, other: SideSpec, left: Sequence[SideEntry], right: Sequence[SideEntry]) -> str:
     """Parameters without a common value, as the hint of an error."""
     if not left or not right:
-        return f"The {'left' if not left else 'right'} side has no case of these metrics and filters."
+        return f"'{one.text if not left else other.text}' has no case of these metrics and filters."
     names = sorted({name for entry in (*left, *right) for name in entry.described})
     disjoint = []
     for name in names:
@@ -441,9 +469,11 @@ def _no_pairs_reason(left: Sequence[SideEntry], right: Sequence[SideEntry]) -> s
     return f"Nothing in common in: {'; '.join(disjoint) or 'the combinations'}. --ignore NAME takes one out."
 
 
-def _exclusion_notes(gathered: Sequence[SideEntries], options: ComparisonOptions) -> tuple[str, ...]:
+def _exclusion_notes(
+    names: tuple[str, str], gathered: Sequence[SideEntries], options: ComparisonOptions
+) -> tuple[str, ...]:
     found = []
-    for name, side in zip(("left", "right"), gathered, strict=True):
+    for name, side in zip(names, gathered, strict=True):
         texts = ("of failed or incomplete runs", "of warm-ups", "with a value of 0")
         excluded = zip((side.not_ok, side.warm_ups, side.not_positive), texts, strict=True)
         found += [f"{name}: {format_count(n, 'result')} {what} left out" for n, what in excluded if n]

@@ -39,6 +39,7 @@ from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
 
 SideKind = Literal["stack", "system", "session", "since", "event", "published", "file"]
 SIDE_KINDS: tuple[SideKind, ...] = ("stack", "system", "session", "since", "event", "published")
+_UUID_LENGTH = 36
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FILES = (".csv", ".parquet", ".json")
 _HINT = f"Expected {', '.join(f'{kind}:…' for kind in SIDE_KINDS)}, or a file of `iowatch history export`."
@@ -133,6 +134,50 @@ def parse_period(name: str) -> tuple[int | None, int | None]:
     if begin is not None and end is not None and end <= begin:
         raise UsageError(f"period '{name}' ends before it begins")
     return begin, end
+
+
+def name_sides(
+    left: SideSpec, right: SideSpec, differing: Mapping[str, tuple[object, object]], common: Mapping[str, str]
+) -> tuple[str, str]:
+    """Names of both sides for reports: the stacks of an A/B run, stacks, systems, periods, or what else differs.
+
+    Args:
+        differing: values on the left and on the right by parameter or axis.
+        common: axes with the same value on both sides.
+    """
+    if left == right:  # only an event is compared with itself
+        return "before", "after"
+    if "side" in differing:  # an A/B run
+        one, other = map(str, differing.get("stack", [common.get("stack", "stack")] * 2))
+        return (one, other) if one != other else (f"{one} (A)", f"{other} (B)")
+    if left.kind == right.kind == "event":
+        return f"before {left.name}", f"after {right.name}"
+    names = [_base_name(spec) for spec in (left, right)]
+    if names[0] == names[1]:
+        names = [
+            f"{name}{_differing_filters(*specs)}"
+            for name, specs in zip(names, ((left, right), (right, left)), strict=True)
+        ]
+    return (names[0], names[1]) if names[0] != names[1] else (left.text, right.text)
+
+
+def _base_name(spec: SideSpec) -> str:
+    if spec.kind == "session":
+        return f"session {spec.name[:8] if len(spec.name) == _UUID_LENGTH else spec.name}"
+    if spec.kind == "since":
+        first, _, last = spec.name.partition("..")
+        return f"{first} to {last}" if first and last else f"from {first}" if first else f"until {last}"
+    if spec.kind == "file":
+        return Path(spec.name).name
+    return published.cite_table(spec.name) if spec.kind == "published" else spec.name
+
+
+def _differing_filters(one: SideSpec, other: SideSpec) -> str:
+    """Filters of a side that the other does not have, as `, ranks 4`."""
+    shown = {
+        name: value for name, value in one.filters.items() if name not in other.filters or other.filters[name] != value
+    }
+    return "".join(f", {name} {'none' if value is None else value}" for name, value in shown.items())
 
 
 SERIES_AXES = ("system", "partition", "stack", "side")

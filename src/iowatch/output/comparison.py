@@ -14,7 +14,7 @@ from rich.text import Text
 from iowatch.comparison import Outcome, SideProvenance, describe_entry
 from iowatch.core import Case, Scalar, escape_controls, format_count, format_number, format_time, get_metric, text
 from iowatch.darshan import TraceChange, escape_control_characters
-from iowatch.stats import PairComparison, SideSummary, format_percent, short_case_names
+from iowatch.stats import MAX_STATED_RANGE, PairComparison, SideSummary, format_percent, short_case_names
 from iowatch.store import fold_node_names
 
 _MAX_LINES = 12
@@ -73,6 +73,7 @@ def comparison_document(outcome: Outcome) -> dict[str, Any]:
     return {
         "left": outcome.left.text,
         "right": outcome.right.text,
+        "names": dict(zip(("left", "right"), outcome.names, strict=True)),
         "differing": {name: list(values) for name, values in matched.differing.items()},
         "common": dict(matched.common),
         "settings": asdict(outcome.options.settings),
@@ -81,6 +82,8 @@ def comparison_document(outcome: Outcome) -> dict[str, Any]:
                 **{name: value for name, value in asdict(one).items() if name != "bound"},
                 "case": _case_parameters(one.case),
                 "unit": get_metric(one.metric).unit,
+                "values": _values_document(one.values) and {"statistic": one.basis, **_values_document(one.values)},
+                "values_max": _values_document(one.values_max) or None,
                 "ci": one.ci and list(one.ci),
                 "ci_max": one.ci_max and list(one.ci_max),
                 "verdict": one.words,
@@ -115,6 +118,10 @@ def comparison_document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _values_document(values: tuple[float, float] | None) -> dict[str, float]:
+    return dict(zip(("left", "right"), values or (), strict=False))
+
+
 def _side_document(side: SideProvenance) -> dict[str, Any]:
     times = {end: format_time(datetime.fromtimestamp(getattr(side, end), UTC)) for end in ("first", "last")}
     plain = {"runs": side.runs, "stacks": list(side.stacks), "rebuilt": side.rebuilt, "nodes": list(side.nodes)}
@@ -130,35 +137,62 @@ def additional_runs(one: PairComparison) -> int | None:
 
 # For a terminal
 
-_HEADER = ("case", "left", "right", "unit", "runs", "ratio", "95 % interval", "of maxima", "verdict", "more runs")
+
+def _header(outcome: Outcome) -> tuple[str, ...]:
+    return ("case", *outcome.names, "unit", "runs", "ratio", "95 % interval", "of maxima", "verdict", "more runs")
 
 
 def _pair_rows(outcome: Outcome) -> Iterator[tuple[PairComparison, tuple[str, ...]]]:
     names = short_case_names([_case_parameters(one.case) for one in outcome.compared])
     several = len({one.metric for one in outcome.compared}) > 1
     for name, one in zip(names, outcome.compared, strict=True):
-        metric, statistic, more = get_metric(one.metric), one.statistic or "median", additional_runs(one)
+        metric = get_metric(one.metric)
         cells = (
             f"{name} {metric.label.lower()}" if several else name,
-            *(format_number(getattr(side, statistic)) for side in (one.left, one.right)),
-            f"{metric.unit} ({statistic})",
+            *(format_number(value) for value in one.values or (None, None)),
+            f"{metric.unit} ({one.basis})",
             f"{_format_runs(one.left)} | {_format_runs(one.right)}",
-            _format_ratio(one.ratio),
-            _format_interval(one.ci),
-            _format_ratio(one.ratio_max) + (f" ({_format_interval(one.ci_max)})" if one.ci_max else ""),
+            format_ratio(one.ratio),
+            format_interval(one.ci),
+            format_ratio(one.ratio_max) + (f" ({format_interval(one.ci_max)})" if one.ci_max else ""),
             one.words,
-            "–" if more is None or one.verdict in ("faster", "slower") else str(more),
+            format_more_runs(one),
         )
         yield one, cells
 
 
+def format_more_runs(one: PairComparison) -> str:
+    """Additional runs per side; a dash where the verdict needs none, `would not help` where they would not help."""
+    more = additional_runs(one)
+    if one.verdict in ("faster", "slower") or (more is None and one.runs_reason is None):
+        return "–"
+    return "would not help" if more is None else str(more)
+
+
+def explanation_lines(outcome: Outcome) -> Iterator[str]:
+    """What the values beside a ratio are if they are not medians of all samples, and why more runs would not help."""
+    if any(one.paired for one in outcome.compared):
+        yield (
+            "Paired medians: both sides were measured in the same sessions. The ratio is the geometric mean of the "
+            "sessions' ratios of medians, over their middle half; the values are the geometric means of these medians."
+        )
+    reasons: dict[str, list[str]] = {}
+    names = short_case_names([_case_parameters(one.case) for one in outcome.compared])
+    for name, one in zip(names, outcome.compared, strict=True):
+        if one.runs_reason and one.verdict not in ("faster", "slower"):
+            reasons.setdefault(one.runs_reason, []).append(name)
+    for reason, cases in list(reasons.items())[:_MAX_LINES]:
+        yield f"{'; '.join(cases[:_MAX_REASON_CASES])}{' …' * (len(cases) > _MAX_REASON_CASES)}: {reason}."
+
+
+_MAX_REASON_CASES = 3
 _SAMPLES = ("case", "side", "n", "max", "median", "mean", "min", "unit")
 
 
 def _sample_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
     """Statistics of all samples, one row per side of each pair."""
     for one, (name, *_) in _pair_rows(outcome):
-        for side, one_side in (("left", one.left), ("right", one.right)):
+        for side, one_side in zip(outcome.names, (one.left, one.right), strict=True):
             numbers = (format_number(getattr(one_side, statistic)) for statistic in _SAMPLES[3:7])
             n = "–" if one_side.n is None else str(one_side.n)
             yield name, side, n, *numbers, get_metric(one.metric).unit
@@ -169,47 +203,54 @@ def _format_runs(side: SideSummary) -> str:
     return "printed" if side.runs is None else f"{side.runs} ({side.n})"
 
 
-def _format_ratio(ratio: float | None) -> str:
+def format_ratio(ratio: float | None) -> str:
+    """A ratio with three digits behind the point, one from 10 on; a dash for None."""
     return "–" if ratio is None else f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
 
 
-def _format_interval(ci: tuple[float, float] | None) -> str:
-    return "–" if ci is None else f"{_format_ratio(ci[0])} – {_format_ratio(ci[1])}"
+def format_interval(ci: tuple[float, float] | None) -> str:
+    """The ends of an interval; one that states nothing is not printed with its ends."""
+    if ci is not None and ci[1] > MAX_STATED_RANGE * ci[0]:
+        return f"wider than ×{MAX_STATED_RANGE}"
+    return "–" if ci is None else f"{format_ratio(ci[0])} – {format_ratio(ci[1])}"
 
 
-def _format_sides(outcome: Outcome) -> tuple[str, str]:
-    """The sides as specified by the user; for an event with `before it` or `after it`."""
-    named = ((outcome.left, "before it"), (outcome.right, "after it"))
-    left, right = (f"{side.text}, {when}" if side.kind == "event" else side.text for side, when in named)
-    return left, right
+def selection_text(outcome: Outcome) -> str:
+    """What was compared, as the user wrote it; the sides of an A/B run have no text of their own."""
+    left, right = outcome.left, outcome.right
+    if "side" in outcome.matched.differing:
+        return f"A/B run, session {left.name}"
+    return left.text if left == right else f"{left.text} against {right.text}"
 
 
 def summary_sentences(outcome: Outcome) -> list[str]:
     """The outcome in sentences, the most important first."""
     overall = outcome.overall
     counts = ", ".join(f"{n} {verdict}" for verdict, n in overall.counts.items() if n)
-    speed = f", {_format_ratio(overall.ratio)} times as fast" if overall.ratio is not None else ""
-    interval = f" ({_format_interval(overall.ci)}, {_BASIS_TEXT[overall.basis]})" if overall.ci else ""
-    answer = _OVERALL_TEXT[overall.verdict].format(bound=format_percent(overall.bound or 0))
-    lines = [f"{answer}{speed}{interval}: {counts}."]
+    left, right = outcome.names
+    subject = "" if overall.verdict in ("faster", "slower") else f"{right} is "
+    speed = f": {subject}{format_ratio(overall.ratio)} times as fast as {left}" if overall.ratio is not None else ""
+    interval = f" ({format_interval(overall.ci)}, {_BASIS_TEXT[overall.basis]})" if overall.ci else ""
+    answer = _OVERALL_TEXT[overall.verdict].format(bound=format_percent(overall.bound or 0), right=right)
+    lines = [f"{answer}{speed}{interval}. By case: {counts}."]
     for group in outcome.subgroups:
         others = f"; {group.outside} of {group.outside_total} others" if group.outside_total else ""
         where = f"{group.inside} of {group.inside_total}"
         lines.append(f"{group.direction.capitalize()}: {group.rule}: {where}, ×{group.ratio:.3g}{others}.")
     for name, points in overall.scaling.items():
         # All points are listed, because the trend over writers cannot be reduced to two numbers.
-        parts = ", ".join(f"{_format_ratio(point.ratio)} at {point.value}" for point in points)
+        parts = ", ".join(f"{format_ratio(point.ratio)} at {point.value}" for point in points)
         lines.append(f"By {name}, times as fast: {parts}.")
     for peak in overall.peaks:
         metric = get_metric(peak.metric)
         figures = f"{format_number(peak.left)} | {format_number(peak.right)} {metric.unit}"
-        lines.append(f"Best {peak.operation} {metric.label.lower()}: {figures}, ratio {_format_ratio(peak.ratio)}.")
+        lines.append(f"Best {peak.operation} {metric.label.lower()}: {figures}, ratio {format_ratio(peak.ratio)}.")
     return lines
 
 
 _OVERALL_TEXT = {
-    "faster": "Right is faster over all",
-    "slower": "Right is slower over all",
+    "faster": "{right} is faster over all",
+    "slower": "{right} is slower over all",
     "no difference": "No difference above {bound} over all",
     "not enough data": "Not enough data to assess over all",
 }
@@ -222,7 +263,7 @@ _BASIS_TEXT = {
 
 
 def _format_differing(outcome: Outcome) -> str:
-    differing = outcome.matched.differing.items()
+    differing = {name: values for name, values in outcome.matched.differing.items() if name != "side"}.items()
     shown = [f"{name} {' → '.join('none' if v is None else str(v) for v in values)}" for name, values in differing]
     common = [f"{name} {value}" for name, value in outcome.matched.common.items()]
     return "; ".join(["differs: " + ", ".join(shown) if shown else "", "same: " + ", ".join(common)]).strip("; ")
@@ -231,8 +272,8 @@ def _format_differing(outcome: Outcome) -> str:
 def provenance_lines(outcome: Outcome) -> Iterator[str]:
     """Measurement period of each side, stack diff, and differences between the nodes."""
     provenance = outcome.provenance
-    sides = (("left", provenance.left), ("right", provenance.right))
-    parts = [f"{name} {format_count(side.runs, 'run')} {_format_period(side)}" for name, side in sides if side]
+    sides = tuple(zip(outcome.names, (provenance.left, provenance.right), strict=True))
+    parts = [f"{name}, {format_count(side.runs, 'run')} {_format_period(side)}" for name, side in sides if side]
     if parts:
         yield f"Measured: {'; '.join(parts)} (UTC)."
     if (found := provenance.libraries) is not None:
@@ -245,7 +286,7 @@ def provenance_lines(outcome: Outcome) -> Iterator[str]:
         yield f"Libraries: {'; '.join(changed)}; {same}." if changed else f"Libraries: all {same} on both sides."
     for name, side in sides:
         if side and side.rebuilt:
-            yield f"Libraries: a stack on the {name} was changed between its runs (`iowatch history show`)."
+            yield f"Libraries: a stack of {name} was changed between its runs (`iowatch history show`)."
     differing, of = provenance.elsewhere or (0, 0)
     left, right = (side.nodes if side else () for _, side in sides)
     if differing:
@@ -269,12 +310,12 @@ def _format_period(side: SideProvenance) -> str:
 def _format_unpaired(outcome: Outcome) -> Iterator[str]:
     # Names are built together with those of the pairs, so that the distinguishing parameters are shown.
     paired = [_case_parameters(one.case) for one in outcome.compared]
-    for side, entries in (("left", outcome.matched.only_left), ("right", outcome.matched.only_right)):
+    for side, entries in zip(outcome.names, (outcome.matched.only_left, outcome.matched.only_right), strict=True):
         names = short_case_names([*paired, *(entry.described for entry in entries)])[len(paired) :]
         for name, entry in list(zip(names, entries, strict=True))[:_MAX_UNPAIRED]:
-            yield f"only on the {side}: {name} ({entry.metric})"
+            yield f"only {side}: {name} ({entry.metric})"
         if len(entries) > _MAX_UNPAIRED:
-            yield f"only on the {side}: {len(entries) - _MAX_UNPAIRED} more (--json lists all)"
+            yield f"only {side}: {len(entries) - _MAX_UNPAIRED} more (--json lists all)"
 
 
 def _case_parameters(case: Case) -> dict[str, Scalar]:
@@ -287,15 +328,17 @@ def print_comparison(outcome: Outcome, console: Console, samples: bool = False) 
     Args:
         samples: also n, max, median, mean and min of each side.
     """
-    console.print(Text("left  {}\nright {}".format(*_format_sides(outcome)), style="bold"))
-    for line in (_format_differing(outcome), *provenance_lines(outcome)):
+    console.print(Text(" against ".join(outcome.names), style="bold"))
+    for line in (selection_text(outcome), _format_differing(outcome), *provenance_lines(outcome)):
         console.print(Text(line, style="dim"))
     for line in summary_sentences(outcome):
         console.print(Text(line))
-    grid = Table(*_HEADER)
+    grid = Table(*_header(outcome))
     for one, cells in _pair_rows(outcome):
         grid.add_row(*map(Text, cells), style=_VERDICT_COLOURS.get(one.verdict))
     console.print(grid)
+    for line in explanation_lines(outcome):
+        console.print(Text(line, style="dim"))
     if samples:
         each = text.make_table(*_SAMPLES, right=_SAMPLES[2:7])
         for row in _sample_rows(outcome):
@@ -313,10 +356,12 @@ def print_comparison(outcome: Outcome, console: Console, samples: bool = False) 
 def comparison_markdown(outcome: Outcome) -> str:
     """The comparison as Markdown."""
     parts = [
-        ["### `{}` (left) against `{}` (right)".format(*_format_sides(outcome))],
+        [f"### {_escape_cell(' against '.join(outcome.names))}"],
+        [_escape_cell(selection_text(outcome))],
         [_escape_cell(_format_differing(outcome))],
         _bullets([*provenance_lines(outcome), *summary_sentences(outcome)]),
-        _markdown_table(_HEADER, [cells for _, cells in _pair_rows(outcome)]),
+        _markdown_table([_escape_cell(name) for name in _header(outcome)], [cells for _, cells in _pair_rows(outcome)]),
+        _bullets(explanation_lines(outcome)),
         _markdown_table(_SAMPLES, _sample_rows(outcome)),
         _bullets(trace_comparison_lines(outcome)),
         _bullets((*_format_unpaired(outcome), *outcome.notes)),

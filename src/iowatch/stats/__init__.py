@@ -14,6 +14,7 @@ from iowatch.stats.method import (
     Transient,
 )
 from iowatch.stats.pairs import (
+    MAX_STATED_RANGE,
     ComparisonSettings,
     OverallComparison,
     Pair,

@@ -20,6 +20,7 @@ from scipy import special
 from iowatch.core import METRICS, UsageError, get_metric
 from iowatch.stats import estimates, explanation
 from iowatch.stats.pairs import (
+    MAX_STATED_RANGE,
     BestValues,
     ComparisonSettings,
     Floats,
@@ -61,7 +62,13 @@ def decide_pair_verdict(
         return "faster" if faster else "slower", None, f"corrected p = {p:.2g}, interval excludes 1"
     if bound <= settings.widest:
         return "no difference", bound, f"the {settings.level:.0%} interval lies within {format_percent(bound)}"
-    return "not enough data", None, f"the interval reaches {format_percent(bound)} from 1"
+    if high > MAX_STATED_RANGE * low:
+        return (
+            "not enough data",
+            None,
+            f"the {settings.level:.0%} interval spans more than a factor of {MAX_STATED_RANGE}",
+        )
+    return "not enough data", None, f"the {settings.level:.0%} interval, {low:.2g} to {high:.2g}, is too wide"
 
 
 # Standard deviation of ln(value) between sessions of a shared file system, assumed if too few sessions were measured.
@@ -74,13 +81,14 @@ _SPREAD_BOUND_QUANTILE = 0.85
 # Future sessions are corrected for autocorrelation, too; this widens the interval of a single pair by 7 % even
 # without autocorrelation (bench/compare.py, `wandering`).
 _INTERVAL_WIDENING = 1.07**2
-MAX_RUNS_NEEDED = 100_000
+# More nightly sessions than in three years are not a recommendation.
+MAX_RUNS_NEEDED = 1_000
 
 
 def runs_needed(
     sides: estimates.AlignedSides, estimate: RatioEstimate, threshold: float, settings: ComparisonSettings
-) -> int:
-    """Total number of sessions per side (or pairs) needed for a verdict.
+) -> tuple[int, int]:
+    """Total number of sessions per side (or pairs) needed for a verdict, with the measured spread and its upper bound.
 
     Args:
         estimate: of the median; its spread is the standard deviation of the log ratio at one session per side.
@@ -105,7 +113,35 @@ def runs_needed(
     width = _required_sessions(spread or noise, 1 - settings.level, log_difference, settings.power)
     variance_factor = degrees / float(special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
     fewest = estimates.MIN_SIGNED_RANK_PAIRS if sides.paired else estimates.MIN_RANK_SUM_SESSIONS
-    return min(MAX_RUNS_NEEDED, max(fewest, ceil(max(rank, width) * variance_factor * _INTERVAL_WIDENING)))
+    expected = max(rank, width) * _INTERVAL_WIDENING
+    return max(fewest, ceil(expected)), max(fewest, ceil(expected * variance_factor))
+
+
+def recommend_runs(
+    needed: tuple[int, int], sides: estimates.AlignedSides, difference: float
+) -> tuple[int | None, str | None]:
+    """Useful total number of sessions per side, and why there is none or why it is only the next step.
+
+    The number needed grows with 1 / log(1 + difference)^2, which gives the difference that a limited number can find.
+
+    Args:
+        needed: from `runs_needed`, for `difference`.
+    """
+    expected, upper = needed
+    if upper > MAX_RUNS_NEEDED and sides.fewest < estimates.MIN_RANK_SUM_SESSIONS:
+        return estimates.MIN_RANK_SUM_SESSIONS, "a first step: so few runs do not show how much runs differ"
+    if expected <= MAX_RUNS_NEEDED:
+        return min(upper, MAX_RUNS_NEEDED), None
+    findable = exp(log(1 + difference) * sqrt(expected / MAX_RUNS_NEEDED)) - 1
+    return None, (
+        f"more runs would not help: runs differ so much that {format_percent(difference)} would need about "
+        f"{float(f'{expected:.1g}'):,.0f} runs per side; {MAX_RUNS_NEEDED:,} runs would find {_format_change(findable)}"
+    )
+
+
+def _format_change(fraction: float) -> str:
+    """A relative difference as per cent, from 100 % on as a factor."""
+    return format_percent(fraction) if fraction < 1 else f"a factor of {1 + fraction:.2g}"
 
 
 def _side_spread(side: estimates.SessionSamples) -> float:
@@ -391,8 +427,8 @@ def _assess_pair(
     verdict, bound, reason = decide_pair_verdict(adjusted, medians.ci, METRICS[pair.metric].sign, settings)
     if sides.fewest < estimates.MIN_SESSIONS:
         left, right = len(sides.left), len(sides.right)
-        runs = f"{left} run{'s' * (left != 1)} on the left, {right} on the right"
-        reason = f"{runs}: the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} a side"
+        runs = f"{left} against {right} run{'s' * (right != 1)}"
+        reason = f"{runs}: the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} per side"
         verdict, bound = "not enough data", None
     else:
         reason += f"; compared {'paired by session' if sides.paired else 'as independent samples'}"
@@ -400,6 +436,7 @@ def _assess_pair(
             reason += f"; {sides.left_out} sessions without a counterpart excluded"
         if inflation >= _MIN_REPORTED_INFLATION:
             reason += f"; consecutive sessions are correlated: {inflation:.1f} count as one"
+    needed, why = recommend_runs(runs_needed(sides, medians, threshold, settings), sides, settings.difference)
     return PairComparison(
         case=pair.case,
         metric=pair.metric,
@@ -407,15 +444,18 @@ def _assess_pair(
         right=_summarise_side(sides.right),
         statistic="median",
         ratio=medians.ratio,
+        values=medians.values,
         ci=medians.ci,
         ratio_max=maxima.ratio,
+        values_max=maxima.values,
         ci_max=maxima.ci,
         p=p,
         p_adjusted=adjusted,
         paired=sides.paired,
         verdict=verdict,
         bound=bound,
-        runs_needed=runs_needed(sides, medians, threshold, settings),
+        runs_needed=needed,
+        runs_reason=why,
         reason=reason,
         inflation=inflation,
     )
@@ -436,16 +476,18 @@ def _compare_figures(pair: Pair) -> PairComparison:
         for side in (pair.left, pair.right)
     )
     statistic = next((name for name in _STATISTICS if getattr(left, name) and getattr(right, name)), None)
-    ratio = getattr(right, statistic) / getattr(left, statistic) if statistic else None
-    best = right.max / left.max if left.max and right.max else None
+    values = (getattr(left, statistic), getattr(right, statistic)) if statistic else None
+    best = (left.max, right.max) if left.max and right.max else None
     return PairComparison(
         case=pair.case,
         metric=pair.metric,
         left=left,
         right=right,
         statistic=statistic,
-        ratio=ratio,
-        ratio_max=best,
+        ratio=values[1] / values[0] if values else None,
+        values=values,
+        ratio_max=best[1] / best[0] if best else None,
+        values_max=best,
         verdict="not enough data",
         reason="printed figures without samples" if statistic else "no statistic in common",
     )

@@ -85,6 +85,15 @@ def bootstrap_medians(values: Floats, session: NDArray[np.intp], counts: Resampl
     return np.asarray((low + high) / 2, dtype=np.float64)
 
 
+def interquartile_weights(values: Floats) -> Floats:
+    """Weight of each value in their interquartile mean; shape (n,) in and out, the sum is 1."""
+    n = len(values)
+    inside = np.clip(np.arange(1, n + 1), n / 4, 3 * n / 4)
+    weights = np.empty(n)
+    weights[np.argsort(values, kind="stable")] = np.diff(inside, prepend=n / 4) / (n / 2)
+    return weights
+
+
 def bootstrap_interquartile_means(values: Floats, counts: ResampleCounts) -> Floats:
     """Interquartile mean of one value per session in each draw: shape (resamples,).
 
@@ -246,13 +255,15 @@ def ratio_of_medians(
         dependence: variance inflation of the sessions.
     """
     if sides.paired:
-        return _ratio_of_midmeans([sides.log_ratios], settings, dependence)
+        return _ratio_of_midmeans(
+            [np.log(side.medians) for side in (sides.left, sides.right)], True, settings, dependence
+        )
     levels = []
     for offset, side in enumerate((sides.left, sides.right)):
         counts = draw_session_counts(len(side), settings.resamples, settings.seed + offset)
         draws = np.log(bootstrap_medians(side.values, side.session, counts))
         levels.append((log(np.median(side.values)), len(side), draws))
-    return _estimate_ratio(levels, settings, dependence)
+    return _estimate_ratio(levels, (levels[0][0], levels[1][0]), settings, dependence)
 
 
 def ratio_of_maxima(
@@ -266,7 +277,7 @@ def ratio_of_maxima(
     both = (sides.left, sides.right)
     repetitions = min(int(median(map(len, side.samples))) for side in both)
     logs = [np.log([_expected_maximum(values, repetitions) for values in side.samples]) for side in both]
-    return _ratio_of_midmeans([logs[1] - logs[0]] if sides.paired else logs, settings, dependence)
+    return _ratio_of_midmeans(logs, sides.paired, settings, dependence)
 
 
 def _expected_maximum(values: Sequence[float], repetitions: int) -> float:
@@ -280,32 +291,39 @@ def _expected_maximum(values: Sequence[float], repetitions: int) -> float:
 
 
 def _ratio_of_midmeans(
-    logs: Sequence[Floats], settings: ComparisonSettings, dependence: VarianceInflation
+    logs: Sequence[Floats], paired: bool, settings: ComparisonSettings, dependence: VarianceInflation
 ) -> RatioEstimate:
-    """Ratio from one value per session: the log ratio if sessions are paired, else the log levels of left and right."""
+    """Ratio from one log value per session of left and right; if paired, from the differences of the sessions."""
+    drawn = [logs[1] - logs[0]] if paired else logs
+    weights = [interquartile_weights(values) for values in drawn]
     levels = []
-    for offset, values in enumerate(logs):
+    for offset, (values, weight) in enumerate(zip(drawn, weights, strict=True)):
         counts = draw_session_counts(len(values), settings.resamples, settings.seed + offset)
-        # Drawing each session once gives the estimate.
-        centre = bootstrap_interquartile_means(values, np.ones((len(values), 1), dtype=np.int32))[0]
-        levels.append((float(centre), len(values), bootstrap_interquartile_means(values, counts)))
-    return _estimate_ratio(levels, settings, dependence)
+        levels.append((float(weight @ values), len(values), bootstrap_interquartile_means(values, counts)))
+    # Paired sides have the weights of their differences, so that the quotient of both values is the ratio.
+    sides = (float(weights[0] @ logs[0]), float(weights[-1] @ logs[1]))
+    return _estimate_ratio(levels, sides, settings, dependence)
 
 
 def _estimate_ratio(
-    levels: Sequence[LogLevel], settings: ComparisonSettings, dependence: VarianceInflation
+    levels: Sequence[LogLevel], sides: tuple[float, float], settings: ComparisonSettings, dependence: VarianceInflation
 ) -> RatioEstimate:
-    """Ratio right / left of two levels drawn independently, or of one level of paired log ratios."""
+    """Ratio right / left of two levels drawn independently, or of one level of paired log ratios.
+
+    Args:
+        sides: log value of left and right.
+    """
     centre = levels[-1][0] - sum(level for level, _, _ in levels[:-1])
+    both = exp(sides[0]), exp(sides[1])
     if min(sessions for _, sessions, _ in levels) < MIN_SESSIONS:
-        return RatioEstimate(exp(centre))
+        return RatioEstimate(exp(centre), both)
     widened = [widen_draws(draws, level, sessions, dependence) for level, sessions, draws in levels]
     parts = [uncertainty_from_draws(draws, n, dependence) for draws, (_, n, _) in zip(widened, levels, strict=True)]
     spread = reduce(EstimateUncertainty.plus, parts)
     draws = widened[-1] - sum(widened[:-1])
     low, high = expanded_percentile_interval(centre, draws, spread, settings.level)
     noise = sqrt(sum(part.variance * n for part, (_, n, _) in zip(parts, levels, strict=True)))
-    return RatioEstimate(exp(centre), (exp(low), exp(high)), noise, draws, dependence)
+    return RatioEstimate(exp(centre), both, (exp(low), exp(high)), noise, draws, dependence)
 
 
 # From one year of Edison (24 series, 62 levels of 25 sessions or more): r1 = 0.31, r2 = 0.21, r3 = 0.14, r4 = 0.10.

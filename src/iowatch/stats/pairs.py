@@ -14,6 +14,8 @@ from iowatch.core import Case
 Floats = NDArray[np.float64]
 VerdictKind = Literal["slower", "faster", "no difference", "not enough data"]
 IntervalBasis = Literal["sessions", "paired sessions", "cases", "none"]
+# An interval whose ends have a larger ratio states nothing, and its ends are not printed.
+MAX_STATED_RANGE = 100
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class RatioEstimate:
 
     Attributes:
         ratio: right divided by left.
+        values: value of each side; `ratio` is their quotient.
         ci: confidence interval of the ratio, or None with too few sessions.
         spread: standard deviation of the log ratio of one session per side, or None.
         draws: log ratios of the bootstrap, shape (resamples,), or None.
@@ -128,6 +131,7 @@ class RatioEstimate:
     """
 
     ratio: float
+    values: tuple[float, float]
     ci: tuple[float, float] | None = None
     spread: float | None = None
     draws: Floats | None = None
@@ -141,12 +145,16 @@ class PairComparison:
     Attributes:
         statistic: statistic of which `ratio` is the ratio: `median`, or `max` or `mean` for published tables.
         ratio: right / left; above 1 is faster if higher is better, slower if lower is better.
+        values: value of each side; `ratio` is their quotient. With `paired`, not the median of all samples, but the
+            geometric mean of the sessions' medians over the middle half of the sessions by ratio.
         ci: confidence interval of `ratio`, or None.
-        ratio_max, ci_max: the same for the typical best repetition per session.
+        ratio_max, values_max, ci_max: the same for the typical best repetition per session.
         p, p_adjusted: p value of the rank test, before and after the correction for the number of pairs.
         paired: sessions were compared one by one, because both sides were measured in the same sessions.
         verdict: the decision; `bound` is the x of "no difference above x %", as a fraction.
-        runs_needed: total number of sessions per side at which `ComparisonSettings.difference` would be detected.
+        runs_needed: total number of sessions per side at which `ComparisonSettings.difference` would be detected; None
+            if that number is not useful.
+        runs_reason: why there is no number, or why it is a first estimate, as text.
         inflation: number of autocorrelated sessions equivalent to one independent session; 1: no autocorrelation.
         reason: evidence for the verdict, or missing data, as text.
     """
@@ -157,8 +165,10 @@ class PairComparison:
     right: SideSummary
     statistic: Literal["median", "max", "mean"] | None
     ratio: float | None
+    values: tuple[float, float] | None = None
     ci: tuple[float, float] | None = None
     ratio_max: float | None = None
+    values_max: tuple[float, float] | None = None
     ci_max: tuple[float, float] | None = None
     p: float | None = None
     p_adjusted: float | None = None
@@ -166,8 +176,14 @@ class PairComparison:
     verdict: VerdictKind
     bound: float | None = None
     runs_needed: int | None = None
+    runs_reason: str | None = None
     reason: str
     inflation: float = 1.0
+
+    @property
+    def basis(self) -> str:
+        """What `values` are: `median`, `paired medians`, or the statistic of published figures."""
+        return "paired medians" if self.paired else self.statistic or "median"
 
     @property
     def words(self) -> str:

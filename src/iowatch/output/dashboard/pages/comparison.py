@@ -12,7 +12,17 @@ from typing import Any
 
 from iowatch.comparison import ComparisonOptions, Outcome, SideSpec, compare_sides, parse_side
 from iowatch.core import IowatchError, files, yamlfile
-from iowatch.output.comparison import comparison_document, provenance_lines, summary_sentences, trace_comparison_lines
+from iowatch.output.comparison import (
+    comparison_document,
+    explanation_lines,
+    format_interval,
+    format_more_runs,
+    format_ratio,
+    provenance_lines,
+    selection_text,
+    summary_sentences,
+    trace_comparison_lines,
+)
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
 from iowatch.stats import ComparisonSettings, SideSamples, short_case_names
 
@@ -130,10 +140,11 @@ def _comparison_values(
     try:
         outcome = compare_sides(wanted.left, wanted.right, lambda: site.history, ComparisonOptions(days=_EVENT_DAYS))
     except IowatchError as error:
-        return {"wanted": wanted, "fault": str(error), "pairs": [], "lines": [], "notes": [], "document": {}}
+        is_ab_run = "side" in wanted.left.filters
+        fault = "the A/B run has no case with results of both stacks" if is_ab_run else str(error)
+        return {"wanted": wanted, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
     found = comparison_document(outcome)
-    events = wanted.left.kind == wanted.right.kind == "event"
-    sides = ("before", "after") if events else ("left", "right")
+    sides = outcome.names
     scale = drawing.forest_scale((pair["ratio"], pair["ci"]) for pair in found["pairs"])
     pairs = sorted(_page_pair_rows(pages, outcome, found["pairs"], sides, scale), key=_importance_key)
     return {
@@ -143,15 +154,18 @@ def _comparison_values(
         "pairs": pairs,
         "axis": drawing.forest_axis(scale),
         "drawn": any(pair["samples"] for pair in pairs),
-        "units": sorted({f"{pair['unit']} ({pair['statistic'] or 'median'})" for pair in pairs}),
+        "units": sorted({pair["unit_text"] for pair in pairs}),
         "lines": summary_sentences(outcome),
         "measured": list(provenance_lines(outcome)),
         "darshan": list(trace_comparison_lines(outcome)),
-        "notes": list(outcome.notes),
+        "notes": [*explanation_lines(outcome), *outcome.notes],
         "sides": sides,
+        "selection": selection_text(outcome),
         "aim": ComparisonSettings().difference,
-        "asks": any(pair["more_runs"] and str(pair["verdict"])[:6] not in ("slower", "faster") for pair in pairs),
-        "only": {side: len(entries) for side, entries in found["unpaired"].items() if entries},
+        "asks": any(pair["more"].isdigit() for pair in pairs),
+        "only": [
+            (name, len(entries)) for name, entries in zip(sides, found["unpaired"].values(), strict=True) if entries
+        ],
     }
 
 
@@ -164,17 +178,22 @@ def _page_pair_rows(
 ) -> Iterator[dict[str, Any]]:
     """Pairs with their pictures and the pages of the series of both sides."""
     names, matched = short_case_names([pair["case"] for pair in documents]), outcome.matched
-    for name, pair, made, entries in zip(names, documents, matched.pairs, matched.entries, strict=True):
+    rows = zip(names, documents, outcome.compared, matched.pairs, matched.entries, strict=True)
+    for name, pair, one, made, entries in rows:
         samples = None
         # Published figures have no samples.
         if isinstance(made.left, SideSamples) and isinstance(made.right, SideSamples):
             left, right = ([*chain.from_iterable(one.sessions.values())] for one in (made.left, made.right))
             samples = drawing.samples_picture(left, right, sides)
         axes = ("system", "partition", "stack")
-        keys = [(*(one.axes.get(axis, "") for axis in axes), one.case.key, one.metric) for one in entries]
+        keys = [(*(entry.axes.get(axis, "") for axis in axes), entry.case.key, entry.metric) for entry in entries]
         yield {
             **pair,
             "name": name,
+            "unit_text": f"{pair['unit']} ({one.basis})",
+            "ratio_text": format_ratio(one.ratio),
+            "interval_text": format_interval(one.ci) if one.ci else "",
+            "more": format_more_runs(one),
             # Sides from files and published tables have no series page.
             "pages": [(side, pages[key]) for side, key in zip(sides, keys, strict=True) if key in pages],
             "forest": drawing.forest_picture(pair["ratio"], pair["ci"], str(pair["verdict"]).split()[0], scale),

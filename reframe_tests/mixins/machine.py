@@ -20,6 +20,7 @@ _COMMANDS = {
     "lustre": "cat /sys/fs/lustre/version",
     "mount": "findmnt -n -o FSTYPE,SOURCE,OPTIONS --target {}",
     "striping": "lfs getstripe -d {}",
+    "requeued": "printenv SLURM_RESTART_COUNT",  # how often Slurm started the job again; absent in the first start
 }
 
 

@@ -130,7 +130,10 @@ class SamplesMixin(rfm.RegressionTestPlugin):
 
     def _never_ended(self, stage: Path) -> str:
         """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
-        state = job_state(self.current_partition.scheduler.registered_name, self.job.jobid)
+        # ReFrame cancels a job that a check still waits for only because of this limit.
+        limit_s = self.job.max_pending_time if getattr(self.job, "is_cancelling", False) else None
+        scheduler, job = self.current_partition.scheduler.registered_name, self.job.jobid
+        state = job_state(scheduler, job, None if limit_s is None else limit_s / 60)
         reason = "; ".join(words for words in (_first_error_line(stage), state) if words)
         return "the program was not started or did not end" + (f": {reason}" if reason else "")
 

@@ -82,7 +82,7 @@ class SuiteMixin(rfm.RegressionTestPlugin):
     def limit_wait(self) -> None:
         """The partition's extra `queue_minutes`: longest wait, so that the session can end."""
         minutes = self.current_partition.extras.get("queue_minutes")
-        self.max_pending_time = self.max_pending_time or (f"{minutes}m" if minutes else None)
+        self.max_pending_time = self.max_pending_time or (60 * minutes if minutes else None)
 
     @run_before("run")
     def compose_command(self) -> None:

@@ -25,7 +25,7 @@ site_configuration = {
                     "scheduler": "squeue",
                     "launcher": "mpirun",
                     # Not --exclusive: several cases fit, and iowatch has to keep them apart.
-                    "access": ["--partition=node"],
+                    "access": ["--no-requeue", "--partition=node"],
                     # With one node the last is plain, too; on a larger machine such a job may only wait.
                     "sched_options": {
                         "slurm_job_cancel_reasons": [*BLOCKED_REASONS, "Nodes required for job are DOWN"]

@@ -116,7 +116,9 @@ def test_salloc_requests_the_size_of_the_largest_case(monkeypatch: pytest.Monkey
     sizes = [(2, 2), (8, 4), (6, 1)]
     cases: list[Any] = [SimpleNamespace(ranks=ranks, nodes=nodes) for ranks, nodes in sizes]
     runs = [PlannedRun(case, "a", "old") for case in cases]
-    site_ = site(partition("a", "slurm", "--partition=standard", "--exclusive"), partition("b", "slurm"))
+    site_ = site(
+        partition("a", "slurm", "--no-requeue", "--partition=standard", "--exclusive"), partition("b", "slurm")
+    )
     words = salloc_command(site_, runs, StopRule(budget_s=3600))
     assert words is not None
     assert words[2:] == [

@@ -75,6 +75,15 @@ def test_failures_name_the_stack(site: ReframeSite, tmp_path: Path) -> None:
     ]
 
 
+def test_job_cancelled_in_the_queue_names_the_limit(site: ReframeSite, tmp_path: Path) -> None:
+    """The reason is that of ReFrame 4.10 with PBS and Flux; with Slurm the check reports it."""
+    case = {"result": "fail", "name": "t", "environ": "n_4_4_0", "fail_phase": "run"}
+    case |= {"fail_reason": "[jobid=7] maximum pending time exceeded"}
+    (tmp_path / "report.json").write_text(json.dumps({"runs": [{"testcases": [case]}]}))
+    (failure,) = reframe.read_failures(tmp_path, site)
+    assert failure.reason.startswith("[jobid=7] cancelled by iowatch: it waited longer in the queue than queue_minutes")
+
+
 def test_missing_report_is_a_failure_of_reframe(site: ReframeSite, tmp_path: Path) -> None:
     (tmp_path / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\nsaved\n")
     (failure,) = reframe.read_failures(tmp_path, site)

@@ -106,7 +106,7 @@ def test_written_files_are_accepted(checkout: Path, fake: Callable[[str, str], N
     names = [partition["name"] for partition in site.get("systems/0/partitions")]
     assert names == (["standard", "high-mem"] if scheduler == "slurm" else ["default"])
     if scheduler == "slurm":
-        assert site.get("systems/0/partitions/1/access") == ["--partition=high mem", "--exclusive"]
+        assert site.get("systems/0/partitions/1/access") == ["--no-requeue", "--partition=high mem", "--exclusive"]
         assert site.get("systems/0/partitions/0/processor")["num_cpus"] == 64
 
 

@@ -62,6 +62,20 @@ def test_slurm_job_state_from_accounting(tmp_path: Path, monkeypatch: pytest.Mon
     assert job_state("slurm", "5") == "job 5: state CANCELLED by 0, ran 00:00:00, time limit 00:01:00"
 
 
+def test_requeued_job_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_programs_on_path(tmp_path, monkeypatch, scontrol=SLOW.replace("RunTime", "Requeue=1 Restarts=2 RunTime"))
+    assert job_state("squeue", "5").endswith("nodes n[1-2], requeued 2")
+
+
+def test_limit_of_the_time_in_the_queue_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_programs_on_path(
+        tmp_path, monkeypatch, scontrol=WAITED.replace("ReqNodeNotAvail,_UnavailableNodes:n1", "Resources")
+    )
+    assert job_state("squeue", "5", 90.0) == (
+        "job 5: cancelled by iowatch after 90 minutes in the queue (queue_minutes); the scheduler's reason: Resources"
+    )
+
+
 def test_pbs_job_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_programs_on_path(tmp_path, monkeypatch, qstat=PBS)
     assert job_state("pbs", "5.server") == (

@@ -84,9 +84,9 @@ def test_missing_stack_is_an_error(var: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("scheduler", "expected"),
     [
-        ("slurm", ["--account=x", "--partition=long", "--exclusive"]),
-        ("pbs", ["--account=x", "-q long", "-l place=excl"]),
-        ("lsf", ["--account=x", "-q long", "-x"]),
+        ("slurm", ["--no-requeue", "--account=x", "--partition=long", "--exclusive"]),
+        ("pbs", ["-r n", "--account=x", "-q long", "-l place=excl"]),
+        ("lsf", ["-rn", "--account=x", "-q long", "-x"]),
         ("flux", ["--account=x"]),
         ("local", ["--account=x"]),
     ],

@@ -68,7 +68,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("IOWATCH_", "SLURM_"))},
         "IOWATCH_VAR": str(var),
-        "IOWATCH_SLURM_PORT": "26817",
+        "IOWATCH_SLURM_PORT": os.environ.get("IOWATCH_SLURM_PORT", "26817"),
         "SLURM_CONF": str(var / "slurm-local" / "slurm.conf"),
         "BASH_ENV": str(waiting),
     }

@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -87,7 +88,8 @@ def occupier(cluster: Cluster) -> Iterator[list[str]]:
     yield others
     for job in others:
         subprocess.run(["scancel", job], env=cluster.environment, check=False)
-    cluster.query("scontrol", "update", f"nodename={cluster.node}", "state=resume")
+    if "DRAIN" in cluster.query("scontrol", "show", "node", cluster.node):
+        cluster.query("scontrol", "update", f"nodename={cluster.node}", "state=resume")
 
 
 def test_time_limit_cancelled_job_and_drained_node_are_reported(
@@ -118,6 +120,47 @@ def test_time_limit_cancelled_job_and_drained_node_are_reported(
     status, runs = runs_of_last_session(cluster)
     assert status == "incomplete"
     assert {run.status for run in runs} == {"failed"}
+
+
+def test_job_that_waits_too_long_and_requeued_job_are_reported(
+    cluster: Cluster, stack: str, occupier: list[str], tmp_path: Path
+) -> None:
+    """A copy of the system with half a minute in the queue and `--requeue`."""
+    for folder in ("benchmarks", "reframe_tests"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    place = tmp_path / "systems" / "slurm-local"
+    place.mkdir(parents=True)
+    (place / "system.yaml").symlink_to(ROOT / "systems" / "slurm-local" / "system.yaml")
+    text = (ROOT / "systems" / "slurm-local" / "reframe.py").read_text()
+    text = text.replace('"--partition=node"', '"--partition=node", "--requeue"').replace(
+        "_system.limits.queue_minutes", "0.5"
+    )
+    (place / "reframe.py").write_text(text)
+    copied = replace(cluster, environment={**cluster.environment, "IOWATCH_ROOT": str(tmp_path)})
+    cluster.hang.touch()
+    with started_session(copied, stack) as process:
+        wait_until(lambda: cluster.jobs("RUNNING"), 90)
+        (requeued,) = cluster.jobs("RUNNING")
+
+        def job() -> str:
+            return cluster.query("scontrol", "show", "job", "-o", requeued)
+
+        assert "Requeue=1" in job()  # the site's option overrides the default
+        cluster.query("scontrol", "requeue", requeued)
+        wait_until(lambda: "JobState=PENDING" in job(), 60)
+        cluster.hang.unlink()
+        # Slurm would start it again after two minutes.
+        cluster.query("scontrol", "update", f"jobid={requeued}", "starttime=now")
+        occupy = ("sbatch", "--parsable", "--exclusive", "--output=/dev/null", "--wrap", "sleep 600")
+        wait_until(lambda: "JobState=RUNNING" in (shown := job()) and "Restarts=1" in shown, 60)
+        occupier.append(cluster.query(*occupy))
+        stdout, stderr = process.communicate(timeout=240)
+    verdict = json.loads(stdout)
+    assert "(the scheduler requeued its job, restart 1)" in stderr, stderr
+    reasons = [problem["reason"] for problem in verdict["failed"]]
+    assert len(reasons) == 2
+    assert all("cancelled by iowatch after 0.5 minutes in the queue (queue_minutes); " in reason for reason in reasons)
+    assert all("the scheduler's reason: Resources" in reason for reason in reasons)
 
 
 def test_terminated_session_leaves_no_job_in_slurm(cluster: Cluster, stack: str) -> None:

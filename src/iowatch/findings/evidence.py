@@ -29,7 +29,13 @@ from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
 # results measured without the checks of iowatch.
-_MACHINE = {"kernel": "kernel", "lustre": "Lustre client", "mount": "mount of scratch", "striping": "default striping"}
+_MACHINE = {
+    "kernel": "kernel",
+    "lustre": "Lustre client",
+    "mount": "mount of scratch",
+    "striping": "default striping",
+    "requeued": "restarts of the job",
+}
 _FILE_SYSTEM = {
     "type": "file system",
     "mount": "mount of scratch",

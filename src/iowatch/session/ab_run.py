@@ -122,7 +122,9 @@ def salloc_command(site: reframe.ReframeSite, runs: Sequence[PlannedRun], stop_r
         return None
     nodes = max(run.case.nodes for run in runs)
     ranks = max(math.ceil(run.case.ranks / run.case.nodes) for run in runs)
-    words = ["salloc", "--job-name=iowatch-ab", *parts[0].access]
+    # An interactive job is never requeued, and salloc refuses the options of sbatch about it.
+    access = [option for option in parts[0].access if not option.endswith("requeue")]
+    words = ["salloc", "--job-name=iowatch-ab", *access]
     words += [f"--nodes={nodes}", f"--ntasks-per-node={ranks}"]
     minutes = None if stop_rule.budget_s is None else math.ceil(stop_rule.budget_s / 60) + _EXTRA_MINUTES
     return words if minutes is None else [*words, f"--time={minutes}"]

@@ -235,6 +235,14 @@ def _abort_reason(directory: Path) -> list[str]:
     return [" ".join(words.split())] if found else []
 
 
+def _fail_reason(case: dict[str, Any]) -> str:
+    """ReFrame's reason in one line; of a job that it cancelled in the queue (PBS, Flux), who limits the time."""
+    reason = " ".join(str(case.get("fail_reason") or "").split())
+    return reason.replace(
+        "maximum pending time exceeded", "cancelled by iowatch: it waited longer in the queue than queue_minutes allows"
+    )
+
+
 def read_failures(directory: Path, site: ReframeSite) -> list[ReframeFailure]:
     """Failed tests of the ReFrame report; without a report, one failure of ReFrame itself."""
     reason = startup_failure_reason(directory)
@@ -251,7 +259,7 @@ def read_failures(directory: Path, site: ReframeSite) -> list[ReframeFailure]:
             test=str(case.get("display_name") or case.get("name")),
             stack=site.stack_of(str(case.get("environ"))),
             phase=str(case.get("fail_phase")),
-            reason=" ".join(str(case.get("fail_reason") or "").split()),
+            reason=_fail_reason(case),
             error=str((case.get("fail_info") or {}).get("exc_type") or ""),
         )
         for case in cases

@@ -231,6 +231,8 @@ class SessionExecution(session.SessionRunner):
             remaining_s = (time.monotonic() - self._started) / done * (planned - done)
             status = case.output.get("status")
             result = _format_headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
+            restarts = case.facts.get("machine", {}).get("requeued")
+            result += f" (the scheduler requeued its job, restart {restarts})" if restarts else ""
             self.context.report_message(
                 f"[{done}/{planned}, {remaining_s:.0f} s left] {case.stack_name} {case.name}: {result}"
             )

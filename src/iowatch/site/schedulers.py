@@ -28,12 +28,14 @@ class SchedulerOptions:
         scheduler, launcher: ReFrame's backends.
         queue: option that selects a queue.
         exclusive: options that request whole nodes; other jobs would share the node's link to the file system.
+        once: options that prevent a second start of a job after a node failure: it would find the files of the first.
     """
 
     scheduler: str
     launcher: str
     queue: str
     exclusive: tuple[str, ...]
+    once: tuple[str, ...] = ()
 
 
 class _SchedulerTable(dict[str, SchedulerOptions]):
@@ -45,12 +47,12 @@ class _SchedulerTable(dict[str, SchedulerOptions]):
 
 SCHEDULER_OPTIONS = _SchedulerTable(
     # The keys are the values of SCHEDULER in systems/*/reframe.py.
-    slurm=SchedulerOptions("slurm", "srun", "--partition={}", ("--exclusive",)),
+    slurm=SchedulerOptions("slurm", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",)),
     # Slurm without accounting (AccountingStorageType=accounting_storage/none).
-    squeue=SchedulerOptions("squeue", "srun", "--partition={}", ("--exclusive",)),
+    squeue=SchedulerOptions("squeue", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",)),
     # Not ReFrame's `pbs`: it waits forever for the output of a job that was deleted while pending.
-    pbs=SchedulerOptions("pbspro", "mpirun", "-q {}", ("-l place=excl",)),
-    lsf=SchedulerOptions("lsf", "mpirun", "-q {}", ("-x",)),
+    pbs=SchedulerOptions("pbspro", "mpirun", "-q {}", ("-l place=excl",), ("-r n",)),
+    lsf=SchedulerOptions("lsf", "mpirun", "-q {}", ("-x",), ("-rn",)),
     # In an allocation: see iowatch.site.reframe_config.
     flux=SchedulerOptions("local", "flux-run", "{}", ()),
     local=SchedulerOptions("local", "mpirun", "{}", ()),
@@ -71,12 +73,12 @@ def access_options(scheduler: str, queue: str | None, more: list[str]) -> list[s
     Args:
         scheduler: a key of `SCHEDULER_OPTIONS`.
         queue: the scheduler's name of the queue, or None for its default.
-        more: additional options that the site requires (`--account=…`).
+        more: additional options of the site (`--account=…`); `--requeue` overrides the default.
     """
     options = SCHEDULER_OPTIONS[scheduler]
     # Without a batch system there are no queues.
     named = [options.queue.format(queue)] if queue and options.scheduler != "local" else []
-    return [*more, *named, *options.exclusive]
+    return [*options.once, *more, *named, *options.exclusive]
 
 
 def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -107,6 +109,7 @@ _SLURM: _JobQueries = (
             "ran": r"\bRunTime=(\S+)",
             "time limit": r"\bTimeLimit=(\S+)",
             "nodes": r"\bNodeList=([^\s(]\S*)",
+            "requeued": r"\bRestarts=([1-9]\d*)",
         },
     ),
     (
@@ -137,27 +140,40 @@ _PBS: _JobQueries = (
 _JOB_QUERIES = {"slurm": _SLURM, "squeue": _SLURM, "pbs": _PBS, "pbspro": _PBS}
 
 
-def job_state(scheduler: str, job: str | None) -> str:
+def job_state(scheduler: str, job: str | None, waited_minutes: float | None = None) -> str:
     """Return the scheduler's facts about a job in one line; empty without a scheduler or a response.
 
     Args:
         scheduler: ReFrame's name of the scheduler.
         job: the scheduler's job id, or None if the job was never submitted.
+        waited_minutes: the limit of its time in the queue, if it was cancelled because of that.
     """
-    for command, patterns in _JOB_QUERIES.get(scheduler, ()) if job else ():
+    facts = _query_job(scheduler, job) if job else {}
+    if waited_minutes is not None:
+        reason = facts.get("reason", "not reported")
+        return (
+            f"job {job}: cancelled by iowatch after {waited_minutes:g} minutes in the queue (queue_minutes); "
+            f"the scheduler's reason: {reason}"
+        )
+    return f"job {job}: {', '.join(f'{name} {value}' for name, value in facts.items())}" if facts else ""
+
+
+def _query_job(scheduler: str, job: str) -> dict[str, str]:
+    """Return the facts of the first command that knows the job."""
+    for command, patterns in _JOB_QUERIES.get(scheduler, ()):
         # A failed command prints nothing: a missing reason must not hide a result.
         text = query_command(*(word.format(job=job) for word in command), timeout_s=30) or ""
-        facts = []
+        facts = {}
         for name, pattern in patterns.items():
             match = re.search(pattern, text, re.MULTILINE)
             value = match.group(1).replace("\n\t", "").strip() if match else ""
             # Slurm joins the words of a reason by underscores, and prints None if there is none.
             value = value.replace("_", " ") if name == "reason" else value
             if value not in ("", "None", "(null)", "None assigned"):
-                facts.append(f"{name} {value}")
+                facts[name] = value
         if facts:
-            return f"job {job}: {', '.join(facts)}"
-    return ""
+            return facts
+    return {}
 
 
 @dataclass(frozen=True)

@@ -156,10 +156,25 @@ static uint64_t total(const struct context *c, uint64_t value, MPI_Op operation)
     return value;
 }
 
+/* A write beyond `ulimit -f` fails on one rank only, and a library whose other ranks then wait for it never
+ * returns: HDF5 1.10 under netCDF did not. */
+static void check_file_limit(const struct bench *b) {
+    const struct context *c = b->context;
+    struct side side = bench_side(b, true);
+    struct rlimit limit;
+    if (side.role->rank == 0 && b->backend->has_files && !c->options->existing &&
+        getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < side.geometry->file_bytes)
+        fail(c, EXIT_BROKEN, PLACE(side.path, "checking the limit of file sizes"),
+             "%" PRIu64 " bytes are needed, %llu are allowed (ulimit -f)", side.geometry->file_bytes,
+             (unsigned long long)limit.rlim_cur);
+}
+
 /* Refuse before the first byte what cannot fit. */
 static void check_space(const struct bench *b) {
     const struct context *c = b->context;
     const struct filesystem *fs = &b->results->filesystem;
+    check_file_limit(b);
     if (c->rank == 0 && b->backend->has_files && !c->options->existing && fs->free_bytes < b->results->bytes)
         fail(c, EXIT_BROKEN, PLACE(c->directory, "checking free space"),
              "%" PRIu64 " bytes are needed, %" PRIu64 " are free (%s)", b->results->bytes, fs->free_bytes,

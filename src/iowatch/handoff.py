@@ -323,6 +323,8 @@ def quarantined_cases() -> list[QuarantinedCase]:
 
 
 SELECTION_VARIABLE = "IOWATCH_SELECTION"
+# `off`: no run of the session has a Darshan trace.
+DARSHAN_VARIABLE = "IOWATCH_DARSHAN"
 
 RunKey = tuple[str, str, str]
 

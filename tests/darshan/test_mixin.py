@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,11 +63,11 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> MakeScript:
     stack.write_text(json.dumps({"format": 1, "parts": parts}))
 
     @cache
-    def make(environment: str, trace: str = "counters", **settings: str) -> list[str]:
+    def make(environment: str, trace: str = "counters", options: tuple[str, ...] = (), **settings: str) -> list[str]:
         (tmp_path / "settings.py").write_text(SETTINGS.format(environs=[environment], stack=str(stack)))
         (tmp_path / "check.py").write_text(CHECK.format(root=str(ROOT), trace=trace))
         reframe = Path(sys.executable).with_name("reframe")
-        words = ["-C", "settings.py", "-c", "check.py", "--dry-run", "--prefix", "out"]
+        words = ["-C", "settings.py", "-c", "check.py", "--dry-run", "--prefix", "out", *options]
         run = subprocess.run(
             [reframe, *words], cwd=tmp_path, env=os.environ | settings, capture_output=True, text=True, check=False
         )
@@ -85,14 +86,46 @@ def test_only_the_benchmark_loads_the_library(script: MakeScript) -> None:
     lines = script("with")
     launcher, _, rest = start(lines).partition(" env ")
     assert launcher == "mpirun -np 4"
-    *settings, program, option = rest.split()
-    assert (program, option) == ("/apps/bench", "-w")
-    names = dict(setting.split("=", 1) for setting in settings)
-    assert names["LD_PRELOAD"].endswith("/libdarshan.so")
+    settings, _, program = rest.partition(" sh -c ")
+    assert program.endswith(" sh /apps/bench -w")
+    names = dict(setting.split("=", 1) for setting in settings.split())
     assert names["DARSHAN_LOGFILE"].endswith("/darshan/trace.darshan")
     assert "DXT_ENABLE_IO_TRACE" not in names
     assert "DARSHAN_ENABLE_NONMPI" not in names
     assert not any("LD_PRELOAD" in line for line in lines if not line.startswith("mpirun"))
+
+
+def test_library_is_appended_to_the_preload_of_the_process(script: MakeScript, tmp_path: Path) -> None:
+    """A stack's own preload, set for the program by a launcher, stays first and stays in force."""
+    _, _, rest = start(script("with")).partition(" env ")
+    shown = rest.replace("/apps/bench -w", "printenv LD_PRELOAD")
+    values = {}
+    for own in ("", "/stack/libdelay.so"):
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        done = subprocess.run(
+            ["sh", "-c", f"exec env {'LD_PRELOAD=' + own if own else ''} {shown}"],
+            capture_output=True, text=True, env=environment, check=False,
+        )  # fmt: skip
+        values[own] = done.stdout.strip()
+    assert values[""].endswith("/libdarshan.so")
+    assert values["/stack/libdelay.so"] == f"/stack/libdelay.so:{values['']}"
+
+
+@pytest.mark.parametrize("settings", [{"options": ("-S", "darshan=no")}, {"IOWATCH_DARSHAN": "off"}])
+def test_tracing_can_be_switched_off(settings: dict[str, Any], script: MakeScript) -> None:
+    assert start(script("with", **settings)) == "mpirun -np 4 /apps/bench -w"
+
+
+def test_dxt_can_be_switched_off_and_on(script: MakeScript) -> None:
+    """ReFrame converts the text of -S: `bool("no")` would be true."""
+    for value, found in (("no", False), ("yes", True)):
+        lines = script("with", options=("-S", f"darshan_dxt={value}"))
+        assert ("DXT_ENABLE_IO_TRACE=1" in start(lines)) == found
+
+
+def test_unclear_switch_is_refused(script: MakeScript) -> None:
+    with pytest.raises(AssertionError, match="darshan"):
+        script("with", options=("-S", "darshan=sometimes"))
 
 
 def test_scratch_directory_is_traced_on_any_path(script: MakeScript) -> None:

@@ -1,5 +1,6 @@
 """benchio under ReFrame: one test per case of `benchmarks/benchio/suites/`."""
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -60,3 +61,6 @@ class BenchioCheck(BenchmarkCheck):
     @run_after("setup")
     def use_built_program(self) -> None:
         self.program = self.built.program
+        sources = files.checkout_root() / "benchmarks" / "benchio" / "CMakeLists.txt"
+        version = re.search(r"^project\(benchio VERSION (\S+)", sources.read_text(encoding="utf-8"), re.MULTILINE)
+        self.built_version = version.group(1) if version else None

@@ -26,6 +26,17 @@ pytestmark = pytest.mark.skipif(not REFRAME.exists(), reason="needs ReFrame in .
 VALID = ROOT / "tests" / "data" / "ior-4.0.0-smoke.json"
 
 
+# The output of an earlier run, with path, time and host of this one.
+REPLAY = r"""while [ "$1" != -o ]; do shift; done
+now=$(LC_ALL=C date '+%a %b %e %T %Y')
+sed -e "s|/scratch/ior|$2|g" -e "s|Sat Nov 21 19:44:2. 2026|$now|" -e "s|Linux vm|Linux $(uname -n)|" """
+
+
+def replay(source: Path = VALID) -> str:
+    """A program that prints a captured result file of IOR as its own."""
+    return f"{REPLAY} {source} > ior.json"
+
+
 def check(
     tool: str, case: str, program: str, tmp_path: Path, *options: str, suite: str = "smoke", **variables: str
 ) -> tuple[int, dict[str, Any], list[Path]]:
@@ -63,7 +74,7 @@ WRITE = "op=write,api=posix,file=per-process$"
 
 
 def test_valid_output_passes_with_every_repetition(tmp_path: Path) -> None:
-    code, testcase, spooled = check("ior", WRITE, f"cp {VALID} ior.json", tmp_path)
+    code, testcase, spooled = check("ior", WRITE, replay(), tmp_path)
     assert (code, testcase["result"]) == (0, "pass")
     output = json.loads(spooled[0].read_text())["output"]
     write = next(r for r in output["results"] if (r["operation"], r["metric"]) == ("write", "bandwidth"))
@@ -84,7 +95,7 @@ def test_output_of_another_case_fails(tmp_path: Path) -> None:
 
 def test_errors_on_stdout_fail_a_valid_result_file(tmp_path: Path) -> None:
     """IOR reports wrong data on stdout, and returns the number of errors modulo 256."""
-    program = f"cp {VALID} ior.json; echo 'WARNING: Incorrect data on write (256 errors found).'"
+    program = f"{replay()}; echo 'WARNING: Incorrect data on write (256 errors found).'"
     _, testcase, _ = check("ior", WRITE, program, tmp_path)
     assert "data check errors" in testcase["fail_reason"]
 
@@ -112,7 +123,7 @@ def test_plain_reframe_removes_scratch_of_killed_runs(tmp_path: Path) -> None:
     here = f"iowatch-reframe-{platform.node()}"
     for name in (f"{here}-{dead.pid}", f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"):
         (tmp_path / "scratch" / name / "case").mkdir(parents=True)
-    check("ior", WRITE, f"cp {VALID} ior.json", tmp_path)
+    check("ior", WRITE, replay(), tmp_path)
     left = {path.name for path in (tmp_path / "scratch").iterdir()}
     assert left == {f"{here}-{os.getpid()}", f"iowatch-reframe-elsewhere-{dead.pid}"}
 
@@ -156,7 +167,7 @@ def test_planted_session_directory_is_not_used(tmp_path: Path) -> None:
 
 
 def test_directories_of_a_session_are_private(tmp_path: Path) -> None:
-    program = f"cp {VALID} ior.json; stat -c %a {tmp_path}/scratch/iowatch-* {tmp_path}/scratch/iowatch-*/* > $0.modes"
+    program = f"{replay()}; stat -c %a {tmp_path}/scratch/iowatch-* {tmp_path}/scratch/iowatch-*/* > $0.modes"
     assert check("ior", WRITE, program, tmp_path)[0] == 0
     assert (tmp_path / "fake.modes").read_text().split() == ["700", "700"]
 
@@ -172,7 +183,7 @@ def test_ineffective_striping_is_not_part_of_the_case(script: str, tmp_path: Pat
     text = VALID.read_text().replace('"api": "POSIX"', '"api": "MPIIO"').replace("-a POSIX", "-a MPIIO")
     text = text.replace("file-per-process", "single-shared-file").replace(" -F ", " ")
     (tmp_path / "shared.json").write_text(text.replace('"API": "POSIX"', '"API": "MPIIO"'))
-    program = f"cp {tmp_path / 'shared.json'} ior.json"
+    program = replay(tmp_path / "shared.json")
     variables = {"PATH": path_with_lfs(tmp_path, script), "IOWATCH_SELECTION": str(selection)}
     code, _, spooled = check("ior", f"{STRIPED}$", program, tmp_path, suite="survey", **variables)
     assert code == 0
@@ -263,3 +274,11 @@ def test_hanging_benchmark_is_ended(tmp_path: Path) -> None:
     code, testcase, _ = check("ior", WRITE, "exec sleep 60", tmp_path, "-S", "time_limit=2s")
     assert (code, testcase["result"]) == (1, "fail")
     assert "timed out" in testcase["fail_reason"]
+
+
+def test_result_file_of_an_earlier_run_fails(tmp_path: Path) -> None:
+    """Complete and of the requested case, but of another time, another directory and another host."""
+    _, testcase, spooled = check("ior", WRITE, f"cp {VALID} ior.json", tmp_path)
+    assert "the output is of another run: it started at Sat Nov 21 19:44:22 2026" in testcase["fail_reason"]
+    assert "the output is of files in /scratch" in testcase["fail_reason"]
+    assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"

@@ -6,6 +6,7 @@ import reframe as rfm
 
 from reframe_tests.mixins.darshan import DarshanMixin
 from reframe_tests.mixins.machine import MachineMixin
+from reframe_tests.mixins.program import ProgramMixin
 from reframe_tests.mixins.reference import ReferenceMixin
 from reframe_tests.mixins.samples import SamplesMixin
 from reframe_tests.mixins.scratch import ScratchMixin
@@ -15,13 +16,14 @@ from reframe_tests.mixins.suite import SuiteMixin, entries
 __all__ = ["BenchmarkCheck", "entries"]
 
 
-# ReFrame runs the hooks of the last named first: stack, scratch, facts of the node, command line, Darshan
+# ReFrame runs the hooks of the last named first: stack, scratch, facts of node and program, command line, Darshan
 # around it, starts around that; after the run samples before references.
 class BenchmarkCheck(
     ReferenceMixin,
     SamplesMixin,
     DarshanMixin,
     SuiteMixin,
+    ProgramMixin,
     MachineMixin,
     ScratchMixin,
     StackMixin,

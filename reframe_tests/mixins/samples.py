@@ -71,7 +71,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     @run_before("sanity")
     def read_output(self) -> None:
         starts = range(self.case.tool.runs(self.case.options))
-        merged = merge_outputs([self._parse(start) for start in starts])
+        outputs = [self._parse(start) for start in starts]
+        merged = merge_outputs(outputs)
         # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
         ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
         added = {**self.case.tool.case(self.case.options), **ab_run}
@@ -79,14 +80,17 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             del added[name]
         results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)
         whole = replace(merged, results=results)
-        self.output_record = handoff.validate_output(self.case, whole, self._failures())
+        self.output_record = handoff.validate_output(self.case, whole, self._failures(outputs))
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
             self._spool(Path(session))
 
-    def _failures(self) -> list[str]:
-        """Reasons outside the program's output that make this the result of another case."""
-        return [reason for reason in (self.scratch_failure(), self.striping_failure()) if reason]
+    def _failures(self, outputs: list[Output]) -> list[str]:
+        """Reasons why this is the result of another case, of another run, or of other programs."""
+        stage = Path(self.stagedir)
+        reasons = [self.scratch_failure(), self.striping_failure(), self.missing_trace(len(outputs))]
+        reasons += self.other_run_reasons(outputs, _number(stage / _STARTED), _number(stage / _ENDED))
+        return [reason for reason in dict.fromkeys(reasons) if reason]
 
     @sanity_function
     def is_complete(self) -> bool:
@@ -146,7 +150,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             benchmark=self.benchmark,
             partition=self.current_partition.name,
             stack_name=self.stack_name(),
-            stack=self.stack_document(),
+            stack=self.stack_document(self.program_facts.environment),
             started_at=int(started or time.time()),
             wall_s=None if started is None or ended is None else ended - started,
             output=self.output_record.to_json(),
@@ -157,13 +161,15 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 **self.scratch_facts(),
                 **self.machine_facts(),
                 "exit_code": _number(stage / _rc(0)),
-                "nodes": self._nodes(),
+                "nodes": self.job_nodes(),
+                "program": self.program_facts.to_json(),
+                "tracing": "Darshan" if self.is_traced else "none",
                 **turn,
             },
         )
         handoff.spool_case(session, case, self._files(stage))
 
-    def _nodes(self) -> list[str]:
+    def job_nodes(self) -> list[str]:
         """Nodes of the case: in allocation from the launcher, else from the scheduler."""
         placed = getattr(self.job.launcher, "placed", None)
         if placed is not None:

@@ -36,7 +36,7 @@ def entries(benchmark: str) -> list[str]:
 class SuiteMixin(rfm.RegressionTestPlugin):
     """Sets the requirements of the case: stack features, ranks, nodes, time limit, tags, command line, input files.
 
-    The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`. Needs ScratchMixin.
+    The check defines `benchmark` (str) and `entry = parameter(entries(benchmark))`. Needs Scratch- and ProgramMixin.
     """
 
     #: The program to run; by default the tool's own, from the stack's PATH. `-S program=/path` takes another.
@@ -92,6 +92,7 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         """
         for name, content in self.case.tool.configuration(self.case.options).items():
             (Path(self.stagedir) / name).write_text(content, encoding="utf-8")
-        arguments = self.case.tool.arguments(self.case.options, str(self.scratch_directory))
+        tool = self.case.tool
+        arguments = [*tool.arguments(self.case.options, str(self.scratch_directory)), *tool.run_id(self.run_id)]
         self.executable = shlex.quote(self.program)
         self.executable_opts = [shlex.quote(word) for word in arguments]

@@ -64,6 +64,13 @@ def test_loaded_library_difference_is_reported_unless_in_the_stack_diff() -> Non
     assert differences(before, after, programs=False) == {}
 
 
+def test_replaced_program_of_equal_versions_is_reported() -> None:
+    program = {"path": "/opt/ior/bin/ior", "sha256": "aa", "libraries": ["/usr/lib/libmpi.so.40.30.4"]}
+    before, after = ({"program": {**program, "sha256": digest}, "tracing": "Darshan"} for digest in ("aa", "bb"))
+    assert differences(before, after) == {("program", "SHA-256"): ("aa", "bb")}
+    assert differences(before, {**before, "tracing": "none"}) == {("tracing", "by"): ("Darshan", "none")}
+
+
 @pytest.mark.parametrize("other", [{}, {"machine": {}}, {"machine": None}, {"machine": {"kernel": "unknown"}}])
 def test_values_missing_on_one_side_are_no_difference(other: dict[str, Any]) -> None:
     assert differences({"machine": MACHINE}, other) == {}

@@ -79,7 +79,7 @@ struct options {
     double min_time;
     bool verify, keep, existing, quiet;
     uint64_t seed;
-    const char *dir, *name, *json;
+    const char *dir, *name, *json, *run_id;
     bool help, version;
 };
 

@@ -81,6 +81,8 @@ const struct entry option_table[OPTION_N] = {
      "read the files that --keep left under --name, with the same options"},
     {"json", T_TEXT, AT(json), "FILE", "", NULL, NULL, false,
      "write the record there, complete and at the end; an older file is removed at the start"},
+    {"run-id", T_TEXT, AT(run_id), "TEXT", "", NULL, NULL, false,
+     "kept in the record, so that whoever started the run recognises it"},
     {"quiet", T_SWITCH, AT(quiet), NULL, "no", NULL, NULL, false, "no progress on stderr"},
     {"help", T_FLAG, AT(help), NULL, "no", NULL, NULL, false, "print this and exit"},
     {"version", T_FLAG, AT(version), NULL, "no", NULL, NULL, false,

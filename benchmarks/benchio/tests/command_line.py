@@ -173,7 +173,7 @@ class CommandLine(unittest.TestCase):
         other = self.run_fine(1, "--local", "8x8x9", "--repeat", "1")
         self.assertEqual(first["options_hash"], same["options_hash"])
         self.assertNotEqual(first["options_hash"], other["options_hash"])
-        unhashed = {"timeout", "seed", "dir", "name", "keep", "existing", "json", "quiet", "hints-file"}
+        unhashed = {"timeout", "seed", "dir", "name", "keep", "existing", "json", "run-id", "quiet", "hints-file"}
         kept = {key: value for key, value in first["options"].items() if key not in unhashed}
         text = json.dumps(kept, separators=(",", ":"))
         self.assertEqual(first["options_hash"], hashlib.sha256(text.encode()).hexdigest())

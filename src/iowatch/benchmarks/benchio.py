@@ -275,6 +275,7 @@ def _damage(text: str, record: Mapping[str, Any]) -> str | None:
 def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], context: parsing.RunContext) -> None:
     builder.version = str(record["program"]["version"])
     builder.facts.update({name: record[name] for name in _FACTS if name in record})
+    builder.facts["run_id"] = record["options"].get("run-id")
     builder.facts["hosts"] = [host["name"] for host in record.get("hosts", [])]
     failure = record["failure"]
     if record["status"] != "ok" or failure is not None:
@@ -444,4 +445,5 @@ BENCHIO = benchmark.Benchmark(
     results=(RECORD_FILE,),
     case=benchmark.striping_parameters,
     inodes=_inodes,
+    run_id=lambda identifier: [f"--run-id={identifier}"],
 )

@@ -65,6 +65,7 @@ class Benchmark:
             empty for none.
         case: options -> case parameters that the program does not print and the parser cannot determine.
         inodes: options -> maximum number of files and directories at the same time.
+        run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Benchmark:
     case: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
     inodes: Callable[[BenchmarkOptions], int] = lambda _options: 1
     shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
+    run_id: Callable[[str], list[str]] = lambda _identifier: []
 
 
 def size_option(options: BenchmarkOptions, name: str, default: str) -> int:

@@ -54,11 +54,11 @@ def environment_differences(
     Args:
         name: of the case, for display.
         before, after: facts of the runs.
-        programs: also compare MPI and libraries as loaded; False if the stacks are known to differ.
+        programs: also compare the program, MPI and libraries as loaded; False if the stacks are known to differ.
     """
     machine = "machine" in before and "machine" in after
     old, new = (_recorded_environment(name, facts, machine) for facts in (before, after))
-    for where in [where for where in old if programs or where != "loaded"]:
+    for where in [where for where in old if programs or where not in ("loaded", "program")]:
         one, other = old[where], new[where]
         for what in sorted(one.keys() | other.keys()) if one and other else ():
             values = [side.get(what, "absent") for side in (one, other)]
@@ -79,13 +79,16 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) ->
         return value if isinstance(value, Mapping) else {}
 
     labels, node = (_MACHINE, section(facts, "machine")) if machine else (_FILE_SYSTEM, section(facts, "filesystem"))
-    mpi = section(facts, "mpi")
+    mpi, program = section(facts, "mpi"), section(facts, "program")
     groups = {
         "compute node": {label: node.get(key) for key, label in labels.items()}
         | ({} if machine else {"kernel": facts.get("kernel")}),
         # Only hints in effect: MPI may list others that it ignores.
         f"MPI-IO hints, {name}": section(section(facts, "hints"), "effective"),
         "loaded": {"MPI": mpi.get("description") or mpi.get("version"), **section(facts, "libraries")},
+        # Also where the versions are equal: a program or library was replaced in its place.
+        "program": {"SHA-256": program.get("sha256"), "libraries": " ".join(program.get("libraries") or ())},
+        "tracing": {"by": facts.get("tracing")},
     }
     return {
         where: {what: value for what, value in group.items() if value not in (None, "", "unknown")}

@@ -37,6 +37,8 @@ class StackPart:
         prefix: installation directory, or None for a stack that is only a lock file.
         compiler, target: if known.
         files: files that the part needs; checked on activation.
+        checksums: SHA-256 of the measured programs by path, as installed or, for a stack that Spack did not build, as
+            found when the stack was described.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -49,6 +51,7 @@ class StackPart:
     compiler: str | None = None
     target: str | None = None
     files: tuple[str, ...] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -395,6 +398,12 @@ def _part_differences(left: StackPart, right: StackPart) -> Iterator[PartDiffere
             yield PartDifference(left.name, f"variant {variant}", *pair)
 
 
+def _other_programs(one: StackPart, other: StackPart) -> bool:
+    """Whether programs of the same path have other contents."""
+    both = one.checksums.keys() & other.checksums.keys()
+    return any(one.checksums[path] != other.checksums[path] for path in both)
+
+
 def _setting_differences(left: Stack, right: Stack) -> Iterator[PartDifference]:
     """Variables and modules, where both are known; `paths` are directories, which the parts describe."""
     if {left.status, right.status} & {"locked", "declared"}:
@@ -417,7 +426,7 @@ def diff_stacks(left: Stack, right: Stack) -> StackDiff:
             found.append(PartDifference(name, "version", *versions))
         elif differences := list(_part_differences(one, other)):
             found += differences
-        elif one.hash and other.hash and one.hash != other.hash:
+        elif (one.hash and other.hash and one.hash != other.hash) or _other_programs(one, other):
             rebuilt.append(name)
         else:
             same += 1

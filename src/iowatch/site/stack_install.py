@@ -411,6 +411,12 @@ def _required_files(part: StackPart) -> tuple[str, ...]:
     return (str(prefix), *sorted(libraries))
 
 
+def _program_checksums(part: StackPart) -> dict[str, str]:
+    """Return the SHA-256 of the programs that are measured."""
+    measured = part.prefix and part.name in _MEASURED_PACKAGES
+    return stack_probe.file_checksums(str(path) for path in Path(part.prefix or "", "bin").glob("*") if measured)
+
+
 def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
     """Return name for jobs -> program, for an MPI that Spack did not build: its tools are not in a view."""
     found: dict[str, str] = {}
@@ -426,7 +432,7 @@ def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
 
 def _describe_installed_stack(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
     parts = read_lock_parts(environment / "spack.lock", prefixes)
-    parts = tuple(replace(part, files=_required_files(part)) for part in parts)
+    parts = tuple(replace(part, files=_required_files(part), checksums=_program_checksums(part)) for part in parts)
     view = environment / ".spack-env" / "view"
     mpi = next((part.name for part in parts if part.name in ("openmpi", "mpich")), "")
     features, settings = stack_probe.features_of_parts(parts), stack_probe.mpi_settings(mpi)

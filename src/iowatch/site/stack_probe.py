@@ -6,6 +6,7 @@ packages of the operating system form one stack per installed MPI.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -226,7 +228,17 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     libraries = query_tool("ldd", program) if first.variants else ""
     variants = {variant: str(name in libraries).lower() for variant, name in first.variants.items()}
     others = [path for probe in probes[1:] if (path := _find_program(probe, flavour))]
-    return StackPart(package, version, variants, files=tuple(dict.fromkeys([command, program, *others])))
+    programs = tuple(dict.fromkeys([command, program, *others]))
+    return StackPart(package, version, variants, files=programs, checksums=file_checksums(programs))
+
+
+def file_checksums(paths: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file that can be read."""
+    found = {}
+    for path in paths:
+        with suppress(OSError), Path(path).open("rb") as stream:
+            found[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return found
 
 
 def _find_program(probe: ProgramProbe, flavour: MpiInstallation) -> str | None:

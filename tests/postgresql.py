@@ -76,6 +76,25 @@ def server(directory: Path | None = None, settings: Sequence[str] = ()) -> Itera
         shutil.rmtree(base, ignore_errors=True)
 
 
+def control(socket: Path, *words: str) -> None:
+    """`pg_ctl` for a temporary server: `stop`, `start`, `restart`, each until it is done."""
+    place = programs()
+    assert place is not None
+    options = f"-c listen_addresses='' -c unix_socket_directories={socket} -c fsync=off"
+    command = [
+        str(place / "pg_ctl"),
+        "-D",
+        str(socket / "data"),
+        "-l",
+        str(socket / "log"),
+        "-o",
+        options,
+        "-w",
+        *words,
+    ]
+    subprocess.run(_as_user(command), check=True, capture_output=True, cwd=socket)
+
+
 def create_database(socket: Path, name: str) -> str:
     """The URL of a database on the server; creates the database if it does not exist."""
     import psycopg

@@ -16,8 +16,10 @@ from pathlib import Path
 from random import Random
 
 from tests import postgresql
-from tests.faults.concurrency import concurrent_sessions, writers
+from tests.faults.concurrency import concurrent_sessions, same_runs, writers
 from tests.faults.kills import Copy, FirstBuild, Ingest, Run, Site, Tally, Work, campaign
+from tests.faults.outages import session_with_restarts
+from tests.faults.poison import DAMAGES, poisoned_intake
 
 Maker = Callable[[Random], Work]
 
@@ -74,17 +76,27 @@ def main() -> int:
 
 
 def several(socket: Path | None) -> list[Tally]:
-    """Many writers into SQLite and PostgreSQL; two nightlies at the same moment, ten times."""
+    """What is not a kill: damaged spools, many writers, restarts of PostgreSQL, two nightlies at the same moment."""
     from iowatch.site.stacks import discover_stacks
 
-    places: dict[str, str | None] = {"8 writers": None}
-    places |= {"8 writers, PostgreSQL": postgresql.create_database(socket, "writers")} if socket else {}
     found = []
-    for name, place in places.items():
+    for kind in ("SQLite", "PostgreSQL") if socket else ("SQLite",):
+
+        def place(name: str, kind: str = kind) -> str | None:
+            return postgresql.create_database(socket, name) if socket and kind == "PostgreSQL" else None
+
         with own_var():
-            took, faults = writers(place)
-        print(f"{name:<22}{took:7.2f} s for 800 runs, each given twice   {len(faults)} faults", flush=True)
-        found.append(Tally(name, faults=faults))
+            found.append(Tally(f"poison, {kind}", faults=poisoned_intake(place("poison"))))
+        print(f"{found[-1].name:<22}{len(DAMAGES)} damaged cases   {len(found[-1].faults)} faults", flush=True)
+        for name, work in (("8 writers", writers), ("8 same writers", same_runs)):
+            with own_var():
+                took, faults = work(place(name))
+            found.append(Tally(f"{name}, {kind}", faults=faults))
+            print(f"{found[-1].name:<28}{took:7.2f} s for 800 runs   {len(faults)} faults", flush=True)
+    if socket:
+        with own_var(), tempfile.TemporaryDirectory() as scratch:
+            found.append(Tally("restarts", faults=session_with_restarts(socket, 20, Path(scratch), Random(1))))
+        print(f"{'PostgreSQL restarts':<22}20 in a session of 600 cases   {len(found[-1].faults)} faults", flush=True)
     stacks = [one.name for one in discover_stacks("local") if one.status == "installed"]
     if stacks:
         with own_var():

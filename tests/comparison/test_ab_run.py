@@ -29,6 +29,8 @@ class FakeReframe:
         self.turns: list[str] = []
         self.missing: set[str] = set()
         self.fails_to_start = False
+        self.features = {"old": FEATURES, "new": FEATURES}
+        self.tracing: set[str] = set()
 
     def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
         if self.fails_to_start:
@@ -37,6 +39,7 @@ class FakeReframe:
         (place / "report.json").write_text("{}")
         turn = environment["IOWATCH_TURN"]
         self.turns.append(turn)
+        self.tracing.add(environment[handoff.DARSHAN_VARIABLE])
         stack = next(found[1] for word in words if (found := re.fullmatch(r"\^(old|new)\$", word)))
         if turn not in self.missing:
             self._leave(Path(environment["IOWATCH_SESSION_DIR"]), turn, stack)
@@ -62,7 +65,7 @@ def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> Fake
     fake = FakeReframe()
     site = ReframeSite(
         "local", tmp_path / "reframe.py", (ReframePartition("default", "local", ("old", "new"), None),),
-        {"old": FEATURES, "new": FEATURES},
+        fake.features,
     )  # fmt: skip
     monkeypatch.setattr(reframe, "run_reframe", fake.follow)
     monkeypatch.setattr(reframe, "load_site", lambda _: site)
@@ -89,6 +92,29 @@ def test_pairs_are_stored_and_warm_ups_are_not(reframe_: FakeReframe, cli: Cli, 
     (pair,) = document["pairs"]
     assert (pair["verdict"], pair["paired"], pair["left"]["runs"]) == ("faster", True, 8)
     assert pair["ci"][0] < 1.3 < pair["ci"][1]
+
+
+@pytest.mark.parametrize(
+    ("traced", "options", "expected"),
+    [(("old", "new"), (), ""), (("old",), (), "off"), (("old", "new"), ("--darshan", "off"), "off")],
+)
+def test_both_sides_are_traced_or_none(
+    traced: tuple[str, ...], options: tuple[str, ...], expected: str, reframe_: FakeReframe, cli: Cli
+) -> None:
+    """Darshan on one side only would be a difference between the sides."""
+    reframe_.features.update(dict.fromkeys(traced, FEATURES | {"darshan"}))
+    words = ("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 1)
+    result = cli(*words, *options)
+    assert reframe_.tracing == {expected}
+    assert ("without Darshan" in result.stderr) == bool(expected)
+
+
+def test_required_traces_need_the_runtime_on_both_sides(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.features["old"] = FEATURES | {"darshan"}
+    result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--darshan", "on")
+    assert result.exit_code == 2
+    assert "stack 'new' has no darshan-runtime" in result.stderr
+    assert not reframe_.turns
 
 
 def test_comparison_is_written_as_markdown(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:

@@ -185,7 +185,12 @@ _STATUS: dict[str, OutputStatus] = {"ok": "ok", "partial": "incomplete", "unread
 
 
 def add_trace_results(
-    output: Output, logs: Sequence[Path], reader: DarshanReader | None = None, stack: Mapping[str, Any] | None = None
+    output: Output,
+    logs: Sequence[Path],
+    reader: DarshanReader | None = None,
+    stack: Mapping[str, Any] | None = None,
+    *,
+    traced: bool = True,
 ) -> Output:
     """Add the results of a run's Darshan logs to its output, for ingestion; never fails because of log contents.
 
@@ -194,6 +199,7 @@ def add_trace_results(
         logs: the run's Darshan logs; empty for "no trace".
         reader: a running reader to use.
         stack: the run's stack.json, to explain a missing trace.
+        traced: whether the run was to have a trace, if its stack has darshan-runtime.
 
     Returns:
         The output with additional results (counts are per repetition), and with `facts["darshan"]`: `status`
@@ -203,7 +209,8 @@ def add_trace_results(
     """
     if not logs:
         untraced = stack is not None and "darshan" not in stack.get("features", ())
-        reason = "the stack has no darshan-runtime" if untraced else "the run left no Darshan log"
+        absent = "the run left no Darshan log" if traced else "Darshan was switched off"
+        reason = "the stack has no darshan-runtime" if untraced else absent
         return replace(output, facts={**output.facts, "darshan": {"status": "no trace", "reason": reason}})
     with nullcontext(reader) if reader else DarshanReader() as used:
         found = read_main_traces(logs, used)

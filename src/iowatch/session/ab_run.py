@@ -13,7 +13,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -146,6 +146,11 @@ class AbContext(session.SessionContext):
     def limits(self) -> SystemLimits:
         return self.placement.limits(self.system.limits)
 
+    def traces(self, stacks: Iterable[str]) -> bool:
+        """Both sides or none: a trace on one side would be a difference between them."""
+        both = all("darshan" in self.site.features.get(stack, ()) for stack in self.stacks)
+        return super().traces(stacks) and both
+
     def stack_of(self, turn: AbTurn) -> str:
         return self.stacks[0 if turn.side == "left" else 1]
 
@@ -205,10 +210,12 @@ def run_ab(history: History, context: AbContext, stop_rule: StopRule, seed: int)
     with context.system_lock(history):
         plans = context.plans()
         plan = plans["left"]
+        traced = "" if context.traces(context.stacks) else ", without Darshan"
         check_byte_budget(context.site, plan, context.limits)
         with context.scratch_lock(history, plan):
             context.report_message(
-                f"{context.suite} on {context.system_name}, {context.stacks[0]} and {context.stacks[1]} interleaved: "
+                f"{context.suite} on {context.system_name}, {context.stacks[0]} and {context.stacks[1]} interleaved"
+                f"{traced}: "
                 f"{format_count(len(plan.runs), 'case')}, {format_size(2 * plan.volume_bytes)} "
                 f"written and read per pair, scratch {context.scratch}{_format_placement(context.placement)}"
             )

@@ -106,6 +106,7 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
         cases = [case for case in context.cases if f"{case.benchmark}:{case.name}" not in duplicates]
         plan, failures = add_missing_stack_runs(history, site, plan, cases, limits)
     check_byte_budget(site, plan, limits)
+    context.traces(run.stack for run in plan.runs)
     return PreparedSession(context, plan, meter, run_history, deferred, tuple(failures))
 
 

@@ -14,11 +14,12 @@ import platform
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter
 
@@ -59,6 +60,7 @@ class SessionContext:
         benchmarks: only cases of these; empty means all of the suite.
         chosen_scratch: scratch directory instead of that of the system.
         policy: budget and blackouts, and whether suspected runs are retested; None runs the whole suite once.
+        darshan: `on` requires darshan-runtime in every stack; `off` traces nothing; None traces where possible.
         file_systems: what scratch must be on, by partition and for this host; known while the scratch is locked.
 
     Raises:
@@ -72,6 +74,7 @@ class SessionContext:
     chosen_scratch: Path | None = None
     policy: NightlyPolicy | None = None
     report_message: MessageCallback = _discard_message
+    darshan: Literal["on", "off"] | None = None
     system: System = field(init=False)
     cases: Sequence[SuiteCase] = field(init=False)
     file_systems: dict[str, FileSystemIdentity] = field(init=False, default_factory=dict)
@@ -101,6 +104,18 @@ class SessionContext:
         """Reasons by name of the runs that would only repeat another in this scratch directory."""
         return storage.find_duplicate_cases(self.cases, self.scratch)
 
+    def traces(self, stacks: Iterable[str]) -> bool:
+        """Return whether runs with these stacks have Darshan traces, as far as each stack has darshan-runtime.
+
+        Raises:
+            UsageError: traces are required, and a stack has no darshan-runtime.
+        """
+        without = sorted(stack for stack in set(stacks) if "darshan" not in self.site.features[stack])
+        if self.darshan == "on" and without:
+            hint = "`iowatch doctor` shows how to install it; --stack chooses other stacks."
+            raise UsageError(f"--darshan on: stack '{without[0]}' has no darshan-runtime", hint=hint)
+        return self.darshan != "off"
+
     def new_record(self, **attributes: object) -> SessionRecord:
         """Record of a session that starts now."""
         shared: dict[str, object] = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
@@ -119,6 +134,7 @@ class SessionContext:
             "IOWATCH_SUITE": self.suite,
             "IOWATCH_SESSION_DIR": str(directory),
             "IOWATCH_SCRATCH": str(self.scratch),
+            handoff.DARSHAN_VARIABLE: "" if self.traces(()) else "off",
             storage.IDENTITIES_VARIABLE: json.dumps({place: one.declared for place, one in self.file_systems.items()}),
         }
 
@@ -285,7 +301,8 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
         if (content := (keep_darshan_log if kind == "darshan" else files.store_artefact)(directory / name)) is not None
     )
     logs = [directory / name for name in case.files.get("darshan", [])]
-    output = add_trace_results(handoff.spooled_output(case), logs, reader, case.stack)
+    traced = case.facts.get("tracing") != "none"
+    output = add_trace_results(handoff.spooled_output(case), logs, reader, case.stack, traced=traced)
     for name in case.files.get("overhead", []):  # only if the overhead of tracing was measured
         output = add_overhead_result(output, directory / name)
     # The directory is named after case, partition and stack: repeated ingestion has the same fingerprint.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -90,6 +91,10 @@ def run_and_report(
     "--night", is_flag=True,
     help="Nightly session: apply jitter, blackouts and budgets of system.yaml; repeat suspected runs.",
 )  # fmt: skip
+@click.option(
+    "--darshan", type=click.Choice(["on", "off"]),
+    help="Trace every run, or none [default: where the stack has darshan-runtime; --ab: on both sides or none].",
+)  # fmt: skip
 @click.option("--no-jitter", is_flag=True, help="With --night: start immediately.")
 @click.option("--dry-run", is_flag=True, help="Dry run: show what would run, its cost, and what cannot run.")
 @click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the verdict as JUnit XML.")
@@ -110,6 +115,7 @@ def command(
     benchmarks: tuple[str, ...],
     seed: int | None,
     night: bool,
+    darshan: Literal["on", "off"] | None,
     no_jitter: bool,
     dry_run: bool,
     junit: Path | None,
@@ -136,11 +142,13 @@ def command(
         if is_wrong:
             raise click.UsageError(message)
     if ab:
-        ab_context = ab_run.AbContext(system, suite, ab, benchmarks, scratch, report_message=common.print_message)
+        ab_context = ab_run.AbContext(
+            system, suite, ab, benchmarks, scratch, report_message=common.print_message, darshan=darshan
+        )
         stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
         return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
     policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
-    context = session.SessionContext(system, suite, stacks, (), scratch, policy, common.print_message)
+    context = session.SessionContext(system, suite, stacks, (), scratch, policy, common.print_message, darshan)
     if dry_run:
         prepared = run.prepare_dry_run(context, db)
         common.print_report(

@@ -130,6 +130,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             rc=None if rc is None else int(rc),
             ranks=self.case.ranks,
             log=None if source == stdout else stdout,
+            fresh=True,
         )
 
     def _never_ended(self, stage: Path) -> str:

@@ -15,6 +15,15 @@ Mutation = Callable[[bytes, bytes, random.Random], bytes]
 _NUMBER = re.compile(rb"(?<![\d.])\d+(?:\.\d+)?")
 _ALPHANUMERIC = (string.ascii_letters + string.digits).encode()
 _DIGIT = re.compile(rb"\d")
+_UNIT = re.compile(rb"(?<=\d )[KMGT ](?=i?B)|(?<=[( ])[KMGT](?=i?B\b)")
+_LABELS = (
+    b"0: ",
+    b"[0] ",
+    b"[0]",
+    b"[1,0]<stdout>:",
+    b"[prterun-n1-8748@1,0]<stdout>: ",
+    b"Mon Nov 23 01:16:57 2026<stdout>:",
+)
 _WARNINGS = (
     b"[n1:1234] [[INVALID],0] btl warning: hfi_userinit: assign_context command failed\n",
     b"slurmstepd: info: task 3 has used 98% of its memory\n",
@@ -107,6 +116,32 @@ def lose_digit(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     return data if span is None else data[: span[0]] + data[span[1] :]
 
 
+def change_digit(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    span = _span(data, _DIGIT, rng)
+    return data if span is None else data[: span[0]] + rng.choice(b"0123456789").to_bytes() + data[span[1] :]
+
+
+def change_unit(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    """Replace the prefix of a unit."""
+    span = _span(data, _UNIT, rng)
+    return data if span is None else data[: span[0]] + rng.choice((b"K", b"M", b"G", b"T", b"")) + data[span[1] :]
+
+
+def label_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    """Add the label of a launcher to each line."""
+    label = rng.choice(_LABELS)
+    return b"".join(label + line for line in _lines(data))
+
+
+def double_block(data: bytes, _other: bytes, rng: random.Random) -> bytes:
+    """Repeat lines, or the whole output, directly or at the end."""
+    lines = _lines(data)
+    start = rng.randrange(len(lines) + 1)
+    block = lines[start : start + rng.choice((20, 50, len(lines)))]
+    at = rng.choice((start, len(lines)))
+    return b"".join([*lines[:at], *block, *lines[at:]])
+
+
 def double_digit(data: bytes, _other: bytes, rng: random.Random) -> bytes:
     span = _span(data, _DIGIT, rng)
     return data if span is None else data[: span[1]] + data[span[0] :]
@@ -169,11 +204,14 @@ SINGLE_MUTATIONS: tuple[Mutation, ...] = (
         insert_line_in_line,
         lose_digit,
         impossible_number,
+        double_block,
     ),
     *(huge_number, decimal_comma, insert_warnings, noise),
 )
 # An added digit can often not be detected: the number is printed only once.
 UNDETECTABLE: tuple[Mutation, ...] = (double_digit,)
+# Other digits or units give other numbers, which must be refused if they are wrong by more than 1 %.
+OTHER_NUMBERS: tuple[Mutation, ...] = (change_digit, change_unit)
 MUTATIONS: tuple[Mutation, ...] = (
     *SINGLE_MUTATIONS,
     truncate_end,
@@ -181,5 +219,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     interleave,
     concatenate,
     several_mutations,
+    label_lines,
     *UNDETECTABLE,
+    *(change_digit, change_digit, change_digit, change_digit, change_unit, change_unit),
 )

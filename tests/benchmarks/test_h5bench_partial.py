@@ -11,7 +11,7 @@ OUTPUT = (Path(__file__).parent / "data" / "h5bench-1.6-partial-read.txt").read_
 
 
 def test_partial_read_counts_the_bytes_read() -> None:
-    output = registry.parse_output("h5bench", OUTPUT, RunContext(rc=0, ranks=2))
+    output = registry.parse_output("h5bench", OUTPUT, RunContext(rc=0, ranks=2, fresh=True))
     assert (output.status, output.reason) == ("ok", None)
     case = output.results[0].case
     # 2 ranks x 2 steps x 32,768 particles of 32 bytes: the 4.000 MB printed.
@@ -20,6 +20,6 @@ def test_partial_read_counts_the_bytes_read() -> None:
 
 def test_partial_read_with_inconsistent_size_is_incomplete() -> None:
     for damaged in (OUTPUT.replace("rank: 32768", "rank: 3276"), OUTPUT.replace("size: 4.000", "size: 4.00")):
-        output = registry.parse_output("h5bench", damaged, RunContext(rc=0, ranks=2))
+        output = registry.parse_output("h5bench", damaged, RunContext(rc=0, ranks=2, fresh=True))
         assert output.status == "incomplete"
         assert output.results == ()

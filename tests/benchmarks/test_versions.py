@@ -18,6 +18,7 @@ from iowatch.benchmarks.registry import parse_output, parse_output_file
 from iowatch.core import Output
 from tests.benchmarks.corpus import DATA
 from tests.benchmarks.sealed import sealed
+from tests.datasets import unpacked
 
 
 def _samples(output: Output, operation: str, metric: str) -> tuple[float, ...]:
@@ -67,10 +68,11 @@ def test_ior_4_flags_without_value_are_parsed() -> None:
 
 def test_h5bench_alignment_is_part_of_the_case() -> None:
     path = DATA / "h5bench-1.6-aligned.txt"
-    output = parse_output_file("h5bench", path, rc=0, ranks=2)
+    output = parse_output_file("h5bench", path, rc=0, ranks=2, fresh=True)
     assert (output.status, output.results[0].case["alignment_bytes"]) == ("ok", 4096)
     for lost in ("    align length = 4096\n", "Align settings: \n"):
-        output = parse_output("h5bench", path.read_text().replace(lost, ""), RunContext(rc=0, ranks=2))
+        text = path.read_text().replace(lost, "")
+        output = parse_output("h5bench", text, RunContext(rc=0, ranks=2, fresh=True))
         assert (output.status, output.results) == ("incomplete", ())
 
 
@@ -92,7 +94,7 @@ def test_h5bench_unit_prefixes_are_powers_of_1024(printed: str, expected: float)
 
 
 def test_h5bench_rates_are_stored_in_mib_per_second() -> None:
-    output = parse_output_file("h5bench", DATA / "h5bench-1.6-aligned.txt")
+    output = parse_output_file("h5bench", DATA / "h5bench-1.6-aligned.txt", fresh=True)
     assert _samples(output, "write", "raw_bandwidth") == (pytest.approx(81.499),)
     assert _samples(output, "write", "observed_bandwidth") == (pytest.approx(20.668),)
 
@@ -115,6 +117,59 @@ def test_h5bench_rates_printed_in_gb_are_stored_in_mib_per_second() -> None:
     assert output.results[0].case["total_bytes"] == 2**31
     assert _samples(output, "write", "raw_bandwidth") == (1280,)
     assert _samples(output, "write", "observed_bandwidth") == (1024,)
+
+
+def _h5bench_text(raw_s: str, raw_rate: str) -> str:
+    text = (DATA / "h5bench-1.6-aligned.txt").read_text()
+    return text.replace("Raw write time: 0.012 s", f"Raw write time: {raw_s} s").replace("81.499 MB/s", raw_rate)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize(
+    ("raw_s", "raw_rate"), [("0.012", "81.499 GB/s"), ("0.012", "81.499 KB/s"), ("0.000", "999.000 GB/s")]
+)
+def test_h5bench_rate_that_contradicts_its_time_is_refused(raw_s: str, raw_rate: str, fresh: bool) -> None:
+    """1 MiB: the clock counts microseconds, so a time printed as 0.000 s permits at most 977 GB/s."""
+    output = parse_output("h5bench", _h5bench_text(raw_s, raw_rate), RunContext(ranks=2, fresh=fresh))
+    assert (output.status, output.results) == ("incomplete", ())
+
+
+def test_h5bench_rate_that_its_time_does_not_confirm_is_only_read_from_a_fresh_output() -> None:
+    """1 MiB in 0.0125 s is 80 MB/s, in 0.0115 s 87 MB/s: the rate could be wrong by 8 %."""
+    text = _h5bench_text("0.012", "81.499 MB/s")
+    output = parse_output("h5bench", text, RunContext(ranks=2))
+    assert (output.status, output.results) == ("incomplete", ())
+    assert "81.499 MB/s' is not confirmed: its time, 0.012 s, has too few digits" in str(output.reason)
+    assert parse_output("h5bench", text, RunContext(ranks=2, fresh=True)).status == "ok"
+
+
+def test_same_h5bench_program_twice_is_refused() -> None:
+    text = (unpacked("captured") / "h5bench/1.6-675c86d/units_big_np2/01-write/stdout").read_text()
+    once, twice = parse_output("h5bench", text, RunContext()), parse_output("h5bench", 2 * text, RunContext())
+    assert (once.status, twice.status, twice.results) == ("ok", "failed", once.results)
+    assert "program 2: a program with the same operation and parameters" in str(twice.reason)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("20010.475", "20910.475"), ("6802.110", "6302.110"), ("15530.326", "15530.426"), ("6172.508", "6177.508")],
+)
+def test_mdtest_statistics_of_three_values_confirm_each_other(old: str, new: str) -> None:
+    text = (DATA / "mdtest-1.9.3-lanl.txt").read_text()
+    assert old in text
+    output = parse_output("mdtest", text.replace(old, new), RunContext())
+    assert (output.status, {r.operation for r in output.results if r.operation == "create"}) == ("incomplete", set())
+
+
+def test_ior_rates_are_omitted_if_their_times_have_too_few_digits() -> None:
+    """IOR's JSON prints four decimals: 0.0006 s confirms a rate within 17 %. A session reads its own output."""
+    path = DATA / "ior-4.0.0-mpich-labels.txt"
+    data = unpacked("captured") / "ior" / "4.0.0" / "posix_json" / "stdout"
+    for source, fresh, found in ((data, False, False), (data, True, True), (path, False, True)):
+        output = parse_output_file("ior", source, fresh=fresh)
+        assert output.status == "ok"
+        assert ("rate" in {result.metric for result in output.results}) == found
+        assert ("write rate" in output.facts.get("below_resolution", ())) != found
 
 
 def test_mdtest_1_9_output_is_parsed() -> None:

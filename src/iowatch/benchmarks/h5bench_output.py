@@ -17,7 +17,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from iowatch.benchmarks.parsing import MAX_ALIGNMENT, MAX_NAMES, CaseParameters, OutputBuilder, RunContext, parse_count
+from iowatch.benchmarks.parsing import (
+    CONFIRMED,
+    MAX_ALIGNMENT,
+    MAX_NAMES,
+    CaseParameters,
+    OutputBuilder,
+    RunContext,
+    parse_count,
+)
 from iowatch.core import KIB, MIB, Scalar
 
 _Texts = Mapping[str, str]
@@ -27,6 +35,8 @@ _AMOUNT = re.compile(r"(\d{1,7}\.\d{3}) +([KMGT]?)B(?:/s)?")
 _SECONDS = re.compile(r"(\d+\.\d{3})(?: s)?")
 _NOT_FINITE = re.compile(r"nan|inf|\b0\.000 ", re.IGNORECASE)
 _HALF_SECOND = 0.0005
+# `gettimeofday` counts whole microseconds.
+_CLOCK_S = 1e-6
 # The programs compute in single precision.
 _SINGLE = 1e-5
 
@@ -34,7 +44,7 @@ YES = {"YES": True, "NO": False}
 
 
 class PrintedAmount(NamedTuple):
-    """Bytes, or bytes per second, and half a unit of the last printed digit."""
+    """A number (bytes, bytes per second, seconds) and half a unit of its last printed digit."""
 
     value: float
     half: float
@@ -65,10 +75,22 @@ def _parse_seconds(text: str) -> float | None:
     return float(match[1]) if match else None
 
 
+def _product_range(rate: PrintedAmount, time: PrintedAmount, slack: float) -> tuple[float, float]:
+    """Return the least and the largest bytes that rate x time can be."""
+    shortest = max(time.value - time.half, _CLOCK_S)
+    return (rate.value - rate.half) * shortest - slack, (rate.value + rate.half) * (time.value + time.half) + slack
+
+
 def _keep_timings(
-    builder: OutputBuilder, operation: str, case: CaseParameters, printed: _Texts, times: _Texts, where: str
+    builder: OutputBuilder,
+    operation: str,
+    case: CaseParameters,
+    printed: _Texts,
+    context: RunContext,
+    times: _Texts | None = None,
+    where: str = "",
 ) -> None:
-    """Add the numbers that are consistent: rate x time is the size.
+    """Add the numbers that are consistent: rate x time is the size, and the digits of the time confirm the rate.
 
     Args:
         printed: rates and times of a program by their names in the CSV. The observed rate excludes the
@@ -82,7 +104,6 @@ def _keep_timings(
         builder.add_truncation(f"{where}the times are not printed whole")
         return
     rates: dict[str, float] = {}
-    contradicts = False
     for kind, time_s, half_s in (("raw", raw, _HALF_SECOND), ("observed", observed - computing, 2 * _HALF_SECOND)):
         text = printed[f"{kind} rate"]
         rate, words = parse_amount(text), f"{where}a rate of '{text.strip()}'"
@@ -90,17 +111,17 @@ def _keep_timings(
             report = builder.add_failure if _NOT_FINITE.search(text) else builder.add_truncation
             report(f"{words} is not a plausible rate")
             continue
-        slack = total * (_SINGLE + 1 / KIB)
-        low = (rate.value - rate.half) * max(time_s - half_s, 0.0)
+        low, high = _product_range(rate, PrintedAmount(time_s, half_s), total * (_SINGLE + 1 / KIB))
         rates[kind] = rate.value
-        if not low - slack <= total <= (rate.value + rate.half) * (time_s + half_s) + slack:
+        if not low <= total <= high:
             builder.add_truncation(f"{words}, its time and its size contradict each other")
-            contradicts = True
-    if contradicts:
-        return
+            return
+        if high - low > CONFIRMED * total and not context.fresh:
+            builder.add_truncation(f"{words} is not confirmed: its time, {time_s:.3f} s, has too few digits")
+            return
     found = {f"{kind}_bandwidth": value / MIB for kind, value in rates.items()}
     found |= {"transfer_time": raw, "time": observed}
-    for metric, text in times.items():
+    for metric, text in (times or {}).items():
         seconds = _parse_seconds(text)
         if seconds is None or seconds > observed + _HALF_SECOND:
             builder.add_truncation(f"{where}the {metric.replace('_', ' ')} is not printed whole")
@@ -281,7 +302,12 @@ def _check_program(builder: OutputBuilder, block: _ProgramOutput, where: str, co
         }
         times = {metric: block.result(name) for metric, name in _WRITE_TIMES.items()} if word == "write" else {}
         operation = (block.change or word) if word == "modify" else word
-        _keep_timings(builder, operation, case, printed, times, where)
+        if builder.has_results(operation, case):
+            builder.add_failure(
+                f"{where}a program with the same operation and parameters wrote into this output before"
+            )
+            return
+        _keep_timings(builder, operation, case, printed, context, times, where)
         builder.facts.setdefault("metadata_time_s", []).append(_parse_seconds(block.result("Metadata time")))
 
 
@@ -406,7 +432,7 @@ class H5benchCsvReader:
         elif others := context.rank_mismatch_reason(case["ranks"], "h5bench"):
             builder.add_failure(others)
         else:
-            _keep_timings(builder, _OPERATIONS[self._rows["operation"]][0], case, self._rows, {}, "")
+            _keep_timings(builder, _OPERATIONS[self._rows["operation"]][0], case, self._rows, context)
 
     def _case(self) -> CaseParameters | None:
         rows = self._rows
@@ -508,16 +534,20 @@ class IotestReader:
             return
         if missing := [name for name in _IOTEST_ROWS if name not in self._rows]:
             builder.add_truncation(f"'{missing[0]}' is missing or damaged")
-        share = math.prod(int(case[name] or 0) for name in _SIZES) * _ELEMENT_BYTES / MIB
+        parts = int(case["ranks"] or 1) if case["scaling"] == "strong" else 1
+        share = math.prod(int(case[name] or 0) for name in _SIZES) * _ELEMENT_BYTES / MIB / parts
         for operation in ("write", "read"):
             times, rates = (self._rows.get(f"{operation.capitalize()} {kind}") for kind in ("time", "rate"))
             if times is None or rates is None:
                 continue
             # the fastest rank needed the shortest time for its share, the slowest the longest
             pairs = zip(rates, reversed(times), strict=True)
-            agree = all((r - _HALF) * max(t - _HALF, 0) <= share <= (r + _HALF) * (t + _HALF) for r, t in pairs)
-            if case["scaling"] == "weak" and not agree:
+            ranges = [_product_range(PrintedAmount(r, _HALF), PrintedAmount(t, _HALF), 0) for r, t in pairs]
+            if not all(low <= share <= high for low, high in ranges):
                 builder.add_truncation(f"{operation} rates, times and sizes contradict each other")
+                continue
+            if any(high - low > CONFIRMED * share for low, high in ranges) and not context.fresh:
+                builder.add_truncation(f"the {operation} rates are not confirmed: their times have too few digits")
                 continue
             builder.add_samples(operation, "rank_bandwidth", rates, case)
             builder.add_samples(operation, "transfer_time", [times[1]], case)

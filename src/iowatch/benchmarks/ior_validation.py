@@ -7,11 +7,12 @@ and mean of the rows). A number is accepted only if all of them agree.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import repeat
 
 from iowatch.benchmarks.ior_output import OPERATIONS, ROW_SIZES, WAYS, IorCommandLine, IorRow, IorRun, IorTest
 from iowatch.benchmarks.parsing import (
+    CONFIRMED,
     MAX_ALIGNMENT,
     MAX_RANKS,
     MAX_ROWS,
@@ -247,8 +248,11 @@ def _check_test(
             rows = _consistent_rows(builder, test, operation, case, repetitions, where)
             rows = _rows_matching_summary(builder, test, operation, rows, repetitions, where)
             columns = list(zip(*rows, strict=True)) or [()] * len(IorRow._fields)
+            confirmed = context.fresh or has_confirmed_rates(rows, test.half)
             for metric, values in zip(IorRow._fields, columns, strict=True):
-                if None not in values:
+                if metric == "rate" and not confirmed:
+                    builder.add_below_resolution(operation, metric)
+                elif None not in values:
                     builder.add_samples(operation, metric, values, case)
 
 
@@ -289,6 +293,11 @@ def _is_row_consistent(row: IorRow, moved: int, transfer: int, half: Callable[[f
     if bandwidth > highest and bandwidth - half(bandwidth) > highest + half(rate) * transfer / MIB:
         return False
     return _is_product_consistent(rate, transfer_s, moved / transfer, half)
+
+
+def has_confirmed_rates(rows: Iterable[IorRow], half: Callable[[float], float]) -> bool:
+    """Return whether the digits of the transfer times suffice to confirm the rates (IOPS); nothing else does."""
+    return all(2 * half(row.transfer_time) <= CONFIRMED * row.transfer_time for row in rows)
 
 
 def _is_product_consistent(a: float, b: float, product: float, half: Callable[[float], float]) -> bool:

@@ -2,7 +2,7 @@
 
 mdtest does not print single repetitions. Its maximum and minimum are measured values, so they are the samples (one
 sample if both are equal); mean and deviation are kept as facts. Version 3.3 computes them over ranks and iterations,
-later versions over iterations. Source: hpc/ior and MDTEST-LANL/mdtest (1.9), `mdtest.c`.
+the others over iterations. Source: hpc/ior and MDTEST-LANL/mdtest (1.9), `mdtest.c`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def _parse_command_line(text: str) -> dict[str, str] | None:
 
 _FIELDS: parsing.FieldTable = {
     "launches": (
-        re.compile(r"mdtest-(\S+) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)"),
+        re.compile(
+            r"mdtest-(\d+\.\d+\.\d+[\w.+-]*) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)"
+        ),
         lambda version, ranks, nodes: (version, int(ranks), int(nodes)),
     ),
     "items": (
@@ -232,7 +234,8 @@ class _MdtestReader:
         return {
             "api": options.get("a", "POSIX"),
             "ranks": tasks,
-            "nodes": None if self._builder.version.startswith("1.9.4") else nodes,  # counts one node too many
+            # 1.9.4 counts a node too many
+            "nodes": nodes if self._builder.version == "1.9.3" or not self._builder.version.startswith("1.") else None,
             "files": files,
             "directories": "separate" if "u" in options else "single",
             "depth": sizes["z"],
@@ -246,7 +249,9 @@ class _MdtestReader:
 
     def _check_table(self, table: _MdtestTable, case: parsing.CaseParameters) -> None:
         """Add the rows of one table; rows with shifted columns have missing or additional characters."""
-        builder, (version, *_), (_, _, items) = self._builder, self.found["launches"][0], self.found["items"][0]
+        builder, (version, *_), (tasks, _, items) = self._builder, self.found["launches"][0], self.found["items"][0]
+        before_4 = version.startswith(_BEFORE_4)
+        over_ranks = version.startswith("3.") or (before_4 and "B" in self._options)  # 1.9 with -B: no barriers
         if list(table.rows) != [name for name in _OPERATIONS if name in table.rows]:
             builder.add_truncation(f"the rows of the {table.kind} are not in order")
             return
@@ -256,10 +261,9 @@ class _MdtestReader:
             high, low, mean, deviation = map(float, numbers)
             if name in table.doubled:
                 continue  # two rows: it is unknown which belongs to this run
-            # Since version 4 the statistics are over iterations, so one or two iterations determine them completely.
-            free = version.startswith(_BEFORE_4) or table.iterations > 2
-            exact = abs(high + low - 2 * mean) <= 0.003 and (table.iterations == 2 or high == low)
-            if table.ends[name] != column or not (free or exact):
+            n = table.iterations * (tasks if over_ranks and not name.startswith("Tree") else 1)
+            squares = deviation**2 * (n if before_4 else n - 1)
+            if table.ends[name] != column or not _has_values(n, high, low, mean, squares):
                 self._damaged += 1
             elif high == 0 and table.kind == "rate":
                 builder.facts.setdefault("not_run", []).append(_OPERATIONS[name])
@@ -273,7 +277,7 @@ class _MdtestReader:
         # "files/directories" -> prefixes of the rows: "File", "Directory" and "Tree"
         kinds = ("Tree", *(kind.title()[:4] for kind in items.split("/")))
         for name in _OPERATIONS:
-            unknown = name == "Directory rename" and version.startswith(_BEFORE_4)
+            unknown = name == "Directory rename" and before_4
             if name.startswith(kinds) and name not in table.rows and not unknown:
                 builder.add_truncation(f"the {table.kind} of '{name}' is missing")
 
@@ -290,6 +294,23 @@ def _are_statistics_consistent(high: float, low: float, mean: float, deviation: 
     if not low - slack <= mean <= high + slack or deviation > 0.75 * (high - low) + slack:
         return False
     return high - low <= slack or deviation > 0
+
+
+def _has_values(n: int, high: float, low: float, mean: float, squares: float) -> bool:
+    """Return whether n values can have these statistics; for three or fewer values, each number confirms the others.
+
+    Args:
+        squares: sum of the squared deviations from the mean.
+    """
+    if n < 3:
+        return abs(high + low - 2 * mean) <= 0.003 and (n == 2 or high == low)
+    others = n - 2
+    middle = (n * mean - high - low) / others
+    left = squares - (high - mean) ** 2 - (low - mean) ** 2 - others * (middle - mean) ** 2
+    # the largest variance of values between low and high (Bhatia and Davis)
+    most = others * (high - middle) * (middle - low) if others > 1 else 0.0
+    step, slack = 0.001 * n, 0.01 * n * (high - low + 0.001)
+    return low - step <= middle <= high + step and -slack <= left <= most + slack
 
 
 def _items_per_task(options: dict[str, str], sizes: dict[str, int | None]) -> int | None:

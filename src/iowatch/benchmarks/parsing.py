@@ -303,6 +303,9 @@ class SignatureScanner:
         return [f"{meaning}: '{quote}'" for meaning, (is_fatal, quote) in self.found.items() if is_fatal == fatal]
 
 
+# A number of an output that is not fresh is refused if the other printed numbers permit a larger relative error.
+CONFIRMED = 0.01
+
 _MAX_REASONS = 4
 # No benchmark run has more rows; limits memory whatever the output contains.
 MAX_ROWS = 50_000
@@ -322,12 +325,15 @@ class RunContext:
         rc: exit code (negative: signal), or None.
         ranks: requested number of MPI processes, or None.
         log: standard output of the program if its results are in a separate file, or None.
+        fresh: whether a session reads what its own program has just written. Then a number need not be confirmed within
+            `CONFIRMED` by others: no transfer or edit can have damaged its digits.
     """
 
     stderr: OutputSource | None = None
     rc: int | None = None
     ranks: int | None = None
     log: OutputSource | None = None
+    fresh: bool = False
 
     def rank_mismatch_reason(self, ran: Any, program: str) -> str | None:
         """Explain why `ran` ranks differ from the request; None if they do not, or if no number was requested."""
@@ -398,7 +404,7 @@ class OutputBuilder:
         accepted = tuple([v for v in values if 0 < v <= row.ceiling])
         if metric in _MAY_VANISH and (len(accepted) < len(values) or not self.has_no_problem):
             if self.has_no_problem:
-                self.facts.setdefault("below_resolution", []).append(f"{operation} {metric}")
+                self.add_below_resolution(operation, metric)
             return
         if len(accepted) < len(values):
             bad = next(v for v in values if not 0 < v <= row.ceiling)
@@ -410,6 +416,15 @@ class OutputBuilder:
             key = canonical_json({"case": kept, "metric": metric, "operation": operation})
             _, samples = self._results.setdefault(key, (Result(operation, metric, row.unit, accepted, kept), []))
             samples.extend(accepted)
+
+    def add_below_resolution(self, operation: str, metric: str) -> None:
+        """Record that a metric is omitted, because it, or the number that confirms it, has too few digits."""
+        self.facts.setdefault("below_resolution", []).append(f"{operation} {metric}")
+
+    def has_results(self, operation: str, case: CaseParameters) -> bool:
+        """Return whether there are samples of this operation and case."""
+        kept = {name: value for name, value in case.items() if value is not None}
+        return any((one.operation, one.case) == (operation, kept) for one, _ in self._results.values())
 
     def drop_results(self) -> None:
         """Discard all results (for example when two runs wrote to one output)."""

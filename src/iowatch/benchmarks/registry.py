@@ -80,18 +80,20 @@ def parse_output_file(
     ranks: int | None = None,
     log: Path | None = None,
     parser: OutputParser | None = None,
+    fresh: bool = False,
 ) -> Output:
     """As `parse_output`, for files; reads IOR's results from a separate file in the same directory, if there is one.
 
     Args:
         log: what the program printed, where `path` is a file of results that it wrote.
         parser: as of `parse_output`.
+        fresh: as of `RunContext`.
 
     Raises:
         UsageError: no such benchmark.
         InputError: a file that cannot be read.
     """
-    context = RunContext(None, rc, ranks)
+    context = RunContext(None, rc, ranks, fresh=fresh)
     try:
         output = _parse_opened_file(tool, path, stderr, log, context, parser)
         written_to = path.with_name(Path(str(output.facts.get("written_to", ""))).name or path.name)

@@ -10,6 +10,7 @@ from collections import Counter
 from statistics import median
 
 from iowatch.benchmarks.ior_output import OPERATIONS, IorRow, IorRun
+from iowatch.benchmarks.ior_validation import has_confirmed_rates
 from iowatch.benchmarks.parsing import MAX_ROWS, CaseParameters, OutputBuilder, RunContext
 from iowatch.core import KIB, MIB
 
@@ -82,8 +83,11 @@ class IorCsvReader:
         if len(consistent) < len(rows):
             builder.add_truncation(f"{len(rows) - len(consistent)} {operation} rows are inconsistent")
         # The times have too few digits to be useful, and the number of repetitions is not printed.
-        for metric in ("bandwidth", "rate"):
-            builder.add_samples(operation, metric, [getattr(row, metric) for row in consistent], case)
+        builder.add_samples(operation, "bandwidth", [row.bandwidth for row in consistent], case)
+        if has_confirmed_rates(consistent, lambda _value: _HALF):
+            builder.add_samples(operation, "rate", [row.rate or 0.0 for row in consistent], case)
+        else:
+            builder.add_below_resolution(operation, "rate")
 
 
 def _is_csv_row_consistent(row: IorRow, total: int, transfer: int) -> bool:

@@ -11,7 +11,6 @@ tables contain figures without samples.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import re
 from collections import defaultdict
@@ -28,6 +27,7 @@ from iowatch.core import (
     InputError,
     Scalar,
     UsageError,
+    parse_json,
     parse_size,
     parse_time,
     suggest_name,
@@ -107,7 +107,7 @@ def _parse_filter_value(name: str, value: str) -> Scalar | None:
         except InputError as error:
             raise UsageError(f"filter '{name}={value}': {error}") from error
     try:
-        found = json.loads(value)
+        found = parse_json(value)
     except ValueError:
         return value
     return found if isinstance(found, str | int | float | bool) else value

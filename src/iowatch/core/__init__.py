@@ -3,7 +3,17 @@
 from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
 from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
 from iowatch.core.metrics import HEADLINE_METRICS, METRICS, Metric, get_metric
-from iowatch.core.model import Case, Output, OutputStatus, Result, Scalar, Summary, canonical_json, summarise_samples
+from iowatch.core.model import (
+    Case,
+    Output,
+    OutputStatus,
+    Result,
+    Scalar,
+    Summary,
+    canonical_json,
+    parse_json,
+    summarise_samples,
+)
 from iowatch.core.text import (
     PlainTable,
     SafeConsole,

@@ -20,6 +20,21 @@ Scalar = str | int | float | bool
 OutputStatus = Literal["ok", "failed", "incomplete"]
 
 
+def parse_json(text: str, **options: Any) -> Any:
+    """Return the document of a JSON text.
+
+    Args:
+        options: as for `json.loads`.
+
+    Raises:
+        ValueError: not JSON, or nested so deeply that Python cannot read it.
+    """
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def canonical_json(document: Mapping[str, Any]) -> str:
     """Return JSON that is identical on every machine: sorted keys, no blanks, no NaN, UTF-8 unescaped.
 

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
@@ -21,6 +22,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from iowatch.core import files
 from iowatch.core.errors import InputError, UsageError, suggest_name
 from iowatch.core.text import escape_line
+from iowatch.core.units import MIB, format_size
 
 
 class ClosedModel(BaseModel):
@@ -65,6 +67,15 @@ for _first, _rows in yaml.SafeLoader.yaml_implicit_resolvers.items():
         if _tag not in _OWN_TYPES:
             _Loader.add_implicit_resolver(_tag, _compiled, [_first])
 
+# Far above any file of a site (the largest reference has 120 KiB, 7,000 entries, 8 levels and no alias), so that a
+# damaged or hostile file is refused within a second.
+_MAX_BYTES = 4 * MIB
+_MAX_LEVELS = 50
+_MAX_ENTRIES = 200_000
+_MAX_CHARACTERS = 20_000
+_MAX_FAULTS = 20
+_MAX_QUOTED = 200
+
 _MAPPING, _SEQUENCE = yaml.MappingNode, yaml.SequenceNode
 # Replacements for pydantic's messages that use Python terms.
 _MESSAGES = {
@@ -87,15 +98,13 @@ class YamlDocument:
         """Read a file.
 
         Raises:
-            InputError: not readable, not YAML, an invalid date, or a duplicate key in one mapping.
+            InputError: not readable, not YAML, above a limit, an invalid date, or a duplicate key in one mapping.
         """
         self.path = path
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: not readable: {error}") from error
+        text = _read_text(path)
         loader = _Loader(text)
         try:
+            _require_limits(path, text)
             self._node = loader.get_single_node()
             for mark, key in _duplicate_keys(self._node):
                 raise InputError(f"{path}:{mark.line + 1}:{mark.column + 1}: key '{key}' occurs twice")
@@ -104,8 +113,8 @@ class YamlDocument:
             mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
             position = f"{mark.line + 1}:{mark.column + 1}: " if mark else " "
             raise InputError(f"{path}:{position}not YAML: {problem}") from error
-        except (ValueError, TypeError) as error:
-            raise InputError(_invalid_date_message(path, self._node) or f"{path}: not YAML: {error}") from error
+        except _NOT_CONSTRUCTED as error:
+            raise InputError(_invalid_value_message(path, self._node) or f"{path}: not YAML: {error!r}") from error
         finally:
             loader.dispose()
 
@@ -140,11 +149,58 @@ class YamlDocument:
         try:
             return model.model_validate(reduce(lambda part, key: part[key], at, self.data))
         except ValidationError as error:
-            faults = "\n".join(
+            faults = [
                 f"{self.where(location, value=is_value)}: {text}"
-                for location, is_value, text in _describe_faults(error, model, at, quote)
-            )
-            raise InputError(faults, hint=hint) from (error if quote else None)
+                for location, is_value, text in islice(_describe_faults(error, model, at, quote), _MAX_FAULTS)
+            ]
+            if error.error_count() > _MAX_FAULTS:
+                faults.append(f"{self.path}: {error.error_count() - _MAX_FAULTS} more faults")
+            raise InputError("\n".join(faults), hint=hint) from (error if quote else None)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise InputError(f"{path}: larger than {format_size(_MAX_BYTES)}", hint="Expected a file for people.")
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not readable: {error}") from error
+
+
+def _require_limits(path: Path, text: str) -> None:
+    """Reject a file that is too large for its readers, before anything is built from it.
+
+    An alias counts as all entries that it repeats.
+
+    Raises:
+        InputError: too many levels or entries, a text that is too long, or an alias that contains itself.
+        YAMLError: not YAML.
+    """
+    sizes: dict[str | None, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    count = 0
+    for event in yaml.parse(text, _Loader):
+        problem = None
+        if isinstance(event, yaml.AliasEvent):
+            count += sizes.get(event.anchor, 1)
+            problem = "an alias that contains itself" if event.anchor in (name for name, _ in opened) else None
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            sizes[event.anchor] = 1
+            problem = f"a text of {len(event.value)} characters" if len(event.value) > _MAX_CHARACTERS else None
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, count))
+            count += 1
+            problem = f"more than {_MAX_LEVELS} levels" if len(opened) > _MAX_LEVELS else None
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes[anchor] = count - before
+        if problem or count > _MAX_ENTRIES:
+            mark, what = event.start_mark, problem or f"more than {_MAX_ENTRIES} entries, with those of aliases"
+            limits = f"{_MAX_LEVELS} levels, {_MAX_ENTRIES} entries, {_MAX_CHARACTERS} characters per text"
+            raise InputError(f"{path}:{mark.line + 1}:{mark.column + 1}: {what}", hint=f"Limits of a file: {limits}.")
 
 
 def _describe_faults(
@@ -162,7 +218,7 @@ def _describe_faults(
         message = _MESSAGES.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
         # A fault of several fields has no single value to show: `found` would contain all of them.
         quoted = quote and fault["type"] != "missing" and not isinstance(fault["input"], dict)
-        yield location, True, prefix + message + (f" (found {fault['input']!r})" if quoted else "")
+        yield location, True, prefix + message + (f" (found {repr(fault['input'])[:_MAX_QUOTED]})" if quoted else "")
 
 
 def _known_fields(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
@@ -205,16 +261,22 @@ def _duplicate_keys(node: Any) -> Iterator[tuple[Any, str]]:
             yield from _duplicate_keys(value)
 
 
-def _invalid_date_message(path: Path, node: Any) -> str | None:
-    """Return a message about the first date that does not exist in the calendar, such as 30 February, or None."""
+# PyYAML's errors for values that do not fit their type: 30 February, a number of 5,000 digits, `!!bool maybe`.
+_NOT_CONSTRUCTED = (ValueError, TypeError, KeyError, AttributeError)
+
+
+def _invalid_value_message(path: Path, node: Any) -> str | None:
+    """Return a message about the first value that does not fit its type, such as 30 February, or None."""
     if isinstance(node, yaml.ScalarNode):
         try:
             yaml.SafeLoader("").construct_object(node)
-        except ValueError as error:
-            return f"{path}:{node.start_mark.line + 1}: '{node.value}' is no date: {error}"
+        except _NOT_CONSTRUCTED as error:
+            kind = {"timestamp": "date", "int": "integer"}.get(name := node.tag.rpartition(":")[2], name)
+            reason = f": {error}" if kind == "date" else ""
+            return f"{path}:{node.start_mark.line + 1}: '{node.value[:_MAX_QUOTED]}' is no {kind}{reason}"
         return None
     children = [child for pair in node.value for child in (pair if isinstance(node, _MAPPING) else (pair,))]
-    return next(filter(None, (_invalid_date_message(path, child) for child in children)), None)
+    return next(filter(None, (_invalid_value_message(path, child) for child in children)), None)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -319,5 +381,6 @@ def append_entry(
         document[key].append(CommentedMap(kept))
         text = io.StringIO()
         editor.dump(document, text)
+        _require_limits(path, text.getvalue())  # a file that no command could read again
         files.write_atomically(path, text.getvalue())
     return validated

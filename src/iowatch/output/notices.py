@@ -29,6 +29,7 @@ from iowatch.core import (
     exclusive_file_lock,
     files,
     format_count,
+    parse_json,
     utc_now,
     write_atomically,
 )
@@ -265,7 +266,7 @@ def read_outbox(system: str) -> Outbox:
     if not path.exists():
         return Outbox(path)
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         if document["format"] != _FORMAT:
             raise InputError(f"{path} has format {document['format']}; this version supports {_FORMAT}")
         waiting = {name: [Notice.from_json(notice) for notice in queue] for name, queue in document["waiting"].items()}

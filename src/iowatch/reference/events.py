@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from iowatch.core import Scalar, UsageError, suggest_name
+from iowatch.core import Scalar, UsageError, parse_json, suggest_name
 from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, path_in_reference, read_system_file
 from iowatch.site import system_names
 
@@ -97,7 +96,7 @@ def parse_scope(given: Sequence[str]) -> dict[str, Scalar]:
             raise UsageError(f"'{text}' is not a scope", hint="Expected NAME=VALUE, for example file_system=scratch1.")
         scope[name] = value
         with suppress(ValueError):
-            parsed = json.loads(value)
+            parsed = parse_json(value)
             scope[name] = parsed if isinstance(parsed, (int, float, bool)) else value
     return scope
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from iowatch.core import InputError, files, write_atomically, yamlfile
+from iowatch.core import InputError, files, parse_json, write_atomically, yamlfile
 
 STACK_FORMAT = 1
 
@@ -157,7 +157,7 @@ def read_lock(path: Path) -> dict[str, Any]:
         InputError: not readable, not JSON, or of an unknown format.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         version = document["_meta"]["lockfile-version"]
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not readable as a lock file of Spack: {error}") from error

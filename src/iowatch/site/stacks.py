@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from iowatch.core import InputError, UsageError, files, suggest_name
+from iowatch.core import InputError, UsageError, files, parse_json, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument
 from iowatch.site import machine, stack_probe
 from iowatch.site.stack import Stack, StackKind, load_module_commands, read_lock_parts, stack_directory, stack_from_json
@@ -78,7 +78,7 @@ def read_stack_json(path: Path) -> Stack:
         InputError: unreadable, not JSON, or of another format.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not readable as stack.json: {error}", hint="Reinstall the stack.") from error
     return stack_from_json(document, str(path))

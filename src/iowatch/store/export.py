@@ -33,6 +33,7 @@ from iowatch.core import (
     escape_json_controls,
     format_time,
     get_metric,
+    parse_json,
     parse_time,
     suggest_name,
     summarise_samples,
@@ -254,7 +255,7 @@ def _read_parquet(path: Path) -> Iterator[_SampleRow]:
 
 def _read_json(path: Path) -> Iterator[_SampleRow]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}", hint=_HINT) from error
     if not isinstance(document, dict) or document.get("format") != EXPORT_FORMAT or "results" not in document:
@@ -320,7 +321,7 @@ def _make_result_row(where: str, entry: Mapping[str, Any], samples: list[float])
 
 @lru_cache(maxsize=4096)
 def _parse_case(benchmark: str, text: str) -> Case:
-    parameters = json.loads(text)
+    parameters = parse_json(text)
     if not isinstance(parameters, dict) or not all(isinstance(v, str | int | float) for v in parameters.values()):
         raise InputError(f"field 'case': expected a JSON object of plain values, found {text[:80]!r}")
     case = Case(benchmark, parameters)

@@ -177,7 +177,7 @@ HISTORY = {one.key: RunHistory(last, 100.0) for one, last in zip(RUNS, (40, 30, 
 
 def names(limit: SessionBudget, history: dict[tuple[str, str, str], RunHistory] = HISTORY) -> tuple[str, set[str]]:
     kept, out = fit_to_budget(RUNS, history, limit)
-    assert {one.key for one in kept} | {one.run.key for one in out} == {one.key for one in RUNS}
+    assert {one.key for one in kept} | {one.key for one in out} == {one.key for one in RUNS}
     return "".join(one.case.name for one in kept), {one.reason for one in out}
 
 

@@ -20,12 +20,11 @@ from iowatch.core import MachineError, Output, OutputStatus, Result, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
 from iowatch.handoff import SELECTION_VARIABLE
-from iowatch.session import conditions, plan, reframe, run, session
+from iowatch.session import accepted_plan, conditions, plan, reframe, run, session
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import assess_session
 from iowatch.site import load_system, storage
-from iowatch.site.stack import Stack
 from iowatch.site.system import NightlyPolicy, Scratch
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.faults.places import small
@@ -90,7 +89,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeReframe:
     )
     monkeypatch.setattr(reframe, "run_reframe", made.follow)
     monkeypatch.setattr(reframe, "load_site", lambda _: site)
-    monkeypatch.setattr(plan, "discover_stacks", lambda _: [])
+    monkeypatch.setattr(accepted_plan, "discover_stacks", lambda _: [])
     # Independent of the free space of this machine.
     monkeypatch.setattr(storage, "check_scratch_space", lambda *_: None)
     return made
@@ -212,7 +211,7 @@ def test_deferred_runs_are_reported_and_not_expected(history_with_sessions: Hist
         ("1 case", ["exceeds", "the", "budget"])
     ]
     # It is the first run of the next session.
-    left = done.deferred_runs[0].run.name
+    left = done.deferred_runs[0].name
     run_session(history_with_sessions, NightlyPolicy(bytes=byte_budget))
     assert left in fake.starts[1][1]
 
@@ -243,61 +242,6 @@ def test_verdict_is_printed_if_the_report_cannot_be_written(
     with pytest.raises(MachineError, match=r"cannot write /proc/x/junit\.xml"):
         run_and_report(SessionContext("local", "tiny"), Path("/proc/x/junit.xml"), None, None, False)
     assert "tiny on local: OK" in capsys.readouterr().out
-
-
-BROKEN = Stack("site", "local", "modules", "broken", (), note="its modules do not load: no module mpi/6")
-
-
-def test_runs_of_a_broken_stack_are_missing_and_the_session_is_not_ok(
-    history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after a maintenance that renamed a module: ReFrame does not receive the stack, so no run fails."""
-    monkeypatch.setattr(plan, "discover_stacks", lambda _: [BROKEN])
-    messages: list[str] = []
-    without_history = assess_session(history_with_sessions, run_session(history_with_sessions, None, messages))
-    assert (without_history.status, without_history.expected, without_history.exit_code) == ("ok", 6, 0)
-    assert [(t.stack, t.run, t.reason) for t in without_history.unavailable] == [
-        ("site", "3 cases", f"the stack is broken: {BROKEN.note}")
-    ]
-    case = load_suite("tiny")[0]
-    stack = StackRecord(BROKEN.name)
-    when = int(utc_now().timestamp()) - DAY
-    history_with_sessions.begin_session(SessionRecord("before", "local", "tiny", "run", when))
-    before = RunRecord(f"benchio:{case.name}", "default", stack, "before", when, output_of(case, 1000.0, 9))
-    history_with_sessions.record_runs("before", [before])
-    history_with_sessions.end_session("before", "ok", when)
-    verdict = assess_session(history_with_sessions, run_session(history_with_sessions, None, messages))
-    assert fake.starts[0] == fake.starts[1]
-    assert (verdict.status, verdict.exit_code) == ("incomplete", 1)
-    # Cases that need only MPI; the other features of the stack are unknown.
-    plain = [one for one in load_suite("tiny") if set(one.requires) <= {"mpi"}]
-    assert [(t.stack, t.partition, t.run) for t in verdict.absent] == [
-        ("site", "default", f"benchio:{one.name}") for one in plain
-    ]
-    assert all(BROKEN.note in t.reason for t in verdict.absent if BROKEN.note)
-    assert f"site: the stack is broken: {BROKEN.note}; its runs are counted as missing" in messages
-    assert (
-        assess_session(
-            history_with_sessions, run.run_suite(history_with_sessions, SessionContext("local", "tiny", ["gnu"]))
-        ).exit_code
-        == 0
-    )
-
-
-def test_missing_stack_is_reported_once(history_with_sessions: History, fake: FakeReframe) -> None:
-    when = int(utc_now().timestamp()) - 60
-    history_with_sessions.begin_session(
-        SessionRecord("before", "local", "tiny", "run", when, {"stacks": ["gnu", "mpich"]})
-    )
-    history_with_sessions.end_session("before", "ok", when)
-    history_with_sessions.begin_session(SessionRecord("import", "local", "ior", "import", when + 1))
-    history_with_sessions.end_session("import", "ok", when + 1)
-    verdicts = [assess_session(history_with_sessions, run_session(history_with_sessions, None)) for _ in range(2)]
-    assert [verdict.exit_code for verdict in verdicts] == [0, 0]
-    assert [[(t.stack, t.reason) for t in verdict.unavailable] for verdict in verdicts] == [
-        [("mpich", "the stack no longer exists")],
-        [],
-    ]
 
 
 def test_systems_on_one_file_system_exclude_each_other(history: History, fake: FakeReframe, var: Path) -> None:

@@ -62,6 +62,7 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
         "Absent": verdict.absent,
         "Outside references, or invalid references": verdict.references,
         "Deferred to another session": verdict.left_out,
+        "Added to the plan": verdict.added,
         "Not available here": verdict.unavailable,
     }
     rows = [(title, _problem_lines(found)) for title, found in sections.items()]
@@ -188,8 +189,9 @@ def _format_cost(prepared: PreparedSession) -> str:
 def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple[str, str]]]]:
     """Numbers of excluded runs by stack and reason, with titles."""
     groups = {
-        "Would be absent": [(one.stack, one.reason) for one in prepared.missing_stack_failures],
-        "Deferred": [(one.run.stack, one.reason) for one in prepared.deferred_runs],
+        "Would be absent": [(one.stack, one.reason) for one in prepared.plan.lost],
+        "Deferred": [(one.stack, one.reason) for one in prepared.deferred_runs],
+        "Added to the plan": [(one.stack, one.reason) for one in prepared.added_runs],
         "Not available here": [(one.stack, one.reason) for one in prepared.plan.unavailable],
     }
     return [(title, Counter(pairs)) for title, pairs in groups.items() if pairs]

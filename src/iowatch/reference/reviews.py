@@ -1,4 +1,7 @@
-"""Reviews: decisions about findings, kept in `reference/reviews/<system>.yaml`; git records authors and reasons."""
+"""Reviews: decisions about findings and lost runs, kept in `reference/reviews/<system>.yaml`.
+
+git records authors and reasons.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ import subprocess
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import StringConstraints, model_validator
+from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from iowatch.core import UsageError
-from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, path_in_reference, read_system_file
+from iowatch.core.yamlfile import ClosedModel, Entries, Model, append_entry, path_in_reference, read_system_file
 
 
 def current_author() -> str:
@@ -67,11 +70,35 @@ class Decision(ClosedModel):
         return self.until is None or today <= self.until
 
 
+class LostRun(ClosedModel):
+    """Results of one run that are no longer expected, each as `<operation> <metric>`."""
+
+    partition: NonEmptyText
+    stack: NonEmptyText
+    run: NonEmptyText
+    results: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^.+ \S+$")], ...], Field(min_length=1)]
+
+
+class PlanDecision(ClosedModel):
+    """The accepted loss of results: sessions of the suite do not expect them any more.
+
+    Attributes:
+        date: date and time (UTC); if a session delivers a result after it, the next loss is another one.
+    """
+
+    suite: NonEmptyText
+    lost: Annotated[tuple[LostRun, ...], Field(min_length=1)]
+    by: NonEmptyText
+    reason: NonEmptyText
+    date: AwareDatetime
+
+
 class ReviewFile(ClosedModel):
     """The complete file."""
 
     system: NonEmptyText
     decisions: Entries[Decision] = ()
+    plans: Entries[PlanDecision] = ()
 
 
 _FIELDS_HINT = "docs/findings.md, 'Review', lists the fields."
@@ -82,14 +109,27 @@ def review_file_path(system: str) -> Path:
     return path_in_reference("reviews", system)
 
 
+def _read_review_file(system: str) -> ReviewFile:
+    file = read_system_file(review_file_path(system), system, ReviewFile, _FIELDS_HINT)
+    return file or ReviewFile(system=system)
+
+
 def load_decisions(system: str) -> tuple[Decision, ...]:
-    """Return the decisions of a system in file order; empty if there is no file.
+    """Return the decisions about findings of a system in file order; empty if there is no file.
 
     Raises:
         InputError: the file is damaged; lists every fault with file, line and field.
     """
-    file = read_system_file(review_file_path(system), system, ReviewFile, _FIELDS_HINT)
-    return file.decisions if file else ()
+    return _read_review_file(system).decisions
+
+
+def load_plan_decisions(system: str) -> tuple[PlanDecision, ...]:
+    """Return the accepted losses of a system in file order; empty if there is no file.
+
+    Raises:
+        InputError: as `load_decisions`.
+    """
+    return _read_review_file(system).plans
 
 
 def add_decision(system: str, entry: dict[str, Any]) -> Decision:
@@ -101,6 +141,14 @@ def add_decision(system: str, entry: dict[str, Any]) -> Decision:
     Raises:
         InputError: not a valid decision, or the file is damaged.
     """
-    load_decisions(system)
-    name = f"decision on '{entry.get('finding')}'"
-    return append_entry(review_file_path(system), system, "decisions", entry, Decision, name=name, hint=_FIELDS_HINT)
+    return _append(system, "decisions", entry, Decision, f"decision on '{entry.get('finding')}'")
+
+
+def add_plan_decision(system: str, entry: dict[str, Any]) -> PlanDecision:
+    """Append the accepted loss of results, as `add_decision`; `entry` has the fields of `PlanDecision`."""
+    return _append(system, "plans", entry, PlanDecision, f"decision on the plan of '{entry.get('suite')}'")
+
+
+def _append(system: str, key: str, entry: dict[str, Any], model: type[Model], name: str) -> Model:
+    _read_review_file(system)
+    return append_entry(review_file_path(system), system, key, entry, model, name=name, hint=_FIELDS_HINT)

@@ -16,24 +16,13 @@ from types import MappingProxyType
 from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import InputError, IowatchError, UsageError, format_size, format_time, suggest_name
+from iowatch.core import IowatchError, UsageError, format_size, format_time, suggest_name
 from iowatch.handoff import RunKey
-from iowatch.session.reframe import ReframeFailure, ReframePartition, ReframeSite
-from iowatch.site import (
-    Blackout,
-    NightlyPolicy,
-    Stack,
-    SystemLimits,
-    Weekday,
-    discover_stacks,
-    exceeded_limits,
-    load_stack,
-    read_stack_json,
-    stack_directory,
-)
-from iowatch.store import ExpectedResult, History, SeriesFilter
+from iowatch.session.reframe import ReframeSite
+from iowatch.site import Blackout, NightlyPolicy, SystemLimits, Weekday, exceeded_limits, load_stack
+from iowatch.store import ExpectedResult, History
 
-_HISTORY_SESSIONS = 10  # number of last sessions searched for durations and stacks
+_HISTORY_SESSIONS = 10  # number of last sessions searched for durations
 _DAY = timedelta(days=1)
 _WEEKDAYS = get_args(Weekday)
 _BLACKOUT_LOOKAHEAD_DAYS = 8  # includes each weekday
@@ -85,12 +74,36 @@ class UnavailableCase:
 
 
 @dataclass(frozen=True)
+class UnplannedRun:
+    """A run of the accepted plan that a session does not start, and the reason: it is deferred, or lost.
+
+    Attributes:
+        results: (operation, metric) of each of its results that is not planned.
+    """
+
+    partition: str
+    stack: str
+    name: str
+    results: tuple[tuple[str, str], ...]
+    reason: str
+
+    @property
+    def key(self) -> RunKey:
+        """Identity of the run: partition, stack, name."""
+        return self.partition, self.stack, self.name
+
+    def expected(self) -> list[ExpectedResult]:
+        """Its results that are not planned."""
+        return [ExpectedResult(self.name, self.partition, self.stack, *result) for result in self.results]
+
+
+@dataclass(frozen=True)
 class SessionPlan:
-    """The runs of a session, the cases that are not available, and the expected runs of broken stacks."""
+    """The runs of a session, the cases that are not available, and the lost runs, which stay expected."""
 
     runs: tuple[PlannedRun, ...]
     unavailable: tuple[UnavailableCase, ...]
-    missing_stack_runs: tuple[PlannedRun, ...] = ()
+    lost: tuple[UnplannedRun, ...] = ()
 
     @property
     def file_bytes(self) -> int:
@@ -109,7 +122,8 @@ class SessionPlan:
 
     def expected(self) -> list[ExpectedResult]:
         """The expected set of the session."""
-        return [item for run in (*self.runs, *self.missing_stack_runs) for item in run.expected()]
+        planned = [item for run in self.runs for item in run.expected()]
+        return planned + [item for run in self.lost for item in run.expected()]
 
 
 def make_session_plan(
@@ -119,7 +133,6 @@ def make_session_plan(
     limits: SystemLimits | None = None,
     *,
     duplicates: Mapping[str, str] = MappingProxyType({}),
-    at_least_one: bool = True,
 ) -> SessionPlan:
     """Plan all cases on all partitions and stacks that can run them.
 
@@ -127,7 +140,6 @@ def make_session_plan(
         stacks: only these; empty means all.
         limits: limits of one case on the system; a case that exceeds them is not available.
         duplicates: reasons by name of runs that would only repeat another; they are not available.
-        at_least_one: reject a plan without runs.
 
     Raises:
         UsageError: a stack is not known on this system, or no case can run.
@@ -148,7 +160,7 @@ def make_session_plan(
             unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons)))
         else:
             runs.append(run)
-    if not runs and at_least_one:
+    if not runs:
         why = "; ".join(sorted({item.reason for item in unavailable})) or "it has no stack"
         raise UsageError(
             f"no case of this suite can run on '{site.system}': {why}",
@@ -180,57 +192,6 @@ def check_byte_budget(site: ReframeSite, plan: SessionPlan, limits: SystemLimits
             f"'{site.system}' is {format_size(budget)} per session",
             hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml.",
         )
-
-
-# Broken stacks
-
-
-def add_missing_stack_runs(
-    history: History, site: ReframeSite, plan: SessionPlan, cases: Sequence[SuiteCase], limits: SystemLimits | None
-) -> tuple[SessionPlan, list[ReframeFailure]]:
-    """Add the expected runs of broken stacks to the plan; returns also the reason of each of these runs.
-
-    ReFrame receives usable stacks only. If a maintenance removes a module, all its cases disappear, and the session
-    must not succeed without them. The features of a broken stack are those of its last use. The cases of a stack that
-    never ran are unavailable, not missing. A stack that is not described any more is reported as unavailable once.
-    """
-    missing_runs: list[PlannedRun] = []
-    unavailable: list[UnavailableCase] = []
-    failures: list[ReframeFailure] = []
-    broken = [stack for stack in discover_stacks(site.system) if stack.status == "broken"]
-    # Usable stacks of the last session on this system; imports and A/B runs do not record them.
-    sessions = history.sessions(site.system, limit=_HISTORY_SESSIONS)
-    previous = next((s.attributes["stacks"] for s in sessions if "stacks" in s.attributes), ())
-    for name in set(previous) - {*site.features, *(stack.name for stack in broken)}:
-        unavailable += _unavailable_cases(cases, name, "the stack no longer exists")
-    for stack in broken:
-        reason = f"the stack is broken: {stack.note}"
-        known = history.series(SeriesFilter(system=site.system, stack=stack.name))
-        partitions = sorted({p.name for p in site.partitions} & {row.partition for row in known})
-        if not partitions:
-            unavailable += _unavailable_cases(cases, stack.name, reason)
-            continue
-        places = tuple(ReframePartition(name, "", (stack.name,), None) for name in partitions)
-        previous_site = ReframeSite(site.system, site.configuration, places, {stack.name: _last_known_features(stack)})
-        runs = make_session_plan(previous_site, cases, (), limits, at_least_one=False).runs
-        missing_runs += runs
-        failures += [ReframeFailure(run.reframe_test, stack.name, "stack", reason) for run in runs]
-    return replace(
-        plan, unavailable=(*plan.unavailable, *unavailable), missing_stack_runs=tuple(missing_runs)
-    ), failures
-
-
-def _unavailable_cases(cases: Sequence[SuiteCase], stack: str, reason: str) -> list[UnavailableCase]:
-    return [UnavailableCase(f"{case.benchmark}:{case.name}", stack, reason) for case in cases]
-
-
-def _last_known_features(stack: Stack) -> frozenset[str]:
-    """Features of the stack at its last use."""
-    try:
-        last = read_stack_json(stack_directory(stack.system, stack.name) / "stack.json")
-    except InputError:
-        last = stack
-    return frozenset({"mpi", *last.features})
 
 
 # Start of a nightly session
@@ -354,32 +315,27 @@ def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
     return known
 
 
-@dataclass(frozen=True)
-class DeferredRun:
-    """A run that does not fit the budget, and the reason."""
-
-    run: PlannedRun
-    reason: str
-
-
 def fit_to_budget(
     runs: Sequence[PlannedRun], history: Mapping[RunKey, RunHistory], budget: SessionBudget
-) -> tuple[tuple[PlannedRun, ...], tuple[DeferredRun, ...]]:
+) -> tuple[tuple[PlannedRun, ...], tuple[UnplannedRun, ...]]:
     """The runs that fit the budget, in their order, and the others.
 
     Runs with the earliest last execution have precedence, so that several sessions together execute all runs.
     """
     seconds, node_hours, volume = 0.0, 0.0, 0
     kept: set[RunKey] = set()
-    deferred: list[DeferredRun] = []
+    deferred: list[UnplannedRun] = []
     for run in sorted(runs, key=lambda r: history[r.key].last_start_s if r.key in history else -math.inf):
         # Expected seconds: the longest of the last sessions, or the time limit if none is known.
         longest = history[run.key].longest_wall_s if run.key in history else None
         duration = float(run.case.time_limit_s) if longest is None else longest
-        use = seconds + duration, node_hours + run.case.nodes * duration / 3600, volume + run.volume_bytes
-        exceeded = budget.exceeded_part(*use)
+        own_use = duration, run.case.nodes * duration / 3600, run.volume_bytes
+        use = seconds + own_use[0], node_hours + own_use[1], volume + own_use[2]
+        exceeded, never_fits = budget.exceeded_part(*use), budget.exceeded_part(*own_use)
         if exceeded:
-            deferred.append(DeferredRun(run, f"exceeds {exceeded}"))
+            alone = f" even without other runs (it needs up to {duration:.0f} s)" if never_fits else ""
+            reason = f"exceeds {never_fits or exceeded}{alone}"
+            deferred.append(UnplannedRun(*run.key, tuple(run.case.expects), reason))
         else:
             seconds, node_hours, volume = use
             kept.add(run.key)

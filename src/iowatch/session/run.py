@@ -13,17 +13,16 @@ from pathlib import Path
 from iowatch import handoff
 from iowatch.core import HEADLINE_METRICS, METRICS, UsageError, format_count, format_number, format_size, utc_now
 from iowatch.findings import RETEST_SINCE, state
-from iowatch.session import reframe, session
+from iowatch.session import accepted_plan, reframe, session
 from iowatch.session.plan import (
-    DeferredRun,
     PlannedRun,
     RunHistory,
     SessionBudget,
     SessionBudgetError,
     SessionPlan,
     UnavailableCase,
+    UnplannedRun,
     UsageMeter,
-    add_missing_stack_runs,
     check_byte_budget,
     fit_to_budget,
     load_run_history,
@@ -43,15 +42,15 @@ class PreparedSession:
     Attributes:
         meter: use of the budget from the start of the preparation.
         deferred_runs: runs that do not fit the budget.
-        missing_stack_failures: expected runs of broken stacks, with the reason.
+        added_runs: runs with results that no earlier session expected.
     """
 
     context: session.SessionContext
     plan: SessionPlan
     meter: UsageMeter
     run_history: Mapping[handoff.RunKey, RunHistory]
-    deferred_runs: tuple[DeferredRun, ...]
-    missing_stack_failures: tuple[reframe.ReframeFailure, ...]
+    deferred_runs: tuple[UnplannedRun, ...]
+    added_runs: tuple[UnplannedRun, ...]
 
 
 @dataclass
@@ -63,6 +62,7 @@ class SessionSummary:
         recovered: UUIDs of interrupted sessions that were recovered first.
         wall_s: from start to end; benchmark_s: inside the benchmark processes.
         deferred_runs: runs that do not fit the budget; they were not expected.
+        added_runs: runs with results that no earlier session expected.
         stop_reason: reason why the session ended before all runs were executed, or None.
         retest_count: number of runs that were repeated because a change is suspected.
         problems: reasons for exit code 1, in addition to the attribute `problems` of the session.
@@ -75,7 +75,8 @@ class SessionSummary:
     wall_s: float = 0.0
     benchmark_s: float = 0.0
     runs: int = 0
-    deferred_runs: tuple[DeferredRun, ...] = ()
+    deferred_runs: tuple[UnplannedRun, ...] = ()
+    added_runs: tuple[UnplannedRun, ...] = ()
     stop_reason: str | None = None
     retest_count: int = 0
     problems: tuple[str, ...] = ()
@@ -101,13 +102,12 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
             hint=f"Raise the budgets in systems/{context.system_name}/system.yaml (`night`), or start later.",
         )
     plan = replace(plan, runs=runs)
-    failures: list[reframe.ReframeFailure] = []
-    if history and not context.stacks:  # chosen stacks exclude all others
-        cases = [case for case in context.cases if f"{case.benchmark}:{case.name}" not in duplicates]
-        plan, failures = add_missing_stack_runs(history, site, plan, cases, limits)
     check_byte_budget(site, plan, limits)
     context.traces(run.stack for run in plan.runs)
-    return PreparedSession(context, plan, meter, run_history, deferred, tuple(failures))
+    added: tuple[UnplannedRun, ...] = ()
+    if history:
+        plan, added = accepted_plan.compare_with_memory(history, context, plan, deferred)
+    return PreparedSession(context, plan, meter, run_history, deferred, added)
 
 
 def prepare_dry_run(context: session.SessionContext, database: str | None) -> PreparedSession:
@@ -132,7 +132,7 @@ def run_suite(history: History, context: session.SessionContext) -> SessionSumma
         prepared = prepare_session(history, context)
         with context.scratch_lock(history, prepared.plan):
             context.report_message(opening_line(prepared))
-            for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.missing_stack_failures):
+            for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.plan.lost):
                 context.report_message(f"{stack}: {reason}; its runs are counted as missing")
             execution = SessionExecution(history, prepared)
             execution.run()
@@ -154,13 +154,14 @@ class SessionExecution(session.SessionRunner):
 
     def __init__(self, history: History, prepared: PreparedSession) -> None:
         context, self.plan, self.meter = prepared.context, prepared.plan, prepared.meter
-        record = context.new_record(stacks=sorted(context.site.features))
+        attributes = accepted_plan.session_attributes(history, context, self.plan, prepared.deferred_runs)
+        record = context.new_record(stacks=sorted(context.site.features), **attributes)
         super().__init__(history, context, record, self.plan.expected())
         self.summary = SessionSummary(
             record.uuid,
             unavailable=self.plan.unavailable,
-            failures=prepared.missing_stack_failures,
             deferred_runs=prepared.deferred_runs,
+            added_runs=prepared.added_runs,
         )
         self._planned_count = 0
         self._started = time.monotonic()

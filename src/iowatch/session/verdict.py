@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry, suites
 from iowatch.core import METRICS, InputError, format_count
 from iowatch.findings import NEEDS_ACTION, Finding, history_extent, update_findings
+from iowatch.handoff import RunKey
 from iowatch.reference import bandwidth, published_counts
+from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.run import SessionSummary
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
@@ -67,6 +70,7 @@ class Verdict:
         changes: one line per open finding; suspected: findings of the newest observations, not yet confirmed.
         unavailable: cases that cannot run on this system, by stack and reason.
         left_out: runs that did not fit the budget, by stack and reason; they were not expected.
+        added: runs with results that no earlier session expected.
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         references: results outside the bounds of their references, and invalid references.
@@ -91,6 +95,7 @@ class Verdict:
     wall_s: float
     benchmark_s: float
     left_out: tuple[RunProblem, ...] = ()
+    added: tuple[RunProblem, ...] = ()
     stopped: str | None = None
     repeated: int = 0
     references: tuple[RunProblem, ...] = ()
@@ -109,7 +114,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     """Assess a session that has ended; updates the findings."""
     row = history.session(summary.uuid)
     expected, received = history.expected(row.uuid), set(history.received(row.uuid))
-    runs = history.runs(row.uuid)
+    runs, lost = history.runs(row.uuid), loss_reasons(row)
     findings = update_findings(history, row.system)
     return Verdict(
         session=row.uuid,
@@ -127,7 +132,9 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         ),
         absent=tuple(
             replace(one, reason=one.reason + _failure_reason(summary, one.stack, one.run))
-            for one in missing_runs(expected, received, runs)
+            if (one.partition, one.stack, one.run) not in lost
+            else one
+            for one in missing_runs(expected, received, runs, lost)
         ),
         days=history_extent(history, [row.system]).days,
         changes=_finding_lines(findings, NEEDS_ACTION),
@@ -136,7 +143,11 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         recovered=summary.recovered,
         wall_s=summary.wall_s,
         benchmark_s=summary.benchmark_s,
-        left_out=_count_by_reason((item.run.stack, item.reason) for item in summary.deferred_runs),
+        left_out=_count_by_reason((item.stack, item.reason) for item in summary.deferred_runs),
+        added=tuple(
+            RunProblem(run.stack, run.name, ", ".join(map(" ".join, run.results)), run.partition)
+            for run in summary.added_runs
+        ),
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
@@ -194,13 +205,17 @@ def _finding_lines(findings: Sequence[Finding], states: Collection[str]) -> tupl
 
 
 def missing_runs(
-    expected: Sequence[ExpectedResult], received: Set[ExpectedResult], runs: Sequence[RunRow]
+    expected: Sequence[ExpectedResult],
+    received: Set[ExpectedResult],
+    runs: Sequence[RunRow],
+    lost: Mapping[RunKey, str] = MappingProxyType({}),
 ) -> tuple[RunProblem, ...]:
     """Expected results that were not received, one entry per run; a run that failed is reported as failed instead.
 
     Args:
         received: received results, expected or not.
         runs: all received runs.
+        lost: reasons why runs could not be planned (`iowatch.session.accepted_plan.loss_reasons`).
     """
     failed = {(run.partition, run.stack, run.name) for run in runs if run.status != "ok"}
     missing: dict[tuple[str, str, str], list[str]] = {}
@@ -209,8 +224,8 @@ def missing_runs(
         if item not in received and key not in failed:
             missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
     return tuple(
-        RunProblem(stack, run, f"no {', no '.join(what)}", partition)
-        for (partition, stack, run), what in missing.items()
+        RunProblem(key[1], key[2], f"no {', no '.join(what)}" + (f" ({lost[key]})" if key in lost else ""), key[0])
+        for key, what in missing.items()
     )
 
 

@@ -177,6 +177,10 @@ class History:
         """Return the UUID of the session of these runs, or of all runs, by run id."""
         return self._read(read.session_of_runs, run_ids)
 
+    def last_run_times(self, system: str) -> dict[tuple[str, str, str], int]:
+        """Return the start of the last successful run by partition, stack and name."""
+        return self._read(read.last_run_times, system)
+
     def run(self, run_id: int) -> RunRow:
         """Return one run.
 

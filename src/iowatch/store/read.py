@@ -159,6 +159,20 @@ def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None
     return {row.id: row.uuid for part in parts for row in connection.execute(part)}
 
 
+def last_run_times(connection: Connection, system: str) -> dict[tuple[str, str, str], int]:
+    """Return the start of the last successful run (epoch seconds) by partition, stack and name."""
+    columns = RunTable.partition, StackTable.name.label("stack"), RunTable.name
+    statement = (
+        select(*columns, func.max(RunTable.started_at).label("last"))
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .join(SystemTable, SystemTable.id == SessionTable.system_id)
+        .join(StackTable, StackTable.id == RunTable.stack_id)
+        .where(SystemTable.name == system, RunTable.status == "ok")
+        .group_by(*columns)
+    )
+    return {(row.partition, row.stack, row.name): row.last for row in connection.execute(statement)}
+
+
 def artefacts_by_run(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, list[Artefact]]:
     """Return the artefacts of runs that meet all conditions (columns of `run` and `artefact`), by run id."""
     table = ArtefactTable

@@ -1,24 +1,26 @@
-"""`iowatch review`: decisions about findings, kept in reference/reviews/."""
+"""`iowatch review`: decisions about findings and lost runs, kept in reference/reviews/."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 
 import click
 
-from iowatch.cli.common import DATE, history_options, print_json, print_lines
+from iowatch.cli.common import DATE, history_options, print_json, print_lines, print_message, system_option
 from iowatch.core import utc_now
 from iowatch.findings import find_finding, update_findings
 from iowatch.reference import current_author, reviews
+from iowatch.session import accepted_plan
 from iowatch.store import History
 
 
 @click.group(
     epilog="Example: iowatch review accept franklin-20090317-up --reason 'CLE 2.1UP01, intended'",
-    short_help="Decide about findings: accept, dismiss, acknowledge, note.",
+    short_help="Decide about findings and lost runs: accept, dismiss, acknowledge, note, plan.",
 )
 def command() -> None:
-    """Decide about findings. Stored in reference/reviews/<system>.yaml; commit that file."""
+    """Decide about findings and lost runs. Stored in reference/reviews/<system>.yaml; commit that file."""
 
 
 # Subcommand, decision, options of the example, help.
@@ -65,3 +67,46 @@ def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> N
 
 for _row in _SUBCOMMANDS:
     _add_subcommand(*_row)
+
+
+@command.command(
+    "plan",
+    short_help="List runs that are not planned any more; with --reason, accept this.",
+    epilog="Examples:\n  iowatch review plan --system local\n"
+    "  iowatch review plan --system local --suite smoke --reason 'HDF5 moved to stack gnu14'",
+)
+@system_option(required=True)
+@click.option("--suite", help="Only this suite [default: all].")
+@click.option("--stack", "stacks", multiple=True, metavar="STACK", help="Only this stack (may be repeated).")
+@click.option("--reason", help="Accept the listed losses, for this reason.")
+@click.option("--by", help="Author [default: git's user.name].")
+@history_options
+def plan(
+    system: str,
+    suite: str | None,
+    stacks: tuple[str, ...],
+    reason: str | None,
+    by: str | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """List the runs of earlier sessions that cannot be planned any more; with --reason, accept this.
+
+    They are expected, and absent, in every session until they run again or their loss is accepted. Exit code 1: there
+    are losses, and --reason is not given.
+    """
+    with History.existing(db) as history:
+        lost = accepted_plan.losses_by_suite(history, system, suite, stacks, print_message)
+    if reason is not None:
+        for name, runs in lost.items():
+            accepted_plan.accept_losses(system, name, runs, reason, by or current_author())
+    if as_json:
+        listed = {name: [asdict(run) for run in runs] for name, runs in lost.items()}
+        print_json({"system": system, "lost": listed, "accepted": reason is not None})
+    else:
+        lines = [f"{name}: {run.stack} {run.name}: {run.reason}" for name, runs in lost.items() for run in runs]
+        print_lines(*(lines or [f"{system}: everything that earlier sessions expected is planned."]))
+        if lines:
+            path = reviews.review_file_path(system)
+            print_lines(f"Accepted in {path}; commit it." if reason else "Accept these losses with --reason TEXT.")
+    return 1 if lost and reason is None else 0

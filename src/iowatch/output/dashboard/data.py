@@ -20,6 +20,7 @@ from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, MachineError, 
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
+from iowatch.session.accepted_plan import is_restricted, loss_reasons
 from iowatch.session.verdict import RunProblem, missing_runs
 from iowatch.site import system
 from iowatch.stats import Detection, short_case_names
@@ -159,14 +160,15 @@ class SystemEntry:
     def night(self) -> SessionRow | None:
         """The newest nightly session, the subject of the status page.
 
-        A/B runs do not count, nor does a small session of another suite on the same day with status `ok`: results
-        that it did not measure are not missing.
+        A/B runs do not count, nor does a session of the same day with status `ok` that is a small one of another suite
+        or has chosen stacks or cases only: it does not replace the results of the larger one.
         """
         found = [one for one in self.sessions if not one.attributes.get("ab_run")] or list(self.sessions)
         for one in found[1:]:
             if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
                 break
-            if one.suite != found[0].suite and one.runs > _SMALL_SESSION_RATIO * found[0].runs:
+            is_smaller = one.suite != found[0].suite and one.runs > _SMALL_SESSION_RATIO * found[0].runs
+            if is_smaller or (is_restricted(found[0]) and not is_restricted(one)):
                 return one
         return found[0] if found else None
 
@@ -313,7 +315,7 @@ def session_coverage(
         expected=len(expected),
         received=sum(item in received for item in expected),
         failed=[RunProblem(r.stack, r.name, r.reason or r.status, r.partition) for r in runs if r.status != "ok"],
-        absent=missing_runs(expected, received, runs),
+        absent=missing_runs(expected, received, runs, loss_reasons(session)),
     )
 
 

@@ -1,0 +1,271 @@
+"""The accepted plan: what the sessions of a system and suite deliver until a person accepts less.
+
+Each session stores what it expected and deferred; this is the memory. A result that is not planned any more (a library
+disappeared from a stack, a stack or a case was removed) is *lost*: it stays expected, and therefore absent, in every
+later session until `iowatch review plan` accepts the loss in `reference/reviews/<system>.yaml`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from iowatch.benchmarks.suites import load_suite, suite_names
+from iowatch.core import InputError, IowatchError, format_count, utc_now
+from iowatch.findings import format_day
+from iowatch.handoff import RunKey
+from iowatch.reference import reviews
+from iowatch.session.plan import SessionPlan, UnavailableCase, UnplannedRun, make_session_plan
+from iowatch.session.session import MessageCallback, SessionContext
+from iowatch.site import Stack, discover_stacks
+from iowatch.store import ExpectedResult, History, SessionRow
+
+# Attributes of a session.
+_CHOICE, _DEFERRED, _LOST = "choice", "deferred", "lost"
+# From this number of consecutive sessions on, a deferred run is a problem.
+_TOO_MANY_DEFERRALS = 3
+
+
+def session_attributes(
+    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+) -> dict[str, object]:
+    """Attributes of a session, from which later sessions, the verdict and the pages read.
+
+    They are its choice, its deferred and lost runs, and the problems of its plan.
+    """
+    found = {
+        _CHOICE: _choice(context),
+        _DEFERRED: list(map(asdict, deferred)),
+        _LOST: list(map(asdict, plan.lost)),
+        "problems": _plan_problems(history, context, plan, deferred),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _choice(context: SessionContext) -> dict[str, object]:
+    """What restricts a session, as plain JSON; empty for the whole suite on all stacks.
+
+    Cases that only repeat another one in a chosen scratch directory are not chosen.
+    """
+    repeated = context.duplicates if context.chosen_scratch else {}
+    names = [name for case in context.cases if (name := f"{case.benchmark}:{case.name}") not in repeated]
+    restricted = len(names) < len(load_suite(context.suite))
+    found = {"stacks": sorted(context.stacks), "runs": names if restricted else []}
+    return {name: value for name, value in found.items() if value}
+
+
+def is_restricted(session: SessionRow) -> bool:
+    """Whether only some stacks or cases were chosen for the session."""
+    return _CHOICE in session.attributes
+
+
+def _covers(choice: Mapping[str, Any], key: RunKey) -> bool:
+    """Whether a session with this choice includes the run."""
+    _, stack, name = key
+    return stack in choice.get("stacks", (stack,)) and name in choice.get("runs", (name,))
+
+
+def _unplanned_runs(session: SessionRow, attribute: str) -> Iterator[UnplannedRun]:
+    for row in session.attributes.get(attribute, ()):
+        yield UnplannedRun(**{**row, "results": tuple(map(tuple, row["results"]))})
+
+
+def loss_reasons(session: SessionRow) -> dict[RunKey, str]:
+    """Reasons why results that the session expects cannot be delivered, by run."""
+    return {run.key: run.reason for run in _unplanned_runs(session, _LOST)}
+
+
+def _earlier_sessions(history: History, context: SessionContext) -> Iterator[SessionRow]:
+    """Sessions of the same system and suite, newest first."""
+    for session in history.sessions(context.system_name):
+        if session.origin == "run" and session.suite == context.suite and "ab_run" not in session.attributes:
+            yield session
+
+
+def _remembered_results(history: History, context: SessionContext) -> dict[ExpectedResult, SessionRow]:
+    """The memory: results that were expected or deferred, with the newest session whose choice includes them."""
+    found: dict[ExpectedResult, SessionRow] = {}
+    newer: list[Mapping[str, Any]] = []
+    for session in _earlier_sessions(history, context):
+        choice = session.attributes.get(_CHOICE, {})
+        if choice not in newer:
+            deferred = [item for run in _unplanned_runs(session, _DEFERRED) for item in run.expected()]
+            for item in (*history.expected(session.uuid), *deferred):
+                # Retests are not planned, but added while a session runs.
+                if "#" not in item.run_name and not any(_covers(one, _key(item)) for one in newer):
+                    found[item] = session
+            newer.append(choice)
+        if not is_restricted(session):
+            break
+    return found
+
+
+def _key(item: ExpectedResult) -> RunKey:
+    return item.partition, item.stack, item.run_name
+
+
+def compare_with_memory(
+    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+) -> tuple[SessionPlan, tuple[UnplannedRun, ...]]:
+    """The plan with its lost runs, and the runs with results that no earlier session expected (none in the first one).
+
+    Cases of a broken stack that no session expected are added to the unavailable ones.
+    """
+    memory, accepted, choice = _remembered_results(history, context), _accepted_losses(context), _choice(context)
+    planned = dict.fromkeys([*plan.expected(), *(item for run in deferred for item in run.expected())])
+    lost = [
+        item
+        for item, session in memory.items()
+        if item not in planned and _covers(choice, _key(item)) and accepted.get(item, 0) < session.started_at
+    ]
+    # A session with chosen stacks needs no others; to find stacks takes seconds.
+    stacks = {} if context.stacks else {stack.name: stack for stack in discover_stacks(context.system_name)}
+    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(map(_key, lost)))
+    lost_names = {(name, stack) for _, stack, name in reasons}
+    unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
+    kept = tuple(one for one in unavailable if (one.name, one.stack) not in lost_names)
+    added = [item for item in planned if item not in memory] if memory else []
+    added_runs = _group_by_run(added, {_key(item): "not expected by earlier sessions" for item in added})
+    return SessionPlan(plan.runs, kept, _group_by_run(lost, reasons)), added_runs
+
+
+def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) -> Iterator[UnavailableCase]:
+    for stack in (stack for stack in stacks if stack.status == "broken"):
+        for case in context.cases:
+            yield UnavailableCase(f"{case.benchmark}:{case.name}", stack.name, f"the stack is broken: {stack.note}")
+
+
+def _group_by_run(items: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
+    results: dict[RunKey, list[tuple[str, str]]] = {}
+    for item in items:
+        results.setdefault(_key(item), []).append((item.operation, item.metric))
+    return tuple(UnplannedRun(*key, tuple(found), reasons[key]) for key, found in results.items())
+
+
+def _loss_reasons(
+    history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
+) -> dict[RunKey, str]:
+    found, last_runs = {}, None
+    for key in keys:
+        last_runs = history.last_run_times(context.system_name) if last_runs is None else last_runs
+        when = f"last run on {format_day(last_runs[key])}" if key in last_runs else "it never delivered a result"
+        found[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
+    return found
+
+
+def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], key: RunKey) -> str:
+    """Reason why a run, or some of its results, are not planned any more."""
+    partition, stack, name = key
+    offered = next((place.stacks for place in context.site.partitions if place.name == partition), None)
+    if name not in {f"{case.benchmark}:{case.name}" for case in load_suite(context.suite)}:
+        return f"suite '{context.suite}' no longer contains the case"
+    if stack not in context.site.features:
+        known = stacks.get(stack)
+        return f"the stack is {known.status}: {known.note}" if known else "the stack no longer exists"
+    if offered is None or stack not in offered:
+        return f"partition '{partition}' no longer {'exists' if offered is None else 'offers the stack'}"
+    reasons = (one.reason for one in plan.unavailable if (one.name, one.stack) == (name, stack))
+    return next(reasons, "the case no longer reports these results")
+
+
+def _accepted_losses(context: SessionContext) -> dict[ExpectedResult, int]:
+    """Results whose loss is accepted, with the time of the decision (epoch seconds).
+
+    A damaged file must not prevent the measurement: it accepts nothing, and the verdict reports it.
+    """
+    try:
+        decisions = reviews.load_plan_decisions(context.system_name)
+    except InputError as error:
+        context.report_message(error.message)
+        return {}
+    return {
+        ExpectedResult(run.run, run.partition, run.stack, *result.rsplit(" ", 1)): int(decision.date.timestamp())
+        for decision in sorted(decisions, key=lambda one: one.date)
+        if decision.suite == context.suite
+        for run in decision.lost
+        for result in run.results
+    }
+
+
+def losses_by_suite(
+    history: History, system: str, suite: str | None, stacks: Collection[str], report_message: MessageCallback
+) -> dict[str, list[UnplannedRun]]:
+    """Losses that are not accepted, by suite.
+
+    Args:
+        suite: only this one; None means all suites that sessions of the system ran.
+        stacks: only these; empty means all.
+
+    Raises:
+        UsageError: unknown system or suite.
+    """
+    history.require_system(system)
+    known = {session.suite for session in history.sessions(system) if session.origin == "run"}
+    found = {}
+    for name in [suite] if suite else sorted(known & {*suite_names()}):
+        context = SessionContext(system, name, report_message=report_message)
+        found[name] = [run for run in _current_losses(history, context) if not stacks or run.stack in stacks]
+    return {name: runs for name, runs in found.items() if runs}
+
+
+def _current_losses(history: History, context: SessionContext) -> tuple[UnplannedRun, ...]:
+    """Losses that are not accepted: of the last sessions, and of a session that would start now.
+
+    Both count, because the environment of a nightly session may differ from the one of this command.
+    """
+    found = {run.key: run for run in _recorded_losses(history, context)}
+    try:
+        plan = make_session_plan(context.site, context.cases, (), context.limits, duplicates=context.duplicates)
+        found |= {run.key: run for run in compare_with_memory(history, context, plan, ())[0].lost}
+    except IowatchError as error:
+        context.report_message(f"Only losses of earlier sessions are known: {error.message}")
+    return tuple(found.values())
+
+
+def _recorded_losses(history: History, context: SessionContext) -> Iterator[UnplannedRun]:
+    memory, accepted = _remembered_results(history, context), _accepted_losses(context)
+    for session in {session.id: session for session in memory.values()}.values():
+        for run in _unplanned_runs(session, _LOST):
+            newest = [item for item in run.expected() if memory.get(item) is session]
+            if any(accepted.get(item, 0) < session.started_at for item in newest):
+                yield run
+
+
+def accept_losses(system: str, suite: str, lost: Iterable[UnplannedRun], reason: str, by: str) -> None:
+    """Accept losses: later sessions do not expect these results, unless a session delivers them again.
+
+    Raises:
+        InputError: the file of reviews is damaged.
+    """
+    runs = [
+        {"partition": one.partition, "stack": one.stack, "run": one.name, "results": [" ".join(r) for r in one.results]}
+        for one in lost
+    ]
+    now = utc_now().replace(microsecond=0)
+    reviews.add_plan_decision(system, {"suite": suite, "lost": runs, "by": by, "reason": reason, "date": now})
+
+
+def _plan_problems(
+    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+) -> list[str]:
+    """Problems of a plan that need a person: lost runs, and runs that too many sessions in succession deferred."""
+    problems = []
+    if plan.lost:
+        command = f"iowatch review plan --system {context.system_name} --suite {context.suite}"
+        count = format_count(len(plan.lost), "run")
+        problems.append(f"{count} of earlier sessions cannot be planned any more; `{command}` lists and accepts this")
+    earlier = list(_earlier_sessions(history, context)) if deferred else []
+    for run in deferred:
+        number = 1 + _count_deferrals(earlier, run.key)
+        if number >= _TOO_MANY_DEFERRALS:
+            problems.append(f"{run.stack} {run.name} was deferred in {number} consecutive sessions: {run.reason}")
+    return problems
+
+
+def _count_deferrals(sessions: Iterable[SessionRow], key: RunKey) -> int:
+    """Number of the newest sessions that deferred the run, without sessions whose choice excludes it."""
+    including = (one for one in sessions if _covers(one.attributes.get(_CHOICE, {}), key))
+    deferring = (key in {run.key for run in _unplanned_runs(one, _DEFERRED)} for one in including)
+    return sum(1 for _ in itertools.takewhile(bool, deferring))

@@ -313,7 +313,7 @@ def test_file_system_of_failed_runs_is_not_expected_later(history: History) -> N
     assert {place: found.declared for place, found in expected.items()} == {"": {}, "batch": good}
 
 
-@pytest.mark.parametrize(("ahead_s", "known", "refused"), [(301, "", True), (200, "", False), (301, "ahead", False)])
+@pytest.mark.parametrize(("ahead_s", "known", "refused"), [(400, "", True), (200, "", False), (400, "ahead", False)])
 def test_session_before_the_newest_one_is_refused(
     fake: FakeReframe, history: History, monkeypatch: pytest.MonkeyPatch, ahead_s: int, known: str, refused: bool
 ) -> None:

@@ -279,7 +279,7 @@ def test_only_expected_results_count_as_received() -> None:
     wanted = [ExpectedResult(name, "default", "gcc", "write", "bandwidth") for name in NAMES]
     others = [ExpectedResult(name, "default", "gcc", "read", "bandwidth") for name in NAMES[:2]]
     history: Any = SimpleNamespace(expected=lambda _uuid: wanted)
-    session: Any = SimpleNamespace(uuid="one", status="ok")
+    session: Any = SimpleNamespace(uuid="one", status="ok", attributes={})
     found = session_coverage(history, session, [], {*wanted[:2], *others})
     assert (found.expected, found.received, found.complete) == (3, 2, False)
     assert [(one.run, one.reason) for one in found.absent] == [("hdf5", "no write bandwidth")]

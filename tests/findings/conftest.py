@@ -84,8 +84,7 @@ def record_and_update(history: History, root: Path) -> RecordAndUpdate:
             for session in generate_sessions(replace(scenario, last=until - timedelta(days=1)), seed=5):
                 if since is None or session.session.started_at >= update_time(since).timestamp() - 86400:
                     write.insert_session(connection, session.session, ())
-                    for run in session.runs:
-                        write.insert_run(connection, session.session.uuid, run)
+                    write.insert_runs(connection, session.session.uuid, session.runs)
         return update_findings(history, scenario.system, update_time(until), report=report)
 
     return record

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from iowatch.core import UsageError
+from iowatch.core import MachineError, UsageError
 from iowatch.core.files import artefact_path, prune_artefacts, store_artefact
 
 DAY_S = 24 * 3600.0
@@ -73,6 +74,29 @@ def test_prune_touches_only_artefacts(kept: list[str], var: Path, tmp_path: Path
     assert (place / "notes.txt").exists()
     assert (place / ("0" * 64)).is_symlink()
     assert not draft.exists()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", bytes([4]) * 49, bytes([4]) * 49 + b"x"], ids=["empty", "truncated", "changed"]
+)
+def test_damaged_artefact_is_replaced_when_its_content_is_stored(
+    kept: list[str], tmp_path: Path, damage: bytes
+) -> None:
+    """The newest file has 50 bytes; a truncated one is what a power failure leaves of a file that was not synced."""
+    path = artefact_path(kept[4])
+    path.write_bytes(damage)
+    assert store_artefact(tmp_path / "4.darshan") == (kept[4], 50)
+    assert path.read_bytes() == bytes([4]) * 50
+    assert [entry.name for entry in path.parent.iterdir()] == [kept[4]]
+
+
+def test_copy_that_differs_is_not_stored(var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "growing.log"
+    source.write_text("one")
+    monkeypatch.setattr(shutil, "copyfile", lambda _source, target: Path(target).write_text("one, two"))
+    with pytest.raises(MachineError, match="changed while it was copied"):
+        store_artefact(source)
+    assert [path for path in (var / "artefacts").rglob("*") if path.is_file()] == []
 
 
 def test_negative_limits_are_refused(var: Path) -> None:

@@ -54,6 +54,16 @@ def test_temporary_file_of_a_killed_process_is_replaced(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_drafts_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> None:
+    """A younger one may belong to a process that runs; the other names are not those of drafts of this file."""
+    names = (".file.1", ".file.2-wal", ".file.3", ".file.lock", ".file.4.txt", ".files.5")
+    for name in names:
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (0, 0) if name != ".file.3" else None)
+    write_atomically(tmp_path / "file", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["file", *names[2:]])
+
+
 def test_unwritable_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot write"):

@@ -215,6 +215,23 @@ def test_check_notes_sessions_open_for_two_days_and_missing_files(new_database: 
     ]
 
 
+def test_damaged_kept_files_are_reported(var: Path, tmp_path: Path, new_database: Callable[[str], str]) -> None:
+    """Of three kept files one is intact, one is truncated and one has other content of the same size."""
+    stored = []
+    for number in range(3):
+        source = tmp_path / f"{number}.out"
+        source.write_text(f"output {number}")
+        stored.append(Artefact("stdout", source.name, *files.store_artefact(source)))
+    files.artefact_path(stored[1].sha256).write_text("out")
+    files.artefact_path(stored[2].sha256).write_text("output X")
+    with History.open(new_database("sqlite")) as history:
+        history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000))
+        history.record_runs("s", [replace(run(0), artefacts=tuple(stored))])
+        (fault,) = maintenance.check_history(history).faults
+    assert fault.startswith("2 kept files do not have the content that their names state")
+    assert [one.sha256 in fault for one in stored] == [False, True, True]
+
+
 DAMAGE = {
     "UPDATE result SET n = 7 WHERE run_id = 1 AND series_id = 1": "1 results without all their samples",
     "UPDATE result SET max = 0 WHERE run_id = 1 AND series_id = 2": "whose summaries are out of order",
@@ -301,6 +318,16 @@ def test_backup_is_restored_into_postgresql(new_database: Callable[[str], str], 
     with History.existing(str(tmp_path / "b.db")) as saved, History.open(new_database("postgresql")) as fresh:
         copy_history(saved, fresh)
         assert content(fresh) == before
+
+
+def test_backup_removes_the_drafts_of_a_killed_one(new_database: Callable[[str], str], tmp_path: Path) -> None:
+    """A killed copy leaves the draft and SQLite's log; a young draft may be that of a running backup."""
+    for name in (".b.db.1", ".b.db.1-wal", ".b.db.1-shm", ".b.db.2"):
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (0, 0) if name != ".b.db.2" else None)
+    with History.open(new_database("sqlite")) as history:
+        maintenance.backup_history(history, tmp_path / "b.db")
+    assert sorted(path.name for path in tmp_path.glob("*b.db*")) == [".b.db.2", "b.db"]
 
 
 def test_restoring_a_backup_keeps_newer_runs(new_database: Callable[[str], str], tmp_path: Path) -> None:

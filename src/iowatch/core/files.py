@@ -122,6 +122,20 @@ def _lock_error(path: Path, error: OSError) -> MachineError:
     return MachineError(f"cannot lock {path}: {error.strerror}", hint=_HINT)
 
 
+def new_draft(path: Path) -> Path:
+    """Return the path of a temporary file next to a file, which it replaces when it is complete.
+
+    Drafts of the same file that killed processes left are removed if they are older than a day, or of this process id.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    name = re.compile(rf"\.{re.escape(path.name)}\.\d+(-wal|-shm|-journal)?")
+    with suppress(OSError):
+        for old in (entry for entry in os.scandir(path.parent) if name.fullmatch(entry.name)):
+            if Path(old).name == draft.name or time.time() - old.stat(follow_symlinks=False).st_mtime > _DRAFT_AGE_S:
+                Path(old).unlink(missing_ok=True)
+    return draft
+
+
 def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
     """Write to a temporary file, sync and rename: readers see the old or the new content, never a partial file.
 
@@ -132,12 +146,11 @@ def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
     Raises:
         MachineError: the file cannot be written; an existing file is unchanged.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        draft = new_draft(path)
         kept = stat.S_IMODE(path.stat().st_mode) if mode is None and path.exists() else mode
         try:
-            draft.unlink(missing_ok=True)  # left by a killed process with the same process id
             draft.touch(mode=0o666 if kept is None else 0o600)
             with draft.open("w", encoding="utf-8") as stream:
                 stream.write(text)
@@ -172,24 +185,51 @@ def artefact_path(sha256: str) -> Path:
     return _store_directory() / sha256[:2] / sha256
 
 
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of the content of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def store_artefact(source: Path) -> tuple[str, int]:
     """Store a copy of a file; return its SHA-256 and its size in bytes.
 
-    Equal content is stored once; storing it again resets its age.
+    Equal content is stored once; storing it again resets its age, and replaces a damaged copy.
     """
-    with source.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    digest, size = file_sha256(source), source.stat().st_size
     target = artefact_path(digest)
-    size = source.stat().st_size
-    if target.exists():
+    if is_intact(target, size):
         with suppress(PermissionError):  # owned by another user, in a shared var/
             os.utime(target)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{digest}.{os.getpid()}")
+        return digest, size
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = new_draft(target)
+    try:
         shutil.copyfile(source, draft)
+        if file_sha256(draft) != digest:
+            raise MachineError(f"{source} changed while it was copied, or its copy is damaged", hint=_HINT)
+        _sync(draft)
         draft.replace(target)
+        _sync(target.parent)
+    finally:
+        draft.unlink(missing_ok=True)
     return digest, size
+
+
+def is_intact(artefact: Path, size_bytes: int) -> bool:
+    """Whether an artefact exists with this size and the content that its name states."""
+    try:
+        return artefact.stat().st_size == size_bytes and file_sha256(artefact) == artefact.name
+    except OSError:
+        return False
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)

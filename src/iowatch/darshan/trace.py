@@ -241,7 +241,7 @@ def site_key() -> bytes:
     path = files.var_directory() / "privacy.key"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft = files.new_draft(path)
         draft.touch(mode=0o600)
         draft.write_bytes(secrets.token_bytes(32))
         # Linking fails if another process was first; then its key is used.

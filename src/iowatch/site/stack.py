@@ -7,7 +7,6 @@ and exports variables, and `stack.json` next to it; neither Spack nor Python run
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -334,8 +333,7 @@ def _link_tools(stack: Stack, directory: Path) -> None:
         if not linked:
             _replace_file(path, f'#!/bin/sh\nexec {shlex.quote(target)} "$@"\n', 0o755)
         elif not path.is_symlink() or path.readlink() != Path(target):
-            draft = path.with_name(f".{name}.{os.getpid()}")
-            draft.unlink(missing_ok=True)
+            draft = files.new_draft(path)
             draft.symlink_to(target)
             draft.replace(path)
 

@@ -52,6 +52,7 @@ from iowatch.store.schema import (
 MessageCallback = Callable[[str], None]
 # Number of newest results whose summaries are compared with their samples.
 _CHECKED_RESULTS = 10_000
+_NAMED_FILES = 5
 _UNFINISHED_AFTER_S = 2 * DAY_S
 _LOW_SPACE_BYTES = 2**30
 # Large chunks, because each statement reads the whole table.
@@ -71,14 +72,14 @@ class HistoryCheck:
 
 
 def check_history(history: History) -> HistoryCheck:
-    """Check the file, references, samples and summaries for damage, and collect what needs attention.
+    """Check the file, references, samples, summaries and kept files for damage; collect what needs attention.
 
     Raises:
         MachineError: the database cannot be read at all.
     """
     with history.reading() as connection:
         faults = [*_file_faults(connection, "integrity_check(20)"), *_row_faults(connection)]
-        faults += [one.text for one in handoff.quarantined_cases()]
+        faults += [*_artefact_faults(connection), *(one.text for one in handoff.quarantined_cases())]
         return HistoryCheck(
             size_bytes=database_size_bytes(connection),
             sessions=_count(connection, SessionTable),
@@ -145,6 +146,20 @@ def _summary_matches(row: Any) -> bool:
     return (found.n, found.max, found.median, found.min) == (row.n, row.max, row.median, row.min)
 
 
+def _artefacts(connection: Connection) -> list[tuple[Path, int]]:
+    """Return path and size in bytes of every file that the history names, kept or not."""
+    kept = select(ArtefactTable.sha256, func.max(ArtefactTable.size_bytes).label("size")).group_by(ArtefactTable.sha256)
+    return [(files.artefact_path(row.sha256), row.size) for row in connection.execute(kept)]
+
+
+def _artefact_faults(connection: Connection) -> Iterator[str]:
+    damaged = [path for path, size in _artefacts(connection) if path.exists() and not files.is_intact(path, size)]
+    if damaged:
+        paths = ", ".join(map(str, damaged[:_NAMED_FILES]))
+        more = f" and {len(damaged) - _NAMED_FILES} more" if len(damaged) > _NAMED_FILES else ""
+        yield f"{len(damaged)} kept files do not have the content that their names state; remove them: {paths}{more}"
+
+
 def _notes(connection: Connection) -> Iterator[str]:
     table, now = SessionTable, time.time()
     unfinished = (table.status == "running") & (table.started_at < now - _UNFINISHED_AFTER_S)
@@ -156,8 +171,7 @@ def _notes(connection: Connection) -> Iterator[str]:
         yield f"session {row.uuid} starts in the future ({start}): wrong system clock"
     if number := _count(connection, table, table.ended_at < table.started_at):
         yield f"{number} sessions ended before they started: the system clock was set back"
-    kept = select(ArtefactTable.sha256, func.max(ArtefactTable.size_bytes).label("size")).group_by(ArtefactTable.sha256)
-    missing = [row.size for row in connection.execute(kept) if not files.artefact_path(row.sha256).exists()]
+    missing = [size for path, size in _artefacts(connection) if not path.exists()]
     if missing:
         size = format_size(sum(missing))
         yield f"{len(missing)} files of runs ({size}) are not in var/artefacts: pruned, or kept elsewhere"
@@ -178,7 +192,7 @@ def backup_history(history: History, target: Path) -> int:
     """
     if target.exists():
         raise UsageError(f"{target} exists already", hint="Choose a new file: backup does not overwrite.")
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft = files.new_draft(target)
     try:
         if history.engine.dialect.name == "sqlite":
             # Page by page: a consistent state despite concurrent writers.

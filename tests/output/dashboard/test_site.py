@@ -34,6 +34,21 @@ def test_artefacts_are_reused_and_pages_are_rebuilt(tmp_path: Path) -> None:
     assert (site / "output/part.txt").read_text() == "part 0"
 
 
+@pytest.mark.parametrize("damage", ["file", "digests"])
+def test_damaged_file_of_the_current_site_is_not_linked_into_the_next(tmp_path: Path, damage: str) -> None:
+    site = tmp_path / "site"
+    for number in range(4):
+        with site_build(site) as writer:
+            if not writer.reuse("output/part.txt"):
+                writer.target("output/part.txt").write_text(f"part {number}")
+        if number == 1:
+            assert writer.kept == 1
+            path = site / "output/part.txt" if damage == "file" else site.with_name(".site.versions") / "2.json"
+            path.write_text("damaged")
+    assert (site / "output/part.txt").read_text() == "part 2"
+    assert writer.kept == 1
+
+
 def test_pages_that_are_no_longer_built_are_removed(tmp_path: Path) -> None:
     site = tmp_path / "site"
     for name in ("old.html", "new.html"):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import multiprocessing
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from iowatch.core import MachineError, UsageError
+from iowatch.core import MachineError, UsageError, files, write_atomically
 from iowatch.store import History
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
@@ -41,11 +42,13 @@ class SiteWriter:
     Attributes:
         place: the directory being filled.
         previous: the directory of the current site, or None.
+        digests: SHA-256 of the files of the current site that may be reused.
         written: number of new files; kept: number of files that were linked from the previous site.
     """
 
     place: Path
     previous: Path | None
+    digests: Mapping[str, str] = field(default_factory=dict)
     written: int = 0
     kept: int = 0
 
@@ -67,16 +70,19 @@ class SiteWriter:
         return self._path(name)
 
     def reuse(self, name: str) -> bool:
-        """Reuse a file of this build or link one of the previous site; False if neither contains it.
+        """Reuse a file of this build or link one of the previous site; False if neither contains it undamaged.
 
-        For artefacts and drawings of them: their names contain a digest, so that files of equal names have equal
-        content. Drawing a Darshan log takes seconds; pages take milliseconds and are always rebuilt.
+        For artefacts and drawings of them (`_REUSED`): their names contain a digest of what they are made of, so that
+        files of equal names have equal content. Drawing a Darshan log takes seconds; pages take milliseconds and are
+        always rebuilt.
         """
         target = self._path(name)
         if target.exists():
             return True
         if self.previous is None or not (self.previous / name).is_file():
             return False
+        if files.file_sha256(self.previous / name) != self.digests.get(name):
+            return False  # damaged since: a link would damage every later site
         with suppress(FileExistsError):  # another process linked it meanwhile
             os.link(self.previous / name, target)
             self.kept += 1
@@ -114,7 +120,9 @@ def site_build(site: Path) -> Iterator[SiteWriter]:
             number = int(previous.name) + 1 if previous and previous.name.isdigit() else 1
             place = versions / str(number)
             place.mkdir()
-            yield SiteWriter(place, previous)
+            digests = _read_digests(previous) if previous else {}
+            yield SiteWriter(place, previous, digests)
+            _write_digests(place, previous, digests)
             link = versions / "link"
             link.unlink(missing_ok=True)
             link.symlink_to(os.path.relpath(place, site.parent))
@@ -123,11 +131,38 @@ def site_build(site: Path) -> Iterator[SiteWriter]:
         raise MachineError(f"cannot write the dashboard {site}: {error.strerror}: {error.filename}") from error
 
 
+# Directories of a site whose files later builds reuse.
+_REUSED = ("output", "darshan")
+
+
+def _digest_file(version: Path) -> Path:
+    return version.with_name(f"{version.name}.json")
+
+
+def _read_digests(version: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(_digest_file(version).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}  # everything is written again
+
+
+def _write_digests(version: Path, previous: Path | None, known: Mapping[str, str]) -> None:
+    """Write the SHA-256 of all files that the next build may reuse; those linked by this build are known."""
+    found = {}
+    for path in (path for folder in _REUSED for path in (version / folder).rglob("*") if path.is_file()):
+        name = str(path.relative_to(version))
+        linked = previous / name if previous is not None and name in known else None
+        is_known = linked is not None and linked.exists() and path.samefile(linked)
+        found[name] = known[name] if is_known else files.file_sha256(path)
+    write_atomically(_digest_file(version), json.dumps(found))
+
+
 def _remove_old_versions(versions: Path, keep: Path | None) -> None:
     """Remove directories of killed builds, and the version before the current one."""
     for leftover in versions.iterdir():
         if leftover.is_dir() and not leftover.is_symlink() and leftover.resolve() != keep:
             shutil.rmtree(leftover, ignore_errors=True)
+            _digest_file(leftover).unlink(missing_ok=True)
 
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch import __version__, darshan
-from iowatch.core import IowatchError, Summary, format_number, summarise_samples
+from iowatch.core import IowatchError, Summary, files, format_number, summarise_samples
 from iowatch.output.dashboard import data, shorten_text, write_in_processes
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
@@ -211,12 +211,14 @@ def _partial_results(run: RunRow) -> Iterator[tuple[str, str]]:
 
 
 def _copy_output(site: data.SiteBuild, artefact: Artefact) -> str | None:
-    """Copy an output into the site as plain text; returns its path, or None if it is no longer kept."""
+    """Copy an output into the site as plain text; returns its path, or None if it is no longer kept, or damaged."""
     source = artefact_location(artefact)
     if source is None:
         return None
     name = f"output/{artefact.sha256}.{'darshan' if artefact.kind == 'darshan' else 'txt'}"
     if not site.writer.reuse(name):
+        if not files.is_intact(source, artefact.size_bytes):
+            return None
         shutil.copyfile(source, site.writer.target(name))
     return name
 

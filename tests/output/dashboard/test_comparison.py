@@ -104,3 +104,9 @@ def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     text = (tmp_path / "site" / page).read_text(encoding="utf-8")
     assert '<span class="state good">faster</span>' in text
     assert "session by session" in text
+    # A reader knows the stacks; `left` and `right` are names of JSON and of style classes.
+    assert re.findall(r'<th scope="col" class="number">(old|new)</th>', text) == ["old", "new"]
+    visible = re.sub(r"<[^>]*>", " ", text.partition("<main")[2])
+    assert re.findall(r"\b(?:left|right)\b", visible.lower()) == []
+    assert "A/B run, session fair-1" in visible
+    assert "in MiB/s (paired medians)" in visible

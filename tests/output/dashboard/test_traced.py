@@ -129,6 +129,9 @@ def test_session_page_has_the_traces_of_its_runs(site: Path) -> None:
     (drawn,) = re.findall(r'class="timeline"[^>]*src="../(darshan/[^"]+)"', page)
     assert titles(site / drawn) == [f"benchio:hdf5, run {STEP + 1}"]
     assert 'href="../output/' in page
+    # Labels follow the operation: only words that are written so keep their capitals.
+    assert "run share of unaligned accesses (Darshan)</a>" in page
+    assert "write POSIX operations per repetition (Darshan)</a>" in page
 
 
 def test_full_report_is_written_only_around_findings(site: Path) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import format_number
 from iowatch.findings import Finding, FindingMember, format_day, format_factor, observation_mask, retest_times, text
-from iowatch.output.dashboard import data, drawing, levels, safe_file_name, shorten_text
+from iowatch.output.dashboard import data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.pages.session import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.reference import Event
@@ -74,8 +74,8 @@ def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples
         when = "" if best.when == "at the change" else f"{best.when}: "
         wide, narrow = f"{wide}, {when}{best.name}", f"{narrow}, {when}{best.event}"
     moment, label = finding.first_after, finding.line
-    drawn = fan_picture(lines, moment, names, shorten_text(wide, 70), label, others, zone=zone)
-    return drawn + fan_picture(lines, moment, names, shorten_text(narrow, 28), label, others, NARROW, zone)
+    drawn = fan_picture(lines, moment, names, wide, label, others, zone=zone)
+    return drawn + fan_picture(lines, moment, names, narrow, label, others, NARROW, zone)
 
 
 def other_recorded_events(finding: Finding, machine: data.SystemEntry) -> list[Event]:
@@ -275,7 +275,7 @@ def fan_picture(
         at, heights = np.asarray(one.times), [y(gain) for gain in np.clip(one.gains, y.low, y.high).tolist()]
         kind = "changed" if one.changed else "steady"
         parts.append(drawing.svg_line_with_gaps(kind, at, x.array(at), np.array(heights)))
-    parts += _draw_change_date(moment, what, x)
+    parts += _draw_change_date(moment, what, x, shape.width)
     return drawing.svg_picture(shape.width, _FAN_HEIGHT, label, [*parts, *_draw_labels(names, x, y, shape)], shape.kind)
 
 
@@ -289,12 +289,15 @@ def _gain_range(drawn: Sequence[FanLine]) -> tuple[float, float]:
     return min(low / 1.2, 0.6), max(high * 1.2, 1.7)
 
 
-def _draw_change_date(moment: int, what: str, x: drawing.AxisScale) -> Iterator[str]:
-    at = x(moment)
+def _draw_change_date(moment: int, what: str, x: drawing.AxisScale, width: float) -> Iterator[str]:
+    """Line with its text on the side with more room or, if it is too long for that, above the line and the lines."""
+    at, needed = x(moment), _BOLD_LETTER * len(what)
     yield drawing.svg_line("moment", at, _FAN_TOP - 6, at, _FAN_HEIGHT - _FAN_BOTTOM)
-    side, offset, room = ("left", -6, at) if at > (x.start + x.end) / 2 else ("right", 6, x.end - at)
-    words = _shorten(what, int((room - 6) / _BOLD_LETTER))
-    yield drawing.svg_text(f"moment-name {side}", at + offset, _FAN_TOP - 10, words)
+    side, place, room = ("left", at - 6, at - 6) if at > (x.start + x.end) / 2 else ("right", at + 6, x.end - at - 6)
+    if needed > room:
+        side, place = "right", max(4.0, x.end - needed)
+    words = _shorten(what, int((width - place) / _BOLD_LETTER)) if side == "right" else what
+    yield drawing.svg_text(f"moment-name {side}", place, _FAN_TOP - 10, words)
 
 
 def _draw_labels(

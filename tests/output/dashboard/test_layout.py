@@ -1,0 +1,85 @@
+"""In a real browser: no clipped column, no cut label, distinct colours, and pages that keep their meaning on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.test_browser import MAIN, page
+
+pytestmark = pytest.mark.browser
+
+# Published tables below the curves are as wide as printed, in two columns of pages; they scroll.
+TABLES = [name for name in MAIN if name not in ("scaling.html",)]
+
+
+@pytest.fixture
+def paper(browser: Browser) -> Iterator[Browser]:
+    """The browser with the styles of printing."""
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    yield browser
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("width", [1440, 1024])
+def test_no_column_is_clipped(browser: Browser, franklin_site: Path, width: int) -> None:
+    browser.resize(width, 900)
+    wide = "[...document.querySelectorAll('.wide')]"
+    clipped = f"return {wide}.filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
+    for path in [page(franklin_site, name) for name in TABLES] + sorted(franklin_site.glob("comparison/*.html")):
+        browser.open(path)
+        assert browser.run(clipped) == [], path
+        assert browser.run("return document.documentElement.scrollWidth") <= width, path
+
+
+def test_label_of_a_change_is_cut_only_at_the_edge_of_the_picture(browser: Browser, franklin_site: Path) -> None:
+    """The title of the event in reference/events/franklin.yaml has 73 letters; a wide picture has room for 118."""
+    browser.resize(1440, 900)
+    browser.open(franklin_site / "index.html")
+    label = "[...document.querySelectorAll('.fan.for-wide .moment-name')][0]"
+    title = "17 Mar 2009, scheduled maintenance: upgrade to CLE 2.1UP01 with patch sets 01, 01A and 02"
+    assert browser.run(f"return {label}.textContent") == title
+    inside = (
+        f"const t = {label}.getBoundingClientRect(), p = {label}.closest('svg').getBoundingClientRect();"
+        "return t.left >= p.left && t.right <= p.right"
+    )
+    assert browser.run(inside)
+    # Names of groups are beside the lines, and the label ends before them.
+    names = (
+        "Math.min(...[...document.querySelectorAll('.fan.for-wide .group')].map(g => g.getBoundingClientRect().left))"
+    )
+    assert browser.run(f"return {label}.getBoundingClientRect().right <= {names}")
+
+
+def test_states_of_the_coverage_have_different_colours(browser: Browser, franklin_site: Path) -> None:
+    browser.open(franklin_site / "coverage/franklin.html")
+    for scheme in ("light", "dark"):
+        browser.scheme(scheme)
+        colours = browser.run(
+            "return [...document.querySelectorAll('.legend i')].map(i => getComputedStyle(i).backgroundColor)"
+        )
+        assert len(colours) == len(set(colours)) == 5
+    browser.scheme("light")
+
+
+def test_legends_keep_their_colours_on_paper(paper: Browser, franklin_site: Path) -> None:
+    """Browsers leave out backgrounds when they print, unless the page asks for exact colours."""
+    for name in ("coverage/franklin.html", "overview/franklin.html", "series/1.html", "index.html"):
+        paper.open(franklin_site / name)
+        swatches = "[...document.querySelectorAll('.legend i, .key, .state, .heat td')]"
+        assert set(paper.run(f"return {swatches}.map(e => getComputedStyle(e).printColorAdjust)")) == {"exact"}, name
+
+
+def test_columns_have_headings_on_paper(paper: Browser, franklin_site: Path) -> None:
+    """Headings that sort are buttons, and buttons such as "Copy" are not printed."""
+    for name in TABLES:
+        paper.open(page(franklin_site, name))
+        if name.startswith("series/"):
+            paper.wait("return document.documentElement.dataset.drawn === 'yes'")
+        hidden = "[...document.querySelectorAll('thead th button')].filter(b => !b.getClientRects().length)"
+        assert paper.run(f"return {hidden}.map(b => b.textContent)") == [], name
+    paper.open(page(franklin_site, "finding/franklin-20090317-up.html"))
+    assert paper.run("return [...document.querySelectorAll('button')].every(b => !b.getClientRects().length)")

@@ -75,7 +75,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         merged = merge_outputs(outputs)
         # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
         ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
-        added = {**self.case.tool.case(self.case.options), **ab_run}
+        added = {**self.case.tool.case(self.case.options), **ab_run, **self.cache_not_dropped()}
         for name in self.striping_that_failed():
             del added[name]
         results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)

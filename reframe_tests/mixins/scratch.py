@@ -13,7 +13,7 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before
 
-from iowatch.benchmarks.benchmark import striping_parameters
+from iowatch.benchmarks.benchmark import RESIDENT_FILE, is_cache_dropped, striping_parameters
 from iowatch.core import Scalar, UsageError, format_size
 from iowatch.site import FileSystemIdentity, file_system_without_striping, load_system, storage, system_names
 
@@ -134,6 +134,14 @@ class ScratchMixin(rfm.RegressionTestPlugin):
             f"if lfs setstripe {words} {quoted} 2> {_REFUSED}; then : > {_STRIPED}; "
             "else echo 'iowatch: striping not applicable' >&2; fi"
         ]
+
+    def cache_not_dropped(self) -> dict[str, Scalar]:
+        """The case parameter of reads whose file was still in the page cache of a node when they started."""
+        if self.case.tool.case(self.case.options).get("cache") != "drop":
+            return {}
+        found, resident = self._identity(_BEFORE), Path(self.stagedir) / RESIDENT_FILE
+        text = resident.read_text(errors="replace") if resident.is_file() else ""
+        return {} if is_cache_dropped(text, found.type if found else None) else {"cache": "keep"}
 
     def striping_that_failed(self) -> dict[str, Scalar]:
         """Case parameters of a striping that was requested and is not in force."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from iowatch.benchmarks import benchmark, parsing
-from iowatch.core import MIB, Scalar
+from iowatch.core import MIB, Scalar, parse_size
 
 _OPTIONS = {
     "api": "posix, mpiio, hdf5, netcdf4, pnetcdf or null",
@@ -38,6 +38,7 @@ _OPTIONS = {
     "fill": "libraries write fill values first",
     "align": "libraries align objects to this many bytes",
     "collective-metadata": "HDF5 metadata collectively",
+    "hint": "MPI-IO hints: name=value, separated by commas",
     "repeat": "repetitions",
     "verify": "check every byte",
     "stripe-count": "Lustre stripe count of the directory, -1 for all",
@@ -59,8 +60,9 @@ _SYNC: dict[str, Scalar] = {"none": False, "end": True, "each": "each"}
 
 def _arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
     given = {name: value for name, value in options.items() if name not in _PLACEMENT and value is not False}
+    hints = [f"--hint={hint}" for hint in str(given.pop("hint", "")).split(",") if hint]
     words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
-    return [*words, f"--dir={place}", f"--json={RECORD_FILE}"]
+    return [*words, *hints, f"--dir={place}", f"--json={RECORD_FILE}"]
 
 
 def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
@@ -92,13 +94,26 @@ def _volume_bytes(options: benchmark.BenchmarkOptions) -> int:
 
 
 def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    if str(options.get("api")) == "null":
+    api = str(options.get("api", "mpiio"))
+    if api == "null":
         return {}
-    return {
-        "api": _APIS[str(options.get("api", "mpiio"))],
+    sizes = {name: option for name, option in _NUMBERS.items() if option in options and option not in _PLACEMENT}
+    words = {name: option for name, option in _WORDS.items() if option in options}
+    access = {"collective": True, "independent": False}.get(str(options.get("access")))
+    asked: dict[str, Scalar | None] = {
+        "api": _APIS[api],
         "total_bytes": _file_bytes(options),
-        **({"verify": True} if options.get("verify") else {}),
+        "ranks": benchmark.integer_option(options, "ranks", 1),
+        "nodes": benchmark.integer_option(options, "nodes", 1),
+        **{name: benchmark.size_option(options, option, "0") or None for name, option in sizes.items()},
+        **{name: options[option] for name, option in words.items()},
+        "collective": access if api != "posix" else None,
+        "sync": _SYNC.get(str(options["sync"]), options["sync"]) if "sync" in options else None,
+        "chunk": "x".join(str(parse_size(n)) for n in str(options["chunk"]).split("x")) if "chunk" in options else None,
+        "hints": ",".join(sorted(str(options["hint"]).split(","))) if "hint" in options else None,
+        "verify": options.get("verify") or None,
     }
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _inodes(options: benchmark.BenchmarkOptions) -> int:
@@ -238,6 +253,11 @@ _NUMBERS = {
     **{"transfer_bytes": "transfer", "block_bytes": "block", "segments": "segments", "row_bytes": "row"},
     **{"stripe_count": "stripe-count", "stripe_bytes": "stripe-size", "alignment_bytes": "align"},
 }
+# The same for options that are kept as they are.
+_WORDS = {
+    **{name: name for name in ("file", "pattern", "instances", "cache", "unlimited", "fill")},
+    **{"local_size": "local", "global_size": "global", "collective_metadata": "collective-metadata"},
+}
 # Exceptions that a document violating the schema causes in the code below.
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
 _FACTS = (*("started", "finished", "mpi", "libraries", "kernel", "options_hash"), *("filesystem", "cache", "hints"))
@@ -332,11 +352,17 @@ def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
         "unlimited": options["unlimited"] if library else None,
         "fill": options["fill"] if library else None,
         "collective_metadata": options["collective-metadata"] if api == "hdf5" else None,
-        "hints": ",".join(f"{k}={v}" for k, v in sorted(options["hint"].items())) or None,
+        "hints": ",".join(_hints_in_force(record)) or None,
         "cache": record["cache"]["achieved"],
         "sync": _SYNC[options["sync"]],
         "verify": options["verify"] or None,
     }
+
+
+def _hints_in_force(record: Mapping[str, Any]) -> list[str]:
+    """Return the requested hints; where the record has those of an open file, only those that it has."""
+    asked, found = record["options"]["hint"], record["hints"]
+    return [f"{k}={v}" for k, v in sorted(asked.items()) if found["source"] is None or found["effective"].get(k) == v]
 
 
 def _check_operations(builder: parsing.OutputBuilder, record: Mapping[str, Any]) -> None:

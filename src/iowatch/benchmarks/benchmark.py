@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,7 +55,8 @@ class Benchmark:
         requires: options -> features that the stack must have (`mpi`, `hdf5`, `ior`…).
         expects: options -> (operation, metric) pairs of a complete run.
         samples: options -> number of repetitions, each with at least one sample of every expected result.
-        shows: options -> case parameters that the program itself prints, as printed by a valid run.
+        shows: options -> case parameters that a run with all conditions met has: printed by the program itself, or
+            determined by the check (`cache`).
         file_bytes: options -> maximum bytes in the scratch directory at the same time.
         volume_bytes: options -> total bytes written and read.
         results: names of files in the job directory that the parser prefers to the standard output.
@@ -119,10 +121,28 @@ def striping_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
 def drop_cache_command(prefix: str) -> str:
     """Return a shell command that drops files with paths that begin with `prefix` from the node's page cache.
 
-    The command is from the manual of GNU dd; it has no effect on tmpfs, which is memory anyway.
+    The command is from the manual of GNU dd; it has no effect on tmpfs, which is memory anyway. `RESIDENT_FILE`
+    then has a line `RESIDENT SIZE` (bytes) per file, from fincore of util-linux; see `is_cache_dropped`.
     """
     drop = 'dd of="$f" oflag=nocache conv=notrunc,fdatasync count=0 status=none'
-    return f"for f in {shlex.quote(prefix)}*; do {drop}; done"
+    resident = f'fincore --noheadings --bytes --output RES,SIZE "$f" >> {RESIDENT_FILE} 2>&1'
+    return f"for f in {shlex.quote(prefix)}*; do {drop}; {resident}; done"
+
+
+RESIDENT_FILE = "iowatch.resident"
+_MOSTLY_DROPPED = 0.01  # as in benchio's measure.c
+_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
+
+
+def is_cache_dropped(resident: str, file_system: str | None) -> bool:
+    """Return whether files were dropped from the page cache.
+
+    Args:
+        resident: content of `RESIDENT_FILE`; without a line of fincore the file system decides.
+        file_system: its type; None if unknown.
+    """
+    rows = [(int(a), int(b)) for a, b in re.findall(r"(?m)^ *(\d+) +(\d+)$", resident)]
+    return all(left <= size * _MOSTLY_DROPPED for left, size in rows) and file_system not in _MEMORY
 
 
 def requested_operations(options: BenchmarkOptions) -> tuple[str, ...]:

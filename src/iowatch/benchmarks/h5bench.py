@@ -102,6 +102,8 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
         "total_bytes": _PARTICLE_BYTES * ranks * steps * particles,
         "steps": steps,
         "collective": bool(options.get("collective", True)),
+        "ranks": ranks,
+        **({"cache": "drop"} if options.get("op") == "read" else {}),
     }
 
 

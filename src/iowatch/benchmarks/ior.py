@@ -79,7 +79,11 @@ def _drop_cache_commands(options: benchmark.BenchmarkOptions, place: str) -> str
 
 def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
     """Return parameters that IOR does not print: cache policy of reads, requested striping."""
-    return ({"cache": "drop"} if options.get("op") == "read" else {}) | benchmark.striping_parameters(options)
+    return {**_read_policy(options), **benchmark.striping_parameters(options)}
+
+
+def _read_policy(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+    return {"cache": "drop"} if options.get("op") == "read" else {}
 
 
 def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
@@ -91,7 +95,13 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
         "block_bytes": benchmark.size_option(options, "block", "16m"),
         "segments": benchmark.integer_option(options, "segments", 1),
         "total_bytes": _file_bytes(options),
+        "ranks": benchmark.integer_option(options, "ranks", 1),
+        "nodes": benchmark.integer_option(options, "nodes", 1),
+        "sync": bool(options.get("sync", True)),
+        "reorder": "constant" if options.get("reorder", True) else "none",
         **({"verify": True} if options.get("verify") else {}),
+        **({"cache": "direct"} if options.get("direct") else {}),
+        **_read_policy(options),
     }
 
 

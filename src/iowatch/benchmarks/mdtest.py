@@ -35,6 +35,8 @@ def _printed_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
     return {
         "files": _files_per_rank(options) * integer_option(options, "ranks", 1),
         "directories": str(options.get("directories", "single")),
+        "ranks": integer_option(options, "ranks", 1),
+        "nodes": integer_option(options, "nodes", 1),
     }
 
 

@@ -4,6 +4,7 @@ format: 1
 summary: what it measures, and its run time
 repeats: "[lawrence2017], Table 1"  # optional: the table or figure that it repeats
 reference: optional                 # required | optional | none: what a missing reference means
+may_differ: [cache]                 # optional: case parameters that may differ from what the options ask
 time_limit: 300                     # seconds per case
 defaults: {op: both, repeat: 10}
 matrix:                             # every list is an axis; an entry yields all combinations
@@ -39,6 +40,7 @@ class _SuiteFile(CheckedModel):
     reference: ReferencePolicy = "optional"
     time_limit: Annotated[int, Field(gt=0)] = 600
     trace: Literal["dxt"] | None = None
+    may_differ: list[str] = Field(default_factory=list)
     defaults: dict[str, Scalar] = Field(default_factory=dict)
     matrix: Annotated[list[dict[str, _Axis]], Field(min_length=1)]
 
@@ -52,6 +54,7 @@ class SuiteCase:
         options: all options of the tool, including `ranks` and `nodes`.
         time_limit_s: ReFrame ends the job after this time.
         trace: `dxt` if Darshan is to record every access.
+        may_differ: case parameters that may differ from what the options ask for (a cache that cannot be dropped).
     """
 
     suite: str
@@ -61,6 +64,7 @@ class SuiteCase:
     reference: ReferencePolicy
     time_limit_s: int
     trace: str | None = None
+    may_differ: tuple[str, ...] = ()
 
     @property
     def tool(self) -> Benchmark:
@@ -132,9 +136,14 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
             reference=document.reference,
             time_limit_s=document.time_limit,
             trace=document.trace,
+            may_differ=tuple(document.may_differ),
         )
         for options in combinations
     ]
+    shown = {name for case in cases for name in chosen.shows(case.options)}
+    for name in document.may_differ:
+        if name not in shown:
+            raise InputError(f"{path}: may_differ: no case asks for '{name}'", hint=suggest_name(name, sorted(shown)))
     for name, count in Counter(case.name for case in cases).items():
         if count > 1:
             raise InputError(f"{path}: the case '{name}' is defined twice", hint="Remove one entry of the matrix.")

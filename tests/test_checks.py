@@ -6,14 +6,20 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from reframe_tests.mixins.machine import MachineMixin
+from reframe_tests.mixins.scratch import ScratchMixin
 
 from iowatch.benchmarks import suites
-from iowatch.site import storage
+from iowatch.benchmarks.benchmark import RESIDENT_FILE
+from iowatch.site import FileSystemIdentity, storage
 from tests.conftest import ROOT
 from tests.datasets import unpacked
 from tests.faults.places import small
@@ -175,23 +181,79 @@ def test_directories_of_a_session_are_private(tmp_path: Path) -> None:
 STRIPED = "block=16m,op=write,api=mpiio,file=shared,transfer=1m,ranks=4,collective=False,stripe-count=4,stripe-size=4m"
 
 
+ONE_STRIPED = "op: write, api: mpiio, file: shared, ranks: 4, block: 16m, repeat: 5, stripe-count: 4, stripe-size: 4m"
+
+
+def shared_file_summary(tmp_path: Path) -> Path:
+    """The summary of `VALID`, as if it were of MPI-IO to one shared file."""
+    text = VALID.read_text().replace('"api": "POSIX"', '"api": "MPIIO"').replace("-a POSIX", "-a MPIIO")
+    text = text.replace("file-per-process", "single-shared-file").replace(" -F ", " ")
+    path = tmp_path / "shared.json"
+    path.write_text(text.replace('"API": "POSIX"', '"API": "MPIIO"'))
+    return path
+
+
 @pytest.mark.parametrize("script", ["exit 0", "exit 1"])
 def test_ineffective_striping_is_not_part_of_the_case(script: str, tmp_path: Path) -> None:
     """Selected by name: otherwise such a case is skipped without Lustre."""
     selection = tmp_path / "selection.json"
-    selection.write_text(json.dumps([["default", "gnu", f"ior:{STRIPED}"]]))
-    text = VALID.read_text().replace('"api": "POSIX"', '"api": "MPIIO"').replace("-a POSIX", "-a MPIIO")
-    text = text.replace("file-per-process", "single-shared-file").replace(" -F ", " ")
-    (tmp_path / "shared.json").write_text(text.replace('"API": "POSIX"', '"API": "MPIIO"'))
-    program = replay(tmp_path / "shared.json")
-    variables = {"PATH": path_with_lfs(tmp_path, script), "IOWATCH_SELECTION": str(selection)}
-    code, _, spooled = check("ior", f"{STRIPED}$", program, tmp_path, suite="survey", **variables)
-    assert code == 0
+    selection.write_text(json.dumps([["default", "gnu", "ior:single"]]))
+    program = replay(shared_file_summary(tmp_path))
+    path = path_with_lfs(tmp_path, script)
+    variables = {"PATH": path, "IOWATCH_SELECTION": str(selection), **own_root(tmp_path, ONE_STRIPED)}
+    code, testcase, spooled = check("ior", "single", program, tmp_path, suite="mine", **variables)
+    assert (code, testcase["fail_reason"]) == (0, None)
     spooled_case = json.loads(spooled[0].read_text())
     striped = {name for name in spooled_case["output"]["results"][0]["case"] if name.startswith("stripe")}
     assert striped == ({"stripe_count", "stripe_bytes"} if script == "exit 0" else set())
     reason = spooled_case["facts"].get("striping", "")
     assert reason.startswith("not applicable on ") == (script == "exit 1")
+
+
+@pytest.mark.parametrize(
+    ("count", "targets", "reason"),
+    [(4, 8, ""), (2, 8, "stripe_count is 2 in scratch"), (4, 3, "stripe_count is 3 in scratch, the suite asks for 4")],
+)
+def test_striping_that_is_not_achieved_fails_the_run(count: int, targets: int, reason: str, tmp_path: Path) -> None:
+    """`lfs` as in the Lustre manual: a directory accepts more stripes than there are OSTs."""
+    listed = "\n".join(f"{number}: work-OST{number:04x}_UUID ACTIVE" for number in range(targets))
+    answers = f"getstripe) echo 'stripe_count:  {count} stripe_size:   4194304 pattern: 0';; osts) echo '{listed}';;"
+    path = path_with_lfs(tmp_path, f"case $1 in {answers} esac")
+    selection = tmp_path / "selection.json"
+    selection.write_text(json.dumps([["default", "gnu", "ior:single"]]))
+    variables = {"PATH": path, "IOWATCH_SELECTION": str(selection), **own_root(tmp_path, ONE_STRIPED)}
+    program = replay(shared_file_summary(tmp_path))
+    code, testcase, _ = check("ior", "single", program, tmp_path, suite="mine", **variables)
+    assert (code, reason in (testcase["fail_reason"] or "")) == (int(bool(reason)), True)
+
+
+@pytest.mark.skipif(shutil.which("fincore") is None, reason="needs fincore (Debian: apt-get install util-linux-extra)")
+@pytest.mark.parametrize("place", ["disk", "memory"])
+def test_read_of_a_file_in_the_page_cache_is_recognised(place: str, tmp_path: Path) -> None:
+    """On tmpfs nothing can be dropped; on a disk the same file is dropped before the read."""
+    own = own_root(tmp_path, "op: read, ranks: 4, block: 4m, repeat: 1")
+    program = """while [ $# -gt 0 ]; do [ "$1" = -o ] && file=$2; [ "$1" = -w ] && write=1; shift; done
+[ -z "$write" ] || head -c 1M /dev/zero > "$file"; sync"""
+    with small(tmp_path / "disk", "2400m") as disk:
+        if disk is None:
+            pytest.skip("needs the right to mount a tmpfs (root)")
+        scratch = (disk if place == "memory" else tmp_path) / "scratch"
+        check("ior", "single", program, tmp_path, suite="mine", IOWATCH_SCRATCH=str(scratch), **own)
+    (resident,) = (tmp_path / "rfm").rglob(RESIDENT_FILE)
+    assert resident.read_text().split() == ["1048576" if place == "memory" else "0", "1048576"]
+    (case,) = suites.read_suite_file(tmp_path / "root/benchmarks/ior/suites/mine.yaml")
+    stage = SimpleNamespace(case=case, stagedir=resident.parent, _identity=lambda _: None)
+    assert ScratchMixin.cache_not_dropped(stage) == ({"cache": "keep"} if place == "memory" else {})
+    stage = SimpleNamespace(case=case, stagedir=tmp_path, _identity=lambda _: FileSystemIdentity(type="tmpfs"))
+    assert ScratchMixin.cache_not_dropped(stage) == {"cache": "keep"}, "without fincore the type decides"
+
+
+@pytest.mark.parametrize(("off_s", "wrong"), [(0, False), (290, False), (-290, False), (310, True), (-310, True)])
+def test_job_on_a_node_with_another_clock_fails(off_s: int, wrong: bool) -> None:
+    check = SimpleNamespace(_submitted=time.time())
+    reason = MachineMixin.clock_failure(check, time.time() + off_s)
+    assert (reason is not None and "clock of the node is wrong" in reason) == wrong
+    assert MachineMixin.clock_failure(check, None) is None
 
 
 def test_case_that_differs_only_in_striping_is_skipped_without_lustre(tmp_path: Path) -> None:

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import reframe as rfm
 from reframe.core.builtins import run_before
+
+from iowatch.core import format_time
+from iowatch.site import storage
 
 # In the stage directory: lines `fact=value`.
 _FACTS_FILE = "iowatch.machine"
@@ -29,6 +34,7 @@ class MachineMixin(rfm.RegressionTestPlugin):
 
     @run_before("run")
     def collect_environment(self) -> None:
+        self._submitted = time.time()
         self.prerun_cmds = [*self.prerun_cmds, *environment_commands(str(self.scratch_directory))]
 
     def machine_facts(self) -> dict[str, dict[str, str]]:
@@ -38,6 +44,18 @@ class MachineMixin(rfm.RegressionTestPlugin):
         except OSError:
             return {}
         return {"machine": found}
+
+    def clock_failure(self, started: float | None) -> str | None:
+        """The reason if the clock of the job's node is not that of this host; results are ordered by their start.
+
+        Args:
+            started: start of the program by the node's clock, epoch seconds; None if it did not start.
+        """
+        earliest, latest = self._submitted - storage.CLOCK_TOLERANCE_S, time.time() + storage.CLOCK_TOLERANCE_S
+        if started is None or earliest <= started <= latest:
+            return None
+        found, here = (format_time(datetime.fromtimestamp(moment, UTC)) for moment in (started, self._submitted))
+        return f"the clock of the node is wrong: it started the program at {found}, the job was submitted at {here}"
 
 
 def environment_commands(directory: str) -> list[str]:

@@ -89,7 +89,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         """Reasons why this is the result of another case, of another run, or of other programs."""
         stage = Path(self.stagedir)
         reasons = [self.scratch_failure(), self.striping_failure(), self.missing_trace(len(outputs))]
-        reasons += self.other_run_reasons(outputs, _number(stage / _STARTED), _number(stage / _ENDED))
+        started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
+        reasons += [self.clock_failure(started), *self.other_run_reasons(outputs, started, ended)]
         return [reason for reason in dict.fromkeys(reasons) if reason]
 
     @sanity_function

@@ -154,8 +154,22 @@ class ScratchMixin(rfm.RegressionTestPlugin):
 
     def striping_failure(self) -> str | None:
         """On Lustre a striping that could not be set is a failure: the result is of another case."""
-        if not self.striping_that_failed() or file_system_without_striping(self.scratch_base()):
+        if not self.striping_that_failed():
+            return self._other_striping()
+        if file_system_without_striping(self.scratch_base()):
             return None
         errors = Path(self.stagedir) / _REFUSED
         words = errors.read_text(errors="replace").strip() if errors.is_file() else ""
         return f"the striping could not be set: {words or 'lfs setstripe failed'}"
+
+    def _other_striping(self) -> str | None:
+        """The reason if the directory has another striping than requested, or the file system fewer OSTs."""
+        if not (asked := striping_parameters(self.case.options)):
+            return None
+        found = storage.parse_striping(self.machine_facts().get("machine", {}).get("striping", ""))
+        targets = storage.lustre_facts(str(self.scratch_base()))["targets"]
+        if targets is not None and int(asked.get("stripe_count") or 0) > targets:
+            found["stripe_count"] = targets
+        wrong = [name for name, value in asked.items() if value != 0 and found.get(name, value) != value]
+        reasons = (f"{name} is {found[name]} in scratch, the suite asks for {asked[name]}" for name in wrong)
+        return "; ".join(reasons) or None

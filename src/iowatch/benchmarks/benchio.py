@@ -352,14 +352,14 @@ def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
         "unlimited": options["unlimited"] if library else None,
         "fill": options["fill"] if library else None,
         "collective_metadata": options["collective-metadata"] if api == "hdf5" else None,
-        "hints": ",".join(_hints_in_force(record)) or None,
+        "hints": ",".join(hints_in_force(record)) or None,
         "cache": record["cache"]["achieved"],
         "sync": _SYNC[options["sync"]],
         "verify": options["verify"] or None,
     }
 
 
-def _hints_in_force(record: Mapping[str, Any]) -> list[str]:
+def hints_in_force(record: Mapping[str, Any]) -> list[str]:
     """Return the requested hints; where the record has those of an open file, only those that it has."""
     asked, found = record["options"]["hint"], record["hints"]
     return [f"{k}={v}" for k, v in sorted(asked.items()) if found["source"] is None or found["effective"].get(k) == v]

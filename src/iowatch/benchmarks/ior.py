@@ -177,6 +177,8 @@ def parse_ior(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context
             builder.add_failure("outputs of different forms are mixed")
         if reader is not None:
             reader.read(line)
+        elif "WARNING: " in line:  # about the options, before the title
+            run.add_warning(line)
     if isinstance(reader, ior_output.IorJsonReader):
         reader.finish()
     if form == "csv":

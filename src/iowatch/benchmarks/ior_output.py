@@ -242,6 +242,11 @@ class IorRun:
         self.damaged += test is None
         return test
 
+    def add_warning(self, line: str) -> None:
+        """Keep a line if it is a warning of IOR, up to a limit."""
+        if _WARNING.match(line) and len(self.warnings) < _MOST_WARNINGS:
+            self.warnings.append(line)
+
     def set_command(self, command: IorCommandLine) -> None:
         """Record the command line; a second one belongs to another run."""
         if self.command is not None and self.command != command:
@@ -310,8 +315,8 @@ class IorTextReader:
         elif "WARNING" in line[:12]:
             if (size := _SIZE_WARNING.match(line)) is not None:
                 self._sizes[size[1]] = int(size[2])
-            elif _WARNING.match(line) and len(self._run.warnings) < _MOST_WARNINGS:
-                self._run.warnings.append(line)
+            else:
+                self._run.add_warning(line)
         elif word in _HEADS:
             self._read_head(line)
         elif self._inside == "options" or line[0] == "\t":

@@ -90,10 +90,15 @@ def _statvfs(path: str) -> os.statvfs_result | None:
 def lustre_facts(mount: str) -> dict[str, int | None]:
     """Return OST count and default striping of a Lustre file system, from `lfs osts` and `lfs getstripe -d`."""
     osts = re.findall(r"(?m)^\d+: \S+ ACTIVE", query_command("lfs", "osts", mount, timeout_s=TIMEOUT_S) or "")
-    striping = query_command("lfs", "getstripe", "-d", mount, timeout_s=TIMEOUT_S) or ""
-    default = dict(re.findall(r"stripe_(count|size):\s*(-?\d+)", striping)[::-1])  # keeps the first of each
-    count, size = (int(default[name]) if name in default else None for name in ("count", "size"))
-    return {"targets": len(osts) or None, "stripe_count": count, "stripe_bytes": size}
+    striping = parse_striping(query_command("lfs", "getstripe", "-d", mount, timeout_s=TIMEOUT_S) or "")
+    names = ("stripe_count", "stripe_bytes")
+    return {"targets": len(osts) or None, **{name: striping.get(name) for name in names}}
+
+
+def parse_striping(text: str) -> dict[str, int]:
+    """Return `stripe_count` and `stripe_bytes` of an output of `lfs getstripe -d`, the first of each."""
+    found = re.findall(r"(stripe_(?:count|size)):\s*(-?\d+)", text)[::-1]
+    return {name.replace("size", "bytes"): int(number) for name, number in found}
 
 
 def _describe_mount(point: str, kind: str) -> Mount:

@@ -49,3 +49,24 @@ def test_lock_holder_is_reported_despite_an_outdated_process_id(var: Path, monke
         monkeypatch.setattr(session.time, "sleep", lambda _: path.write_text(str(os.getpid())))
         with pytest.raises(MachineError, match=f"process {os.getpid()},"), session.hold_lock(path):
             pass
+
+
+@pytest.mark.sqlite_file
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("history", "copy", "missing.db", "{var}/iowatch.db"), "no history at"),
+        (("run", "--stack", "nothing"), "nothing"),
+        (("run", "--suite", "nothing"), "nothing"),
+        (("run", "--ab", "nothing", "nowhere"), "nothing"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_reported_before_a_lock(
+    cli: Callable[..., Done], var: Path, words: tuple[str, ...], found: str
+) -> None:
+    with session.hold_lock(var / "lock" / "local.lock"):
+        refused = cli(*(word.format(var=var) for word in words))
+    assert refused.exit_code == 2, refused.output
+    assert found in refused.stderr
+    assert not (var / "iowatch.db").exists()

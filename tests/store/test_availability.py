@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from iowatch.core import InputError, MachineError, UsageError
 from iowatch.store import History, HistoryUnavailableError, SessionRecord, engine
@@ -153,4 +155,19 @@ def test_malformed_file_is_reported_as_such(cli: Cli, var: Path, tmp_path: Path,
     assert done.exit_code in (1, 2, 3)
     assert "malformed" in done.output
     assert "space" not in done.output
+    assert ".b.db" not in done.output  # the draft of the backup is a copy of the damaged file
     assert words == ("check",) or "restore a backup" in done.output or "older backup" in done.output
+
+
+@pytest.mark.sqlite_file
+@pytest.mark.parametrize("words", ["unable to open database file", "attempt to write a readonly database"])
+def test_history_of_another_account_is_reported_in_one_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """SQLite's code depends on what it needs first, the log or the file; free space is of no importance."""
+    with History.open(str(tmp_path / "x.db")) as history:
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        with pytest.raises(MachineError, match="this account may not write there") as refused, history.writing():
+            raise OperationalError("SELECT 1", None, sqlite3.OperationalError(words))
+    assert "Use the account" in str(refused.value.hint)
+    assert "space" not in str(refused.value)

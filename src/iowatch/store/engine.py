@@ -170,6 +170,10 @@ def _is_read_only(path: Path) -> bool:
 
 
 _NOT_WRITTEN = "Nothing was written."
+_READ_ONLY, _NOT_WRITABLE = "its file system is read-only", "this account may not write there"
+_NO_SPACE = "no space left on device"
+# Causes that SQLite reports under several codes -> the code that stands for them.
+_LOCATIONS = {_READ_ONLY: "SQLITE_READONLY", _NOT_WRITABLE: "SQLITE_READONLY", _NO_SPACE: "SQLITE_FULL"}
 # Start of the error code (SQLite's name, PostgreSQL's SQLSTATE; None: no connection), its error, and what to do.
 _CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
     (
@@ -200,8 +204,9 @@ _CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
 
 def _make_error(error: DBAPIError, engine: Engine) -> IowatchError:
     """Return the error to report for an error of the driver, with its cause and what to do."""
-    code = _error_code(error)
-    message = f"the history {engine_place(engine)} cannot be used: {database_error_reason(error, engine)}"
+    reason = database_error_reason(error, engine)
+    code = next((code for text, code in _LOCATIONS.items() if text in reason), None) or _error_code(error)
+    message = f"the history {engine_place(engine)} cannot be used: {reason}"
     for prefixes, kind, hint in _CAUSES:
         if code.startswith(prefixes):
             return kind(message, hint=hint)
@@ -228,11 +233,11 @@ def database_error_reason(error: DBAPIError, engine: Engine) -> str:
         return " ".join(str(error.orig).split())
     free = files.free_bytes(path.parent)
     if _is_read_only(path):
-        return f"{error.orig} (its file system is read-only)"
+        return f"{error.orig} ({_READ_ONLY})"
     if free < _MIN_FREE_BYTES:
-        return f"{error.orig} (no space left on device: {format_size(free)})"
+        return f"{error.orig} ({_NO_SPACE}: {format_size(free)})"
     if path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        return f"{error.orig} (this account may not write there, which SQLite needs even to read)"
+        return f"{error.orig} ({_NOT_WRITABLE}, which SQLite needs even to read)"
     return str(error.orig)
 
 

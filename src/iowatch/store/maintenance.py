@@ -110,7 +110,7 @@ def _file_faults(connection: Connection, pragma: str) -> Iterator[str]:
     try:
         for row in connection.execute(text(f"PRAGMA {pragma}")):
             if row[0] != "ok":
-                yield f"file: {row[0]}"
+                yield f"file: {' '.join(row[0].split())}"
         for row in connection.execute(text("PRAGMA foreign_key_check")):
             yield f"table {row[0]}: row {row[1]} refers to a missing row of {row[2]}"
     except DatabaseError as error:
@@ -204,7 +204,7 @@ def backup_history(history: History, target: Path) -> int:
             with History.open(str(draft)) as draft_history:
                 copy_history(history, draft_history)
         with History.existing(str(draft)) as draft_history:
-            refuse_damaged_history(draft_history)
+            refuse_damaged_history(draft_history, history)
         with closing(sqlite3.connect(draft)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")  # a single file without a separate log
         with draft.open("rb") as stream:
@@ -218,8 +218,11 @@ def backup_history(history: History, target: Path) -> int:
     return target.stat().st_size
 
 
-def refuse_damaged_history(history: History) -> None:
+def refuse_damaged_history(history: History, source: History | None = None) -> None:
     """Reject a damaged SQLite file.
+
+    Args:
+        source: the history to report as damaged, if this is a copy of its file [default: this one].
 
     Raises:
         InputError: the file is damaged.
@@ -227,7 +230,8 @@ def refuse_damaged_history(history: History) -> None:
     with history.reading() as connection:
         damage = next(_file_faults(connection, "quick_check(1)"), None)
     if damage is not None:
-        raise InputError(f"{engine_place(history.engine)} is damaged: {damage}", hint="Use an older backup.")
+        place = engine_place((source or history).engine)
+        raise InputError(f"{place} is damaged: {damage}", hint="Use an older backup.")
 
 
 @dataclass(frozen=True, slots=True)

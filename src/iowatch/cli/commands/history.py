@@ -78,7 +78,7 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     its own history is TO.
     """
     lock = sessions.exclusive_lock() if database_url(target) == database_url() else nullcontext()
-    with lock, History.existing(source) as left, History.open(target) as right:
+    with History.existing(source) as left, lock, History.open(target) as right:
         done = maintenance.copy_history(left, right, system, common.print_message)
     if as_json:
         common.print_json(asdict(done))

@@ -26,6 +26,7 @@ def run_and_compare(
 ) -> int:
     """A/B run and its comparison; exit code 1 if runs failed or are missing."""
     ab_run.request_allocation(context, stop_rule)
+    context.plans()  # refuses wrong names before a history is created or a lock of another session is reported
     with History.open(db) as history:
         finished = ab_run.run_ab(history, context, stop_rule, secrets.randbelow(2**31) if seed is None else seed)
         outcome = ab_run.compare_ab_run(history, finished)
@@ -51,6 +52,8 @@ def run_and_report(
         document = {"system": context.system_name, "status": "none", "reason": reason, "exit_code": 0}
         common.print_json(document) if as_json else common.print_message(reason)
         return 0
+    # Refuses wrong names before a history is created or a lock of another session is reported.
+    plan.make_session_plan(context.site, context.cases, context.stacks, context.limits)
     with History.open(db) as history:
         found = verdict.assess_session(history, run.run_suite(history, context))
         # Printed first: a report that cannot be written must not cost the verdict.

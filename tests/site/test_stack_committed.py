@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 
 from iowatch.core.yamlfile import read_mapping
 from iowatch.site import stack
-from iowatch.site.stack_install import pinned_spack_version, spack_settings_file
+from iowatch.site.stack_install import pinned_spack_commit, pinned_spack_version, spack_settings_file
 from iowatch.site.stacks import REFERENCE_STACK, stack_from_lock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,7 +116,8 @@ def test_lock_has_the_pinned_versions(path: Path) -> None:
 
 @pytest.mark.parametrize("path", LOCKS, ids=label)
 def test_lock_was_made_by_the_pinned_spack(path: Path) -> None:
-    assert stack.read_lock(path)["spack"]["version"] == pinned_spack_version()
+    made_by = stack.read_lock(path)["spack"]
+    assert (made_by["version"], made_by["commit"]) == (pinned_spack_version(), pinned_spack_commit())
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=label)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError
-from iowatch.site import stack
+from iowatch.site import stack, stack_install
 from iowatch.site.stack_install import External, install_stack, pinned_spack_version, spack_version
 from iowatch.site.stacks import load_stack
 
@@ -117,6 +117,28 @@ def test_invalid_spack_root_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("SPACK_ROOT", str(tmp_path))
     with pytest.raises(MachineError, match="has no bin/spack"):
         spack_version()
+
+
+@pytest.mark.parametrize("genuine", [True, False])
+def test_clone_of_spack_is_verified(
+    genuine: bool, tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository with the tag of the release; the expected commit is its own, or that of the committed lock."""
+    upstream = tmp_path / "upstream"
+    (upstream / "bin").mkdir(parents=True)
+    (upstream / "bin" / "spack").write_text("#!/bin/sh\n")
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "x"), ("tag", f"v{pinned_spack_version()}")):
+        subprocess.run(["git", "-C", str(upstream), *author, *words], check=True)
+    monkeypatch.setattr(stack_install, "SPACK_URL", upstream.as_uri())
+    if genuine:
+        head = stack_install._git("-C", str(upstream), "rev-parse", "HEAD")
+        monkeypatch.setattr(stack_install, "pinned_spack_commit", lambda: head)
+        assert stack_install._clone_spack() == str(var / "spack" / "bin" / "spack")
+    else:
+        with pytest.raises(MachineError, match=f"expected {stack.read_lock(ROOT / 'spack.lock')['spack']['commit']}"):
+            stack_install._clone_spack()
+    assert [path.name for path in var.iterdir()] == (["spack"] if genuine else [])
 
 
 @pytest.mark.usefixtures("var")

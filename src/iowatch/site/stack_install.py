@@ -51,6 +51,23 @@ def pinned_spack_version() -> str:
         raise MachineError(f"{spack_settings_file()}: no pin 'packages: spack: require': {error}") from error
 
 
+def pinned_spack_commit() -> str:
+    """Return the commit of the pinned Spack release: the one that made the committed locks.
+
+    Raises:
+        InputError: the reference lock is damaged, or was made by another release.
+    """
+    path = files.checkout_root() / "spack.lock"
+    made_by = read_lock(path).get("spack") or {}
+    if made_by.get("version") != pinned_spack_version() or not made_by.get("commit"):
+        raise InputError(
+            f"{path} was made by Spack {made_by.get('version')} at commit {made_by.get('commit')}, "
+            f"expected {pinned_spack_version()} (benchmarks/spack_repo/common.yaml) and its commit",
+            hint="Concretize the stack `reference` with a clone of the pinned release.",
+        )
+    return str(made_by["commit"])
+
+
 def spack_command() -> str | None:
     """Return the path of Spack from `SPACK_ROOT`, an earlier `--bootstrap`, or PATH; None if there is none.
 
@@ -320,24 +337,39 @@ _MEASURED_PACKAGES = {"darshan-util", *(benchmark.package for benchmark in BENCH
 
 
 def _clone_spack() -> str:
-    """Clone the pinned Spack; return the path of its program.
+    """Clone the pinned Spack and verify its commit; return the path of its program.
 
     Raises:
-        MachineError: git is missing or cannot access the repository.
+        MachineError: git is missing or cannot access the repository, or the tag is at another commit.
     """
     target, tag = bootstrap_directory(), f"v{pinned_spack_version()}"
-    command = ["git", "clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(target)]
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
+        _git("clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(draft))
+        found, expected = _git("-C", str(draft), "rev-parse", "HEAD"), pinned_spack_commit()
+        if found != expected:
+            raise MachineError(
+                f"{SPACK_URL}: {tag} is commit {found}, expected {expected}; it was not installed",
+                hint="The tag was moved, or this is not Spack's repository. The expected commit made spack.lock.",
+            )
+        draft.replace(target)
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr or "").strip().splitlines()
+        raise MachineError(f"cannot clone {SPACK_URL} at {tag}: {reason[-1] if reason else error}", hint=hint) from error
+    except OSError as error:
+        raise MachineError(f"cannot clone Spack to {target}: {error.strerror}", hint=hint) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return str(target / "bin" / "spack")
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, errors="replace")
     except FileNotFoundError as error:
         raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error
-    except subprocess.CalledProcessError as error:
-        shutil.rmtree(target, ignore_errors=True)
-        reason = (error.stderr or "").strip().splitlines()
-        hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
-        message = f"cannot clone {SPACK_URL} at {tag}: {reason[-1] if reason else error}"
-        raise MachineError(message, hint=hint) from error
-    return str(target / "bin" / "spack")
+    return done.stdout.strip()
 
 
 def _require_spack(bootstrap: bool, say: MessageCallback) -> str:

@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import Result
 
-from iowatch.cli.main import iowatch
+from iowatch.cli.main import iowatch, restrict_permissions
 from iowatch.site.system import load_system, system_names
 
 
@@ -170,3 +170,39 @@ def test_json_option_has_the_same_help_in_every_command(words: tuple[str, ...]) 
     """One definition (iowatch.cli.common), one meaning: one document, nothing else."""
     found = [option for option in command_of(words).params if "--json" in option.opts]
     assert {option.help for option in found if isinstance(option, click.Option)} <= {JSON_HELP}
+
+
+@pytest.mark.parametrize(
+    ("before", "setting", "after"),
+    [(0o022, None, 0o027), (0o002, None, 0o027), (0o077, None, 0o077), (0o022, "007", 0o007), (0o077, "0", 0)],
+)
+def test_new_files_are_for_the_group_only(
+    before: int, setting: str | None, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting is not None:
+        monkeypatch.setenv("IOWATCH_UMASK", setting)
+    ours = os.umask(before)
+    try:
+        restrict_permissions()
+        assert os.umask(before) == after
+    finally:
+        os.umask(ours)
+
+
+def test_files_of_the_history_are_for_the_group_only(var: Path) -> None:
+    output = Path(__file__).parent / "data" / "ior-4.0.0-smoke.json"
+    words = ["import", "ior", str(output), "--system", "local", "--time", "2026-01-01"]
+    program = "from iowatch.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = [var, *var.rglob("*")]
+    assert len(written) > 3
+    assert {path: oct(path.stat().st_mode) for path in written if path.stat().st_mode & 0o027} == {}
+
+
+def test_invalid_umask_is_refused() -> None:
+    program = "from iowatch.cli.main import main; main()"
+    environment = {**os.environ, "IOWATCH_UMASK": "rw"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("iowatch: IOWATCH_UMASK is 'rw', expected an octal number")

@@ -54,6 +54,14 @@ def test_systemd_accepts_service_and_timer(tmp_path: Path) -> None:
     assert not [line for line in done.stderr.splitlines() if "iowatch." in line], done.stderr
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_service_is_restricted() -> None:
+    """Exposure is 9.2 for a unit without restrictions, and 4.0 with all that MPI permits (systemd 252)."""
+    words = ["systemd-analyze", "security", "--offline=true", "--threshold=45", str(RECIPES / "iowatch.service")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_gitlab_file_has_the_required_fields() -> None:
     document = YAML(typ="safe").load((RECIPES / "gitlab-ci.yml").read_text())
     job = document["nightly"]

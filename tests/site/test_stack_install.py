@@ -120,9 +120,7 @@ def test_invalid_spack_root_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize("genuine", [True, False])
-def test_clone_of_spack_is_verified(
-    genuine: bool, tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clone_of_spack_is_verified(genuine: bool, tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repository with the tag of the release; the expected commit is its own, or that of the committed lock."""
     upstream = tmp_path / "upstream"
     (upstream / "bin").mkdir(parents=True)

@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import pkgutil
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import click
 
 from iowatch import __version__
 from iowatch.cli import commands
-from iowatch.core import IowatchError, escape_controls, suggest_name
+from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
 
 
 def _module_name(command: str) -> str:
@@ -119,11 +120,33 @@ def _run_command(arguments: Sequence[str]) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
+def restrict_permissions() -> None:
+    """Let only the owner and the group read new files, and only the owner write them; `IOWATCH_UMASK` overrides it.
+
+    Outputs and Darshan logs hold paths, user names and command lines.
+
+    Raises:
+        UsageError: `IOWATCH_UMASK` is not an octal number.
+    """
+    chosen = os.environ.get("IOWATCH_UMASK", "")
+    if re.fullmatch("[0-7]{1,4}", chosen):
+        os.umask(int(chosen, 8))
+    elif chosen:
+        raise UsageError(f"IOWATCH_UMASK is '{chosen}', expected an octal number", hint="For example 022, or unset it.")
+    else:
+        os.umask(os.umask(0o077) | 0o027)  # a stricter umask of the user stays in force
+
+
 def main() -> None:
     """Run the command line and exit with its exit code."""
     for stream in (sys.stdout, sys.stderr):  # print `?` for characters that the terminal's encoding does not have
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    try:
+        restrict_permissions()
+    except UsageError as error:
+        _report(f"iowatch: {error}")
+        sys.exit(error.exit_code)
     if os.environ.get("IOWATCH_DEBUG"):
         iowatch.main(prog_name="iowatch")
     sys.exit(_run_command(sys.argv[1:]))

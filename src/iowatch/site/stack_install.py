@@ -356,7 +356,9 @@ def _clone_spack() -> str:
         draft.replace(target)
     except subprocess.CalledProcessError as error:
         reason = (error.stderr or "").strip().splitlines()
-        raise MachineError(f"cannot clone {SPACK_URL} at {tag}: {reason[-1] if reason else error}", hint=hint) from error
+        raise MachineError(
+            f"cannot clone {SPACK_URL} at {tag}: {reason[-1] if reason else error}", hint=hint
+        ) from error
     except OSError as error:
         raise MachineError(f"cannot clone Spack to {target}: {error.strerror}", hint=hint) from error
     finally:

@@ -106,7 +106,7 @@ def test_signal_to_nightly_alone_ends_all_that_it_started(tmp_path: Path, name: 
     (tmp_path / "calls").unlink()
     hanging = f"""[ $1 = {command} ] || exit 0
 trap 'sleep 0.2; echo cleaned up; exit 1' TERM
-sleep 600 & echo $! > {tmp_path}/child
+sleep 60 & echo $! > {tmp_path}/child
 wait
 """
     (tmp_path / ".venv" / "bin" / "iowatch").write_text(FAKE.partition("case")[0] + hanging)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from click.testing import Result
 from iowatch.core import InputError, UsageError
 from iowatch.session.imports import import_files, time_in_name
 from iowatch.store import History, SeriesFilter
+from tests.benchmarks.corpus import DATA
+from tests.benchmarks.sealed import sealed
 from tests.datasets import unpacked
 
 
@@ -51,7 +54,7 @@ def test_invalid_file_is_reported_and_the_others_are_imported(
     nameless = tmp_path / "result.dat"
     nameless.write_text(good.read_text())
     result = cli("import", "benchio", good, truncated, nameless, tmp_path / "absent_20180911.dat", "--system", "archer")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "2 of 4 runs stored" in result.output
     assert "no date" in result.output
     assert "'result.dat'; give it with --time" in result.output
@@ -130,9 +133,8 @@ def test_new_system_name_is_reported_once(cli: Callable[..., Result], var: Path,
 
 def test_file_can_be_imported_for_another_system(history: History, tmp_path: Path) -> None:
     """After an import for a misspelt system."""
-    path = tmp_path / "ior_20260101.out"
-    path.write_text("")
-    stored = [import_files(history, "ior", [path], system=name).stored for name in ("locl", "local", "local")]
+    path = _benchio(tmp_path, "benchio_20260101.out")
+    stored = [import_files(history, "benchio", [path], system=name).stored for name in ("locl", "local", "local")]
     assert stored == [1, 1, 0]
 
 
@@ -179,4 +181,66 @@ def test_file_name_that_is_not_utf8_is_imported(history: History, tmp_path: Path
 
 def test_error_message_names_the_file_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
     message = cli("import", "ior", tmp_path, "--system", "local", "--time", "2026-01-01").stderr
-    assert message.strip() == f"{tmp_path}: Is a directory"
+    assert message.strip() == f"{tmp_path}: is a directory; name its files"
+
+
+@pytest.mark.parametrize("tool", ["benchio", "ior", "mdtest", "h5bench", "darshan"])
+def test_file_that_is_no_output_of_the_tool_is_refused(
+    cli: Callable[..., Result], var: Path, tmp_path: Path, tool: str
+) -> None:
+    files = [Path("README.md").resolve()]
+    for number, text in enumerate(("", '{"a": 1}\n', "Options:\n=====\nSummary: none\n", "mpirun: not found\n")):
+        files.append(tmp_path / f"job{number}.out")
+        files[-1].write_text(text)
+    result = cli("import", tool, *files, "--system", "local", "--time", "2026-01-01")
+    assert (result.exit_code, result.stderr.count(": refused, nothing is stored: ")) == (2, len(files)), result.stderr
+    assert result.stdout.startswith(f"0 of {len(files)} runs stored")
+    with History.open() as history:
+        assert history.sessions() == []
+
+
+@pytest.mark.parametrize(("tool", "name"), [("ior", "ior-4.0.0-mpiio-flags.txt"), ("mdtest", "mdtest-1.9.3.txt")])
+def test_truncated_output_of_the_tool_is_stored_as_failed(
+    cli: Callable[..., Result], var: Path, tmp_path: Path, tool: str, name: str
+) -> None:
+    path = tmp_path / "job.out"
+    path.write_text((DATA / name).read_text()[:400])
+    result = cli("import", tool, path, "--system", "local", "--time", "2026-01-01")
+    assert (result.exit_code, "1 of 1 run stored" in result.stdout) == (1, True), result.output
+
+
+def test_time_option_goes_before_the_start_in_the_record_and_that_before_the_name(
+    cli: Callable[..., Result], var: Path, tmp_path: Path
+) -> None:
+    """The record in tests/benchmarks/data states "started": "2026-11-22T09:53:08.400735Z"."""
+    path = tmp_path / "record_20200101.json"
+    path.write_text((DATA / "benchio-record.json").read_text())
+    for options, expected in (((), "2026-11-22T09:53:08Z"), (("--time", "2026-01-02"), "2026-01-02T00:00:00Z")):
+        assert cli("import", "benchio", path, "--system", "local", *options).exit_code == 0
+        with History.open() as history:
+            moments = {datetime.fromtimestamp(row.started_at, UTC) for row in history.sessions()}
+        assert datetime.fromisoformat(expected) in moments
+
+
+def test_start_in_the_future_is_refused(history: History, tmp_path: Path) -> None:
+    record = json.loads((DATA / "benchio-record.json").read_text()) | {"started": "2199-01-01T00:00:00.000000Z"}
+    path = tmp_path / "record_20200101.json"
+    path.write_text(sealed(record))
+    done = import_files(history, "benchio", [path], system="local")
+    assert (done.stored, [problem.refused for problem in done.troubles]) == (0, [True])
+    assert "is before 1990 or in the future; give it with --time" in done.troubles[0].reason
+
+
+def test_table_of_mira_is_imported(history: History, tmp_path: Path) -> None:
+    """Its header starts with an unnamed index column, unlike those of Edison and Cori; first row of the original."""
+    names = ["", "_datetime_end", "_datetime_start", "_file_system", "_jobid", "darshan_agg_perf_by_slowest_posix"]
+    names += ["darshan_app", "darshan_nprocs", "darshan_tot_bytes_written_posix", "darshan_tot_bytes_read_posix"]
+    row = "0,1487140947,1487140835,mira-fs1,1024637,14764.439424,/projects/bin/ior,16384,1.09951162778e+12,0.0"
+    table = tmp_path / "mira-summaries.csv"
+    table.write_text(f"{','.join(names)}\n{row}\n")
+    done = import_files(history, "tokio", [table], system="mira")
+    assert (done.stored, done.troubles) == (1, ())
+    (series,) = history.series(SeriesFilter(metric="bandwidth"))
+    case = series.case.parameters
+    assert (case["file_system"], case["ranks"], case["total_bytes"]) == ("mira-fs1", 16384, 2**40)
+    assert [values for _time, _run, values in history.samples(series.id)] == [(14764.439424,)]

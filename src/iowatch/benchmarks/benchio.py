@@ -242,6 +242,8 @@ class BenchioSummaryReader:
 _RECORD_SCHEMA = "benchio-record/2"
 # A record of 100,000 repetitions has about 100 MB; larger files are not records.
 _MAX_RECORD_BYTES = 1 << 28
+# The schema is its first member.
+_RECORD_HEAD = 200
 _TOLERANCE = 1e-13
 
 _PHASES = ("open", "transfer", "sync", "close")
@@ -267,6 +269,7 @@ def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsi
     """Check a record and add its samples to the builder."""
     try:
         record = json.loads(text)
+        builder.recognised = isinstance(record, dict) and str(record.get("schema")).startswith("benchio-record/")
         if not isinstance(record, dict) or record.get("schema") != _RECORD_SCHEMA:
             builder.add_truncation(f"this is no record of the form '{_RECORD_SCHEMA}'")
         elif damage := _damage(text, record):
@@ -274,6 +277,7 @@ def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsi
         else:
             _check_record(builder, record, context)
     except json.JSONDecodeError as error:
+        builder.recognised = "benchio-record/" in text[:_RECORD_HEAD]
         builder.add_truncation(f"the record is cut off or damaged (line {error.lineno}, column {error.colno})")
     except _DAMAGE as error:
         builder.drop_results()

@@ -171,7 +171,8 @@ _SIGNATURES = tuple(parsing.FailureSignature(*row) for row in _PHRASES.items())
 _HEADERS = (h5bench_output.H5BENCH_CSV_HEADER, h5bench_output.IOTEST_CSV_HEADER)
 # Lines that identify the program.
 _TITLES = ("Configuration file: ", "Config loaded from", *_HEADERS)
-_PATTERN_STARTS = ("Configuration file: ", "===", "Start benchmark: ", "Read data file: ", "Output data file: ")
+_PATTERN_STARTS = ("Configuration file: ", "Start benchmark: ", "Read data file: ", "Output data file: ")
+_SECTION = re.compile(r"=+ (?:Benchmark Configuration|Performance Results) =+")
 
 
 def _detect_format(line: str) -> str | None:
@@ -182,7 +183,7 @@ def _detect_format(line: str) -> str | None:
         return "log"
     if line.startswith(("Config loaded from", h5bench_output.IOTEST_CSV_HEADER, "Wall clock [s]:", "\tsteps=")):
         return "iotest"
-    return "patterns" if line.startswith(_PATTERN_STARTS) else None
+    return "patterns" if line.startswith(_PATTERN_STARTS) or _SECTION.match(line) else None
 
 
 def parse_h5bench(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
@@ -204,7 +205,7 @@ def parse_h5bench(builder: parsing.OutputBuilder, lines: parsing.CleanLines, con
     if form == "log":
         log.check(builder)
     elif form is None:
-        builder.add_truncation("not an h5bench output with results")
+        builder.recognised = False
     else:
         checks = {"csv": table.check, "iotest": iotest.check, "patterns": patterns.check}
         checks[form](builder, context)

@@ -184,6 +184,7 @@ def parse_ior(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context
     if form == "csv":
         reader.check(builder, context, lines.ended)
     else:
+        builder.recognised = bool(run.titles or run.tests or run.command or run.unassigned.count)
         ior_validation.check_ior_run(builder, run, context)
 
 

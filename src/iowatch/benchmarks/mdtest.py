@@ -180,6 +180,7 @@ class _MdtestReader:
     def check(self, context: parsing.RunContext) -> None:
         """Check the output and add its samples to the builder."""
         builder, found = self._builder, self.found
+        builder.recognised = any(found.values()) or self._damaged > 0
         if found["starts"]:
             builder.facts["began"] = found["starts"][0]
         if len(found["launches"]) > 1 or len(found["ends"]) > 1:

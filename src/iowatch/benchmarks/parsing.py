@@ -303,6 +303,8 @@ class SignatureScanner:
         return [f"{meaning}: '{quote}'" for meaning, (is_fatal, quote) in self.found.items() if is_fatal == fatal]
 
 
+# Fact of an output without any line of the tool.
+UNRECOGNISED = "unrecognised"
 # A number of an output that is not fresh is refused if the other printed numbers permit a larger relative error.
 CONFIRMED = 0.01
 
@@ -352,12 +354,14 @@ class OutputBuilder:
         version: as printed.
         signs: failure signatures of the benchmark.
         facts: see `iowatch.core.Output.facts`.
+        recognised: whether any line is of the tool; set by its parser.
     """
 
     tool: str
     signs: tuple[FailureSignature, ...] = ()
     version: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+    recognised: bool = True
     _failed: list[str] = field(default_factory=list)
     _incomplete: list[str] = field(default_factory=list)
     _results: dict[str, tuple[Result, list[float]]] = field(default_factory=dict)
@@ -436,6 +440,10 @@ class OutputBuilder:
         self.signatures.inspect_source(context.log)
         if lines.empty:
             self._incomplete[:] = ["the output is empty"]  # other problems follow from this
+        elif not self.recognised:
+            self._incomplete[:] = [f"not an output of {self.tool}: it contains none of its lines"]
+        if lines.empty or not self.recognised:
+            self.facts[UNRECOGNISED] = True
         if context.rc:
             stopped, words = explain_exit_status(context.rc)
             (self.add_truncation if stopped else self.add_failure)(words)

@@ -15,7 +15,7 @@ from statistics import harmonic_mean, median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from iowatch.benchmarks.parsing import OutputSource, RunContext
+from iowatch.benchmarks.parsing import UNRECOGNISED, OutputSource, RunContext
 from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_output_file
 from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
 from iowatch.darshan.trace import DarshanReader, Trace, read_trace
@@ -292,7 +292,8 @@ def parse_darshan_log(source: OutputSource, evidence: RunContext) -> Output:
     if evidence.ranks is not None and ranks is not None and ranks != evidence.ranks:
         status, reason = "failed", f"the log has {ranks} ranks, {evidence.ranks} were requested"
     results = results_from_trace(trace, {} if ranks is None else {"ranks": ranks})
-    facts = {"job": dict(trace.job), "missing": dict(trace.missing)}
+    facts: dict[str, Any] = {"job": dict(trace.job), "missing": dict(trace.missing)}
+    facts |= {UNRECOGNISED: True} if trace.status == "unreadable" else {}
     return Output("darshan", trace.job.get("darshan_version"), status, reason, results, facts)
 
 

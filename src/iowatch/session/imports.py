@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks.importers import tokio
+from iowatch.benchmarks.parsing import UNRECOGNISED
 from iowatch.core import (
     InputError,
     IowatchError,
+    Output,
     UsageError,
     clean_text,
     escape_line,
     files,
     format_time,
+    parse_time,
     utc_now,
     yamlfile,
 )
@@ -39,10 +42,11 @@ _DATE_FORMATS = "YYYYMMDD, YYYYMMDDhhmmss, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss"
 
 @dataclass(frozen=True, slots=True)
 class ImportProblem:
-    """A file that could not be read, or was stored as failed."""
+    """A file that was refused, or stored as failed."""
 
     file: str
     reason: str
+    refused: bool = True
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def import_files(
     """Parse files of one tool and store them; a file that fails is reported and does not stop the others.
 
     Args:
-        moment: start of the runs; None takes it from the name of each file.
+        moment: start of the runs; None takes it from each output (benchio's record, Darshan), else from its name.
 
     Raises:
         UsageError: unknown tool; invalid name of a system, partition or stack; `moment` before 1990 or after today.
@@ -129,13 +133,13 @@ def import_files(
     troubles: list[ImportProblem] = []
     for path in files:
         try:
-            record = _make_run_record(tool, path, moment or time_in_name(_require_file(path)), system, partition, stack)
+            record = _make_run_record(tool, _require_file(path), moment, system, partition, stack)
         except IowatchError as error:
             troubles.append(ImportProblem(str(path), error.message.removeprefix(f"{path}: ")))
             continue
         records.append(record)
         if record.output.status != "ok":
-            troubles.append(ImportProblem(str(path), f"{record.output.status}: {record.output.reason}"))
+            troubles.append(ImportProblem(str(path), f"{record.output.status}: {record.output.reason}", refused=False))
     stored = store_imported_runs(history, tool, system, records)
     return ImportResult(len(files), stored, len(records) - stored, tuple(troubles))
 
@@ -195,8 +199,28 @@ def _import_tokio(history: History, files: Sequence[Path], system: str) -> Impor
     return ImportResult(stored + known, stored, known, tuple(troubles))
 
 
-def _make_run_record(tool: str, path: Path, moment: datetime, system: str, partition: str, stack: str) -> RunRecord:
+def _time_in_output(output: Output, path: Path) -> datetime | None:
+    """Return the start in UTC that the output states with its zone; None if it states none.
+
+    Raises:
+        InputError: it is not a time from 1990 to today.
+    """
+    text = output.facts.get("started") or output.facts.get("job", {}).get("start")
+    if text is None:
+        return None
+    moment = parse_time(str(text))
+    if not _is_plausible_date(moment):
+        raise InputError(f"{path}: its start, {text}, is before 1990 or in the future; give it with --time")
+    return moment
+
+
+def _make_run_record(
+    tool: str, path: Path, moment: datetime | None, system: str, partition: str, stack: str
+) -> RunRecord:
     output = parse_tool_file(tool, path)
+    if output.facts.get(UNRECOGNISED):
+        raise InputError(f"{path}: refused, nothing is stored: {output.reason}")
+    moment = moment or _time_in_output(output, path) or time_in_name(path)
     sha256, size = files.store_artefact(path)
     started_at = int(moment.timestamp())
     identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"

@@ -160,6 +160,7 @@ class BenchioTable:
 
     def check(self, builder: parsing.OutputBuilder, context: parsing.RunContext) -> None:
         """Check the table and add its samples to the builder."""
+        builder.recognised = bool(self.titles or self.blocks or self.shapes or self.total_bytes)
         if self.titles > 1 or self.ends > 1:
             builder.add_failure("output of more than one benchio run")
             return

@@ -1,7 +1,7 @@
-"""TOKIO's table of a year of nightly benchmarks on Edison (`edison-summaries_….csv[.gz|.xz]`).
+"""TOKIO's tables of a year of nightly benchmarks (`edison-summaries_….csv[.gz|.xz]`; Cori and Mira).
 
-One row is one run: IOR, HACC-IO, VPIC-IO or BD-CATS (`dbscan_read`), 2,048 processes, on one of three Lustre
-file systems; its bandwidth is Darshan's aggregate by the slowest rank, POSIX module, in MiB/s
+One row is one run: IOR, HACC-IO, VPIC-IO or BD-CATS (`dbscan_read`), on Edison with 2,048 processes on one of three
+Lustre file systems; its bandwidth is Darshan's aggregate by the slowest rank, POSIX module, in MiB/s
 (`darshan_agg_perf_by_slowest_posix`). Source: NERSC/tokio-abcutils; [lockwood2018], "A Year in the Life of a
 Parallel File System".
 """
@@ -70,13 +70,14 @@ def read_tokio_summaries(path: Path) -> Iterator[TokioRun]:
         with _open_table(path) as stream:
             reader = csv.reader(stream)
             names = next(reader, [])
+            # The tables were written with an unnamed index column; only Mira's header contains it.
+            names = names[1:] if names[:1] == [""] else names
             if missing := [name for name in _NEEDED if name not in names]:
                 raise InputError(
                     f"{path}: not a TOKIO summary: columns {', '.join(missing)} are missing",
-                    hint="Expected edison-summaries_….csv, .csv.gz or .csv.xz of NERSC/tokio-abcutils.",
+                    hint="Expected SYSTEM-summaries_….csv, .csv.gz or .csv.xz of NERSC/tokio-abcutils.",
                 )
             for line, values in enumerate(reader, start=2):
-                # The table was written with an unnamed index column, which only its rows contain.
                 if len(values) != len(names) + 1:
                     raise InputError(f"{path}:{line}: {len(values)} fields, expected {len(names) + 1}")
                 yield _make_tokio_run(dict(zip(names, values[1:], strict=True)), f"{path}:{line}")

@@ -21,7 +21,12 @@ from iowatch.store import History
 @click.argument("tool", type=click.Choice(IMPORTED_TOOLS))
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)
 @common.system_option(required=True)
-@click.option("--time", "moment", help="When it ran, ISO 8601 or epoch seconds [default: from each file's name].")
+@click.option(
+    "--time",
+    "moment",
+    help="When it ran, ISO 8601 or epoch seconds [default: the start in benchio's record or Darshan's log, else from "
+    "each file's name].",
+)
 @click.option("--partition", default="default", show_default=True)
 @click.option("--stack", default="unknown", show_default=True, help="Name of the stack it ran with.")
 @common.history_options
@@ -37,8 +42,9 @@ def command(
 ) -> int:
     """Import outputs of TOOL into the history; tokio reads the summaries of TOKIO-ABC.
 
-    Importing the same file twice has no further effect. A file that is incomplete, failed or without a date is
-    reported and does not stop the others.
+    Importing the same file twice has no further effect. A run that is incomplete or failed is stored as failed
+    (exit code 1). A file that is not an output of TOOL, or has no date, is refused (exit code 2). Neither stops the
+    others.
     """
     when = parse_time(moment) if moment else None
     with History.open(db) as history:
@@ -52,4 +58,4 @@ def command(
     else:
         stored = f"{done.stored} of {format_count(done.files, 'run')} stored"
         common.print_lines(f"{stored}, {done.known} already known, {len(done.troubles)} with problems")
-    return 1 if done.troubles else 0
+    return max((2 if problem.refused else 1 for problem in done.troubles), default=0)

@@ -344,3 +344,30 @@ def test_result_file_of_an_earlier_run_fails(tmp_path: Path) -> None:
     assert "the output is of another run: it started at Sat Nov 21 19:44:22 2026" in testcase["fail_reason"]
     assert "the output is of files in /scratch" in testcase["fail_reason"]
     assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
+
+
+def extra_work(tmp_path: Path, kind: str, limit_s: float) -> dict[str, str]:
+    """Variables that give the first write of `smoke` this extra work."""
+    (name,) = (c.name for c in suites.load_suite("smoke") if c.benchmark == "ior" and re.search(WRITE, c.name))
+    path = tmp_path / "extra_work.json"
+    work = {"kind": kind, "volume_bytes": 1, "expected_s": 1.0, "limit_s": limit_s}
+    path.write_text(json.dumps([[["default", "gnu", f"ior:{name}"], [work]]]))
+    return {"IOWATCH_EXTRA_WORK": str(path)}
+
+
+def test_data_are_verified_after_the_measurement(tmp_path: Path) -> None:
+    """One further start that compares its data; it adds no sample, and wrong data fail the run."""
+    program = f'case "$*" in *" -W "*) echo "WARNING: Incorrect data on write";; *) {replay()};; esac'
+    _, testcase, spooled = check("ior", WRITE, program, tmp_path, **extra_work(tmp_path, "verification", 10))
+    kept = json.loads(spooled[0].read_text())
+    assert kept["facts"]["extra_work"] == ["verification"]
+    assert [len(r["samples"]) for r in kept["output"]["results"] if r["metric"] == "bandwidth"] == [5]
+    assert "verification after the measurement: data check errors" in testcase["fail_reason"]
+
+
+def test_extra_work_has_its_own_time(tmp_path: Path) -> None:
+    check("ior", WRITE, "true", tmp_path, **extra_work(tmp_path, "overhead", 100.0))
+    (case,) = (c for c in suites.load_suite("smoke") if c.benchmark == "ior" and re.search(WRITE, c.name))
+    report = (tmp_path / "report.json").read_text()
+    seconds = case.time_limit_s + 100
+    assert f'"time_limit": "{seconds}s"' in report or f'"time_limit": {seconds}' in report, report

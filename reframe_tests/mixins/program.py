@@ -48,7 +48,8 @@ class ProgramMixin(rfm.RegressionTestPlugin):
     def other_run_reasons(self, outputs: list[Output], started: float | None, ended: float | None) -> Iterator[str]:
         """Reasons why outputs are not of this run, or of other programs than the stack's."""
         facts, stack, tool = self.program_facts, self.described_stack(), self.case.tool
-        yield from program.program_mismatches(stack, tool.package, self.program, facts, self._own_checksums())
+        used = program.used_parts(self.case.requires)
+        yield from program.program_mismatches(stack, tool.package, self.program, facts, self._own_checksums(), used)
         part = stack.part(tool.package) if stack and tool.package and "/" not in self.program else None
         expected = part.version if part else self.built_version
         origin = program.RunOrigin(
@@ -60,7 +61,7 @@ class ProgramMixin(rfm.RegressionTestPlugin):
         )
         for output in outputs:
             yield from program.origin_mismatches(output, origin, facts.zone)
-            yield from program.version_mismatches(stack, output, expected)
+            yield from program.version_mismatches(stack, output, expected, used)
 
     def _own_checksums(self) -> dict[str, str]:
         """SHA-256 of a program that was built from the checkout, as its build recorded it."""

@@ -14,12 +14,13 @@ from reframe.core.builtins import run_before, sanity_function
 
 from iowatch import handoff
 from iowatch.benchmarks import registry
-from iowatch.core import METRICS, Output
+from iowatch.core import METRICS, Output, Scalar
 from iowatch.handoff import merge_outputs
 from iowatch.reference.bandwidth import performance_variable
 from iowatch.site import job_state
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
+_VERIFIED = "verification"  # names of its files
 _STARTED, _ENDED = "iowatch.started", "iowatch.ended"
 
 
@@ -46,7 +47,31 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         for start in range(1, tool.runs(options)):
             further += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
-        self.postrun_cmds = [*self._close(0), *further, f"date +%s.%N > {_ENDED}", *self.postrun_cmds]
+        measured = [*self._close(0), *further, f"date +%s.%N > {_ENDED}"]
+        self.postrun_cmds = [*measured, *self._verify(launcher, place), *self.postrun_cmds]
+
+    def _verify(self, launcher: str, place: str) -> list[str]:
+        """One more repetition that compares the data, after the measurement; empty unless it is this run's turn."""
+        options, tool = self._verifying_options(), self.case.tool
+        if options is None:
+            return []
+        program = [tool.program(options), *tool.arguments(options, place), *tool.run_id(self.run_id)]
+        starts = [shlex.join(self._own(words)) for words in (*tool.prepare(options, place), program)]
+        redirected = [f"{launcher} {words} > {_VERIFIED}.out 2> {_VERIFIED}.err" for words in starts]
+        kept = [f"[ ! -e {name} ] || mv {name} {_VERIFIED}.{name}" for name in tool.results]
+        return [f"{' && '.join(redirected)}; echo $? > {_VERIFIED}.rc", *kept]
+
+    def _verifying_options(self) -> dict[str, Scalar] | None:
+        return handoff.verifying_options(self.case) if "verification" in self.extra_work else None
+
+    def _verification_failure(self) -> str | None:
+        """Reason why the data could not be verified; None if they were, or were not to be."""
+        options = self._verifying_options()
+        if options is None:
+            return None
+        output = self._parse(_VERIFIED, f"{_VERIFIED}.out", f"{_VERIFIED}.err")
+        checked = handoff.validate_output(replace(self.case, options=options), output)
+        return None if checked.status == "ok" else f"verification after the measurement: {checked.reason}"
 
     def _before(self, words: str, launcher: str) -> list[str]:
         """Each node has its own page cache: on several nodes every task does what one shell does on one.
@@ -71,7 +96,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     @run_before("sanity")
     def read_output(self) -> None:
         starts = range(self.case.tool.runs(self.case.options))
-        outputs = [self._parse(start) for start in starts]
+        outputs = [self._parse(_prefix(0), str(self.stdout), str(self.stderr))]
+        outputs += [self._parse(_prefix(start), _stdout(start), _stderr(start)) for start in starts[1:]]
         merged = merge_outputs(outputs)
         # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
         ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
@@ -91,6 +117,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         reasons = [self.scratch_failure(), self.striping_failure(), self.missing_trace(len(outputs))]
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
         reasons += [self.clock_failure(started), *self.other_run_reasons(outputs, started, ended)]
+        reasons.append(self._verification_failure())
         return [reason for reason in dict.fromkeys(reasons) if reason]
 
     @sanity_function
@@ -114,16 +141,15 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             for one in self.output_record.results
         }
 
-    def _parse(self, start: int) -> Output:
+    def _parse(self, prefix: str, stdout_name: str, stderr_name: str) -> Output:
         """The output of one start of the program; its own result file is preferred to the standard output."""
         stage = Path(self.stagedir)
-        if not (stage / _rc(start)).is_file():
+        if not (stage / f"{prefix}.rc").is_file():
             return Output(self.benchmark, None, "failed", self._never_ended(stage), ())
-        stdout = stage / (str(self.stdout) if start == 0 else _stdout(start))
-        stderr = stage / (str(self.stderr) if start == 0 else _stderr(start))
-        candidates = [stage / _result(start, name) for name in self.case.tool.results]
+        stdout, stderr = stage / stdout_name, stage / stderr_name
+        candidates = [stage / f"{prefix}.{name}" for name in self.case.tool.results]
         source = next((path for path in candidates if path.is_file() and path.stat().st_size), stdout)
-        rc = _number(stage / _rc(start))
+        rc = _number(stage / f"{prefix}.rc")
         return registry.parse_output_file(
             self.benchmark,
             source,
@@ -165,6 +191,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "exit_code": _number(stage / _rc(0)),
                 "nodes": self.job_nodes(),
                 "program": self.program_facts.to_json(),
+                "extra_work": sorted(self.extra_work),
                 "tracing": "Darshan" if self.is_traced else "none",
                 **turn,
             },
@@ -182,8 +209,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def _files(self, stage: Path) -> dict[str, list[Path]]:
         tool = self.case.tool
         return {
-            "stdout": [stage / str(self.stdout), *sorted(stage.glob("start-*.out"))],
-            "stderr": [stage / str(self.stderr), *sorted(stage.glob("start-*.err"))],
+            "stdout": [stage / str(self.stdout), *sorted(stage.glob("start-*.out")), stage / f"{_VERIFIED}.out"],
+            "stderr": [stage / str(self.stderr), *sorted(stage.glob("start-*.err")), stage / f"{_VERIFIED}.err"],
             "record": [path for name in tool.results for path in sorted(stage.glob(_result("*", name)))],
             "configuration": [stage / name for name in tool.configuration(self.case.options)],
             "script": [stage / Path(self.job.script_filename).name],
@@ -192,20 +219,24 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         }
 
 
+def _prefix(start: int | str) -> str:
+    return f"start-{start}"
+
+
 def _result(start: int | str, name: str) -> str:
-    return f"start-{start}.{name}"
+    return f"{_prefix(start)}.{name}"
 
 
 def _stdout(start: int) -> str:
-    return f"start-{start}.out"
+    return f"{_prefix(start)}.out"
 
 
 def _stderr(start: int) -> str:
-    return f"start-{start}.err"
+    return f"{_prefix(start)}.err"
 
 
 def _rc(start: int) -> str:
-    return f"start-{start}.rc"
+    return f"{_prefix(start)}.rc"
 
 
 def _first_error_line(stage: Path) -> str:

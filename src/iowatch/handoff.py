@@ -25,12 +25,23 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Self
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import METRICS, InputError, Output, OutputStatus, Result, canonical_json, clean_text, write_atomically
+from iowatch.core import (
+    METRICS,
+    InputError,
+    Output,
+    OutputStatus,
+    Result,
+    Scalar,
+    canonical_json,
+    clean_text,
+    write_atomically,
+)
 from iowatch.core import files as core_files
 
 SPOOL_FORMAT = 1
@@ -326,14 +337,63 @@ SELECTION_VARIABLE = "IOWATCH_SELECTION"
 # `off`: no run of the session has a Darshan trace.
 DARSHAN_VARIABLE = "IOWATCH_DARSHAN"
 
+_EXTRA_WORK_VARIABLE = "IOWATCH_EXTRA_WORK"
+# Pairs of a start without and a start with Darshan that measure its overhead.
+OVERHEAD_PAIRS = 5
+
 RunKey = tuple[str, str, str]
 
 
-def write_selection(place: Path, keys: Iterable[RunKey]) -> dict[str, str]:
-    """Write the selected runs to the directory `place`; return the environment variable that the checks read."""
-    path = place / "selection.json"
+@dataclass(frozen=True)
+class ExtraWork:
+    """Work of a job beyond the measurement: starts that measure Darshan's overhead, or that verify the data.
+
+    Attributes:
+        limit_s: seconds added to the time limit of the job.
+        expected_s: seconds that it probably takes.
+    """
+
+    kind: Literal["overhead", "verification"]
+    volume_bytes: int
+    expected_s: float
+    limit_s: float
+
+    def __str__(self) -> str:
+        what = "a verification of the data"
+        if self.kind == "overhead":
+            what = f"{2 * OVERHEAD_PAIRS} starts for the overhead of Darshan"
+        return f"{what} ({self.limit_s:.0f} s)"
+
+
+def verifying_options(case: SuiteCase) -> dict[str, Scalar] | None:
+    """Return the options of one further repetition that compares its data; None if there is none, or no need."""
+    known = "verify" in case.tool.options and case.tool.file_bytes(case.options) > 0
+    return {**case.options, "verify": True, "repeat": 1} if known and not case.options.get("verify") else None
+
+
+def write_selection(
+    place: Path, keys: Iterable[RunKey], extra_work: Mapping[RunKey, Sequence[ExtraWork]] = MappingProxyType({})
+) -> dict[str, str]:
+    """Write the selected runs and their extra work to `place`; return the variables that the checks read."""
+    path, extra = place / "selection.json", place / "extra_work.json"
     write_json_atomically(path, [list(key) for key in keys])
-    return {SELECTION_VARIABLE: str(path)}
+    write_json_atomically(extra, [[list(key), [asdict(one) for one in found]] for key, found in extra_work.items()])
+    return {SELECTION_VARIABLE: str(path), _EXTRA_WORK_VARIABLE: str(extra)}
+
+
+def read_extra_work(key: RunKey) -> dict[str, ExtraWork]:
+    """Return the extra work of a run by its kind.
+
+    Raises:
+        InputError: the file is absent or damaged.
+    """
+    path = os.environ.get(_EXTRA_WORK_VARIABLE)
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8")) if path else []
+        found = [ExtraWork(**one) for known, work in document if tuple(known) == key for one in work]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path} does not describe extra work of runs: {error}") from error
+    return {one.kind: one for one in found}
 
 
 def read_selection() -> frozenset[RunKey] | None:

@@ -20,6 +20,7 @@ from iowatch.site.program import (
     parse_program_facts,
     program_commands,
     program_mismatches,
+    used_parts,
     version_mismatches,
 )
 
@@ -36,6 +37,9 @@ def test_a_job_records_the_program_that_it_finds(tmp_path: Path) -> None:
     assert any("/libc.so" in path for path in facts.libraries)
     assert facts.environment == {"OMPI_MCA_io": "romio321"}
     assert facts.host == os.uname().nodename
+
+
+USED = used_parts(["mpi", "ior", "hdf5"])
 
 
 def place(root: Path, name: str) -> str:
@@ -64,7 +68,7 @@ def facts_of(root: Path, **changes: Any) -> ProgramFacts:
 
 
 def mismatches(stack: Stack | None, facts: ProgramFacts, program: str = "ior", **checksums: str) -> list[str]:
-    return list(program_mismatches(stack, "ior", program, facts, checksums))
+    return list(program_mismatches(stack, "ior", program, facts, checksums, USED))
 
 
 def test_program_and_libraries_of_the_stack_are_accepted(stack: Stack, tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_changed_program_is_found(stack: Stack, tmp_path: Path) -> None:
     (reason,) = mismatches(stack, facts_of(tmp_path, sha256="bb"))
     assert "SHA-256 bb, expected aa" in reason
     own = str(tmp_path / "built")
-    (reason,) = program_mismatches(None, None, own, ProgramFacts(os.path.realpath(own), "cc"), {own: "dd"})
+    (reason,) = program_mismatches(None, None, own, ProgramFacts(os.path.realpath(own), "cc"), {own: "dd"}, USED)
     assert "SHA-256 cc, expected dd" in reason
 
 
@@ -100,6 +104,13 @@ def test_other_libraries_are_found(library: str, named: str, stack: Stack, tmp_p
     (reason,) = mismatches(stack, facts_of(tmp_path, libraries=(place(tmp_path, library),)))
     assert library in reason
     assert named in reason
+
+
+def test_libraries_that_a_case_does_not_use_are_not_compared(stack: Stack, tmp_path: Path) -> None:
+    """IOR may be linked with another HDF5 than the stack's; a POSIX case does not use it."""
+    facts = facts_of(tmp_path, libraries=("/opt/hdf5/lib/libhdf5.so.200",))
+    assert list(program_mismatches(stack, "ior", "ior", facts, {}, used_parts(["mpi", "ior"]))) == []
+    assert used_parts(["netcdf4"]) >= {"netcdf-c", "hdf5", "openmpi"}
 
 
 ORIGIN = RunOrigin("5a5a", "/scratch/case", 1_700_000_000.0, 1_700_000_100.0, frozenset({"n1"}))
@@ -155,11 +166,11 @@ def test_local_times_are_read_in_the_zone_of_the_node(began: str, zone: str, kno
 def test_versions_are_those_of_the_stack(stack: Stack) -> None:
     facts = {"mpi": {"implementation": "Open MPI", "version": "4.1.4"}, "libraries": {"hdf5": "1.14.6"}}
     output = Output("benchio", "1.0.0", "ok", None, (), facts)
-    assert list(version_mismatches(stack, output, "1.0.0")) == []
-    assert list(version_mismatches(stack, output, "1.0")) == []
-    assert list(version_mismatches(stack, output, None)) == []
+    assert list(version_mismatches(stack, output, "1.0.0", USED)) == []
+    assert list(version_mismatches(stack, output, "1.0", USED)) == []
+    assert list(version_mismatches(stack, output, None, USED)) == []
     older = replace(output, version="0.0.1", facts={**facts, "mpi": {"implementation": "Open MPI", "version": "3.0.1"}})
-    assert list(version_mismatches(stack, older, "1.0.0")) == [
+    assert list(version_mismatches(stack, older, "1.0.0", USED)) == [
         "the output is of benchio 0.0.1, expected 1.0.0",
         "the program used openmpi 3.0.1, the stack has 4.1.4",
     ]

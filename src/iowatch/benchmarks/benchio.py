@@ -89,8 +89,14 @@ def _elements(shape: str) -> int:
 
 
 def _volume_bytes(options: benchmark.BenchmarkOptions) -> int:
-    repetitions = benchmark.integer_option(options, "repeat", 10) * len(benchmark.requested_operations(options))
-    return _file_bytes(options) * repetitions
+    repetitions = benchmark.integer_option(options, "repeat", 10)
+    transfers = repetitions * len(benchmark.requested_operations(options))
+    # Not timed: the file that a read needs, and the reading back of what is only written.
+    if options.get("op") == "read":
+        transfers += 1
+    elif options.get("verify") and options.get("op") != "both":
+        transfers += repetitions
+    return _file_bytes(options) * transfers
 
 
 def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:

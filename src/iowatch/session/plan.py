@@ -17,7 +17,7 @@ from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import IowatchError, UsageError, format_size, format_time, suggest_name
-from iowatch.handoff import RunKey
+from iowatch.handoff import ExtraWork, RunKey
 from iowatch.session.reframe import ReframeSite
 from iowatch.site import Blackout, NightlyPolicy, SystemLimits, Weekday, exceeded_limits, load_stack
 from iowatch.store import ExpectedResult, History
@@ -30,11 +30,12 @@ _BLACKOUT_LOOKAHEAD_DAYS = 8  # includes each weekday
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One case on one stack of one partition."""
+    """One case on one stack of one partition, with the work that its job does besides."""
 
     case: SuiteCase
     partition: str
     stack: str
+    extra_work: tuple[ExtraWork, ...] = ()
 
     @property
     def name(self) -> str:
@@ -54,7 +55,12 @@ class PlannedRun:
     @property
     def volume_bytes(self) -> int:
         """Bytes written and read."""
-        return self.case.tool.volume_bytes(self.case.options)
+        return self.case.tool.volume_bytes(self.case.options) + sum(one.volume_bytes for one in self.extra_work)
+
+    def expected_s(self, longest_s: float | None) -> float:
+        """Expected seconds, of the measurement those of the last sessions, or the time limit if none is known."""
+        measured_s = float(self.case.time_limit_s) if longest_s is None else longest_s
+        return measured_s + sum(one.expected_s for one in self.extra_work)
 
     def expected(self) -> list[ExpectedResult]:
         """The results of a complete run."""
@@ -320,26 +326,28 @@ def fit_to_budget(
 ) -> tuple[tuple[PlannedRun, ...], tuple[UnplannedRun, ...]]:
     """The runs that fit the budget, in their order, and the others.
 
-    Runs with the earliest last execution have precedence, so that several sessions together execute all runs.
+    Runs with the earliest last execution have precedence, so that several sessions together execute all runs. A run
+    that fits without its extra work only is executed without it.
     """
     seconds, node_hours, volume = 0.0, 0.0, 0
-    kept: set[RunKey] = set()
+    kept: dict[RunKey, PlannedRun] = {}
     deferred: list[UnplannedRun] = []
     for run in sorted(runs, key=lambda r: history[r.key].last_start_s if r.key in history else -math.inf):
-        # Expected seconds: the longest of the last sessions, or the time limit if none is known.
         longest = history[run.key].longest_wall_s if run.key in history else None
-        duration = float(run.case.time_limit_s) if longest is None else longest
-        own_use = duration, run.case.nodes * duration / 3600, run.volume_bytes
-        use = seconds + own_use[0], node_hours + own_use[1], volume + own_use[2]
-        exceeded, never_fits = budget.exceeded_part(*use), budget.exceeded_part(*own_use)
-        if exceeded:
+        for candidate in (run, replace(run, extra_work=())):
+            duration = candidate.expected_s(longest)
+            own_use = duration, run.case.nodes * duration / 3600, candidate.volume_bytes
+            use = seconds + own_use[0], node_hours + own_use[1], volume + own_use[2]
+            exceeded, never_fits = budget.exceeded_part(*use), budget.exceeded_part(*own_use)
+            if not exceeded:
+                seconds, node_hours, volume = use
+                kept[run.key] = candidate
+                break
+        else:
             alone = f" even without other runs (it needs up to {duration:.0f} s)" if never_fits else ""
             reason = f"exceeds {never_fits or exceeded}{alone}"
             deferred.append(UnplannedRun(*run.key, tuple(run.case.expects), reason))
-        else:
-            seconds, node_hours, volume = use
-            kept.add(run.key)
-    return tuple(run for run in runs if run.key in kept), tuple(deferred)
+    return tuple(kept[run.key] for run in runs if run.key in kept), tuple(deferred)
 
 
 @dataclass
@@ -362,7 +370,7 @@ class UsageMeter:
 
     def add_run(self, run: PlannedRun, wall_s: float | None) -> None:
         """Add a finished run; one without wall time counts with its time limit."""
-        seconds = run.case.time_limit_s if wall_s is None else wall_s
+        seconds = run.expected_s(wall_s)
         self.node_hours += run.case.nodes * seconds / 3600
         self.bytes += run.volume_bytes
 

@@ -13,10 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from iowatch import handoff
@@ -140,9 +141,10 @@ def execute_runs(
     directory: Path,
     environment: dict[str, str],
     each_poll: Callable[[], None],
+    extra_work: Mapping[handoff.RunKey, Sequence[handoff.ExtraWork]] = MappingProxyType({}),
 ) -> None:
     """Execute exactly these runs of a suite in one start of ReFrame (see `run_reframe`)."""
-    selection = handoff.write_selection(directory, runs)
+    selection = handoff.write_selection(directory, runs, extra_work)
     run_reframe(reframe_command(site, suite, runs, directory), directory, {**environment, **selection}, each_poll)
 
 

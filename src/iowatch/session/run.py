@@ -6,7 +6,7 @@ A session is planned, started, ingested case by case while ReFrame runs, and clo
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from iowatch import handoff
 from iowatch.core import HEADLINE_METRICS, METRICS, UsageError, format_count, format_number, format_size, utc_now
 from iowatch.findings import RETEST_SINCE, state
 from iowatch.session import accepted_plan, reframe, session
+from iowatch.session.extra_work import add_extra_work
 from iowatch.session.plan import (
     PlannedRun,
     RunHistory,
@@ -30,9 +31,6 @@ from iowatch.session.plan import (
     session_budget,
 )
 from iowatch.store import History, NoHistoryError
-
-# Every seventh session runs the first case also without Darshan; the overhead of tracing is a series.
-_OVERHEAD_INTERVAL_SESSIONS = 7
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,15 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
     site, limits, duplicates = context.site, context.limits, context.duplicates
     run_history = load_run_history(history, context.system_name) if history else {}
     plan = make_session_plan(site, context.cases, context.stacks, limits, duplicates=duplicates)
-    runs, deferred = fit_to_budget(plan.runs, run_history, meter.limit)
+    runs = add_extra_work(
+        plan.runs,
+        run_history,
+        len(history.sessions(context.system_name)) if history else 0,
+        traced_stacks=[s for s, features in site.features.items() if context.traces(()) and "darshan" in features],
+        verify=context.policy is not None,
+        total_bytes=limits.total_bytes if limits else None,
+    )
+    runs, deferred = fit_to_budget(runs, run_history, meter.limit)
     if not runs:
         raise UsageError(
             f"no run fits the budget: {deferred[0].reason}",
@@ -168,10 +174,8 @@ class SessionExecution(session.SessionRunner):
 
     def execute(self) -> None:
         """Execute all runs of the plan, then retest the suspected ones."""
-        overhead = len(self.history.sessions(self.context.system_name)) % _OVERHEAD_INTERVAL_SESSIONS == 1
         try:
-            variables = {"IOWATCH_OVERHEAD_CASE": self.plan.runs[0].name} if overhead else {}
-            self._execute_plan(self.plan, self.directory, variables)
+            self._execute_plan(self.plan, self.directory, {})
             if self.context.policy and self.context.policy.repeat_suspected:
                 self._retest()
         except SessionBudgetError as over:
@@ -194,16 +198,19 @@ class SessionExecution(session.SessionRunner):
 
         environment = {**context.check_variables(self.directory), **variables}
         try:
-            reframe.execute_runs(context.site, context.suite, planned, reframe_directory, environment, poll)
+            extra_work = {key: run.extra_work for key, run in planned.items() if run.extra_work}
+            reframe.execute_runs(context.site, context.suite, planned, reframe_directory, environment, poll, extra_work)
         finally:
-            self.summary.failures += tuple(reframe.read_failures(reframe_directory, context.site))
+            failures = reframe.read_failures(reframe_directory, context.site)
+            self.summary.failures += tuple(_name_extra_work(failure, plan.runs) for failure in failures)
             self.ingest_all()
             failed = any(run.status != "ok" for run in self.history.runs(self.record.uuid))
             self.status = "incomplete" if self.missing() else "failed" if failed else "ok"
 
     def _retest(self) -> None:
         """Retest suspected runs within the remaining budget."""
-        suspected = find_suspected_runs(self.history, self.record.uuid, self.plan)
+        found = find_suspected_runs(self.history, self.record.uuid, self.plan)
+        suspected = [replace(run, extra_work=()) for run in found]
         run_history = load_run_history(self.history, self.context.system_name)
         runs, _ = fit_to_budget(suspected, run_history, self.meter.remaining_budget())
         if not runs:
@@ -255,6 +262,14 @@ def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple
         if any(row.id in series for row, _ in history.run_results(run.id))
     }
     return tuple(run for run in plan.runs if run.key in keys)
+
+
+def _name_extra_work(failure: reframe.ReframeFailure, runs: Sequence[PlannedRun]) -> reframe.ReframeFailure:
+    """The failure with the extra work of its job, which may be the reason why it did not end in time."""
+    same = (run for run in runs if (run.reframe_test, run.stack) == (failure.test, failure.stack))
+    work = next((run.extra_work for run in same), ())
+    words = f" (after the measurement its job also had {' and '.join(map(str, work))})" if work else ""
+    return replace(failure, reason=failure.reason + words)
 
 
 def _format_headline(case: handoff.SpooledCase) -> str:

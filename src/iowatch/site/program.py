@@ -85,12 +85,18 @@ def parse_program_facts(text: str) -> ProgramFacts:
 
 
 def program_mismatches(
-    stack: Stack | None, package: str | None, program: str, facts: ProgramFacts, checksums: Mapping[str, str]
+    stack: Stack | None,
+    package: str | None,
+    program: str,
+    facts: ProgramFacts,
+    checksums: Mapping[str, str],
+    used: Collection[str],
 ) -> Iterator[str]:
     """Reasons why this is not the program of the stack: its path, its checksum, or the libraries that it loads.
 
     Args:
         package: part of the stack with the benchmark's programs, or None.
+        used: see `used_parts`.
         program: the program as the job called it; a path was chosen explicitly.
         checksums: path -> SHA-256 of programs that do not belong to the stack.
     """
@@ -105,10 +111,16 @@ def program_mismatches(
     if expected != facts.sha256:
         yield f"{facts.path} was changed after its installation: SHA-256 {facts.sha256}, expected {expected}"
     if stack:
-        yield from _library_mismatches(stack, facts.libraries)
+        yield from _library_mismatches(stack, facts.libraries, used)
 
 
-def _library_mismatches(stack: Stack, libraries: Collection[str]) -> Iterator[str]:
+def used_parts(features: Collection[str]) -> set[str]:
+    """Return names of the parts that a case with these required features uses: programs may load others."""
+    known = {"netcdf4": {"hdf5", "netcdf-c"}, "hdf5": {"hdf5"}, "pnetcdf": {"parallel-netcdf"}}
+    return set(MPI_LIBRARIES).union(*(known.get(feature, set()) for feature in features))
+
+
+def _library_mismatches(stack: Stack, libraries: Collection[str], used: Collection[str]) -> Iterator[str]:
     wanted = next((name for name in MPI_LIBRARIES if stack.part(name)), None)
     for path in libraries:
         found = [mpi for mpi, pattern in MPI_LIBRARIES.items() if re.match(pattern, Path(path).name)]
@@ -116,7 +128,7 @@ def _library_mismatches(stack: Stack, libraries: Collection[str]) -> Iterator[st
             yield f"the program loads {path} ({' or '.join(found)}), the stack's MPI is {wanted}"
             return
     for name, pattern in _LIBRARIES.items():
-        part = stack.part(name)
+        part = stack.part(name) if name in used else None
         for path in libraries if part else ():
             if part and re.match(pattern, Path(path).name) and not _is_library_of(path, part, pattern):
                 yield f"the program loads {path}, the stack's {name} is {_place(part)}"
@@ -197,21 +209,24 @@ def origin_mismatches(output: Output, origin: RunOrigin, zone: str) -> Iterator[
         yield f"the output is of host {', '.join(sorted(names))}, expected {', '.join(sorted(origin.hosts))}"
 
 
-def version_mismatches(stack: Stack | None, output: Output, expected: str | None) -> Iterator[str]:
+def version_mismatches(
+    stack: Stack | None, output: Output, expected: str | None, used: Collection[str]
+) -> Iterator[str]:
     """Reasons why the versions in an output are not those of the stack.
 
     Args:
         expected: version of the program; None if it is not known.
+        used: see `used_parts`.
     """
     if not _same_version(output.version, expected):
         yield f"the output is of {output.tool} {output.version}, expected {expected}"
     mpi = output.facts.get("mpi") or {}
     part_name = _MPI_PARTS.get(str(mpi.get("implementation")))
-    versions = {part_name: mpi.get("version")} if part_name else {}
+    versions = {part_name or "": mpi.get("version")}
     libraries = output.facts.get("libraries") or {}
     versions |= {part: libraries.get(name) for name, part in _LIBRARY_PARTS.items()}
     for name, version in versions.items():
-        part = stack.part(name) if stack and name else None
+        part = stack.part(name) if stack and name in used else None
         if part and not _same_version(version, part.version):
             yield f"the program used {name} {version}, the stack has {part.version}"
 

@@ -133,6 +133,28 @@ def test_ior_of_original_mpich_is_found(tool: Tool) -> None:
     assert part.version == "4.0.0"
 
 
+@pytest.mark.parametrize(
+    ("printed", "installed", "expected"),
+    [
+        ("1.4.0", "h5bench_write_var_normal_dist", "1.6"),
+        ("1.4.0", "h5bench_write_normal_dist", "1.5"),
+        ("1.4.0", "h5bench_read", "1.4.0"),
+        ("1.7.0", "h5bench_write_var_normal_dist", "1.7.0"),
+    ],
+)
+def test_h5bench_that_prints_an_earlier_version_is_identified_by_its_programs(
+    tool: Tool, printed: str, installed: str, expected: str
+) -> None:
+    """`h5bench --version` of the releases 1.4, 1.5 and 1.6 is 1.4.0; programs as in their CMakeLists.txt."""
+    tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
+    tool("h5bench", f"echo 'h5bench {printed}'")
+    tool("h5bench_write", "true")
+    tool(installed, "true")
+    part = stack_probe.probe_package("h5bench", MpiInstallation("openmpi"))
+    assert part is not None
+    assert part.version == expected
+
+
 def test_cray_stack_is_found_without_mpicc_and_mpirun(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in PrgEnv-gnu: `cc` includes MPI, and `srun` starts programs."""
     from iowatch.site.stack_probe import loaded_stack

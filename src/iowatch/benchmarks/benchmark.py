@@ -25,6 +25,8 @@ class ProgramProbe:
         version_pattern: regular expression; its first group is the version.
         variants: Spack variant -> part of the name of the library that the program then loads.
         uses_mpi: the program must be linked against the MPI of the stack.
+        later: for releases that print the number of an earlier one, newest first: the printed version, a program that
+            only a later version installs next to the command, that version.
     """
 
     program: str
@@ -32,6 +34,7 @@ class ProgramProbe:
     version_pattern: str = ""
     variants: Mapping[str, str] = field(default_factory=dict)
     uses_mpi: bool = True
+    later: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,7 +221,13 @@ H5BENCH = benchmark.Benchmark(
     signatures=_SIGNATURES,
     banner=r"= Benchmark Configuration =",
     package="h5bench",
-    probe=benchmark.ProgramProbe("h5bench_write", ("h5bench", "--version"), r"(\d+\.\d+\S*)"),
+    # Releases 1.5 and 1.6 print 1.4.0 (`src/h5bench_version.py`) and differ in the programs that they install.
+    probe=benchmark.ProgramProbe(
+        "h5bench_write",
+        ("h5bench", "--version"),
+        r"(\d+\.\d+\S*)",
+        later=(("1.4.0", "h5bench_write_var_normal_dist", "1.6"), ("1.4.0", "h5bench_write_normal_dist", "1.5")),
+    ),
     options=_OPTIONS,
     program=lambda options: f"h5bench_{options.get('op', 'write')}",
     arguments=lambda _options, place: [_CONFIGURATION, f"{place}/h5bench.h5"],

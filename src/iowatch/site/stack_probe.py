@@ -225,6 +225,8 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     if program is None or command is None:
         return None
     version = _first_match(first.version_pattern, query_tool(command, *first.version_command[1:])) or "unknown"
+    later = (new for old, name, new in first.later if old == version and Path(command).with_name(name).is_file())
+    version = next(later, version)
     libraries = query_tool("ldd", program) if first.variants else ""
     variants = {variant: str(name in libraries).lower() for variant, name in first.variants.items()}
     others = [path for probe in probes[1:] if (path := _find_program(probe, flavour))]

@@ -16,7 +16,7 @@ import pytest
 from iowatch import handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.cli.commands.run import run_and_report
-from iowatch.core import MachineError, Output, OutputStatus, Result, utc_now
+from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
 from iowatch.handoff import SELECTION_VARIABLE
@@ -33,11 +33,11 @@ DAY = 86400
 SESSIONS = 40
 
 
-def output_of(case: SuiteCase, level: float, seed: int) -> Output:
+def output_of(case: SuiteCase, level: float, seed: int, **others: Scalar) -> Output:
     """Both operations of a case of `tiny`, around a level, 1 % noise."""
     noise = np.random.default_rng(seed).standard_normal((2, 5))
     results = tuple(
-        Result(operation, "bandwidth", "MiB/s", tuple(level * np.exp(0.01 * row)), {"name": case.name})
+        Result(operation, "bandwidth", "MiB/s", tuple(level * np.exp(0.01 * row)), {"name": case.name, **others})
         for operation, row in zip(("write", "read"), noise, strict=True)
     )
     return Output("benchio", "1", "ok", None, results)
@@ -47,10 +47,12 @@ def output_of(case: SuiteCase, level: float, seed: int) -> Output:
 class FakeReframe:
     """Writes the selected cases at `level`, or at the level of a start (`""`, `retest`).
 
+    `achieved` are further parameters of every case.
     `slow_s` is how long each start continues after its results; `starts` lists the selection of each start.
     """
 
     levels: dict[str, float] = field(default_factory=dict)
+    achieved: dict[str, Scalar] = field(default_factory=dict)
     slow_s: float = 0.0
     starts: list[tuple[str, list[str]]] = field(default_factory=list)
 
@@ -63,7 +65,7 @@ class FakeReframe:
         if turn:  # a job starts some seconds after ReFrame; times in the history are whole seconds
             time.sleep(1.1)
         for number, (partition, stack, name) in enumerate(chosen):
-            output = output_of(cases[name], self.levels.get(turn, 1000.0), number)
+            output = output_of(cases[name], self.levels.get(turn, 1000.0), number, **self.achieved)
             case = handoff.SpooledCase(
                 handoff.turn_run_name(name, facts),
                 *("benchio", partition, stack, {}, int(time.time()), 1.0, output.to_json(), facts),
@@ -330,3 +332,20 @@ def test_session_before_the_newest_one_is_refused(
     assert error.value.hint is not None
     assert "IOWATCH_WRONG_CLOCK=ahead" in error.value.hint
     assert [row.uuid for row in history.sessions()] == ["ahead"]
+
+
+def test_series_that_end_are_reported_for_five_sessions(fake: FakeReframe, history: History) -> None:
+    """The case runs as before, but its results are of another case, where nothing can be compared."""
+
+    def problems() -> tuple[str, ...]:
+        return assess_session(history, run_session(history, None)).problems
+
+    fake.achieved = {"cache": "drop"}
+    assert (problems(), problems()) == ((), ())
+    fake.achieved = {"cache": "keep", "hints": "x=1"}
+    first = f"gnu {min(f'benchio:{case.name}' for case in load_suite('tiny'))} read bandwidth"
+    text = f"6 series of cases that ran ended ({first}, …): they now produce cache keep instead of drop, hints x=1 "
+    for _ in range(5):
+        assert problems() == (f"{text}instead of absent",)
+    assert history.sessions()[0].attributes["problems"] == [f"{text}instead of absent"]
+    assert problems() == ()

@@ -1,4 +1,4 @@
-"""Conditions that must hold from session to session: the file system of scratch, and the clock."""
+"""Conditions that must hold from session to session: file system of scratch, clock, and the series of each case."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from iowatch.core import MachineError, format_time, utc_now
+from iowatch.core import MachineError, Scalar, format_time, utc_now
 from iowatch.session.reframe import ReframePartition
 from iowatch.site import FileSystemIdentity, System, storage
-from iowatch.store import History, SessionRow
+from iowatch.store import ExpectedResult, History, SessionRow
 
 # In `expected_file_systems`: the host that starts the session.
 HOST = ""
@@ -61,3 +61,40 @@ def check_clock(history: History, system: str) -> None:
         f"({newest.uuid}, {format_time(datetime.fromtimestamp(newest.started_at, UTC))}): results are ordered by time",
         hint=f"Set the clock. If it is right and that session's was wrong: IOWATCH_WRONG_CLOCK={newest.uuid}.",
     )
+
+
+_COMPARED_SESSIONS = 5
+
+
+def ended_series(history: History, session: SessionRow) -> list[str]:
+    """Return one sentence per change of case parameters that ended series although their cases ran.
+
+    Without this the results would be in other series, where no earlier observation shows a change. Compared with the
+    last sessions of the suite; after as many sessions the new series is the usual one.
+    """
+    wanted = set(history.expected(session.uuid))
+    now: dict[ExpectedResult, list[Mapping[str, Scalar]]] = {}
+    for item, case in history.received_cases(session.uuid):
+        if item in wanted:
+            now.setdefault(item, []).append(case)
+    rows = (row for row in history.sessions(session.system) if row.origin == "run" and row.suite == session.suite)
+    earlier = [row for row in rows if (row.started_at, row.id) < (session.started_at, session.id)]
+    ended: dict[str, set[ExpectedResult]] = {}
+    for row in earlier[:_COMPARED_SESSIONS]:
+        for item, case in history.received_cases(row.uuid):
+            if (found := now.get(item)) and case not in found:
+                ended.setdefault(_format_changes(case, found[0]), set()).add(item)
+    return [_format_ended(items, changes) for changes, items in ended.items()]
+
+
+def _format_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> str:
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    return ", ".join(f"{name} {now.get(name, 'absent')} instead of {before.get(name, 'absent')}" for name in names)
+
+
+def _format_ended(items: set[ExpectedResult], changes: str) -> str:
+    first = min(items, key=lambda item: (item.stack, item.run_name, item.operation))
+    count = "the series" if len(items) == 1 else f"{len(items)} series"
+    more = "" if len(items) == 1 else ", …"
+    name = f"{first.stack} {first.run_name} {first.operation} {first.metric}{more}"
+    return f"{count} of cases that ran ended ({name}): they now produce {changes}"

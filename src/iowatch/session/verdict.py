@@ -14,6 +14,7 @@ from iowatch.core import METRICS, InputError, format_count
 from iowatch.findings import NEEDS_ACTION, Finding, history_extent, update_findings
 from iowatch.handoff import RunKey
 from iowatch.reference import bandwidth, published_counts
+from iowatch.session import conditions
 from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.run import SessionSummary
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
@@ -151,7 +152,11 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
-        problems=_store_problems(history, row, [*summary.problems, *_quarantine_problems(history, row.system)]),
+        problems=_store_problems(
+            history,
+            row,
+            [*summary.problems, *_quarantine_problems(history, row.system), *conditions.ended_series(history, row)],
+        ),
     )
 
 

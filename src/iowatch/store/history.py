@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from iowatch.core import METRICS, UsageError, suggest_name
+from iowatch.core import METRICS, Scalar, UsageError, suggest_name
 from iowatch.store import bulk, read, write
 from iowatch.store.engine import EMPTY_HISTORY_HINT, open_engine, repeat_while_unavailable, reported_errors
 from iowatch.store.records import (
@@ -168,6 +168,10 @@ class History:
     def received(self, session_uuid: str) -> list[ExpectedResult]:
         """Return the results of a session in the form of `expected`."""
         return self._read(read.received_results, session_uuid)
+
+    def received_cases(self, session_uuid: str) -> list[tuple[ExpectedResult, Mapping[str, Scalar]]]:
+        """Return the results of a session with the parameters of their case, which determine the series."""
+        return self._read(read.received_cases, session_uuid)
 
     def runs(self, session_uuid: str) -> list[RunRow]:
         """Return the runs of a session by start."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from iowatch.core import Case, UsageError
+from iowatch.core import Case, Scalar, UsageError
 from iowatch.store.records import (
     Artefact,
     DetectionRow,
@@ -104,10 +104,15 @@ def expected_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
 
 def received_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
     """Return the results of a session in the form of its expected set."""
+    return [item for item, _ in received_cases(connection, uuid)]
+
+
+def received_cases(connection: Connection, uuid: str) -> list[tuple[ExpectedResult, Mapping[str, Scalar]]]:
+    """Return the results of a session with the parameters of their case, which determine the series."""
     operation = func.coalesce(CaseTable.parameters["operation"].as_string(), "")
     others = {"run_name": RunTable.name, "partition": RunTable.partition, "operation": operation}
     statement = (
-        select(*record_columns(ExpectedResult, SeriesTable, **others))
+        select(*record_columns(ExpectedResult, SeriesTable, **others), CaseTable.parameters)
         .select_from(RunTable)
         .join(ResultTable, ResultTable.run_id == RunTable.id)
         .join(SeriesTable, SeriesTable.id == ResultTable.series_id)
@@ -116,7 +121,7 @@ def received_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
         .where(SessionTable.uuid == uuid)
         .order_by(ResultTable.run_id, ResultTable.series_id)
     )
-    return _records(connection, statement, ExpectedResult)
+    return [(ExpectedResult(*item), parameters) for *item, parameters in connection.execute(statement)]
 
 
 def find_runs(connection: Connection, *conditions: ColumnElement[bool], documents: bool = True) -> list[RunRow]:

@@ -77,7 +77,12 @@ WRONG = [
     (("run", "--ab", "a", "b", "--night"), 2, "--night and --ab exclude each other"),
     (("run", "--ab", "a", "b", "--no-jitter"), 2, "--no-jitter is for --night"),
     (("run", "--seed", "0"), 2, "are for --ab"),
-    (("run", "--benchmark", "ior"), 2, "are for --ab"),
+    (("run", "--suite", "tiny", "--benchmark", "iro"), 2, "suite 'tiny' has no benchmark 'iro'"),
+    (
+        ("run", "--suite", "tiny", "--case", "benchio:api=hdf5,file=share"),
+        2,
+        "Did you mean 'benchio:api=hdf5,file=shared'?",
+    ),
     (("run", "--dry-run", "--markdown", "x.md"), 2, "--dry-run measures nothing"),
     (("run", "--dry-run", "--ab", "a", "b"), 2, "--dry-run measures nothing"),
     (("run", "--no-jitter"), 2, "--no-jitter is for --night"),

@@ -68,6 +68,16 @@ def test_dry_run_lists_runs_and_cost_of_the_suite(cli: Callable[..., Result], va
     ]
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_chosen_cases_are_planned_only(cli: Callable[..., Result], var: Path, full: bool) -> None:
+    first, last = TINY[0], TINY[-1]
+    names = [f"{case.benchmark}:{case.name}" if full else case.name for case in (first, last)]
+    words = [word for name in names for word in ("--case", name)]
+    runs = dry_run(cli, "--stack", "gnu", "--benchmark", first.benchmark, *words)["runs"]
+    assert isinstance(runs, list)
+    assert [one["run"] for one in runs] == [f"{case.benchmark}:{case.name}" for case in (first, last)]
+
+
 def test_dry_run_uses_the_run_history_and_lists_deferred_runs(
     cli: Callable[..., Result], var: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 
 from iowatch import __version__, handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.core import InputError, MachineError, UsageError, clean_text, files, format_count, utc_now
+from iowatch.core import InputError, MachineError, UsageError, clean_text, files, format_count, suggest_name, utc_now
 from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
 from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
@@ -58,13 +58,14 @@ class SessionContext:
     Attributes:
         stacks: only these; empty means all.
         benchmarks: only cases of these; empty means all of the suite.
+        case_names: only these cases, `<case>` or `<benchmark>:<case>`; empty means all.
         chosen_scratch: scratch directory instead of that of the system.
         policy: budget and blackouts, and whether suspected runs are retested; None runs the whole suite once.
         darshan: `on` requires darshan-runtime in every stack; `off` traces nothing; None traces where possible.
         file_systems: what scratch must be on, by partition and for this host; known while the scratch is locked.
 
     Raises:
-        UsageError: unknown or retired system, unknown suite.
+        UsageError: unknown or retired system, unknown suite; the suite has no such benchmark or case.
     """
 
     system_name: str
@@ -75,13 +76,30 @@ class SessionContext:
     policy: NightlyPolicy | None = None
     report_message: MessageCallback = _discard_message
     darshan: Literal["on", "off"] | None = None
+    case_names: Sequence[str] = ()
     system: System = field(init=False)
     cases: Sequence[SuiteCase] = field(init=False)
     file_systems: dict[str, FileSystemIdentity] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.system = load_active_system(self.system_name)
-        self.cases = [c for c in load_suite(self.suite) if not self.benchmarks or c.benchmark in self.benchmarks]
+        cases = load_suite(self.suite)
+        self._refuse_unknown("benchmark", self.benchmarks, [*dict.fromkeys(case.benchmark for case in cases)])
+        long_names = [name for name in self.case_names if name not in {case.name for case in cases}]
+        self._refuse_unknown("case", long_names, [f"{case.benchmark}:{case.name}" for case in cases])
+        self.cases = [
+            case
+            for case in cases
+            if (not self.benchmarks or case.benchmark in self.benchmarks)
+            and (not self.case_names or {case.name, f"{case.benchmark}:{case.name}"} & {*self.case_names})
+        ]
+        if not self.cases:
+            raise UsageError(f"suite '{self.suite}': no chosen case is of {' or '.join(self.benchmarks)}")
+
+    def _refuse_unknown(self, kind: str, names: Sequence[str], known: list[str]) -> None:
+        for name in names:
+            if name not in known:
+                raise UsageError(f"suite '{self.suite}' has no {kind} '{name}'", hint=suggest_name(name, known))
 
     @cached_property
     def site(self) -> reframe.ReframeSite:

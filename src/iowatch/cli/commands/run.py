@@ -66,8 +66,8 @@ def run_and_report(
 
 
 @click.command(
-    epilog="Examples:\n  iowatch run --system local --suite smoke\n  iowatch run --suite survey --dry-run\n"
-    "  iowatch run --suite tiny --benchmark benchio --ab system-openmpi system-mpich --until-ci 5%",
+    epilog="Examples:\n  iowatch run --system local --suite smoke\n  iowatch run --suite survey --benchmark ior "
+    "--dry-run\n  iowatch run --suite tiny --benchmark benchio --ab system-openmpi system-mpich --until-ci 5%",
     short_help="Run a suite, store its results and assess them.",
 )
 @common.system_option(default="local")
@@ -88,7 +88,10 @@ def run_and_report(
     "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES",
     help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
-@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="With --ab: only its cases.")
+@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
+@click.option(
+    "--case", "cases", multiple=True, metavar="NAME", help="Only this case, as --dry-run lists it (may be repeated)."
+)
 @click.option("--seed", type=int, help="With --ab: seed of the execution order [default: random].")
 @click.option(
     "--night", is_flag=True,
@@ -116,6 +119,7 @@ def command(
     until_ci: float | None,
     budget: float | None,
     benchmarks: tuple[str, ...],
+    cases: tuple[str, ...],
     seed: int | None,
     night: bool,
     darshan: Literal["on", "off"] | None,
@@ -132,13 +136,13 @@ def command(
     The result of each case is stored when the case ends. The session is then compared with what was expected, with
     references and with the history.
     """
-    ab_only = any(value is not None for value in (pairs, until_ci, budget, seed, *benchmarks))
+    ab_only = any(value is not None for value in (pairs, until_ci, budget, seed))
     refused = {
         "--ab names both stacks: leave --stack out": ab and stacks,
         "--junit reports a verdict; --ab gives a comparison": ab and junit,
         "--dry-run measures nothing: leave --ab, --junit and --markdown out": dry_run and (ab or junit or markdown),
         "--night and --ab exclude each other; --ab has its own --budget": ab and night,
-        "--pairs, --until-ci, --budget, --benchmark and --seed are for --ab": ab_only and not ab,
+        "--pairs, --until-ci, --budget and --seed are for --ab": ab_only and not ab,
         "--no-jitter is for --night": no_jitter and not night,
     }
     for message, is_wrong in refused.items():
@@ -146,12 +150,14 @@ def command(
             raise click.UsageError(message)
     if ab:
         ab_context = ab_run.AbContext(
-            system, suite, ab, benchmarks, scratch, report_message=common.print_message, darshan=darshan
+            system, suite, ab, benchmarks, scratch, None, common.print_message, darshan, cases
         )
         stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
         return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
     policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
-    context = session.SessionContext(system, suite, stacks, (), scratch, policy, common.print_message, darshan)
+    context = session.SessionContext(
+        system, suite, stacks, benchmarks, scratch, policy, common.print_message, darshan, cases
+    )
     if dry_run:
         prepared = run.prepare_dry_run(context, db)
         common.print_report(

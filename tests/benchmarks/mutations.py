@@ -79,11 +79,11 @@ def double_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
 
 
 def _shape(line: bytes) -> bytes:
-    return re.sub(rb"[-\d.E+ ]+", b"", line)
+    return re.sub(rb"[-\d.E+ ]+", b"", line.partition(b" : ")[0])
 
 
 def swap_lines(data: bytes, _other: bytes, rng: random.Random) -> bytes:
-    """Swap two lines of different form; a swap of two rows of the same form cannot be detected."""
+    """Swap two lines of different form; a swap of two rows, or of an option of two tests, cannot be detected."""
     lines = _lines(data)
     if len(lines) > 1:
         a, b = rng.randrange(len(lines)), rng.randrange(len(lines))

@@ -125,7 +125,7 @@ _FIELDS: parsing.FieldTable = {
     "unquoted": (_UNQUOTED_COMMAND, _parse_command_line),
     "paths": (re.compile(r"Path *: (.*)"), str),
     "tables": (
-        re.compile(r"SUMMARY(?: (rate|time)(?: \(in ([a-z/]+)\))?)?: \(of (\d+) iterations\)"),
+        re.compile(r"SUMMARY(?: (rate|time)(?: \(in ([a-z/]+)\))?)?: \(of (\d{1,9}) iterations\)"),
         lambda kind, unit, iterations: _MdtestTable(kind or "", unit, int(iterations)),
     ),
     "ends": (re.compile(r"-- finished at (.*) --"), str),

@@ -12,6 +12,7 @@ import re
 from itertools import product
 
 from iowatch.benchmarks import benchmark, h5bench_output, parsing
+from iowatch.benchmarks.importers.hdf5_iotest import IOTEST_CSV_HEADER, IotestReader
 from iowatch.core import Scalar
 
 _CONFIGURATION, _WRITE_CONFIGURATION = "h5bench.cfg", "h5bench_write.cfg"
@@ -168,7 +169,7 @@ _PHRASES = {
     r"must be at least|requires (?:STRIDE|BLOCK)_SIZE|exceeds maximum": "invalid h5bench configuration",
 }
 _SIGNATURES = tuple(parsing.FailureSignature(*row) for row in _PHRASES.items())
-_HEADERS = (h5bench_output.H5BENCH_CSV_HEADER, h5bench_output.IOTEST_CSV_HEADER)
+_HEADERS = (h5bench_output.H5BENCH_CSV_HEADER, IOTEST_CSV_HEADER)
 # Lines that identify the program.
 _TITLES = ("Configuration file: ", "Config loaded from", *_HEADERS)
 _PATTERN_STARTS = ("Configuration file: ", "Start benchmark: ", "Read data file: ", "Output data file: ")
@@ -181,7 +182,7 @@ def _detect_format(line: str) -> str | None:
         return "csv"
     if DRIVER_LOG_LINE.fullmatch(line):
         return "log"
-    if line.startswith(("Config loaded from", h5bench_output.IOTEST_CSV_HEADER, "Wall clock [s]:", "\tsteps=")):
+    if line.startswith(("Config loaded from", IOTEST_CSV_HEADER, "Wall clock [s]:", "\tsteps=")):
         return "iotest"
     return "patterns" if line.startswith(_PATTERN_STARTS) or _SECTION.match(line) else None
 
@@ -189,7 +190,7 @@ def _detect_format(line: str) -> str | None:
 def parse_h5bench(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
     """Parse an output of h5bench."""
     table, log = h5bench_output.H5benchCsvReader(), H5benchLogReader()
-    iotest, patterns = h5bench_output.IotestReader(), h5bench_output.PatternsReader()
+    iotest, patterns = IotestReader(), h5bench_output.PatternsReader()
     readers = {"csv": table.read, "log": log.read, "iotest": iotest.read, "patterns": patterns.read}
     form, read = None, None
     for line in lines:

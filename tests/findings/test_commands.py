@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.findings import format_no_findings
+from iowatch.findings import HistoryExtent, format_no_findings
 from tests.findings.conftest import RecordAndUpdate, slower_mpiio
 
 END = date(2025, 4, 1)
@@ -34,15 +34,16 @@ def test_empty_history_is_no_data_not_no_change(root: Path, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ((0, 0, 0), "no data: "),
-        ((14, 14, 0), "no findings yet: none of 14 series has enough observations"),
-        ((14, 3, 0), "no findings: no lasting change in 11 series, 3 more have too few observations to be assessed"),
-        ((14, 0, 0), "no findings: no lasting change in 14 series"),
-        ((14, 0, 2), "no open findings (--all shows all)"),
+        ((0, 0, 0, 0), "no data: "),
+        ((1, 14, 0, 0), "no findings yet: 1 day of observations of 14 series, too few to detect changes (7"),
+        ((9, 14, 0, 0), "no findings yet: 9 days of observations of 14 series, too few to detect changes (7"),
+        ((9, 14, 11, 0), "no findings: no lasting change in 9 days of observations of 11 series (3 more have too few"),
+        ((9, 14, 14, 0), "no findings: no lasting change in 9 days of observations of 14 series"),
+        ((9, 14, 14, 2), "no open findings in 9 days of observations of 14 series (--all shows all)"),
     ],
 )
-def test_no_data_no_assessment_and_no_change_are_three_answers(counts: tuple[int, int, int], message: str) -> None:
-    assert format_no_findings(*counts).startswith(message)
+def test_no_data_no_assessment_and_no_change_are_three_answers(counts: tuple[int, int, int, int], message: str) -> None:
+    assert format_no_findings(HistoryExtent(*counts[:3]), counts[3]).startswith(message)
 
 
 @pytest.mark.usefixtures("planted")
@@ -128,3 +129,11 @@ def test_help_has_an_example(cli: Cli, command: str) -> None:
     found = cli(*command.split(), "--help")
     assert found.exit_code == 0
     assert "Example: iowatch" in found.output
+
+
+@pytest.mark.usefixtures("planted", "root")
+def test_note_does_not_claim_to_change_the_state(cli: Cli) -> None:
+    words = ("--by", "A. Reviewer", "--reason", "vendor asked")
+    assert f"'note' recorded for {NAME}, which stays open; written to" in cli("review", "note", NAME, *words).stdout
+    assert f"{NAME} is now accepted; written to" in cli("review", "accept", NAME, *words).stdout
+    assert f"'note' recorded for {NAME}, which stays accepted;" in cli("review", "note", NAME, *words).stdout

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -11,14 +13,17 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from click.testing import Result
 
 from iowatch.core import InputError
-from iowatch.findings import Finding, format_finding, state, update_findings
+from iowatch.findings import Finding, format_finding, remaining_changes, state, update_findings
 from iowatch.findings.state import accepted_since_by_series
+from iowatch.output.notices import compose_notices
 from iowatch.reference import events, reviews
 from iowatch.reference.reviews import Decision
 from iowatch.store import History
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, slower_mpiio, update_time
+from tests.output.notify.conftest import prevent_overdue_notice, settings
 
 END = date(2025, 4, 1)
 NAME = "planted-20250210-down"
@@ -54,6 +59,37 @@ def test_dismissing_affects_only_that_finding(record_and_update: RecordAndUpdate
     assert (first.state, second.state) == ("dismissed", "open")
     assert first.review is not None
     assert first.review.reason == "why"
+
+
+def test_dismissed_finding_that_remains_is_stated(
+    record_and_update: RecordAndUpdate, history: History, cli: Callable[..., Result]
+) -> None:
+    """Two series lost half of their bandwidth; a dismissed finding is not open, but not normal either."""
+    record_and_update(slower_mpiio(), END, None)
+    decide("dismissed", END)
+    (text,) = remaining_changes(update_findings(history, "planted", update_time(END)))
+    decided = f"dismissed by A. Reviewer on {END}: why; {NAME}"
+    # Half, with the noise of the simulation.
+    assert re.sub("5[01] %", "50 %", text) == f"2 series remain 50 % below the level before 10 Feb 2025 ({decided})"
+    done = cli("findings", "list", "--system", "planted")
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, text)
+    prevent_overdue_notice(history)
+    (digest,) = compose_notices(history, "planted", settings(digest="monday"), {}, update_time(END))[0]
+    assert digest.lines == ("Sessions: none", "Findings: 1 first seen this week, 0 open", text)
+
+
+def test_dismissed_finding_whose_level_returned_is_not_stated(
+    record_and_update: RecordAndUpdate, history: History
+) -> None:
+    back = STEP + timedelta(days=25)
+    scenario = scenario_of(
+        *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read")),
+        *(level("POSIX", op) for op in ("write", "read")),
+    )
+    record_and_update(scenario, back, None)
+    decide("dismissed", back)
+    assert len(remaining_changes(update_findings(history, "planted", update_time(back)))) == 1
+    assert remaining_changes(record_and_update(scenario, END, back)) == ()
 
 
 def test_dismissed_finding_has_no_updates(record_and_update: RecordAndUpdate, history: History) -> None:

@@ -166,7 +166,8 @@ def test_findings_list_reports_the_same_extent(history: History, root: Path, cli
     assert root
     for number in range(9):
         measure(history, START + 60 * number, {"write": 1000.0})
-    assert "none of 1 series" in cli("findings", "list").output
+    extent = "1 day of observations of 1 series, too few to detect changes (7 per series are needed)"
+    assert cli("findings", "list").stdout == f"no findings yet: {extent}\n"
     counted = json.loads(cli("findings", "list", "--json").output)["series"]
     assert counted == {"watched": 1, "too_few_observations": 1}
 

@@ -6,6 +6,7 @@ from iowatch.findings.grouping import current_trends, find_trends, format_trends
 from iowatch.findings.series import (
     MIN_OBSERVATIONS,
     RETEST_SINCE,
+    HistoryExtent,
     detect_csv,
     headline_series,
     history_extent,
@@ -26,8 +27,11 @@ from iowatch.findings.state import (
 from iowatch.findings.text import (
     detection_cells,
     format_day,
+    format_decision,
+    format_extent,
     format_factor,
     format_finding,
     format_finding_list,
     format_no_findings,
+    remaining_changes,
 )

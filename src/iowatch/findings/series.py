@@ -176,6 +176,11 @@ class HistoryExtent:
     series: int
     assessable: int
 
+    @property
+    def is_assessed(self) -> bool:
+        """Whether changes can be detected in some series."""
+        return self.days >= MIN_OBSERVATIONS and self.assessable > 0
+
 
 def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:
     """Combined extent of the history of several systems."""

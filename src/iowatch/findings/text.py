@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from iowatch.core import format_number
-from iowatch.findings.finding import Finding, FindingMember
+from iowatch.core import format_count, format_number
+from iowatch.findings.finding import AppliedDecision, Finding, FindingMember
+from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
 
 _MAX_EXCEPTIONS = 3
@@ -96,27 +97,58 @@ def format_finding_list(findings: Iterable[Finding]) -> Iterator[str]:
     """One line per finding: id, state, summary."""
     for finding in findings:
         yield f"{finding.id}  [{finding.state}]  {finding.line}"
-        for note in (finding.resolution, f"({finding.label})" if finding.label else None):
+        label = f"({finding.label})" if finding.label else None
+        for note in (finding.resolution, finding.review and format_decision(finding.review), label):
             if note:
                 yield f"    {note}"
 
 
-def format_no_findings(watched: int, too_few: int, hidden: int) -> str:
+def format_extent(extent: HistoryExtent) -> str:
+    """The amount of history on which an answer is based, or why it is too small; the same for every report."""
+    days = f"{format_count(extent.days, 'day')} of observations"
+    if not extent.is_assessed:
+        return f"{days} of {extent.series} series, too few to detect changes ({MIN_OBSERVATIONS} per series are needed)"
+    too_few = extent.series - extent.assessable
+    rest = f" ({too_few} more have too few observations to be assessed)" if too_few else ""
+    return f"{days} of {extent.assessable} series{rest}"
+
+
+def format_no_findings(extent: HistoryExtent, hidden: int) -> str:
     """Reason for an empty list: no data, too little data, or no change, which are different results.
 
     Args:
-        watched: number of monitored series.
-        too_few: number of these with too few observations to be assessed.
         hidden: number of findings that are not open.
     """
     if hidden:
-        return "no open findings (--all shows all)"
-    if not watched:
+        return f"no open findings in {format_extent(extent)} (--all shows all)"
+    if not extent.series:
         return "no data: the history is empty; use `iowatch run` or `iowatch import`"
-    if watched == too_few:
-        return f"no findings yet: none of {watched} series has enough observations to be assessed"
-    rest = f", {too_few} more have too few observations to be assessed" if too_few else ""
-    return f"no findings: no lasting change in {watched - too_few} series{rest}"
+    if not extent.is_assessed:
+        return f"no findings yet: {format_extent(extent)}"
+    return f"no findings: no lasting change in {format_extent(extent)}"
+
+
+def remaining_changes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """One line per dismissed finding whose level has not returned: it needs no action, but is not normal either."""
+    lines = []
+    for finding in findings:
+        decision = finding.review
+        if finding.state == "dismissed" and finding.resolution is None and decision is not None:
+            percent, side = 100 * abs(1 - finding.size), "below" if finding.size < 1 else "above"
+            count = len(finding.members)
+            lines.append(
+                f"{count} series {'remains' if count == 1 else 'remain'} {percent:.0f} % {side} the level before "
+                f"{format_day(finding.first_after)} ({format_decision(decision)}; {finding.id})"
+            )
+    return tuple(lines)
+
+
+def format_decision(decision: AppliedDecision) -> str:
+    """`acknowledged by A. Administrator on 2026-11-01 until 2026-11-15 (expired): ticket 4711`."""
+    until = f" until {decision.until}" if decision.until else ""
+    expired = " (expired)" if decision.expired else ""
+    reason = " ".join(decision.reason.split())
+    return f"{decision.decision} by {decision.by} on {decision.date}{until}{expired}: {reason}"
 
 
 def format_finding(finding: Finding) -> Iterator[str]:
@@ -153,11 +185,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
     yield "Resolved", [finding.resolution] if finding.resolution else []
     decisions = [*([finding.review] if finding.review else []), *finding.notes]
-    decided = []
-    for one in decisions:
-        expired, until = " (expired)" if one.expired else "", f" until {one.until}" if one.until else ""
-        decided.append(f"{one.decision}{expired} by {one.by} on {one.date}{until}: {' '.join(one.reason.split())}")
-    yield "Decided", decided
+    yield "Decided", [format_decision(one) for one in decisions]
 
 
 def _format_rule(rule: Rule | None) -> Iterator[str]:

@@ -33,7 +33,14 @@ from iowatch.core import (
     utc_now,
     write_atomically,
 )
-from iowatch.findings import NEEDS_ACTION, Finding, finding_from_json, format_finding
+from iowatch.findings import (
+    NEEDS_ACTION,
+    Finding,
+    finding_from_json,
+    format_decision,
+    format_finding,
+    remaining_changes,
+)
 from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, deliver_notice
 from iowatch.store import History, SessionRow
 
@@ -55,7 +62,9 @@ def compose_notices(
             the whole history.
     """
     rows = [(finding_from_json(row.document), row.updated_at) for row in history.findings(system)]
-    sessions = [row for row in history.sessions(system, _MAX_SESSIONS) if row.origin == "run"]
+    started = history.sessions(system)
+    sessions = [row for row in started if row.origin == "run"][:_MAX_SESSIONS]
+    imports = [row for row in started if row.origin == "import"]
     notices, known = [], dict(states or {})
     for finding, updated_at in rows:
         updates = _pending_updates(finding, states, settings.suspected)
@@ -64,8 +73,9 @@ def compose_notices(
         if updates or finding.state != "suspected":
             known[finding.id] = finding.state
     notices += _problem_notices(sessions, system, settings, now)
-    notices += _overdue_notice(sessions, system, settings, now)
-    notices += _digest_notice([finding for finding, _ in rows], sessions, system, settings, now)
+    # No session is expected on a system of which only imports are known.
+    notices += _overdue_notice(sessions, system, settings, now) if sessions or not imports else ()
+    notices += _digest_notice([finding for finding, _ in rows], sessions, imports, system, settings, now)
     return notices, known
 
 
@@ -97,6 +107,7 @@ def _finding_notice(
         title=f"{finding.system} [{', '.join(updates)}]: {finding.line}",
         lines=(
             f"{finding.id}: {summary}{label}",
+            *([format_decision(finding.review)] if finding.review else []),
             f"iowatch findings show {finding.id}",
             *([decide] if finding.state in NEEDS_ACTION else []),
         ),
@@ -173,14 +184,20 @@ def _overdue_notice(
 
 
 def _digest_notice(
-    findings: Sequence[Finding], sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
+    findings: Sequence[Finding],
+    sessions: Sequence[SessionRow],
+    imports: Sequence[SessionRow],
+    system: str,
+    settings: NotifySettings,
+    now: datetime,
 ) -> Iterator[Notice]:
     """One notice per ISO week, on the configured day or at the first later call."""
     if settings.digest == "never" or now.weekday() < _DAYS.index(settings.digest):
         return
     since = now - timedelta(days=7)
     week = [row for row in sessions if since.timestamp() <= row.started_at <= now.timestamp()]
-    outcomes = Counter(row.status for row in week)
+    outcomes = Counter("with problems" if row.attributes.get("problems") else row.status for row in week)
+    imported = sum(since.timestamp() <= row.started_at <= now.timestamp() for row in imports)
     new_findings = [f for f in findings if f.first_seen_at >= since.timestamp()]
     open_findings = [f for f in findings if f.state in NEEDS_ACTION]
     count = ", ".join(f"{number} {status}" for status, number in sorted(outcomes.items())) or "none"
@@ -192,10 +209,11 @@ def _digest_notice(
         title=f"{system}: the week to {now:%Y-%m-%d}: {format_count(len(week), 'session')}, "
         f"{format_count(len(open_findings), 'finding')} {'waits' if len(open_findings) == 1 else 'wait'}",
         lines=(
-            f"Sessions: {count}",
+            f"Sessions: {count}" + (f"; {format_count(imported, 'import')} of runs of this week" if imported else ""),
             f"Findings: {len(new_findings)} first seen this week, {len(open_findings)} open"
             + (":" if open_findings else ""),
             *(f"{f.id}{' (new)' if f in new_findings else ''}: {f.line}" for f in open_findings),
+            *remaining_changes(findings),
         ),
         details=(),
         link=settings.page_link("index.html"),

@@ -14,7 +14,7 @@ from junitparser.junitparser import FinalResult
 from rich.console import Console
 
 from iowatch.core import METRICS, escape_controls, format_count, format_number, format_size, make_table
-from iowatch.findings import MIN_OBSERVATIONS
+from iowatch.findings import format_extent
 from iowatch.session.run import PreparedSession, opening_line
 from iowatch.session.verdict import RunProblem, Verdict
 from iowatch.store import History
@@ -111,13 +111,12 @@ def verdict_line(verdict: Verdict) -> str:
 
 def change_lines(verdict: Verdict) -> str:
     """Changes: the summary in the first line, then one line per finding."""
-    if verdict.days <= 1:
-        return "Changes: no history yet: this is the first day with observations."
-    if verdict.days < MIN_OBSERVATIONS:
-        return f"Changes: {verdict.days} days of observations; assessed from {MIN_OBSERVATIONS} on."
-    lines = ["Changes:" if verdict.changes else f"Changes: none confirmed in {verdict.days} days of observations."]
+    extent = format_extent(verdict.extent)
+    nothing = f"Changes: none open in {extent}." if verdict.extent.is_assessed else f"Changes: {extent}."
+    lines = ["Changes:" if verdict.changes else nothing]
     lines += [f"  {line}" for line in verdict.changes]
     lines += [f"  suspected, not yet confirmed: {line}" for line in verdict.suspected]
+    lines += [f"  dismissed: {line}" for line in verdict.dismissed]
     return "\n".join(lines)
 
 

@@ -11,7 +11,15 @@ from typing import Any
 from iowatch import handoff
 from iowatch.benchmarks import registry, suites
 from iowatch.core import METRICS, InputError, format_count
-from iowatch.findings import NEEDS_ACTION, Finding, history_extent, update_findings
+from iowatch.findings import (
+    NEEDS_ACTION,
+    Finding,
+    HistoryExtent,
+    format_decision,
+    history_extent,
+    remaining_changes,
+    update_findings,
+)
 from iowatch.handoff import RunKey
 from iowatch.reference import bandwidth, published_counts
 from iowatch.session import conditions
@@ -67,11 +75,12 @@ class Verdict:
     """The verdict on a session; the names of the attributes are the keys of the JSON document.
 
     Attributes:
-        days: days with observations in the history, including this session (`iowatch.findings.history_extent`).
+        extent: extent of the history, including this session.
         changes: one line per open finding; suspected: findings of the newest observations, not yet confirmed.
         unavailable: cases that cannot run on this system, by stack and reason.
         left_out: runs that did not fit the budget, by stack and reason; they were not expected.
         added: runs with results that no earlier session expected.
+        dismissed: changes that a person dismissed and that have not returned, one line each.
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         references: results outside the bounds of their references, and invalid references.
@@ -88,7 +97,7 @@ class Verdict:
     transfers: tuple[TransferCounts, ...]
     failed: tuple[RunProblem, ...]
     absent: tuple[RunProblem, ...]
-    days: int
+    extent: HistoryExtent
     changes: tuple[str, ...]
     suspected: tuple[str, ...]
     unavailable: tuple[RunProblem, ...]
@@ -97,6 +106,7 @@ class Verdict:
     benchmark_s: float
     left_out: tuple[RunProblem, ...] = ()
     added: tuple[RunProblem, ...] = ()
+    dismissed: tuple[str, ...] = ()
     stopped: str | None = None
     repeated: int = 0
     references: tuple[RunProblem, ...] = ()
@@ -108,7 +118,7 @@ class Verdict:
         return 0 if self.status == "ok" and not (self.changes or self.references or self.problems) else 1
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "exit_code": self.exit_code}
+        return {**asdict(self), "days": self.extent.days, "exit_code": self.exit_code}
 
 
 def assess_session(history: History, summary: SessionSummary) -> Verdict:
@@ -137,7 +147,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             else one
             for one in missing_runs(expected, received, runs, lost)
         ),
-        days=history_extent(history, [row.system]).days,
+        extent=history_extent(history, [row.system]),
         changes=_finding_lines(findings, NEEDS_ACTION),
         suspected=_finding_lines(findings, {"suspected"}),
         unavailable=_count_by_reason((item.stack, item.reason) for item in summary.unavailable),
@@ -149,6 +159,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             RunProblem(run.stack, run.name, ", ".join(map(" ".join, run.results)), run.partition)
             for run in summary.added_runs
         ),
+        dismissed=remaining_changes(findings),
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
@@ -206,7 +217,11 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
 
 
 def _finding_lines(findings: Sequence[Finding], states: Collection[str]) -> tuple[str, ...]:
-    return tuple(f"{finding.id}: {finding.line}" for finding in findings if finding.state in states)
+    lines = []
+    for finding in (finding for finding in findings if finding.state in states):
+        decided = f" ({format_decision(finding.review)})" if finding.review else ""  # for example expired
+        lines.append(f"{finding.id}: {finding.line}{decided}")
+    return tuple(lines)
 
 
 def missing_runs(

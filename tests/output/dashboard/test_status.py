@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +13,17 @@ from typing import Any
 import pytest
 
 from iowatch.core import Output, Result
+from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_coverage
+from iowatch.reference import reviews
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, SessionStatus, StackRecord
 from iowatch.store.records import Origin
+from tests.conftest import ROOT
+from tests.findings.conftest import STEP, RecordAndUpdate, record_and_update, root, slower_mpiio, update_time
 from tests.output.dashboard.browser import Browser
+
+__all__ = ["record_and_update", "root"]
 
 DAY_S = 86400
 LAST = 1_760_000_400  # 9 October 2025, 09:00:00 UTC
@@ -294,3 +300,23 @@ def test_evidence_of_a_finding_is_in_the_sessions_of_its_runs(hours: float, held
     assert evidence_sessions(one) == ({1} if held else set())
     one.findings = (SimpleNamespace(last_before=moment, first_after=-1),)
     assert evidence_sessions(one) == ({1} if held else set())
+
+
+def test_dismissed_change_that_remains_is_not_calm(
+    record_and_update: RecordAndUpdate, history: History, root: Path, tmp_path: Path
+) -> None:
+    """As long as two series are 50 % below their level, the page does not state that nothing is open."""
+    for name in ("dashboards", "reference/published"):
+        (root / name).symlink_to(ROOT / name)
+    end = STEP + timedelta(days=20)
+    record_and_update(slower_mpiio(), end)
+    entry = {"finding": "planted-20250210-down", "decision": "dismissed", "by": "A. Reviewer", "reason": "why"}
+    reviews.add_decision("planted", {**entry, "date": end})
+    update_findings(history, "planted", update_time(end))
+    build_site(history, tmp_path / "site", now=update_time(end))
+    found = section(tmp_path / "site", "planted")
+    text = shown(found)
+    assert re.search(r"No finding open, nothing suspected in \d+ days of observations of 8 series; 1 closed", text)
+    assert re.search(r"2 series remain 5[01] % below the level before 10 Feb 2025 \(dismissed by A. Reviewer", text)
+    assert 'class="calm"' not in found
+    assert "no open finding, 1 dismissed change that remains" in shown((tmp_path / "site/index.html").read_text())

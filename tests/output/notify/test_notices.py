@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from iowatch.findings import update_findings
+from iowatch.findings import format_finding_list, update_findings
 from iowatch.output import notices
+from iowatch.reference import reviews
+from iowatch.session import verdict
 from iowatch.store import History, SessionRecord
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
@@ -139,3 +141,42 @@ def test_problems_of_a_session_are_sent_until_they_change(history: History) -> N
         sent.append(len(post.sent))
     assert sent == [0, 1, 1, 1, 2]
     assert post.titles == ["session: deferred in 3 sessions"] * 2
+
+
+def test_imports_are_no_sessions_that_never_started(history: History) -> None:
+    """A history of imports: nothing is overdue, as on the pages; the digest counts them."""
+    now = datetime(2025, 6, 2, 6, tzinfo=UTC)  # a Monday
+    history.begin_session(SessionRecord("import", "local", "ior", "import", int(now.timestamp()) - 3600))
+    history.end_session("import", "ok", int(now.timestamp()) - 3600)
+    post = Post()
+    notices.send_notices(history, "local", settings(digest="monday", overdue_hours=26), now, post)
+    assert [(one.kind, one.lines[0]) for one in post.sent] == [
+        ("digest", "Sessions: none; 1 import of runs of this week")
+    ]
+
+
+def test_digest_counts_sessions_with_problems_apart(history: History) -> None:
+    now = datetime(2025, 6, 2, 6, tzinfo=UTC)
+    for number in range(2):
+        record_session(history, f"s{number}", now - timedelta(days=2 - number))
+    history.add_attributes("s1", {"problems": ["x"]})
+    (_, digest) = notices.compose_notices(history, "local", settings(digest="monday"), {}, now)[0]
+    assert digest.lines[0] == "Sessions: 1 ok, 1 with problems"
+
+
+def test_expired_acknowledgement_returns_with_who_ticket_and_date(
+    history: History, record_and_update: RecordAndUpdate
+) -> None:
+    prevent_overdue_notice(history)
+    day, until = STEP + timedelta(days=20), STEP + timedelta(days=27)
+    record_and_update(slower_mpiio(), day)
+    words = {"decision": "acknowledged", "by": "A. Reviewer", "reason": "case 4711", "date": day, "until": until}
+    reviews.add_decision("planted", {"finding": "planted-20250210-down", **words})
+    update_findings(history, "planted", update_time(day))
+    (back,) = update_findings(history, "planted", update_time(until + timedelta(days=1)))
+    decided = f"acknowledged by A. Reviewer on {day} until {until} (expired): case 4711"
+    (notice,) = notices.compose_notices(history, "planted", settings(), {}, update_time(until))[0]
+    assert notice.lines[0] == f"{back.id}: decision expired: acknowledged by A. Reviewer; open (planted)"
+    assert notice.lines[1] == decided
+    assert decided in "\n".join(format_finding_list([back]))
+    assert verdict._finding_lines([back], {"open"}) == (f"{back.id}: {back.line} ({decided})",)

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.output.report import escape_markdown, junit_document, verdict_markdown
+from iowatch.findings import HistoryExtent
+from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import RunProblem, Verdict, assess_session
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
@@ -150,3 +151,16 @@ def test_problem_makes_a_complete_session_red_in_every_report(history: History) 
         "known.": "failure",
         "found later.": "failure",
     }
+
+
+def test_changes_are_listed_however_short_the_history_is(verdict: Verdict) -> None:
+    """Ten sessions within a day can confirm a change; the exit code must not be 1 without a reason."""
+    first_day, later = HistoryExtent(1, 30, 0), HistoryExtent(9, 30, 28)
+    assert change_lines(replace(verdict, extent=first_day)) == (
+        "Changes: 1 day of observations of 30 series, too few to detect changes (7 per series are needed)."
+    )
+    assert change_lines(replace(verdict, extent=later)) == (
+        "Changes: none open in 9 days of observations of 28 series (2 more have too few observations to be assessed)."
+    )
+    lines = change_lines(replace(verdict, extent=first_day, changes=("x: 2 of 8 down",), dismissed=("3 remain",)))
+    assert lines == "Changes:\n  x: 2 of 8 down\n  dismissed: 3 remain"

@@ -20,6 +20,7 @@ from iowatch.findings import (
     history_extent,
     orphaned_decisions,
     refresh_findings,
+    remaining_changes,
 )
 from iowatch.store import History
 
@@ -62,19 +63,19 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
             print_message(message)
         systems = [system] if system else history.systems()
         slow, extent = find_trends(history, systems), history_extent(history, systems)
-    too_few = extent.series - extent.assessable
     shown = [f for f in found if everything or f.state in ("open", "suspected", "acknowledged")]
     if as_json:
         print_json(
             {
                 "findings": [f.to_json() for f in shown],
                 "trends": [asdict(trend) for trend in slow],
-                "series": {"watched": extent.series, "too_few_observations": too_few},
+                "series": {"watched": extent.series, "too_few_observations": extent.series - extent.assessable},
             }
         )
     else:
-        nothing = [format_no_findings(extent.series, too_few, len(found) - len(shown))]
-        print_lines(*(format_finding_list(shown) if shown else nothing), *format_trends(slow))
+        nothing = [format_no_findings(extent, len(found) - len(shown))]
+        print_lines(*(format_finding_list(shown) if shown else nothing))
+        print_lines(*(() if everything else remaining_changes(found)), *format_trends(slow))
     return 1 if any(f.state in NEEDS_ACTION for f in shown) else 0
 
 

@@ -62,7 +62,9 @@ def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> N
         if as_json:
             print_json(found.to_json())
         else:
-            print_lines(f"{found.id} is now {found.state}; written to {reviews.review_file_path(found.system)}")
+            stays = f"'{decision}' recorded for {found.id}, which stays"
+            is_now = f"{found.id} is now" if found.state == decision else stays
+            print_lines(f"{is_now} {found.state}; written to {reviews.review_file_path(found.system)}")
 
 
 for _row in _SUBCOMMANDS:

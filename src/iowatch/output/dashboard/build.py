@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iowatch import __version__, core
-from iowatch.findings import format_day, format_factor
+from iowatch.findings import format_day, format_decision, format_factor
 from iowatch.output.dashboard import Page, SiteBuild, collect_catalogue, safe_file_name, shorten_text, site_build
 from iowatch.output.dashboard.pages import PAGES
 from iowatch.output.history import format_case_name
@@ -162,6 +162,7 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
         slug=safe_file_name,
         brief=shorten_text,
         cite=cite_table,
+        decision=format_decision,
         samples=format_samples,
         when=partial(time_element, zone=local),
         day=partial(time_element, zone=local, date=True),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iowatch.core import format_time
-from iowatch.findings import MIN_OBSERVATIONS, Finding, history_extent
+from iowatch.findings import Finding, format_extent, history_extent, remaining_changes
 from iowatch.output.dashboard import data, levels
 from iowatch.output.dashboard.pages import finding
 
@@ -40,6 +40,7 @@ def publish_status_page(site: data.SiteBuild) -> None:
         suspected=states.count("suspected"),
         incomplete=sum(coverage is not None and not coverage.complete and not on for coverage, on in coverages),
         running=sum(on for _, on in coverages),
+        dismissed=sum(len(one["dismissed"]) for one in sections),
         overdue=sum(one["overdue"] for one in sections),
     )
 
@@ -85,13 +86,15 @@ def _system_section(site: data.SiteBuild, machine: data.SystemEntry, figures: Ma
         for one in found_problems:
             # Runs by stack and reason, in order of the first run.
             problems.setdefault(title, {}).setdefault((one.stack, one.reason), []).append(one.run)
+    extent = history_extent(site.history, [machine.name])
     # Not for imports, because all their findings would be new.
     since = newest.started_at if newest is not None and newest.origin != "import" else math.inf
     return {
         "machine": machine,
         "coverage": coverage,
-        "days": history_extent(site.history, [machine.name]).days,
-        "min_observations": MIN_OBSERVATIONS,
+        "extent": format_extent(extent),
+        "is_assessed": extent.is_assessed,
+        "dismissed": remaining_changes(machine.findings),
         "problems": problems,
         "running": running,
         "due": data.overdue_after_s(machine),

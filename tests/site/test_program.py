@@ -85,10 +85,10 @@ def test_other_program_on_path_is_found(stack: Stack, tmp_path: Path) -> None:
 
 def test_changed_program_is_found(stack: Stack, tmp_path: Path) -> None:
     (reason,) = mismatches(stack, facts_of(tmp_path, sha256="bb"))
-    assert "SHA-256 bb, expected aa" in reason
+    assert "its SHA-256 is bb…, expected aa…" in reason
     own = str(tmp_path / "built")
     (reason,) = program_mismatches(None, None, own, ProgramFacts(os.path.realpath(own), "cc"), {own: "dd"}, USED)
-    assert "SHA-256 cc, expected dd" in reason
+    assert "its SHA-256 is cc…, expected dd…" in reason
 
 
 @pytest.mark.parametrize(

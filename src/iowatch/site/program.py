@@ -109,7 +109,8 @@ def program_mismatches(
     known = {os.path.realpath(path): digest for each in (*own, checksums) for path, digest in each.items()}
     expected = known.get(facts.path, facts.sha256)
     if expected != facts.sha256:
-        yield f"{facts.path} was changed after its installation: SHA-256 {facts.sha256}, expected {expected}"
+        found, wanted = (str(digest)[:12] for digest in (facts.sha256, expected))
+        yield f"{facts.path} was changed, install it again: its SHA-256 is {found}…, expected {wanted}…"
     if stack:
         yield from _library_mismatches(stack, facts.libraries, used)
 

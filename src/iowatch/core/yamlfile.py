@@ -322,11 +322,11 @@ def require_system_name(system: str) -> None:
 def path_in_reference(folder: str, system: str) -> Path:
     """Return `reference/<folder>/<system>.yaml`.
 
-    Raises:
-        UsageError: the name would lead out of the directory.
+    A name that an older version stored and that would lead out of the directory is quoted as in an address: an error
+    would make the findings of all systems fail.
     """
-    require_system_name(system)
-    return files.checkout_root() / "reference" / folder / f"{system}.yaml"
+    name = re.sub(r"^\.|[/%\0]", lambda found: f"%{ord(found[0]):02X}", system)
+    return files.checkout_root() / "reference" / folder / f"{name}.yaml"
 
 
 def read_system_file(path: Path, system: str, model: type[Model], hint: str) -> Model | None:

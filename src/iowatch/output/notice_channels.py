@@ -65,7 +65,8 @@ class Notice:
     made_at: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "title", escape_line(self.title))
+        for name in ("key", "system", "title"):
+            object.__setattr__(self, name, escape_line(getattr(self, name)))
         for name in ("lines", "details", "facts"):
             object.__setattr__(self, name, escape_texts(getattr(self, name)))
 
@@ -253,7 +254,8 @@ def issue_text(notice: Notice) -> str:
 
 def mail_subject(notice: Notice) -> str:
     """The first two parts of the title: mail programs show 60 to 120 characters, and the text has the others."""
-    subject = "; ".join(re.split(r"; |\. ", f"iowatch: {notice.title}")[:2])
+    # `=?` would begin an encoded word, which may contain line ends (RFC 2047).
+    subject = "; ".join(re.split(r"; |\. ", f"iowatch: {notice.title}".replace("=?", "= ?"))[:2])
     return textwrap.wrap(subject, _SUBJECT_CHARACTERS - 1)[0] + "…" if len(subject) > _SUBJECT_CHARACTERS else subject
 
 

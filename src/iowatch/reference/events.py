@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from iowatch.core import Scalar, UsageError, parse_json, suggest_name
-from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, path_in_reference, read_system_file
+from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, path_in_reference, read_system_file, require_system_name
 from iowatch.site import system_names
 
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -142,6 +142,7 @@ def require_known_system(system: str, systems_in_history: Callable[[], Iterable[
     Raises:
         UsageError: the system is unknown.
     """
+    require_system_name(system)
     known = {*system_names(), *(file.stem for file in event_file_path(system).parent.glob("*.yaml"))}
     if system not in known and system not in (known := known | set(systems_in_history())):
         raise UsageError(f"no system '{system}'", hint=suggest_name(system, sorted(known)))

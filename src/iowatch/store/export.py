@@ -84,7 +84,7 @@ def _sample_rows(
     rows: Iterable[ResultRow], format_value: Callable[[Any], Any] = lambda value: value
 ) -> Iterator[dict[str, Any]]:
     for row in rows:
-        fields = {**_common_fields(row), "case": canonical_json(row.case.parameters)}
+        fields = {**_common_fields(row), "case": escape_json_controls(canonical_json(row.case.parameters))}
         common = {name: format_value(value) for name, value in fields.items()}
         for repetition, value in enumerate(row.samples):
             yield {**common, "repetition": repetition, "value": value}

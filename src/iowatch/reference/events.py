@@ -11,7 +11,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from iowatch.core import Scalar, UsageError, parse_json, suggest_name
-from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, path_in_reference, read_system_file, require_system_name
+from iowatch.core.yamlfile import (
+    ClosedModel,
+    Entries,
+    append_entry,
+    path_in_reference,
+    read_system_file,
+    require_system_name,
+)
 from iowatch.site import system_names
 
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

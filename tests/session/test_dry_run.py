@@ -44,8 +44,20 @@ def test_dry_run_without_history_creates_nothing(cli: Callable[..., Result], var
     assert done.exit_code == 0, done.output
     assert "tiny on local: " in done.stdout
     assert "never ran" in done.stdout
-    assert "no run history available" in done.stderr
+    assert done.stderr.startswith("there is no history at ")
+    assert done.stderr.endswith("/var/iowatch.db: durations are the time limits of the cases.\n")
     assert not var.exists()
+
+
+@pytest.mark.parametrize("words", [("--suite", "tinny"), ("--system", "locl"), ("--stack", "gnuu"), ("--case", "x")])
+@pytest.mark.parametrize("dry", [True, False])
+def test_wrong_name_creates_no_history(
+    cli: Callable[..., Result], var: Path, words: tuple[str, str], dry: bool
+) -> None:
+    """Else the next command would find an empty history: "no data", exit code 0."""
+    done = cli("run", "--suite", "tiny", *words, *(["--dry-run"] if dry else []))
+    assert (done.exit_code, words[1] in done.stderr) == (2, True)
+    assert not (var / "iowatch.db").exists()
 
 
 def test_dry_run_lists_runs_and_cost_of_the_suite(cli: Callable[..., Result], var: Path) -> None:

@@ -122,7 +122,7 @@ def prepare_dry_run(context: session.SessionContext, database: str | None) -> Pr
         with History.existing(database) as history:
             return prepare_session(history, context)
     except NoHistoryError as error:
-        context.report_message(f"{error}; no run history available")
+        context.report_message(f"{error.message}: durations are the time limits of the cases.")
         return prepare_session(None, context)
 
 

@@ -61,13 +61,17 @@ def _given(output: Output) -> Given:
     }
 
 
-def _without_cases(given: Given) -> Given:
-    """Only the numbers: several mutations at once may remove both places that name a parameter."""
+def _without_cases(given: Given, **more: None) -> Given:
     found: Given = {}
     for key, samples in given.items():
-        name = str({**json.loads(key), "case": None})
+        name = canonical_json({**json.loads(key), "case": {}, **more})
         found[name] = found.get(name, Counter()) + samples
     return found
+
+
+def _only_metrics(given: Given) -> Given:
+    """Several mutations may remove both places that name a parameter, or join the name and the numbers of two rows."""
+    return _without_cases(given, operation=None)
 
 
 def _without_options(given: Given) -> Given:
@@ -161,15 +165,17 @@ def _wrong_numbers(output: Output, intact: Intact) -> list[tuple[str, float]]:
 def _check_exactly(mutation: Mutation, intact: Intact, other: Intact, output: Output, where: str) -> None:
     """Assert that the output has only numbers of the intact one, and `ok` only with all of them."""
     views = [
-        mutation is several_mutations and _without_cases,
+        mutation is several_mutations and _only_metrics,
         intact.tool == "ior" and (mutation in TAKE_OPTIONS or NO_FSYNC in intact.data) and _without_options,
     ]
-    found, given, printed = (_view(numbers, views) for numbers in (_given(output), intact.given, intact.printed))
+    found, given, printed, others = (
+        _view(numbers, views) for numbers in (_given(output), intact.given, intact.printed, other.printed)
+    )
     two_runs = mutation in (interleave, concatenate)
     for key, samples in found.items():
         if _printed_once(intact.path, key):
             continue
-        allowed = printed.get(key, Counter()) + (other.printed.get(key, Counter()) if two_runs else Counter())
+        allowed = printed.get(key, Counter()) + (others.get(key, Counter()) if two_runs else Counter())
         allowed = allowed + allowed if two_runs else allowed
         assert _within(samples, allowed), f"{where}\n{key}\n{samples - allowed}"
     if output.status == "ok" and not two_runs and not _open_ended(intact.path):

@@ -11,7 +11,7 @@ from statistics import median
 
 from iowatch.benchmarks.ior_output import OPERATIONS, IorRow, IorRun
 from iowatch.benchmarks.ior_validation import has_confirmed_rates
-from iowatch.benchmarks.parsing import MAX_ROWS, CaseParameters, OutputBuilder, RunContext
+from iowatch.benchmarks.parsing import CONFIRMED, MAX_ROWS, CaseParameters, OutputBuilder, RunContext
 from iowatch.core import KIB, MIB
 
 IOR_CSV_HEADER = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter"
@@ -73,6 +73,9 @@ class IorCsvReader:
         if 0 not in lengths.values() and len(set(lengths.values())) > 1:
             builder.add_truncation("write and read have not the same number of repetitions")
         for operation, length in lengths.items():
+            if not context.fresh and any(CONFIRMED * row.time < 2 * _HALF for row in self.rows.values()):
+                builder.add_truncation("the bandwidths are not confirmed: the times have too few digits")
+                return
             self._keep(builder, operation, length, segments * share, case)
 
     def _keep(self, builder: OutputBuilder, operation: str, length: int, total: int, case: CaseParameters) -> None:

@@ -52,6 +52,12 @@ def test_file_above_the_limits_is_refused_with_its_position(tmp_path: Path, name
     assert len(error.value.message) < 500
 
 
+def test_text_that_no_database_stores_is_cleaned(tmp_path: Path) -> None:
+    """YAML 1.2, 5.7: "\\0" in double quotes is NUL, which PostgreSQL refuses in the title of an event."""
+    (tmp_path / "f.yaml").write_text('{title: "upgrade\\0", "a\\x00": [1]}')
+    assert YamlDocument(tmp_path / "f.yaml").data == {"title": "upgrade\ufffd", "a\ufffd": [1]}
+
+
 def test_file_at_the_limits_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     for data in ({"a": "x" * 20_000}, ["1"] * 100_000):

@@ -179,6 +179,21 @@ def test_file_name_that_is_not_utf8_is_imported(history: History, tmp_path: Path
     assert [run.name for run in history.runs(session.uuid)] == ["M\ufffdnchen_20180911.dat"]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_text_that_no_database_stores_is_cleaned(
+    request: pytest.FixtureRequest, var: Path, tmp_path: Path, kind: str
+) -> None:
+    """A version with NUL, and a name of a stack in Latin-1 on a command line: "\\xe9" is read as a lone surrogate."""
+    path = tmp_path / "20180924.out"
+    path.write_text("IOR-4.0\0: MPI Coordinated Test of Parallel I/O\nkilled\0\0\n")
+    place = None if kind == "sqlite" else str(request.getfixturevalue("postgresql_url"))
+    with History.open(place) as history:
+        done = import_files(history, "ior", [path], system="local", stack="gnu\udce9")
+        assert (done.stored, len(done.troubles)) == (1, 1)
+        (run,) = history.runs(history.sessions()[0].uuid)
+        assert run.stack == "gnu\ufffd"
+
+
 def test_error_message_names_the_file_once(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
     message = cli("import", "ior", tmp_path, "--system", "local", "--time", "2026-01-01").stderr
     assert message.strip() == f"{tmp_path}: is a directory; name its files"

@@ -21,7 +21,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from iowatch.core import files
 from iowatch.core.errors import InputError, UsageError, suggest_name
-from iowatch.core.text import escape_line
+from iowatch.core.text import clean_text, escape_line
 from iowatch.core.units import MIB, format_size
 
 
@@ -108,7 +108,7 @@ class YamlDocument:
             self._node = loader.get_single_node()
             for mark, key in _duplicate_keys(self._node):
                 raise InputError(f"{path}:{mark.line + 1}:{mark.column + 1}: key '{key}' occurs twice")
-            self.data: Any = None if self._node is None else loader.construct_document(self._node)
+            self.data: Any = None if self._node is None else clean_text(loader.construct_document(self._node))
         except yaml.YAMLError as error:
             mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
             position = f"{mark.line + 1}:{mark.column + 1}: " if mark else " "

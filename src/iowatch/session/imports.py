@@ -119,6 +119,7 @@ def import_files(
     Raises:
         UsageError: unknown tool; invalid name of a system, partition or stack; `moment` before 1990 or after today.
     """
+    system, partition, stack = clean_text((system, partition, stack))  # a name may be invalid UTF-8
     yamlfile.require_system_name(system)
     yamlfile.require_name("partition", partition)
     yamlfile.require_name("stack", stack)

@@ -1,6 +1,7 @@
 """benchio under ReFrame: one test per case of `benchmarks/benchio/suites/`."""
 
 import re
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -47,7 +48,18 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
     @sanity_function
     def runs(self) -> bool:
         """The program starts and prints its version."""
-        return sn.assert_found(r"^benchio ", self.stdout, msg="benchio did not build or start; see the output")
+        files_of_job = [Path(self.stagedir) / str(sn.evaluate(name)) for name in (self.stderr, self.stdout)]
+        return sn.assert_found(r"^benchio ", self.stdout, msg=build_failure(*files_of_job))
+
+
+def build_failure(stderr: Path, stdout: Path) -> str:
+    """Why benchio did not build or start: its first error, else its last line, and the files with the rest."""
+    lines = [line.strip() for path in (stderr, stdout) for line in path.read_text(errors="replace").splitlines()]
+    lines = [line for line in lines if line]
+    errors = [i for i, line in enumerate(lines) if re.search(r"\berror\b|not found|No such file", line, re.IGNORECASE)]
+    # CMake prints the reason below the line with the error.
+    cause = " ".join(lines[errors[0] : errors[0] + 2]) if errors else lines[-1] if lines else "no output"
+    return f"benchio did not build or start: {cause[:300]} (whole output: {stderr} and {stdout.name})"
 
 
 @rfm.simple_test

@@ -371,3 +371,49 @@ def test_extra_work_has_its_own_time(tmp_path: Path) -> None:
     report = (tmp_path / "report.json").read_text()
     seconds = case.time_limit_s + 100
     assert f'"time_limit": "{seconds}s"' in report or f'"time_limit": {seconds}' in report, report
+
+
+def test_variables_of_plain_reframe_change_the_case(tmp_path: Path) -> None:
+    """The record is of four ranks and five repetitions, as the suite asks: another case was asked for here."""
+    options = ("-S", "num_tasks=2", "-S", "num_tasks_per_node=1", "-S", "case_options=repeat:3", "--keep-stage-files")
+    code, testcase, _ = check("ior", WRITE, replay(), tmp_path, *options, IOWATCH_SESSION_DIR="")
+    assert (code, testcase["fail_phase"]) == (1, "sanity")
+    assert "2 ranks were requested, IOR ran with 4" in testcase["fail_reason"]
+    (script,) = (tmp_path / "rfm" / "stage").rglob("rfm_job.sh")
+    assert " -i 3 " in script.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "session"),
+    [
+        ("case_options=repeats:3", "ior has no option 'repeats'", ""),
+        ("case_options=ranks:no", "invalid literal for int", ""),
+        ("num_tasks=2", "a session runs cases as its suite says", "session"),
+    ],
+)
+def test_variables_that_cannot_apply_are_refused(words: str, reason: str, session: str, tmp_path: Path) -> None:
+    code, testcase, _ = check("ior", WRITE, replay(), tmp_path, "-S", words, IOWATCH_SESSION_DIR=session)
+    assert (code, testcase["fail_phase"], reason in testcase["fail_reason"]) == (1, "setup", True), testcase
+
+
+@pytest.mark.parametrize(
+    ("stderr", "stdout", "cause"),
+    [
+        (
+            "CMake Error at x:3 (project):\n  no compiler\nmore\n",
+            "-- ok\n",
+            "CMake Error at x:3 (project): no compiler",
+        ),
+        ("", "[50%] cc\nhdf5.h: No such file or directory\n", "hdf5.h: No such file or directory"),
+        ("mpirun was killed\n", "", "mpirun was killed"),
+        ("", "", "no output"),
+    ],
+)
+def test_failed_build_of_benchio_names_cause_and_files(stderr: str, stdout: str, cause: str, tmp_path: Path) -> None:
+    from reframe_tests.benchio import build_failure
+
+    (tmp_path / "x.err").write_text(stderr)
+    (tmp_path / "x.out").write_text(stdout)
+    assert build_failure(tmp_path / "x.err", tmp_path / "x.out") == (
+        f"benchio did not build or start: {cause} (whole output: {tmp_path}/x.err and x.out)"
+    )

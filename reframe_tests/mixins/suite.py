@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import reframe as rfm
+import reframe.utility.typecheck as typ
 from reframe.core.builtins import run_after, run_before, variable
 
 from iowatch import handoff
 from iowatch.benchmarks import suites
 from iowatch.benchmarks.suites import SuiteCase
+from iowatch.core import IowatchError, UsageError
 from iowatch.site import SystemLimits, exceeded_limits, storage, system
 
 
@@ -42,10 +44,18 @@ class SuiteMixin(rfm.RegressionTestPlugin):
 
     #: The program to run; by default the tool's own, from the stack's PATH. `-S program=/path` takes another.
     program = variable(str, value="")
+    #: Options of the case with other values, outside of sessions: `-S case_options=repeat:5,local:64x64x64`.
+    #: `-S num_tasks=8` and `-S num_tasks_per_node=4` change ranks and nodes, too.
+    case_options = variable(typ.Dict[str, str], value={})
+    _refused: Exception | None = None
 
     @run_after("init")
     def take_case(self) -> None:
         self.case = _cases(self.benchmark)[self.entry]
+        try:
+            self.case = suites.with_options(self.case, self._changed_options())
+        except (IowatchError, ValueError) as error:  # ReFrame would leave out the test and end with success
+            self._refused = error
         self.descr = f"{self.benchmark} {self.case.name}"
         self.tags = {self.case.suite, self.benchmark}
         self.valid_systems = ["*"]
@@ -54,6 +64,27 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         self.num_tasks = self.case.ranks
         self.num_tasks_per_node = -(-self.case.ranks // self.case.nodes)
         self.program = self.program or self.case.tool.program(self.case.options)
+
+    def _changed_options(self) -> dict[str, str]:
+        """Values that the command line of ReFrame gives; its own defaults are one task, and no tasks per node."""
+        changed: dict[str, str] = dict(self.case_options)
+        ranks = int(changed.get("ranks", self.case.ranks))
+        if self.num_tasks != 1:
+            ranks = self.num_tasks
+            changed["ranks"] = str(ranks)
+        if self.num_tasks_per_node:
+            changed["nodes"] = str(-(-ranks // self.num_tasks_per_node))
+        if changed and os.environ.get("IOWATCH_SESSION_DIR"):
+            raise UsageError(
+                f"variables of ReFrame change {', '.join(changed)} of a case; a session runs cases as its suite says",
+                hint="Unset RFM_SETVARS, or write a suite: docs/benchmarks.md.",
+            )
+        return changed
+
+    @run_after("setup")
+    def refuse_options(self) -> None:
+        if self._refused:
+            raise self._refused
 
     @run_after("setup")
     def skip_others(self) -> None:

@@ -42,6 +42,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "checkout"
     shutil.copytree(ROOT / "benchmarks/benchio/suites", place / "benchmarks/benchio/suites")
     (place / "systems").symlink_to(ROOT / "systems")
+    (place / "reframe_tests").symlink_to(ROOT / "reframe_tests")
     monkeypatch.setenv("IOWATCH_ROOT", str(place))
     return place
 

@@ -45,10 +45,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReframeSite:
     return load_site("here")
 
 
-def test_stacks_keep_their_names_with_reframe_environment_names(site: ReframeSite, tmp_path: Path) -> None:
+def test_stacks_keep_their_names_with_reframe_environment_names(
+    site: ReframeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 2, "repeat": 2}
     plan = make_session_plan(site, [SuiteCase("smoke", "benchio", "api=posix", options, "optional", 60)])
     assert [run.stack for run in plan.runs] == ["n-4.4.0"]
+    monkeypatch.setattr(reframe, "check_path", lambda name: tmp_path / f"{name}.py")
     words = reframe.reframe_command(site, "smoke", [run.key for run in plan.runs], tmp_path)
     assert words[words.index("-p") + 1] == "^n_4_4_0$"
 
@@ -58,6 +61,43 @@ def test_partition_with_undefined_environment_is_reported(site: ReframeSite) -> 
     site.configuration.write_text(configuration.replace('"environs": ["', '"environs": ["builtin", "'))
     with pytest.raises(InputError, match=r"reframe\.py: no environment is called 'builtin'"):
         load_site("here")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "No such file or directory"),
+        ("class IorCheck\n", "expected ':'"),
+        ("class IorTest: ...\n", "no class 'IorCheck'; it defines IorTest"),
+        ("class IorCheck: ...\n", None),
+    ],
+)
+def test_check_that_cannot_run_is_refused(site: ReframeSite, tmp_path: Path, text: str | None, problem: str) -> None:
+    (tmp_path / "reframe_tests").mkdir()
+    if text:
+        (tmp_path / "reframe_tests" / "ior.py").write_text(text)
+    if problem is None:
+        assert reframe.check_path("ior").is_file()
+        return
+    with pytest.raises(InputError, match=problem):
+        reframe.check_path("ior")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: failed to load configuration: why",
+        "WARNING: check path '/x/ior.py' does not exist",
+        "WARNING: skipping test 'IorCheck': value error: why",
+        "SyntaxError: invalid syntax",
+    ],
+)
+def test_startup_failure_has_the_cause(tmp_path: Path, line: str) -> None:
+    """Lines of ReFrame 4.10; other lines follow them."""
+    (tmp_path / "reframe.log").write_text(
+        f"[ReFrame Setup]\n{line}\n| /x/ior.py:1\n[  PASSED  ] Ran 0/0\nLog file(s)\n"
+    )
+    assert line in str(reframe.startup_failure_reason(tmp_path))
 
 
 def test_failures_name_the_stack(site: ReframeSite, tmp_path: Path) -> None:

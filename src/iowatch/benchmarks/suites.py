@@ -14,9 +14,10 @@ matrix:                             # every list is an axis; an entry yields all
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -148,6 +149,23 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
         if count > 1:
             raise InputError(f"{path}: the case '{name}' is defined twice", hint="Remove one entry of the matrix.")
     return cases
+
+
+def with_options(case: SuiteCase, changed: Mapping[str, str]) -> SuiteCase:
+    """Return a case with other values of options, as text; the result is another case of the same name.
+
+    Raises:
+        InputError: the benchmark has no such option, or the value is invalid.
+    """
+    values = {name: _scalar(text) for name, text in changed.items()}
+    place = Path(f"{case.suite}/{case.name}")
+    return replace(case, options=_check_options(place, case.tool, {**case.options, **values}))
+
+
+def _scalar(text: str) -> Scalar:
+    """Return the number or boolean that a text of a suite file would be, else the text."""
+    number = re.fullmatch(r"-?\d+", text)
+    return int(text) if number else text == "true" if text in ("true", "false") else text
 
 
 def _combinations(document: _SuiteFile) -> Iterable[dict[str, Scalar]]:

@@ -5,6 +5,7 @@ Only this module depends on the form of `systems/<name>/reframe.py`, and of ReFr
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import json
 import os
@@ -21,7 +22,8 @@ from types import MappingProxyType
 from typing import Any
 
 from iowatch import handoff
-from iowatch.core import MachineError, files
+from iowatch.benchmarks import registry
+from iowatch.core import InputError, MachineError, files
 
 _POLL_S = 0.1
 # Signals that end ReFrame, and seconds before the next one. SIGINT is first: ReFrame turns SIGTERM into an ordinary
@@ -29,6 +31,8 @@ _POLL_S = 0.1
 _TERMINATION_STEPS = ((signal.SIGINT, 10), (signal.SIGTERM, 10))
 _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
+# Lines of ReFrame's log that say why it ran nothing; the last one of a Python error.
+_MESSAGE = re.compile(r"ERROR|WARNING|\w+(?:Error|Exception): ")
 _LOG, _REPORT = "reframe.log", "report.json"
 
 
@@ -118,6 +122,29 @@ class ReframeFailure:
     error: str = ""
 
 
+def check_path(name: str) -> Path:
+    """Return the file with the check of a benchmark.
+
+    Raises:
+        InputError: it is missing or not Python, or does not define the check class of the benchmark. ReFrame would
+            run nothing, or report failures of a class that no case has.
+    """
+    path, expected = files.checkout_root() / "reframe_tests" / f"{name}.py", registry.get_benchmark(name).check
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise InputError(
+            f"{path}: cannot read the check of {name}: {error}", hint="README.md, 'Where to add', lists its files."
+        ) from error
+    found = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    if expected not in found:
+        raise InputError(
+            f"{path}: no class '{expected}'; it defines {', '.join(found) or 'none'}",
+            hint=f"Rename the class, or correct `check` of {name} in src/iowatch/benchmarks/.",
+        )
+    return path
+
+
 def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunKey], directory: Path) -> list[str]:
     """ReFrame command line for runs of a suite; `directory` receives all files that ReFrame writes."""
     checks = sorted({name.partition(":")[0] for _, _, name in runs})
@@ -125,7 +152,7 @@ def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunK
     return [
         str(Path(sys.executable).with_name("reframe")),
         *("-C", str(site.configuration), "--system", site.system),
-        *(word for name in checks for word in ("-c", str(files.checkout_root() / "reframe_tests" / f"{name}.py"))),
+        *(word for name in checks for word in ("-c", str(check_path(name)))),
         *("-t", f"^{suite}$"),
         *(word for stack in stacks for word in ("-p", f"^{site.environment_of(stack)}$")),
         *("--exec-policy", "serial", "--nocolor"),
@@ -225,7 +252,7 @@ def startup_failure_reason(directory: Path) -> str | None:
         lines = (directory / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    message = next((line for line in reversed(lines) if line.startswith("ERROR")), "no message in its log")
+    message = next((line for line in reversed(lines) if _MESSAGE.match(line)), "no message in its log")
     return f"ReFrame ended without a report: {message} ({directory / _LOG})"
 
 

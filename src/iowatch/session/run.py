@@ -88,6 +88,7 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
 
     Raises:
         UsageError: unknown stack; no run is possible or fits the budget.
+        InputError: the check of a benchmark is missing or has another class.
     """
     meter = UsageMeter(session_budget(context.policy, utc_now()) if context.policy else SessionBudget())
     site, limits, duplicates = context.site, context.limits, context.duplicates
@@ -108,6 +109,8 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
             hint=f"Raise the budgets in systems/{context.system_name}/system.yaml (`night`), or start later.",
         )
     plan = replace(plan, runs=runs)
+    for benchmark in {run.case.benchmark for run in plan.runs}:
+        reframe.check_path(benchmark)
     check_byte_budget(site, plan, limits)
     context.traces(run.stack for run in plan.runs)
     added: tuple[UnplannedRun, ...] = ()

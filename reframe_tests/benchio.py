@@ -1,7 +1,6 @@
 """benchio under ReFrame: one test per case of `benchmarks/benchio/suites/`."""
 
 import re
-import re
 import shlex
 import sys
 from pathlib import Path

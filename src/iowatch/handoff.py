@@ -97,9 +97,19 @@ def read_turn_facts() -> dict[str, Any]:
     return {"pair": int(pair), "side": side} if separator else {RETEST: True} if pair == RETEST else {}
 
 
+# Sides of an A/B run in names of runs: the first stack named is A.
+_TURN_LETTERS = {"left": "A", "right": "B"}
+
+
 def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
-    """Return the run name of a case that runs more than once in a session: `ior:write#7left`, `ior:write#retest`."""
-    turn = f"#{facts['pair']}{facts['side']}" if "pair" in facts else f"#{RETEST}" if RETEST in facts else ""
+    """Return the run name of a case that runs more than once in a session: `ior:write#7A`, `ior:write#retest`."""
+    turn = (
+        f"#{facts['pair']}{_TURN_LETTERS[facts['side']]}"
+        if "pair" in facts
+        else f"#{RETEST}"
+        if RETEST in facts
+        else ""
+    )
     return name + turn
 
 

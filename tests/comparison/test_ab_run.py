@@ -144,7 +144,7 @@ def test_missing_executions_are_listed_and_set_the_exit_code(reframe_: FakeRefra
     ab_run_document = json.loads(result.stdout)["ab_run"]
     session = history.session(ab_run_document["session"])
     assert result.exit_code == 1
-    assert any(name.endswith("#3left") for name in ab_run_document["missing"])
+    assert any(name.endswith("#3A") for name in ab_run_document["missing"])
     assert session.status == "incomplete"
 
 

@@ -67,7 +67,7 @@ def run_and_report(
 
 @click.command(
     epilog="Examples:\n  iowatch run --system local --suite smoke\n  iowatch run --suite survey --benchmark ior "
-    "--dry-run\n  iowatch run --suite tiny --benchmark benchio --ab system-openmpi system-mpich --until-ci 5%",
+    "--dry-run\n  iowatch run --ab system-openmpi system-mpich --case benchio:api=mpiio,file=shared --pairs 5",
     short_help="Run a suite, store its results and assess them.",
 )
 @common.system_option(default="local")

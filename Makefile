@@ -41,8 +41,9 @@ lint: setup ## style, types, security of code and dependencies
 	ci/audit
 
 .PHONY: bench
-bench: setup ## figures of speed, memory and detection quality (docs/ has measured figures)
+bench: setup ## figures of speed, memory and detection quality (docs/ has measured figures), and the campaign of faults
 	$(OUR_PYTHON) bench/all.py
+	$(OUR_PYTHON) -m tests.faults.campaign
 
 .PHONY: stack
 stack: setup ## build the reference stack with Spack (clones the pinned Spack if there is none)

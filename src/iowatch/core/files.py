@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from iowatch.core.errors import InputError, MachineError, UsageError
 
@@ -136,15 +137,16 @@ def new_draft(path: Path) -> Path:
     return draft
 
 
-def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
-    """Write to a temporary file, sync and rename: readers see the old or the new content, never a partial file.
+@contextmanager
+def open_atomically(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a temporary file for the block, then sync and rename: readers see the old or the new content.
 
     Args:
         path: its parent directories are created.
         mode: permissions; None keeps those of an existing file and applies the umask to a new one.
 
     Raises:
-        MachineError: the file cannot be written; an existing file is unchanged.
+        MachineError: the file cannot be written; an existing file is unchanged, as after any exception of the block.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -152,8 +154,8 @@ def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
         kept = stat.S_IMODE(path.stat().st_mode) if mode is None and path.exists() else mode
         try:
             draft.touch(mode=0o666 if kept is None else 0o600)
-            with draft.open("w", encoding="utf-8") as stream:
-                stream.write(text)
+            with draft.open("wb") as stream:
+                yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             if kept is not None:
@@ -164,6 +166,16 @@ def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
             raise
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}", hint=_HINT) from error
+
+
+def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
+    """Write a text as `open_atomically` does.
+
+    Raises:
+        MachineError: the file cannot be written; an existing file is unchanged.
+    """
+    with open_atomically(path, mode) as stream:
+        stream.write(text.encode())
 
 
 def _store_directory() -> Path:

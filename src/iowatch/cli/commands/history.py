@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -185,7 +186,7 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
 
 @command.command("export", epilog="Example: iowatch history export --format csv --system local --output results.csv")
 @click.option("--format", "form", default="csv", show_default=True, help="csv, parquet, json or openmetrics.")
-@click.option("--output", type=click.File("wb", lazy=True), default="-", help="File [default: standard output].")
+@click.option("--output", type=common.OUTPUT_FILE, help="File [default: standard output].")
 @common.system_option()
 @click.option("--benchmark", help="Only this benchmark.")
 @click.option("--stack", help="Only this stack.")
@@ -195,7 +196,13 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
 @click.option("--until", help="Only results before this time.")
 @common.database_option
 def export_history(
-    form: str, output: Any, since: str | None, until: str | None, session: str | None, db: str | None, **chosen: Any
+    form: str,
+    output: Path | None,
+    since: str | None,
+    until: str | None,
+    session: str | None,
+    db: str | None,
+    **chosen: Any,
 ) -> None:
     """Write results with every sample to a file that other programs read."""
     begin, end = (None if text is None else int(parse_time(text).timestamp()) for text in (since, until))
@@ -205,7 +212,16 @@ def export_history(
         series = SeriesFilter(**chosen)
         history.require_series(series)
         uuid = None if session is None else history.session(session).uuid
-        export.export_results(history, ResultFilter(series=series, session=uuid, since=begin, until=end), form, output)
+        chosen_results = ResultFilter(series=series, session=uuid, since=begin, until=end)
+        with _open_output(output) as stream:
+            export.export_results(history, chosen_results, form, stream)
+
+
+def _open_output(path: Path | None) -> AbstractContextManager[BinaryIO]:
+    """Standard output, a device or a pipe; a file is replaced when it is complete."""
+    if path is None or path == Path("-"):
+        return nullcontext(sys.stdout.buffer)
+    return path.open("wb") if path.exists() and not path.is_file() else files.open_atomically(path)
 
 
 def _session_json(row: SessionRow) -> dict[str, Any]:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
 from tests import postgresql
+from tests.faults.commands import COMMANDS, Command
 from tests.faults.concurrency import concurrent_sessions, same_runs, writers
+from tests.faults.false_green import ATTEMPTS, run_attempt
 from tests.faults.kills import Copy, FirstBuild, Ingest, Run, Site, Tally, Work, campaign
 from tests.faults.outages import session_with_restarts
 from tests.faults.poison import DAMAGES, poisoned_intake
@@ -30,6 +34,7 @@ def kinds(socket: Path | None) -> dict[str, Maker]:
 
     stacks = [found.name for found in discover_stacks("local") if found.status == "installed"]
     made: dict[str, Maker] = {"ingest": Ingest, "site": Site, "copy": Copy}
+    made |= {name: partial(Command, name=name) for name in COMMANDS}
     if stacks:
         made |= {"run": lambda draw: Run(draw, stacks[-1]), "build": lambda draw: FirstBuild(draw, stacks[-1])}
     if socket is not None:
@@ -43,7 +48,8 @@ def own_var() -> Iterator[None]:
     """A `var/` for one kind of work."""
     with tempfile.TemporaryDirectory(prefix="iowatch-faults-") as place:
         os.environ["IOWATCH_VAR"] = place
-        os.environ.pop("IOWATCH_DB", None)
+        for other in ("IOWATCH_DB", "IOWATCH_ROOT"):
+            os.environ.pop(other, None)
         yield
 
 
@@ -62,13 +68,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", help="ingest, site, copy, run, build, …-postgresql")
+    parser.add_argument("--only", nargs="*", help="ingest, site, copy, run, build, …-postgresql, false-green")
     chosen = parser.parse_args()
     with _server() as socket:
         made = {n: maker for n, maker in kinds(socket).items() if not chosen.only or n in chosen.only}
         tallies = []
         if not chosen.only:
             tallies += several(socket)
+        if not chosen.only or "false-green" in chosen.only:
+            tallies += false_greens()
         for position, (name, maker) in enumerate(made.items()):
             share = (chosen.kills + position) // len(made)
             tallies.append(_one(name, maker, share, chosen.seed))
@@ -107,6 +115,19 @@ def several(socket: Path | None) -> list[Tally]:
         found.append(Tally("rivals", faults=faults))
     for tally in found:
         for fault in tally.faults[:20]:
+            print(f"    {fault}", flush=True)
+    return found
+
+
+def false_greens() -> list[Tally]:
+    """Every attempt at a green session although something is absent or wrong."""
+    found = []
+    for attempt in ATTEMPTS if shutil.which("mpicc") else ():
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="iowatch-faults-") as place:
+            found.append(Tally(attempt.name, faults=run_attempt(attempt, Path(place, "site"))))
+        print(f"false green: {attempt.name:<56}{len(found[-1].faults)} faults   ({time.monotonic() - begun:.0f} s)")
+        for fault in found[-1].faults:
             print(f"    {fault}", flush=True)
     return found
 

@@ -52,6 +52,12 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     )
 
 
+def test_other_sources_of_missing_programs_are_named(machine_with) -> None:
+    machine_with("gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf", "h5bench")
+    done = CliRunner().invoke(command, [], standalone_mode=False)
+    assert "  or provide IOR, mdtest, Darshan by PATH, a modules stack, or `programs` in system.yaml" in done.stdout
+
+
 def test_apt_command_has_sudo_without_root(machine_with) -> None:
     machine_with("gcc", "openmpi", uid=1000)
     assert doctor.examine_machine().commands[0].startswith("sudo apt-get install -y libhdf5-openmpi-dev ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,27 @@ def test_module_with_another_python_is_loaded(site: Path) -> None:
     site.write_text("modules: [mpi/5]\n")
     found = stacks.load_module_stack("somewhere", site)
     assert (found.status, found.note) == ("installed", None)
+
+
+def test_directories_of_programs_are_searched_and_part_of_the_stack(
+    site: Path, tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "opt" / "darshan" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "darshan-parser").write_text("#!/bin/sh\n")
+    (programs / "darshan-parser").chmod(0o755)
+    site.write_text("modules: [mpi/5]\n")
+    assert stacks.load_module_stack("somewhere", site).part("darshan-util") is None
+    for found in (
+        stacks.load_module_stack("somewhere", site, (str(programs),)),
+        *stack_probe.system_stacks("somewhere", (str(programs),)),
+    ):
+        part = found.part("darshan-util")
+        assert part is not None
+        assert part.files == (str(programs / "darshan-parser"),)
+        script = (stack.write_stack_files(found) / "activate.sh").read_text()
+        assert re.search(rf"^export PATH=\S*{programs}\"", script, re.MULTILINE)
+    assert str(programs) not in os.environ["PATH"]
 
 
 def test_missing_module_makes_the_stack_broken(site: Path) -> None:
@@ -112,7 +135,7 @@ def test_invalid_stack_does_not_affect_the_others(site: Path, var: Path, cli, mo
     site.parent.rmdir()
     invalid_stacks(site.parents[1])
     monkeypatch.setattr(stacks, "_stacks_directory", lambda system: site.parents[1])
-    monkeypatch.setattr(stack_probe, "system_stacks", lambda system: [])
+    monkeypatch.setattr(stack_probe, "system_stacks", lambda system, programs: [])
     found = {one.name: one for one in stacks.discover_stacks("local")}
     assert {name for name, one in found.items() if one.status == "installed"} == {"good"}
     broken = {name: str(one.note) for name, one in found.items() if one.status == "broken"}

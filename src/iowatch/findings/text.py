@@ -122,7 +122,7 @@ def format_no_findings(extent: HistoryExtent, hidden: int) -> str:
     if hidden:
         return f"no open findings in {format_extent(extent)} (--all shows all)"
     if not extent.series:
-        return "no data: the history is empty; use `iowatch run` or `iowatch import`"
+        return "no data: no session has delivered a headline metric; `iowatch history list` shows the sessions"
     if not extent.is_assessed:
         return f"no findings yet: {format_extent(extent)}"
     return f"no findings: no lasting change in {format_extent(extent)}"

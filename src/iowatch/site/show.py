@@ -36,6 +36,12 @@ def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
         console.print(f"  {problem}", markup=False, soft_wrap=True)
     for command in report.commands:
         console.print(f"  add it with: {command}", markup=False, soft_wrap=True)
+    built = [
+        found.title for found in report.missing if "stack install" in (found.command or "") and found.title != "Spack"
+    ]
+    if built:
+        others = "PATH, a modules stack, or `programs` in system.yaml (docs/stacks.md)"
+        console.print(f"  or provide {', '.join(built)} by {others}", markup=False, soft_wrap=True)
     for stack in report.broken_stacks:
         console.print(f"  broken stack {stack}", markup=False, soft_wrap=True)
     memory = _format_size(report.memory_bytes)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -343,9 +343,20 @@ def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
     return Stack(name, system, "system", "installed", parts, features=features, settings=settings, tools=tools)
 
 
-def system_stacks(system: str) -> list[Stack]:
-    """Return one stack per MPI of this machine, sorted by name: `system-mpich`, `system-openmpi`."""
-    return sorted((_make_system_stack(system, flavour) for flavour in installed_mpis()), key=lambda stack: stack.name)
+def system_stacks(system: str, programs: tuple[str, ...] = ()) -> list[Stack]:
+    """Return one stack per MPI of this machine, sorted by name: `system-mpich`, `system-openmpi`.
+
+    Args:
+        programs: directories that are searched before PATH, here and in jobs.
+    """
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join([*programs, before])
+    try:
+        stacks = [_make_system_stack(system, flavour) for flavour in installed_mpis()]
+    finally:
+        os.environ["PATH"] = before
+    paths = {"PATH": programs} if programs else {}
+    return sorted((replace(stack, paths=paths) for stack in stacks), key=lambda stack: stack.name)
 
 
 def loaded_stack(system: str) -> Stack | None:

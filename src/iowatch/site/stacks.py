@@ -40,8 +40,11 @@ class _ModulesFile(CheckedModel):
     settings: dict[_Variable, _Text] | None = None
 
 
-def load_module_stack(system: str, path: Path) -> Stack:
+def load_module_stack(system: str, path: Path, programs: tuple[str, ...] = ()) -> Stack:
     """Return a stack of modules, described by its tools in a shell like that of a job, with the modules loaded.
+
+    Args:
+        programs: directories that are searched before the modules' PATH, here and in jobs.
 
     Raises:
         InputError: the file is damaged.
@@ -55,7 +58,8 @@ def load_module_stack(system: str, path: Path) -> Stack:
     empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings)
     try:
         # Not a login shell: what only works there fails in every job.
-        script = "\n".join([*load_module_commands(modules), f"exec {describe}"])
+        search = f'export PATH={shlex.quote(":".join(programs))}"${{PATH:+:$PATH}}"' if programs else ""
+        script = "\n".join([*load_module_commands(modules), search, f"exec {describe}"])
         done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
         document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
@@ -64,7 +68,9 @@ def load_module_stack(system: str, path: Path) -> Stack:
         reason = (done.stderr.strip().splitlines() or ["no MPI after loading them"])[-1]
         return replace(empty, note=f"its modules do not load: {reason}")
     found = stack_from_json(document, str(path))
-    return replace(found, name=name, kind="modules", modules=modules, settings={**found.settings, **settings})
+    paths = {"PATH": programs} if programs else {}
+    settings = {**found.settings, **settings}
+    return replace(found, name=name, kind="modules", modules=modules, settings=settings, paths=paths)
 
 
 # The environment at the top of the checkout.
@@ -130,7 +136,7 @@ def _folder_stack(system: str, folder: Path) -> Stack:
         if found == ["spack.yaml"] or reference:
             return _spack_stack(system, name)
         if found == [MODULES_FILE]:
-            return _mark_if_broken(load_module_stack(system, folder / MODULES_FILE))
+            return _mark_if_broken(load_module_stack(system, folder / MODULES_FILE, load_system(system).programs))
         raise InputError(
             f"{folder}: expected {MODULES_FILE} or spack.yaml, found {' and '.join(found) or 'neither'}",
             hint="docs/stacks.md shows both.",
@@ -154,7 +160,7 @@ def discover_stacks(system: str) -> list[Stack]:
         InputError: its system.yaml is damaged.
     """
     facts = load_system(system)
-    stacks = stack_probe.system_stacks(system) if facts.system_stacks else []
+    stacks = stack_probe.system_stacks(system, facts.programs) if facts.system_stacks else []
     if facts.retired is None:
         folders = sorted(path for path in _stacks_directory(system).glob("[!.]*") if path.is_dir())
         stacks += [_folder_stack(system, folder) for folder in [*folders, manifest_directory(system, REFERENCE_STACK)]]

@@ -74,6 +74,7 @@ def _offset(zone: tzinfo, moment: int) -> int:
 
 
 SystemIdentifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+ProgramDirectory = Annotated[str, StringConstraints(pattern=r"^/[^:]*$")]
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
@@ -325,6 +326,8 @@ class System(ClosedModel):
         retired: why it can no longer be measured; None for a machine in service.
         system_stacks: whether its stacks include those of the operating system's packages, found by examining
             the machine on which iowatch runs.
+        programs: directories of IOR, mdtest, h5bench and Darshan that are searched before PATH, for the stacks of the
+            operating system and of modules.
         sources: short names of documents to their titles; every `source` then has the form `<short name>: <place>`.
         scratch: directory of the benchmarks; in the file a path, or a block that also declares its file system.
     """
@@ -335,6 +338,7 @@ class System(ClosedModel):
     timezone: Zone | None = None
     retired: NonEmptyText | None = None
     system_stacks: bool = False
+    programs: tuple[ProgramDirectory, ...] = ()
     scratch: Annotated[Scratch | None, BeforeValidator(_parse_scratch_field)] = None
     nodes: tuple[NodeType, ...] = ()
     interconnect: tuple[Interconnect, ...] = ()

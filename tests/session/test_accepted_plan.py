@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.benchmarks.suites import load_suite
-from iowatch.core import MachineError, utc_now
+from iowatch.core import MachineError, UsageError, utc_now
 from iowatch.output.dashboard import data
 from iowatch.output.report import verdict_markdown
 from iowatch.reference import reviews
@@ -345,3 +345,19 @@ def test_retests_ab_runs_and_the_first_session_are_no_memory(night: Night, histo
     history.begin_session(ab_run, [ExpectedResult("ior:other", "default", "a", "write", "bandwidth")])
     verdict = night()
     assert (verdict.expected, verdict.exit_code, verdict.added) == (6, 0, ())
+
+
+def test_session_that_lost_everything_is_recorded_and_can_be_accepted(
+    night: Night, history: History, cli: Callable[..., Result], fake: FakeReframe
+) -> None:
+    """As with IOR for a suite that has only IOR cases: without a session, the pages would stay green."""
+    night()
+    verdict = night(gnu=set())
+    assert (verdict.status, verdict.expected, verdict.received, verdict.exit_code) == ("incomplete", 6, 0, 1)
+    assert all("(the stack does not provide " in reason for _, _, reason in absent(verdict))
+    assert len(fake.starts) == 1  # ReFrame is not started without runs
+    assert cli("review", "plan", "--system", "local").stdout.count(": the stack does not provide ") == 3
+    assert cli("review", "plan", "--system", "local", "--reason", "retired").exit_code == 0
+    with pytest.raises(UsageError, match="no case of this suite can run on 'local'"):
+        night(gnu=set())
+    assert len(history.sessions("local")) == 2

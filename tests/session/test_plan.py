@@ -8,7 +8,7 @@ import pytest
 
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import UsageError
-from iowatch.session.plan import check_byte_budget, make_session_plan
+from iowatch.session.plan import check_byte_budget, make_session_plan, require_runs
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site.system import SystemLimits
 
@@ -79,4 +79,4 @@ def test_unknown_stack_is_refused_with_a_suggestion() -> None:
 def test_suite_without_runnable_case_is_an_error() -> None:
     """A session without runs must not succeed (ReFrame exits with 0 after 'Ran 0/0')."""
     with pytest.raises(UsageError, match="hdf5"):
-        make_session_plan(SITE, [case("hdf5")], ["mpich"])
+        require_runs(SITE, make_session_plan(SITE, [case("hdf5")], ["mpich"]))

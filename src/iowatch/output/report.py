@@ -183,7 +183,7 @@ def _format_cost(prepared: PreparedSession) -> str:
     times += [f"{format_count(len(new), 'run')} never made (limits: {sum(new) / 60:.0f} minutes)"] if new else []
     space = f"{format_size(plan.file_bytes)} in {format_count(plan.inodes, 'file')}"
     expected = format_count(len(plan.expected()), "result")
-    return f"{expected} expected; in scratch at most {space} at a time; {', '.join(times)}."
+    return f"{expected} expected; in scratch at most {space} at a time; {', '.join(times) or 'nothing can run'}."
 
 
 def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple[str, str]]]]:

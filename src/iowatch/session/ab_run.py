@@ -23,7 +23,7 @@ from iowatch import handoff
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
 from iowatch.core import HEADLINE_METRICS, MachineError, Result, UsageError, format_count, format_size, write_atomically
 from iowatch.session import reframe, session
-from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan
+from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
 from iowatch.stats import AbSchedule, AbTurn, SideName, StopRule
 from iowatch.store import History, fold_node_names
@@ -164,6 +164,8 @@ class AbContext(session.SessionContext):
             make_session_plan(self.site, self.cases, [stack], self.limits, duplicates=self.duplicates)
             for stack in self.stacks
         )
+        for plan in (left, right):
+            require_runs(self.site, plan)
         return _common_cases(left, right)
 
 

@@ -148,7 +148,7 @@ def make_session_plan(
         duplicates: reasons by name of runs that would only repeat another; they are not available.
 
     Raises:
-        UsageError: a stack is not known on this system, or no case can run.
+        UsageError: a stack is not known on this system.
     """
     for stack in stacks:
         if stack not in site.features:
@@ -166,13 +166,21 @@ def make_session_plan(
             unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons)))
         else:
             runs.append(run)
-    if not runs:
-        why = "; ".join(sorted({item.reason for item in unavailable})) or "it has no stack"
+    return SessionPlan(tuple(runs), tuple(unavailable))
+
+
+def require_runs(site: ReframeSite, plan: SessionPlan) -> None:
+    """Check that a plan has runs, or lost ones.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not (plan.runs or plan.lost):
+        why = "; ".join(sorted({item.reason for item in plan.unavailable})) or "it has no stack"
         raise UsageError(
             f"no case of this suite can run on '{site.system}': {why}",
             hint="`iowatch doctor` shows how to install a library; the limits are in system.yaml.",
         )
-    return SessionPlan(tuple(runs), tuple(unavailable))
 
 
 def _unusable_stack_error(site: ReframeSite, stack: str) -> UsageError:

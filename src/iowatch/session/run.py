@@ -28,6 +28,7 @@ from iowatch.session.plan import (
     fit_to_budget,
     load_run_history,
     make_session_plan,
+    require_runs,
     session_budget,
 )
 from iowatch.store import History, NoHistoryError
@@ -103,7 +104,7 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
         total_bytes=limits.total_bytes if limits else None,
     )
     runs, deferred = fit_to_budget(runs, run_history, meter.limit)
-    if not runs:
+    if plan.runs and not runs:
         raise UsageError(
             f"no run fits the budget: {deferred[0].reason}",
             hint=f"Raise the budgets in systems/{context.system_name}/system.yaml (`night`), or start later.",
@@ -116,7 +117,21 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
     added: tuple[UnplannedRun, ...] = ()
     if history:
         plan, added = accepted_plan.compare_with_memory(history, context, plan, deferred)
+    require_runs(site, plan)
     return PreparedSession(context, plan, meter, run_history, deferred, added)
+
+
+def check_plan(context: session.SessionContext, database: str | None) -> None:
+    """Refuse wrong names before a history is created or a lock of another session is reported.
+
+    Raises:
+        UsageError: unknown stack; no case can run, and there is no history of earlier runs.
+    """
+    plan = make_session_plan(context.site, context.cases, context.stacks, context.limits)
+    try:
+        History.existing(database).close()
+    except NoHistoryError:
+        require_runs(context.site, plan)
 
 
 def prepare_dry_run(context: session.SessionContext, database: str | None) -> PreparedSession:
@@ -176,7 +191,9 @@ class SessionExecution(session.SessionRunner):
         self._started = time.monotonic()
 
     def execute(self) -> None:
-        """Execute all runs of the plan, then retest the suspected ones."""
+        """Execute all runs of the plan, then retest the suspected ones; nothing if all runs are lost."""
+        if not self.plan.runs:
+            return
         try:
             self._execute_plan(self.plan, self.directory, {})
             if self.context.policy and self.context.policy.repeat_suspected:

@@ -52,8 +52,7 @@ def run_and_report(
         document = {"system": context.system_name, "status": "none", "reason": reason, "exit_code": 0}
         common.print_json(document) if as_json else common.print_message(reason)
         return 0
-    # Refuses wrong names before a history is created or a lock of another session is reported.
-    plan.make_session_plan(context.site, context.cases, context.stacks, context.limits)
+    run.check_plan(context, db)
     with History.open(db) as history:
         found = verdict.assess_session(history, run.run_suite(history, context))
         # Printed first: a report that cannot be written must not cost the verdict.

@@ -179,7 +179,7 @@ class HistoryExtent:
     @property
     def is_assessed(self) -> bool:
         """Whether changes can be detected in some series."""
-        return self.days >= MIN_OBSERVATIONS and self.assessable > 0
+        return self.assessable > 0
 
 
 def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:

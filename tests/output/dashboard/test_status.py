@@ -291,6 +291,13 @@ def test_only_expected_results_count_as_received() -> None:
     assert [(one.run, one.reason) for one in found.absent] == [("hdf5", "no write bandwidth")]
 
 
+@pytest.mark.parametrize(("problems", "complete"), [([], True), (["deferred in 3 sessions"], False)])
+def test_session_with_a_problem_is_not_complete(problems: list[str], complete: bool) -> None:
+    history: Any = SimpleNamespace(expected=lambda _uuid: [])
+    session: Any = SimpleNamespace(uuid="one", status="ok", attributes={"problems": problems})
+    assert session_coverage(history, session, [], set()).complete is complete
+
+
 @pytest.mark.parametrize(("hours", "held"), [(-0.1, False), (0, True), (0.5, True), (1, True), (1.1, False)])
 def test_evidence_of_a_finding_is_in_the_sessions_of_its_runs(hours: float, held: bool) -> None:
     """From the first to the last second of a session."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 IOWATCH = ROOT / ".venv" / "bin" / "iowatch"
+_FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 _PARTS = ("systems/local", "systems/_template", "benchmarks", "reframe_tests", "reference", "spack.yaml", "spack.lock")
 _SUITE = """\
 format: 1
@@ -111,6 +112,7 @@ class Attempt:
         plant: changes the world around the program; may return what undoes it.
         reason: regular expression of what a red session must print.
         sessions: sessions after the fault; each must be red, so that the fault is not the next normal state.
+        within: the fault may be found in the last of these sessions.
         prepare: before the session without a fault.
         words: further words of the command line.
     """
@@ -120,6 +122,21 @@ class Attempt:
     sessions: int = 1
     prepare: Callable[[Site], object] | None = None
     words: tuple[str, ...] = ()
+    within: bool = False
+
+    def impossible(self) -> str | None:
+        """Why this attempt cannot be made here."""
+        mounts = (
+            self.prepare in (_mount_scratch, _tmpfs_scratch)
+            or self.plant is another_file_system_is_mounted_over_scratch
+        )
+        if mounts and os.geteuid() != 0:
+            return "needs the right to mount a tmpfs (root)"
+        if self.prepare is _add_ior and shutil.which("ior") is None:
+            return "needs IOR on PATH"
+        if self.plant is clock_is_in_the_past and not _FAKETIME:
+            return "needs libfaketime (Debian: apt-get install libfaketime)"
+        return None
 
     @property
     def name(self) -> str:
@@ -190,7 +207,11 @@ def case_is_deleted_from_the_suite(site: Site) -> None:
 
 
 def case_is_renamed(site: Site) -> None:
-    site.edit(site.suite, "file: shared", "file: per-process")
+    site.edit(site.suite, "api: [posix, hdf5]", "api: [posix, hdf5], name: case-{api}")
+
+
+def case_is_changed_below_its_name(site: Site) -> None:
+    site.edit(site.suite, "16x16x16", "16x16x8")
 
 
 def operation_is_deleted_from_the_suite(site: Site) -> None:
@@ -266,8 +287,7 @@ def launcher_is_unknown(site: Site) -> None:
 
 
 def clock_is_in_the_past(site: Site) -> None:
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    site.environment |= {"LD_PRELOAD": str(library), "FAKETIME": "-3d"}
+    site.environment |= {"LD_PRELOAD": str(_FAKETIME[0]), "FAKETIME": "-3d"}
 
 
 def case_never_fits_the_budget(site: Site) -> None:
@@ -281,6 +301,29 @@ def case_never_fits_the_budget(site: Site) -> None:
 def results_are_damaged_on_their_way(site: Site) -> None:
     check = site.root / "reframe_tests/mixins/samples.py"
     site.edit(check, "handoff.spool_case(session, case, self._files(stage))", _DAMAGE)
+
+
+_LIBRARY = """\
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) {
+    static ssize_t (*real)(int, const void *, size_t, off64_t);
+    if (!real) real = dlsym(RTLD_NEXT, "pwrite64");
+    if (strcmp(program_invocation_short_name, "benchio") == 0 && bytes >= 4096) ((char *)data)[bytes / 2] ^= 1;
+    return real(file, data, bytes, offset);
+}
+ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset) { return pwrite64(file, data, bytes, offset); }
+"""
+
+
+def library_writes_other_bytes(site: Site) -> None:
+    source, library = site.place / "bytes.c", site.place / "bytes.so"
+    source.write_text(_LIBRARY)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    site.environment["LD_PRELOAD"] = str(library)
 
 
 _DAMAGE = """place = handoff.spool_case(session, case, self._files(stage))
@@ -340,6 +383,7 @@ ATTEMPTS = (
     Attempt(program_disappears_from_PATH, "ior", 2, _add_ior),
     Attempt(case_is_deleted_from_the_suite, "benchio:api=hdf5", 3),
     Attempt(case_is_renamed, "benchio:api=hdf5", 2),
+    Attempt(case_is_changed_below_its_name, "series .* ended"),
     Attempt(operation_is_deleted_from_the_suite, "read bandwidth", 2),
     Attempt(suite_of_one_benchmark_is_deleted, "ior", 2, _add_ior),
     Attempt(limits_exclude_a_case, "ranks"),
@@ -355,7 +399,8 @@ ATTEMPTS = (
     Attempt(configuration_has_a_syntax_error, "SyntaxError|syntax"),
     Attempt(launcher_is_unknown, "mpirum"),
     Attempt(clock_is_in_the_past, "clock of this machine .* is before the newest session"),
-    Attempt(case_never_fits_the_budget, "budget", 3),
+    Attempt(case_never_fits_the_budget, "budget", 3, words=("--night",), within=True),
+    Attempt(library_writes_other_bytes, "verif|differ", 7, words=("--night",), within=True),
     Attempt(results_are_damaged_on_their_way, "quarantine", 2),
 )
 
@@ -373,7 +418,10 @@ def run_attempt(attempt: Attempt, place: Path) -> list[str]:
         found = []
         for number in range(1, attempt.sessions + 1):
             code, printed = site.session(*attempt.words)
-            if code not in (1, 2, 3) or not re.search(attempt.reason, printed) or "Traceback" in printed:
+            red = code in (1, 2, 3) and re.search(attempt.reason, printed) and "Traceback" not in printed
+            if red and attempt.within:
+                return []
+            if not red:
                 found.append(f"{attempt.name}, session {number}: exit code {code}, no '{attempt.reason}' in {printed}")
         return found
     finally:

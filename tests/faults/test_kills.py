@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from tests.faults.conftest import only_long
+from tests.faults.commands import COMMANDS, Command
+from tests.faults.conftest import LONG, only_long
 from tests.faults.kills import Copy, Ingest, Run, Site, campaign
 
 KILLS = int(os.environ.get("IOWATCH_FAULT_KILLS", "3"))
@@ -34,6 +35,13 @@ def test_killed_dashboard_build_leaves_a_complete_site(var: Path) -> None:
     tally = campaign(Site(Random(1)), KILLS)
     assert tally.faults == []
     assert tally.kills
+
+
+@pytest.mark.parametrize("name", [*COMMANDS] if LONG else ["history export", "reference propose"])
+def test_killed_command_can_be_repeated(var: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("IOWATCH_ROOT", "")  # the command sets it, and it is restored
+    tally = campaign(Command(Random(1), name), KILLS)
+    assert tally.faults == []
 
 
 @pytest.mark.end_to_end

@@ -1,0 +1,32 @@
+"""Some attempts at a false green (`python -m tests.faults.campaign --only false-green` makes all of them)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import LONG
+from tests.faults.false_green import ATTEMPTS, Attempt, run_attempt
+
+# The others need a mount, IOR, or many sessions; their parts have tests of their own.
+_SAMPLE = ("library disappears from PATH", "record names another MPI", "check class is renamed")
+
+pytestmark = [
+    pytest.mark.end_to_end,
+    pytest.mark.skipif(shutil.which("mpicc") is None, reason="needs an MPI compiler (mpicc)"),
+]
+
+
+@pytest.mark.parametrize(
+    "attempt", [one for one in ATTEMPTS if LONG or one.name in _SAMPLE], ids=lambda attempt: attempt.name
+)
+def test_session_with_a_fault_is_red_and_has_the_reason(attempt: Attempt, tmp_path: Path) -> None:
+    if reason := attempt.impossible():
+        pytest.skip(reason)
+    assert run_attempt(attempt, tmp_path / "site") == []
+
+
+def test_every_attempt_has_its_own_name() -> None:
+    assert len({attempt.name for attempt in ATTEMPTS}) == len(ATTEMPTS) >= 25

@@ -24,6 +24,7 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
 
     local = True
     descr = "build benchio"
+    time_limit = "15m"  # compilers and their wrappers may hang, as on a stuck file system
     executable = "benchio"
     executable_opts = ["--version"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ settings.load_profile("iowatch")
 
 @pytest.fixture(scope="session", autouse=True)
 def remove_site_settings() -> None:
-    """Remove a site's settings: programs that tests start must not write to its directories."""
+    """Remove a site's settings: programs that tests start must not write to its directories, nor ignore a hangup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores it
     for name in ("IOWATCH_DB", "IOWATCH_SCRATCH", "IOWATCH_ROOT", "IOWATCH_DARSHAN_PRIVACY"):
         os.environ.pop(name, None)
 

@@ -12,7 +12,7 @@ import re
 from itertools import product
 
 from iowatch.benchmarks import benchmark, h5bench_output, parsing
-from iowatch.benchmarks.importers.hdf5_iotest import IOTEST_CSV_HEADER, IotestReader
+from iowatch.benchmarks.hdf5_iotest import IOTEST_CSV_HEADER, IotestReader
 from iowatch.core import Scalar
 
 _CONFIGURATION, _WRITE_CONFIGURATION = "h5bench.cfg", "h5bench_write.cfg"

@@ -93,8 +93,11 @@ class Faults(unittest.TestCase):
 
     def limited(self, api: str, blocks: int) -> str:
         """Two ranks, 32 KiB each, in files of at most `blocks` of 512 bytes; the message. Only the ranks are limited:
-        Open MPI 4.1's launcher may hang where its own files are."""
-        words = (launch.MPIEXEC, "-n", "2", "sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh")
+        Open MPI 4.1's launcher may hang where its own files are. Its shared memory is a file of megabytes."""
+        if launch.HYDRA:
+            self.skipTest("MPICH's UCX cannot start with such a limit: its shared memory is a file, too")
+        script = f'export OMPI_MCA_btl=self,tcp; ulimit -f {blocks}; exec "$@"'
+        words = (launch.MPIEXEC, "-n", "2", "sh", "-c", script, "sh")
         done = launch.alone(*self.options(api), "--local", "16x16x16", before=words)
         self.check_reported(done.returncode)
         self.check_failed_record("data.000000")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError, UsageError
-from iowatch.core.files import artefact_path, prune_artefacts, store_artefact
+from iowatch.core.files import artefact_path, damaged_artefacts, prune_artefacts, store_artefact
 
 DAY_S = 24 * 3600.0
 
@@ -109,3 +109,11 @@ def test_storing_an_artefact_a_second_time_renews_its_age(kept: list[str], tmp_p
     (tmp_path / "again").write_bytes(artefact_path(kept[0]).read_bytes())
     assert store_artefact(tmp_path / "again")[0] == kept[0]
     assert prune_artefacts(max_age_s=3.5 * DAY_S).removed == (kept[1],)
+
+
+def test_sample_of_256_days_finds_every_damaged_artefact(kept: list[str]) -> None:
+    assert [damaged_artefacts(day) for day in range(256)] == [[]] * 256
+    artefact_path(kept[1]).write_text("other")
+    found = [damaged_artefacts(day) for day in range(20_000, 20_256)]
+    assert [path.name for paths in found for path in paths] == [kept[1]]
+    assert damaged_artefacts(int(kept[1][:2], 16)) == [artefact_path(kept[1])]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,3 +151,17 @@ def test_overhead_is_measured_in_pairs_of_alternating_order(script: MakeScript) 
     assert kinds.count("traced") == kinds.count("untraced")
     started = [line for line in lines if line.startswith("started=")]
     assert ["LD_PRELOAD" in line for line in started] == [kind == "traced" for kind in kinds]
+
+
+@pytest.mark.parametrize(("traced", "starts", "reason"), [(True, 1, None), (True, 2, "start-1"), (False, 2, None)])
+def test_traced_run_without_a_log_of_each_start_fails(
+    tmp_path: Path, traced: bool, starts: int, reason: str | None
+) -> None:
+    """The first start left its log, the second did not."""
+    from reframe_tests.mixins.darshan import DarshanMixin
+
+    (tmp_path / "darshan").mkdir()
+    (tmp_path / "darshan" / "start-0.darshan").touch()
+    check: Any = SimpleNamespace(stagedir=tmp_path, is_traced=traced)
+    found = DarshanMixin.missing_trace(check, starts)
+    assert found is None if reason is None else found is not None and reason in found

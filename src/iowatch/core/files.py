@@ -236,6 +236,25 @@ def is_intact(artefact: Path, size_bytes: int) -> bool:
         return False
 
 
+def damaged_artefacts(sample: int) -> list[Path]:
+    """Return artefacts whose content is not what their names state, of one of the 256 directories of the store.
+
+    Args:
+        sample: number of the directory, modulo 256; the number of the day checks all files in 256 days.
+    """
+    directory = _store_directory() / f"{sample % 256:02x}"
+    return [path for path in sorted(directory.glob("?" * 64)) if not _is_intact_or_pruned(path)]
+
+
+def _is_intact_or_pruned(path: Path) -> bool:
+    try:
+        return file_sha256(path) == path.name
+    except FileNotFoundError:
+        return True
+    except OSError:  # a disk that cannot read it
+        return False
+
+
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:

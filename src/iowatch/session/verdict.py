@@ -10,7 +10,7 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry, suites
-from iowatch.core import METRICS, InputError, format_count
+from iowatch.core import DAY_S, METRICS, InputError, files, format_count
 from iowatch.findings import (
     NEEDS_ACTION,
     Finding,
@@ -166,7 +166,12 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         problems=_store_problems(
             history,
             row,
-            [*summary.problems, *_quarantine_problems(history, row.system), *conditions.ended_series(history, row)],
+            [
+                *summary.problems,
+                *_quarantine_problems(history, row.system),
+                *conditions.ended_series(history, row),
+                *_damaged_file_problems(row.started_at // DAY_S),
+            ],
         ),
     )
 
@@ -176,6 +181,14 @@ def _quarantine_problems(history: History, system: str) -> list[str]:
     found = handoff.quarantined_cases()
     others = {session.uuid for session in history.sessions() if session.system != system} if found else set()
     return [one.text for one in found if one.session not in others]
+
+
+def _damaged_file_problems(day: int) -> list[str]:
+    """A sample of the kept files, so that damage of the disk is found before a finding needs them."""
+    return [
+        f"{path} does not have the content that its name states; remove it, check the disk, run `iowatch history check`"
+        for path in files.damaged_artefacts(day)
+    ]
 
 
 def _store_problems(history: History, session: SessionRow, found: Sequence[str]) -> tuple[str, ...]:

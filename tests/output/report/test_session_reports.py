@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.core import Output, Result
+from iowatch.core import Output, Result, files
 from iowatch.findings import HistoryExtent
 from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
 from iowatch.session.run import SessionSummary
@@ -164,3 +166,20 @@ def test_changes_are_listed_however_short_the_history_is(verdict: Verdict) -> No
     )
     lines = change_lines(replace(verdict, extent=first_day, changes=("x: 2 of 8 down",), dismissed=("3 remain",)))
     assert lines == "Changes:\n  x: 2 of 8 down\n  dismissed: 3 remain"
+
+
+def test_session_verifies_a_sample_of_the_kept_files(history: History, tmp_path: Path) -> None:
+    """Session 1000 s after 1970 is on day 0: it verifies the files whose SHA-256 begins with 00."""
+    source = tmp_path / "output"
+    source.write_text(
+        next(text for text in map(str, itertools.count()) if sha256(text.encode()).hexdigest()[:2] == "00")
+    )
+    digest, _ = files.store_artefact(source)
+    history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000), [expected("a")])
+    history.record_runs("s", [ran("a")])
+    history.end_session("s", "ok", 1060)
+    assert assess_session(history, SessionSummary("s")).exit_code == 0
+    files.artefact_path(digest).write_text("damaged")
+    verdict = assess_session(history, SessionSummary("s"))
+    assert verdict.exit_code == 1
+    assert [digest in problem for problem in verdict.problems] == [True]

@@ -5,7 +5,7 @@ SYSTEM ?= local
 # Not PYTHON: that variable selects the Python that creates .venv (ci/setup).
 OUR_PYTHON := .venv/bin/python
 # Two at a time: MPI programs of tests have two to four ranks. The tests of one file stay together.
-PARALLEL := -n 2 --dist loadfile
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets

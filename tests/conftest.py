@@ -41,6 +41,16 @@ _READ_LOGS = ("darshan/test_command", "darshan/test_log_storage", "darshan/test_
 _READ_LOGS += ("darshan/test_use", "dashboard/test_traced", "comparison/test_traces", "findings/test_traces")
 
 
+# Files of many seconds per test start first, so that at the end both workers are busy (Makefile).
+_FIRST = (
+    "slurm/test_slurm",
+    "tests/test_end_to_end",
+    "faults/test_false_green",
+    "tests/test_checks",
+    "site/test_batch",
+)
+
+
 def _need_outside_data(items: list[pytest.Item]) -> None:
     for item in items:
         if "outside_data" in getattr(item, "fixturenames", ()):
@@ -52,6 +62,7 @@ def _need_outside_data(items: list[pytest.Item]) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that cannot run: without data, without a log reader, or tests of SQLite with PostgreSQL."""
     _need_outside_data(items)
+    items.sort(key=lambda item: not item.path.with_suffix("").as_posix().endswith(_FIRST))
     try:
         import darshan  # noqa: F401
     except RuntimeError:  # there is no wheel with its library for this Python

@@ -45,7 +45,7 @@ def test_dry_run_without_history_creates_nothing(cli: Callable[..., Result], var
     assert "tiny on local: " in done.stdout
     assert "never ran" in done.stdout
     assert done.stderr.startswith("there is no history at ")
-    assert done.stderr.endswith("/var/iowatch.db: durations are the time limits of the cases.\n")
+    assert done.stderr.endswith(": durations are the time limits of the cases.\n")
     assert not var.exists()
 
 

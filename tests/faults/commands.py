@@ -97,7 +97,7 @@ class Command(Work):
         for path in self.place.glob("*.csv"):
             if len(path.read_text().splitlines()) < 2 or not path.read_bytes().endswith(b"\n"):
                 yield f"{path} is truncated"
-        for path in self.place.glob("backup-*.db"):
+        for path in self.place.glob(f"backup-{self.number}.db"):
             with History.open(str(path)) as backup:
                 if material.content(backup) != self.content:
                     yield f"{path} is not the history"

@@ -306,3 +306,13 @@ def test_names_are_never_executed_as_sql(name: str) -> None:
     with History.open("sqlite:///:memory:") as history:
         history.begin_session(session("s1", name or "x"))
         assert [row.system for row in history.sessions(name or "x")] == [name or "x"]
+
+
+def test_chosen_facts_of_many_runs(history: History) -> None:
+    recorded = {"covariates": {"before": {"load_1m": 1.5}}, "command": "ior", "fs_ave_mds_cpu": 0.0}
+    history.begin_session(session())
+    history.record_runs("s1", [replace(run("one"), facts=recorded), run("two", name="b")])
+    ids = [one.id for one in history.runs("s1")]
+    found = history.run_facts([*ids, 99], ("covariates", "fs_ave_mds_cpu", "absent"))
+    del recorded["command"]
+    assert found == {ids[0]: recorded, ids[1]: {}}

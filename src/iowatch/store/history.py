@@ -193,6 +193,10 @@ class History:
         """
         return self._read(read.find_run, run_id)
 
+    def run_facts(self, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, dict[str, Any]]:
+        """Return the facts with these names of runs by run id; absent facts are omitted, and so are unknown runs."""
+        return self._read(read.run_facts, run_ids, names)
+
     def artefacts(self, run_id: int) -> list[Artefact]:
         """Return the artefacts of a run."""
         return self._read(read.artefacts_by_run, RunTable.id == run_id).get(run_id, [])

@@ -155,6 +155,17 @@ def find_run(connection: Connection, run_id: int) -> RunRow:
     return found[0]
 
 
+def run_facts(connection: Connection, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, dict[str, Any]]:
+    """Return the facts with these names of runs, by run id; absent facts are omitted, and so are unknown runs."""
+    statement = select(RunTable.id, *(RunTable.facts[name].label(f"fact_{i}") for i, name in enumerate(names)))
+    parts = [statement.where(RunTable.id.in_(chunk)) for chunk in in_chunks(run_ids)]
+    return {
+        number: {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        for part in parts
+        for number, *values in connection.execute(part)
+    }
+
+
 def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None) -> dict[int, str]:
     """Return run id to session UUID, of these runs or of all runs; unknown runs are omitted."""
     statement = select(RunTable.id, SessionTable.uuid).join(SessionTable, SessionTable.id == RunTable.session_id)

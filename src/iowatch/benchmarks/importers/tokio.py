@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from iowatch.core import GIB, METRICS, InputError, Output, Result, Scalar
+from iowatch.core.covariates import AVERAGES
 
 TOKIO_SYSTEM = "edison"
 
@@ -30,17 +31,6 @@ _BENCHMARKS = {
     "vpicio_uni": "vpic-io",
     "dbscan_read": "bd-cats",
 }
-# Activity of the file system during the run (LMT and Slurm, by TOKIO).
-_FACTS = (
-    "fs_ave_gibs_read_per_sec",
-    "fs_ave_gibs_written_per_sec",
-    "fs_ave_mds_cpu",
-    "fs_ave_oss_cpu",
-    "fshealth_ost_avg_full_pct",
-    "fshealth_ost_overloaded_ost_count",
-    "jobsdb_concurrent_jobs",
-    "topology_job_max_radius",
-)
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,7 @@ def _make_tokio_run(row: Mapping[str, str], where: str) -> TokioRun:
         wall_s=None if ended is None else ended - started,
         identity=f"tokio {TOKIO_SYSTEM} {row['_jobid']} {program} {row['_file_system']} {int(started)}",
         output=_tokio_output(row, _BENCHMARKS[program], case, where),
-        facts={key: number for key in _FACTS if (number := _number(row, key, where)) is not None},
+        facts={key: number for key in AVERAGES if (number := _number(row, key, where)) is not None},
     )
 
 

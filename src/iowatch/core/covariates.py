@@ -1,0 +1,161 @@
+"""The table of covariates: what went on around a run, and their values per run.
+
+A job records them on its first node immediately before and after a run, as the fact `covariates`: {"before": {name:
+number or text}, "after": {…}}, each with `time_s`, the epoch time. A name may have an instance: `target_fill:OST0001`.
+Imports store averages over the run as facts of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+CovariateKind = Literal["state", "counter", "stock", "average", "detail"]
+"""How a value per run is made.
+
+state: the value before the run. counter: a total that only increases; its rate between before and after. stock: an
+amount; its net change per second. average: over the run, as the import states it. detail: shown only; no value per run.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Covariate:
+    """The meaning of a covariate.
+
+    Attributes:
+        name: key in the facts.
+        unit: of the recorded values; of a counter or stock, the value per run has this unit per second.
+        label: name in pages and reports.
+        includes_run: whether the value per run contains what the run itself caused, which cannot be separated. Such a
+            value is no independent explanation of a slow run: a slow run moves fewer bytes per second.
+    """
+
+    name: str
+    unit: str
+    label: str
+    kind: CovariateKind
+    includes_run: bool = False
+
+    @property
+    def run_unit(self) -> str:
+        """Unit of the value per run."""
+        return f"{self.unit}/s" if self.kind in ("counter", "stock") else self.unit
+
+
+def _rows() -> tuple[Covariate, ...]:
+    states = (
+        ("load_1m", "", "load average of the node (1 minute)"),
+        ("io_pressure", "%", "time that processes of the node waited for I/O (10 s)"),
+        ("cpu_pressure", "%", "time that processes of the node waited for a processor (10 s)"),
+        ("processes_blocked", "", "processes of the node blocked by I/O"),
+        ("memory_available_bytes", "bytes", "available memory of the node"),
+        ("memory_cached_bytes", "bytes", "page cache of the node"),
+        ("memory_dirty_bytes", "bytes", "dirty memory of the node"),
+        ("fill", "%", "fill of the file system"),
+        ("free_inodes", "", "free inodes of the file system"),
+        ("target_fill_max", "%", "fill of the fullest target"),
+        ("target_fill_mean", "%", "mean fill of the targets"),
+        ("target_inodes_free_min", "", "free inodes of the target with fewest"),
+        ("targets", "", "targets that answered"),
+        ("targets_down", "", "targets that are not up"),
+        ("device_in_flight", "", "requests in flight to the block device"),
+        ("jobs_running", "", "jobs running on the system"),
+        ("jobs_pending", "", "jobs waiting on the system"),
+        ("jobs_own_nodes", "", "other jobs on the nodes of the run"),
+        ("prometheus", "", "answer of Prometheus"),
+    )
+    # Of the client on the first node of the run; the counters of other nodes are not read.
+    traffic = (
+        ("client_read_bytes", "bytes", "data read by the client"),
+        ("client_written_bytes", "bytes", "data written by the client"),
+        ("client_data_ops", "", "data requests of the client"),
+        ("client_metadata_ops", "", "metadata requests of the client"),
+        ("client_wait_s", "s", "time that requests of the client took"),
+    )
+    errors = (
+        ("client_retransmissions", "", "requests that the client sent again"),
+        ("network_errors", "", "errors of the network interfaces"),
+        ("network_discards", "", "packets that the network interfaces dropped"),
+    )
+    # TOKIO: activity of the servers during the run (LMT), state of the file system, jobs and placement (Slurm).
+    averages = (
+        ("fs_ave_gibs_read_per_sec", "GiB/s", "read from the file system by all jobs", True),
+        ("fs_ave_gibs_written_per_sec", "GiB/s", "written to the file system by all jobs", True),
+        ("fs_ave_mds_cpu", "%", "processor load of the metadata server", True),
+        ("fs_ave_oss_cpu", "%", "processor load of the object storage servers", True),
+        ("fshealth_ost_avg_full_pct", "%", "mean fill of the targets", False),
+        ("fshealth_ost_overloaded_ost_count", "", "overloaded targets", False),
+        ("jobsdb_concurrent_jobs", "", "jobs running on the system", False),
+        ("topology_job_max_radius", "", "largest distance of the nodes in the network", False),
+    )
+    return (
+        *(Covariate(*row, kind="state") for row in states),
+        *(Covariate(*row, kind="counter", includes_run=True) for row in traffic),
+        *(Covariate(*row, kind="counter") for row in errors),
+        Covariate("used_bytes", "bytes", "growth of the file system", "stock", includes_run=True),
+        *(Covariate(name, unit, label, "average", own) for name, unit, label, own in averages),
+        Covariate("target_fill", "%", "fill of the target", "detail"),
+        Covariate("setting", "", "setting", "detail"),
+    )
+
+
+COVARIATES = {one.name: one for one in _rows()}
+"""All covariates by name, without instance."""
+
+AVERAGES = tuple(one.name for one in COVARIATES.values() if one.kind == "average")
+
+COVARIATE_FACTS = ("covariates", *AVERAGES)
+"""Names of the facts of a run that `run_covariates` uses."""
+
+
+def get_covariate(name: str) -> Covariate | None:
+    """Return the covariate of a recorded name, which may have an instance; None if it is not in the table."""
+    return COVARIATES.get(name.partition(":")[0])
+
+
+def covariate_label(name: str) -> str:
+    """Return the label of a recorded name with its instance: `fill of the target OST0001`."""
+    known, instance = get_covariate(name), name.partition(":")[2]
+    return f"{known.label} {instance}".strip() if known else name
+
+
+def recorded_covariates(facts: Mapping[str, Any], side: Literal["before", "after"]) -> Mapping[str, Any]:
+    """Return what a run recorded before or after it, by name; empty if it recorded none."""
+    recorded = facts.get("covariates")
+    found = recorded.get(side) if isinstance(recorded, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def run_covariates(facts: Mapping[str, Any]) -> dict[str, float]:
+    """Return the covariates of a run by name, in the units `Covariate.run_unit`; finite.
+
+    What the run itself transferred is part of counters and stocks and cannot be subtracted: caches and protocols change
+    its amount. `Covariate.includes_run` marks these.
+
+    Args:
+        facts: of the run; those that are absent or damaged are left out, and so is a counter that was reset.
+    """
+    before, after = (recorded_covariates(facts, side) for side in ("before", "after"))
+    duration_s = (_number(after.get("time_s")) or 0.0) - (_number(before.get("time_s")) or 0.0)
+    found = {name: _number(facts.get(name)) for name in AVERAGES}
+    for name, value in before.items():
+        found[name] = _run_value(name, _number(value), _number(after.get(name)), duration_s)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _run_value(name: str, before: float | None, after: float | None, duration_s: float) -> float | None:
+    known = get_covariate(name)
+    if known is None or before is None or known.kind in ("detail", "average"):
+        return None
+    if known.kind == "state":
+        return before
+    if after is None or duration_s <= 0 or (known.kind == "counter" and after < before):
+        return None
+    return (after - before) / duration_s
+
+
+def _number(value: object) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reframe as rfm
 
+from reframe_tests.mixins.covariates import CovariatesMixin
 from reframe_tests.mixins.darshan import DarshanMixin
 from reframe_tests.mixins.machine import MachineMixin
 from reframe_tests.mixins.program import ProgramMixin
@@ -24,6 +25,7 @@ class BenchmarkCheck(
     DarshanMixin,
     SuiteMixin,
     ProgramMixin,
+    CovariatesMixin,
     MachineMixin,
     ScratchMixin,
     StackMixin,

@@ -46,8 +46,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         further: list[str] = []
         for start in range(1, tool.runs(options)):
             further += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
+        prepare = [self.covariates_command("before"), *prepare]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
-        measured = [*self._close(0), *further, f"date +%s.%N > {_ENDED}"]
+        measured = [*self._close(0), *further, f"date +%s.%N > {_ENDED}", self.covariates_command("after")]
         self.postrun_cmds = [*measured, *self._verify(launcher, place), *self.postrun_cmds]
 
     def _verify(self, launcher: str, place: str) -> list[str]:
@@ -188,6 +189,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 **self.striping_facts(),
                 **self.scratch_facts(),
                 **self.machine_facts(),
+                **self.covariate_facts(),
                 "exit_code": _number(stage / _rc(0)),
                 "nodes": self.job_nodes(),
                 "program": self.program_facts.to_json(),

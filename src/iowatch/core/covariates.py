@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+Side = Literal["before", "after"]
+SIDES: tuple[Side, ...] = ("before", "after")
+
 CovariateKind = Literal["state", "counter", "stock", "average", "detail"]
 """How a value per run is made.
 
@@ -73,6 +76,7 @@ def _rows() -> tuple[Covariate, ...]:
         ("client_data_ops", "", "data requests of the client"),
         ("client_metadata_ops", "", "metadata requests of the client"),
         ("client_wait_s", "s", "time that requests of the client took"),
+        ("network_wait", "", "ticks in which an InfiniBand port could not send"),
     )
     errors = (
         ("client_retransmissions", "", "requests that the client sent again"),
@@ -121,7 +125,7 @@ def covariate_label(name: str) -> str:
     return f"{known.label} {instance}".strip() if known else name
 
 
-def recorded_covariates(facts: Mapping[str, Any], side: Literal["before", "after"]) -> Mapping[str, Any]:
+def recorded_covariates(facts: Mapping[str, Any], side: Side) -> Mapping[str, Any]:
     """Return what a run recorded before or after it, by name; empty if it recorded none."""
     recorded = facts.get("covariates")
     found = recorded.get(side) if isinstance(recorded, Mapping) else None
@@ -137,7 +141,7 @@ def run_covariates(facts: Mapping[str, Any]) -> dict[str, float]:
     Args:
         facts: of the run; those that are absent or damaged are left out, and so is a counter that was reset.
     """
-    before, after = (recorded_covariates(facts, side) for side in ("before", "after"))
+    before, after = (recorded_covariates(facts, side) for side in SIDES)
     duration_s = (_number(after.get("time_s")) or 0.0) - (_number(before.get("time_s")) or 0.0)
     found = {name: _number(facts.get(name)) for name in AVERAGES}
     for name, value in before.items():

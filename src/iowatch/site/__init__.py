@@ -16,6 +16,7 @@ from iowatch.site.stacks import discover_stacks, load_stack, read_stack_json
 from iowatch.site.storage import file_system_without_striping
 from iowatch.site.system import (
     Blackout,
+    CovariateSettings,
     FileSystem,
     FileSystemIdentity,
     NightlyPolicy,

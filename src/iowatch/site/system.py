@@ -318,6 +318,31 @@ class NightlyPolicy(ClosedModel):
     repeat_suspected: bool = True
 
 
+class PrometheusSettings(ClosedModel):
+    """A server of Prometheus that answers without a password.
+
+    Attributes:
+        url: for example `http://prometheus:9090`.
+        queries: by name; each has one number as its answer.
+    """
+
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s@]+$")]
+    queries: dict[Annotated[str, StringConstraints(pattern=r"^\w+$")], NonEmptyText]
+
+
+class CovariateSettings(ClosedModel):
+    """What runs record about their surroundings besides the usual (`iowatch.core.covariates`).
+
+    Attributes:
+        lustre_parameters: patterns of `lctl get_param`, for example `osc.*.max_rpcs_in_flight`.
+        network_counters: names of counters that `ethtool -S` prints, for example `rx_discards_phy`.
+    """
+
+    lustre_parameters: tuple[Annotated[str, StringConstraints(pattern=r"^[\w.*?-]+$")], ...] = ()
+    network_counters: tuple[Annotated[str, StringConstraints(pattern=r"^\w+$")], ...] = ()
+    prometheus: PrometheusSettings | None = None
+
+
 class System(ClosedModel):
     """A machine.
 
@@ -346,6 +371,7 @@ class System(ClosedModel):
     software: tuple[Software, ...] = ()
     limits: SystemLimits = SystemLimits()
     night: NightlyPolicy = NightlyPolicy()
+    covariates: CovariateSettings = CovariateSettings()
     notes: tuple[NonEmptyText, ...] = ()
     sources: dict[NonEmptyText, NonEmptyText] = Field(default_factory=dict)
 

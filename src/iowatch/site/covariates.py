@@ -1,0 +1,387 @@
+"""What goes on around a run: a snapshot on the job's first node before and after it, and answers of Prometheus.
+
+`snapshot_commands` run in the job, `parse_snapshot` reads what they wrote; `core.covariates` defines the names. No
+command prints names of users, jobs or processes.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import re
+import shlex
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from iowatch.core import KIB
+from iowatch.core.covariates import SIDES, Side
+from iowatch.site.system import CovariateSettings, PrometheusSettings
+
+Snapshot = dict[str, float | str]
+"""Values by name of the covariate, and `time_s`."""
+
+SCRIPT_NAME = "iowatch.covariates.sh"
+# A program that hangs, and the whole snapshot: a process that waits for a dead file system cannot even be killed.
+_PROGRAM_LIMIT_S, _SNAPSHOT_LIMIT_S = 2, 5
+
+# Each output begins with `== name`. `$1` is the scratch directory, `$2` the side. What may hang on a dead file system
+# comes last. The shell reads files itself: starting a program takes longer than all of them together.
+_SCRIPT = r"""
+PATH=$PATH:/usr/sbin:/sbin:/usr/lpp/mmfs/bin
+shopt -s nullglob
+show() {
+    local file lines
+    for file; do mapfile -t lines < "$file" && printf '%s\n' "${lines[@]/#/$file:}"; done
+}
+try() { echo "== $1"; shift; command -v "$1" > /dev/null && timeout LIMIT "$@"; }
+echo "== time"; echo "${EPOCHREALTIME:-$(date +%s.%N)}"
+echo "== node"; show /proc/loadavg /proc/meminfo /proc/stat /proc/pressure/io /proc/pressure/cpu
+echo "== network"
+show /sys/class/net/*/device/net/*/statistics/{rx,tx}_{errors,dropped} \
+    /sys/class/infiniband/*/ports/*/counters/{*error*,link_downed,*discards*,*dropped,port_xmit_wait}
+for path in ${COUNTERS:+/sys/class/net/*/device/net/*}; do
+    try ethtool ethtool -S "${path##*/}" | sed -nE "/^==/p; s/^[[:space:]]*($COUNTERS):/\1:/p"
+done
+if [ "$2" = before ] && [ -n "$SLURM_JOB_ID" ]; then
+    try jobs sdiag | sed -nE '/^(==|Jobs (pending|running):)/p'
+    echo "== own-nodes"; timeout LIMIT squeue -h -t R -w "$SLURM_JOB_NODELIST" -o x | wc -l
+fi
+exec 3< "$1"
+while read -r name id; do [ "$name" != mnt_id: ] || break; done < /proc/self/fdinfo/3
+while read -r number _ device _ target rest; do
+    [ "$number" != "$id" ] || read -r type source _ <<< "${rest#*- }"
+    [ "$number" != "$id" ] || break
+done < /proc/self/mountinfo
+echo "== device"; show "/sys/dev/block/$device/stat" "/sys/class/bdi/$device/read_ahead_kb"
+case $type in
+ext4) show "/proc/fs/ext4/${source##*/}/options" ;;
+nfs*) echo "== nfs"; target=$target awk '$1 == "device" {on = $5 == ENVIRON["target"]} on' /proc/self/mountstats ;;
+lustre)
+    name=${source##*:/}; name=${name%%/*}
+    try lustre lctl get_param "llite.$name-*.stats" "osc.$name-*.stats" "mdc.$name-*.stats" PARAMETERS
+    try lfs lfs df "$1"
+    try lfs-inodes lfs df -i "$1" ;;
+gpfs)
+    try gpfs mmpmon -p <<< fs_io_s | grep -E "^==| _fs_ ${source##*/} "
+    try gpfs-disks mmlsdisk "${source##*/}" -Y ;;
+esac
+try space stat -f -c "%S %b %f %a %d" "$1"
+echo "== end"
+"""
+
+
+def snapshot_script(settings: CovariateSettings) -> str:
+    """Return the script that prints a snapshot; bash. Its arguments are the scratch directory and the side."""
+    counters = shlex.quote("|".join(settings.network_counters))
+    body = _SCRIPT.replace("LIMIT", str(_PROGRAM_LIMIT_S))
+    return f"COUNTERS={counters}" + body.replace("PARAMETERS", shlex.join(settings.lustre_parameters))
+
+
+def snapshot_command(directory: str, side: Side) -> str:
+    """Return the line of a job's script (bash) that writes a snapshot, and waits some seconds at most."""
+    script = f"bash {SCRIPT_NAME} {shlex.quote(directory)} {side} > {_snapshot_name(side)}"
+    # What is left behind must not keep the job's error stream open.
+    return f"read -r -t {_SNAPSHOT_LIMIT_S} < <(exec 2> /dev/null; {script}; echo) || true"
+
+
+def _snapshot_name(side: Side) -> str:
+    return f"iowatch.covariates.{side}"
+
+
+def parse_snapshot(text: str, settings: CovariateSettings) -> Snapshot:
+    """Return the covariates of a snapshot by name.
+
+    Args:
+        text: what the script printed; a damaged section is left out.
+    """
+    readers = _READERS | {"lustre": partial(_read_lustre, patterns=settings.lustre_parameters)}
+    found: Snapshot = {}
+    for part in re.split(r"(?m)^== ", text)[1:]:
+        title, _, lines = part.partition("\n")
+        try:
+            values = list(readers[title.strip()](lines.splitlines()))
+        except (KeyError, ValueError, IndexError):
+            continue
+        for name, value in values:
+            # One name per interface, target or operation: the total of the node.
+            known = found.get(name)
+            found[name] = value if known is None or isinstance(value, str) else value + float(known)
+    return {name: value for name, value in found.items() if isinstance(value, str) or math.isfinite(value)}
+
+
+def is_complete_snapshot(text: str) -> bool:
+    """Return whether the script printed everything in time."""
+    return "\n== end" in text
+
+
+_Lines = Sequence[str]
+_Values = Iterator[tuple[str, float | str]]
+
+_MEMORY = {
+    "MemAvailable:": "memory_available_bytes",
+    "Cached:": "memory_cached_bytes",
+    "Dirty:": "memory_dirty_bytes",
+    "Writeback:": "memory_dirty_bytes",
+}
+
+
+def _read_time(lines: _Lines) -> _Values:
+    yield "time_s", float(lines[0])
+
+
+def _read_node(lines: _Lines) -> _Values:
+    for line in lines:
+        path, _, text = line.partition(":")
+        words = text.split()
+        if words[0] in _MEMORY:
+            yield _MEMORY[words[0]], float(words[1]) * KIB
+        elif words[0] == "procs_blocked":
+            yield "processes_blocked", float(words[1])
+        elif path == "/proc/loadavg":
+            yield "load_1m", float(words[0])
+        elif words[0] == "some":
+            yield f"{path.rpartition('/')[2]}_pressure", float(words[1].removeprefix("avg10="))
+
+
+def _read_network(lines: _Lines) -> _Values:
+    for line in lines:
+        path, _, value = line.rpartition(":")
+        counter = path.rpartition("/")[2]
+        if counter == "port_xmit_wait":
+            yield "network_wait", float(value)
+        elif counter != "port_rcv_switch_relay_errors":  # also counts multicast packets of the port itself
+            lost = counter.endswith(("dropped", "discards"))
+            yield "network_discards" if lost else "network_errors", float(value)
+
+
+def _read_ethtool(lines: _Lines) -> _Values:
+    for line in lines:
+        name, _, value = line.partition(":")
+        yield f"network_errors:{name.strip()}", float(value)
+
+
+def _read_space(lines: _Lines) -> _Values:
+    """Block size, blocks: all, free, available to users; free inodes. The fill is that of `df`."""
+    size, total, free, available, inodes = map(float, lines[0].split())
+    yield "used_bytes", (total - free) * size
+    yield "fill", 100 * (total - free) / max(total - free + available, 1)
+    if inodes:  # 0 where inodes are not limited
+        yield "free_inodes", inodes
+
+
+def _read_device(lines: _Lines) -> _Values:
+    """`stat` of a block device: Documentation/block/stat.rst of Linux; sectors have 512 bytes, times are in ms."""
+    for line in lines:
+        path, _, text = line.rpartition(":")
+        if path.endswith("/read_ahead_kb"):
+            yield "setting:read_ahead_kib", float(text)
+        elif text.startswith("commit="):
+            yield "setting:commit_s", float(text.removeprefix("commit="))
+        elif path.endswith("/stat"):
+            reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, in_flight = text.split()[:9]
+            yield "client_read_bytes", 512 * float(sectors_read)
+            yield "client_written_bytes", 512 * float(sectors_written)
+            yield "client_data_ops", float(reads) + float(writes)
+            yield "client_wait_s", (float(read_ms) + float(write_ms)) / 1000
+            yield "device_in_flight", float(in_flight)
+
+
+def _read_nfs(lines: _Lines) -> _Values:
+    """One mount of /proc/self/mountstats; see mountstats(8) and net/sunrpc/stats.c of Linux. Times are in ms."""
+    for line in lines:
+        words = line.split()
+        if line.strip().startswith("bytes:"):
+            yield "client_read_bytes", float(words[5])
+            yield "client_written_bytes", float(words[6])
+        elif re.match(r"\s+[A-Z_]+: \d", line):
+            sent, transmitted, *_, execute_ms = map(float, words[1:9])
+            is_data = words[0] in ("READ:", "WRITE:", "COMMIT:")
+            yield "client_data_ops" if is_data else "client_metadata_ops", sent
+            yield "client_retransmissions", transmitted - sent
+            yield "client_wait_s", execute_ms / 1000
+
+
+def _read_lustre(lines: _Lines, patterns: Sequence[str]) -> _Values:
+    """`lctl get_param` of statistics (`name count samples [unit] min max sum`) and of the parameters of the site."""
+    sums: dict[tuple[str, str], float] = defaultdict(float)
+    values: dict[str, Counter[str]] = {}
+    device = ""
+    for line in lines:
+        if header := re.match(r"(\w+)\.\S+\.stats=$", line):
+            device = header[1]
+        elif parameter := re.match(r"([^\s=]+)=(.+)$", line):
+            for pattern in patterns:
+                if fnmatchcase(parameter[1], pattern):
+                    values.setdefault(pattern, Counter())[parameter[2].strip()] += 1
+        elif (words := line.split())[1:] and words[2:3] == ["samples"]:
+            sums[device, words[0]] += float(words[6]) if len(words) > 6 else float(words[1])
+            if words[0] == "req_waittime":
+                sums[device, "requests"] += float(words[1])
+    # The object clients count what the network carried; the mount also counts what its cache answered.
+    source = "osc" if ("osc", "read_bytes") in sums or ("osc", "write_bytes") in sums else "llite"
+    names = {
+        "client_read_bytes": (source, "read_bytes"),
+        "client_written_bytes": (source, "write_bytes"),
+        "client_data_ops": ("osc", "requests"),
+        "client_metadata_ops": ("mdc", "requests"),
+    }
+    yield from ((name, sums[key]) for name, key in names.items() if key[0] in {device for device, _ in sums})
+    yield "client_wait_s", (sums["osc", "req_waittime"] + sums["mdc", "req_waittime"]) / 1e6
+    for pattern, counts in values.items():
+        texts = [text if len(counts) == 1 else f"{text} ({count})" for text, count in counts.most_common()]
+        yield f"setting:{pattern}", ", ".join(texts)
+
+
+_TARGET = re.compile(r"(\S+) +(\d+) +(\d+) +(\d+) +\d+% .*\[(OST|MDT):")
+# Larger file systems have a thousand targets; a run keeps the fullest.
+_MAX_TARGETS = 64
+
+
+def _read_lfs_df(lines: _Lines) -> _Values:
+    """Lines `UUID blocks used available use% mount[OST:0]`; a target that does not answer has ` : ` and the reason."""
+    rows = [found for line in lines if (found := _TARGET.match(line))]
+    fill = {row[1].removesuffix("_UUID").rpartition("-")[2]: _percent(row) for row in rows if row[5] == "OST"}
+    yield "targets", len(rows)
+    yield "targets_down", sum(" : " in line for line in lines)
+    yield "target_fill_max", max(fill.values())
+    yield "target_fill_mean", sum(fill.values()) / len(fill)
+    for name in sorted(fill, key=lambda name: -fill[name])[:_MAX_TARGETS]:
+        yield f"target_fill:{name}", fill[name]
+
+
+def _percent(row: re.Match[str]) -> float:
+    used, available = float(row[3]), float(row[4])
+    return round(100 * used / max(used + available, 1), 2)
+
+
+def _read_lfs_inodes(lines: _Lines) -> _Values:
+    yield "target_inodes_free_min", min(float(found[4]) for line in lines if (found := _TARGET.match(line)))
+
+
+def _read_mmpmon(lines: _Lines) -> _Values:
+    """`fs_io_s` of IBM Storage Scale: bytes read and written, opens, closes, reads, writes, directories, inodes."""
+    for line in lines:
+        words = line.split()
+        counts = dict(zip(words[1::2], words[2::2], strict=False))
+        if words[:1] == ["_fs_io_s_"] and "_br_" in counts:
+            yield "client_read_bytes", float(counts["_br_"])
+            yield "client_written_bytes", float(counts["_bw_"])
+            yield "client_data_ops", float(counts["_rdc_"]) + float(counts["_wc_"])
+            yield "client_metadata_ops", sum(float(counts[name]) for name in ("_oc_", "_cc_", "_dir_", "_iu_"))
+
+
+def _read_mmlsdisk(lines: _Lines) -> _Values:
+    rows = [line.split(":") for line in lines if line.startswith("mmlsdisk:")]
+    header = next(row for row in rows if "HEADER" in row)
+    disks = [dict(zip(header, row, strict=False)) for row in rows if "HEADER" not in row]
+    yield "targets", len(disks)
+    yield "targets_down", sum((disk["status"], disk["availability"]) != ("ready", "up") for disk in disks)
+
+
+def _read_jobs(lines: _Lines) -> _Values:
+    for line in lines:
+        name, _, value = line.partition(":")
+        yield name.lower().replace(" ", "_"), float(value)
+
+
+def _read_own_nodes(lines: _Lines) -> _Values:
+    yield "jobs_own_nodes", max(float(lines[0]) - 1, 0)
+
+
+_READERS: dict[str, Callable[[_Lines], _Values]] = {
+    "time": _read_time,
+    "node": _read_node,
+    "network": _read_network,
+    "ethtool": _read_ethtool,
+    "space": _read_space,
+    "device": _read_device,
+    "nfs": _read_nfs,
+    "lfs": _read_lfs_df,
+    "lfs-inodes": _read_lfs_inodes,
+    "gpfs": _read_mmpmon,
+    "gpfs-disks": _read_mmlsdisk,
+    "jobs": _read_jobs,
+    "own-nodes": _read_own_nodes,
+}
+
+_PROMETHEUS_LIMIT_S = 2.0
+# Why a server did not answer: each further run of this process would wait again.
+_silent: dict[str, str] = {}
+
+
+def ask_prometheus(settings: PrometheusSettings, start: float, end: float) -> tuple[Snapshot, Snapshot, dict[str, str]]:
+    """Return the answers at two times, and the reasons of the queries without an answer, by `prometheus:<name>`.
+
+    The host of ReFrame asks after the run: nodes need no route to the server, and the run does not wait.
+
+    Args:
+        start, end: epoch seconds.
+    """
+    before: Snapshot = {}
+    after: Snapshot = {}
+    missing: dict[str, str] = {}
+    for name, query in settings.queries.items():
+        key = f"prometheus:{name}"
+        try:
+            before[key], after[key] = _ask(settings.url, query, start, end)
+        except urllib.error.HTTPError as error:
+            with error:
+                missing[key] = f"{settings.url} answered {error.code}: {error.read(300).decode(errors='replace')}"
+        except (OSError, http.client.HTTPException) as error:
+            _silent[settings.url] = missing[key] = f"no answer of {settings.url}: {error}"
+        except (ValueError, LookupError, TypeError) as error:
+            missing[key] = str(error)
+    return before, after, missing
+
+
+def _ask(url: str, query: str, start: float, end: float) -> tuple[float, float]:
+    """The two answers.
+
+    Raises:
+        OSError, HTTPException: no answer.
+        ValueError, LookupError, TypeError: not one number at each time, or the server did not answer before.
+    """
+    if url in _silent:
+        raise ValueError(_silent[url])
+    step = max(round(end - start, 3), 0.01)
+    # Up to the middle of the second step: rounding must not lose its beginning.
+    words = {"query": query, "start": f"{start:.3f}", "end": f"{start + 1.5 * step:.3f}", "step": f"{step:.3f}"}
+    place = f"{url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(words)}"
+    with urllib.request.urlopen(place, timeout=_PROMETHEUS_LIMIT_S) as answer:  # noqa: S310  # scheme checked
+        rows = json.load(answer)["data"]["result"]
+    if len(rows) != 1:
+        raise ValueError(f"{len(rows)} series, expected one: use sum(), avg() or max()")
+    before, after = (float(value) for _, value in rows[0]["values"])
+    if not (math.isfinite(before) and math.isfinite(after)):
+        raise ValueError("not a finite number")
+    return before, after
+
+
+def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
+    """Return the fact `covariates` of a run: values `before` and `after`, and the reasons of `missing` ones.
+
+    Args:
+        stage: directory of the snapshots; empty without both of them, because the job did not start or end.
+    """
+    try:
+        texts = {side: (stage / _snapshot_name(side)).read_text(errors="replace") for side in SIDES}
+    except OSError:
+        return {}
+    found = {side: parse_snapshot(text, settings) for side, text in texts.items()}
+    late = f"the snapshot took longer than {_SNAPSHOT_LIMIT_S} s: a program or the file system hung"
+    missing: dict[str, str] = {side: late for side, text in texts.items() if not is_complete_snapshot(text)}
+    times = [time for side in found.values() if isinstance(time := side.get("time_s"), float)]
+    if settings.prometheus and len(times) == len(found):
+        *answers, reasons = ask_prometheus(settings.prometheus, *times)
+        for side, answer in zip(found.values(), answers, strict=True):
+            side.update(answer)
+        missing |= reasons
+    return {"covariates": {**found, **({"missing": missing} if missing else {})}}

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from iowatch.core import COVARIATES, get_covariate, run_covariates
-from iowatch.core.covariates import covariate_label
+from iowatch.core import COVARIATES, covariate_label, get_covariate, run_covariates
 
 
 def facts(before: dict[str, Any], after: dict[str, Any], seconds: float = 4.0) -> dict[str, Any]:

@@ -1,6 +1,17 @@
 """Errors, units, metrics, records and files that all packages use."""
 
-from iowatch.core.covariates import COVARIATE_FACTS, COVARIATES, Covariate, get_covariate, run_covariates
+from iowatch.core.covariates import (
+    AVERAGED_COVARIATES,
+    COVARIATE_FACTS,
+    COVARIATES,
+    SIDES,
+    Covariate,
+    Side,
+    covariate_label,
+    get_covariate,
+    recorded_covariates,
+    run_covariates,
+)
 from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
 from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
 from iowatch.core.metrics import HEADLINE_METRICS, METRICS, Metric, get_metric

@@ -108,9 +108,9 @@ def _rows() -> tuple[Covariate, ...]:
 COVARIATES = {one.name: one for one in _rows()}
 """All covariates by name, without instance."""
 
-AVERAGES = tuple(one.name for one in COVARIATES.values() if one.kind == "average")
+AVERAGED_COVARIATES = tuple(one.name for one in COVARIATES.values() if one.kind == "average")
 
-COVARIATE_FACTS = ("covariates", *AVERAGES)
+COVARIATE_FACTS = ("covariates", *AVERAGED_COVARIATES)
 """Names of the facts of a run that `run_covariates` uses."""
 
 
@@ -143,7 +143,7 @@ def run_covariates(facts: Mapping[str, Any]) -> dict[str, float]:
     """
     before, after = (recorded_covariates(facts, side) for side in SIDES)
     duration_s = (_number(after.get("time_s")) or 0.0) - (_number(before.get("time_s")) or 0.0)
-    found = {name: _number(facts.get(name)) for name in AVERAGES}
+    found = {name: _number(facts.get(name)) for name in AVERAGED_COVARIATES}
     for name, value in before.items():
         found[name] = _run_value(name, _number(value), _number(after.get(name)), duration_s)
     return {name: value for name, value in found.items() if value is not None}

@@ -21,8 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from iowatch.core import KIB
-from iowatch.core.covariates import SIDES, Side
+from iowatch.core import KIB, SIDES, Side
 from iowatch.site.system import CovariateSettings, PrometheusSettings
 
 Snapshot = dict[str, float | str]

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from iowatch.core import GIB, METRICS, InputError, Output, Result, Scalar
-from iowatch.core.covariates import AVERAGES
+from iowatch.core import AVERAGED_COVARIATES, GIB, METRICS, InputError, Output, Result, Scalar
 
 TOKIO_SYSTEM = "edison"
 
@@ -96,7 +95,7 @@ def _make_tokio_run(row: Mapping[str, str], where: str) -> TokioRun:
         wall_s=None if ended is None else ended - started,
         identity=f"tokio {TOKIO_SYSTEM} {row['_jobid']} {program} {row['_file_system']} {int(started)}",
         output=_tokio_output(row, _BENCHMARKS[program], case, where),
-        facts={key: number for key in AVERAGES if (number := _number(row, key, where)) is not None},
+        facts={key: number for key in AVERAGED_COVARIATES if (number := _number(row, key, where)) is not None},
     )
 
 

@@ -18,10 +18,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, parse_time
+from iowatch.core import (
+    COVARIATE_FACTS,
+    DAY_S,
+    HEADLINE_METRICS,
+    METRICS,
+    InputError,
+    get_covariate,
+    parse_time,
+    run_covariates,
+)
+from iowatch.site import load_system, system_names
 from iowatch.stats import (
     DEFAULT_METHOD,
     CollectDetections,
+    CovariateTable,
     Detection,
     DetectorSettings,
     detect_many,
@@ -102,7 +113,7 @@ def headline_values(row: SeriesRow, points: SeriesPoints) -> NDArray[np.float64]
 # Series per read, and number of reads ahead of detection.
 _CHUNK, _READS_AHEAD = 50, 4
 # Format of stored detections; a new number makes all of them outdated.
-_FORMAT = 3
+_FORMAT = 4
 
 
 def detect_series(
@@ -115,6 +126,8 @@ def detect_series(
 ) -> dict[int, Detection]:
     """Detection of each series of one system, by series id; stored detections are used if they are current.
 
+    Series are adjusted for the covariates of their runs unless `system.yaml` switches it off.
+
     Args:
         accepted_since: start of the accepted level in epoch seconds, by series id.
         method: a name in `iowatch.stats.METHODS`.
@@ -123,7 +136,8 @@ def detect_series(
     Raises:
         UsageError: unknown method.
     """
-    version = f"{method}-{get_method(method).version}/{_FORMAT}"
+    adjusted = bool(rows) and _adjusts_for_covariates(rows[0].system)
+    version = f"{method}-{get_method(method).version}/{_FORMAT}" + ("" if adjusted else " unadjusted")
     # Inputs of each detection: number of points, time of the last point, method and accepted level.
     keys = {row.id: (row.n, row.last or 0, f"{version} since {accepted_since.get(row.id, 0)}") for row in rows}
     current = {
@@ -147,12 +161,58 @@ def detect_series(
             chunk = outdated[start : start + _CHUNK]
             points = load_observations(history, chunk)
             series = [(points[row.id].time, headline_values(row, points[row.id])) for row in chunk]
-            pending.append((chunk, submit(series, [accepted_since.get(row.id) for row in chunk])))
+            covariates = load_covariates(history, chunk, points) if adjusted else [None] * len(chunk)
+            pending.append((chunk, submit(series, [accepted_since.get(row.id) for row in chunk], covariates)))
             if len(pending) > _READS_AHEAD:
                 current |= collect_first()
         while pending:
             current |= collect_first()
     return {row.id: current[row.id] for row in rows}
+
+
+def _adjusts_for_covariates(system: str) -> bool:
+    return system not in system_names() or load_system(system).adjust_for_covariates
+
+
+# Newest runs of each series that are examined for covariates; without any, older runs are not read.
+_EXAMINED_RUNS = 3
+
+
+def load_covariates(
+    history: History, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints]
+) -> list[CovariateTable | None]:
+    """Covariates of the points of each series; None where the newest runs recorded none.
+
+    Args:
+        points: observations of each series, by series id.
+    """
+    newest = np.unique([run for row in rows for run in points[row.id].run_id[-_EXAMINED_RUNS:]])
+    recorded = history.run_facts(newest.tolist(), COVARIATE_FACTS)
+    with_facts = {run for run, facts in recorded.items() if facts}
+    chosen = [bool(with_facts & set(points[row.id].run_id[-_EXAMINED_RUNS:].tolist())) for row in rows]
+    if not any(chosen):
+        return [None] * len(rows)
+    kinds = sorted({name for facts in recorded.values() for name in facts})
+    runs = np.unique(np.concatenate([points[row.id].run_id for row, one in zip(rows, chosen, strict=True) if one]))
+    by_run = {run: run_covariates(facts) for run, facts in history.run_facts(runs.tolist(), kinds).items()}
+    names = sorted(name for name in {name for one in by_run.values() for name in one} if not _is_consequence(name))
+    values = np.array([[by_run.get(run, {}).get(name, np.nan) for name in names] for run in runs.tolist()])
+    return [
+        _covariate_table(row, names, values[np.searchsorted(runs, points[row.id].run_id)]) if one else None
+        for row, one in zip(rows, chosen, strict=True)
+    ]
+
+
+def _is_consequence(name: str) -> bool:
+    """Whether a covariate is a time that the run itself waited: any slow run increases it."""
+    known = get_covariate(name)
+    return known is not None and known.includes_run and known.unit == "s"
+
+
+def _covariate_table(row: SeriesRow, names: Sequence[str], values: NDArray[np.float64]) -> CovariateTable:
+    """Table of a series; what includes the run's own traffic may only lower the performance."""
+    own = [(known := get_covariate(name)) is not None and known.includes_run for name in names]
+    return CovariateTable(tuple(names), values, np.where(own, -METRICS[row.metric].sign, 0.0))
 
 
 def load_detections(history: History, series_ids: Sequence[int]) -> dict[int, Detection]:

@@ -349,6 +349,7 @@ class System(ClosedModel):
     Attributes:
         timezone: IANA name of the zone in which the dashboard shows times; all other times are in UTC.
         retired: why it can no longer be measured; None for a machine in service.
+        adjust_for_covariates: whether detection adjusts series for covariates that predict them (docs/detection.md).
         system_stacks: whether its stacks include those of the operating system's packages, found by examining
             the machine on which iowatch runs.
         programs: directories of IOR, mdtest, h5bench and Darshan that are searched before PATH, for the stacks of the
@@ -362,6 +363,7 @@ class System(ClosedModel):
     site: NonEmptyText | None = None
     timezone: Zone | None = None
     retired: NonEmptyText | None = None
+    adjust_for_covariates: bool = True
     system_stacks: bool = False
     programs: tuple[ProgramDirectory, ...] = ()
     scratch: Annotated[Scratch | None, BeforeValidator(_parse_scratch_field)] = None

@@ -1,10 +1,12 @@
 """Statistics: arrays in, frozen records out."""
 
 from iowatch.stats.comparison import Subgroup, compare_pairs, find_subgroups
+from iowatch.stats.covariates import CovariateTable
 from iowatch.stats.detection import DEFAULT_METHOD, METHODS, CollectDetections, detect_many, detection_pool, get_method
 from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
 from iowatch.stats.interleaving import AbSchedule, AbTurn, SideName, StopRule
 from iowatch.stats.method import (
+    Adjustment,
     ChangePoint,
     Detection,
     DetectionMethod,

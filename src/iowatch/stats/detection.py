@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from iowatch.core import UsageError, suggest_name
+from iowatch.stats.covariates import CovariateTable, adjust_for_covariates, align_unrecorded, with_adjustment
 from iowatch.stats.method import Detection, DetectionMethod, DetectorSettings, ObservedSeries
 from iowatch.stats.segments import Segment, SeriesFit, segment_many, step_penalty
 from iowatch.stats.steps import drop_doubtful_steps, extract_drifts, make_detection, redate_segments, refine_segments
@@ -71,6 +72,7 @@ def detect_many(
     since: Sequence[float | None] | None = None,
     settings: DetectorSettings | None = None,
     method: str = DEFAULT_METHOD,
+    covariates: Sequence[CovariateTable | None] | None = None,
 ) -> list[Detection]:
     """Detect changes, transients and drift of many series at once, which is much faster than one by one.
 
@@ -82,6 +84,7 @@ def detect_many(
             Indices still refer to the whole series.
         settings: assumptions [default: `DetectorSettings()`].
         method: a name in `METHODS`.
+        covariates: per series those of its points, or None; a series that they predict is adjusted for them.
 
     Raises:
         InputError: shapes differ, or a time or value is not finite, or a value is not positive; the message states
@@ -91,9 +94,20 @@ def detect_many(
     chosen, settings = get_method(method), settings or DetectorSettings()
     starts = since or [None] * len(series)
     inputs = [ObservedSeries(i, *one, start) for i, (one, start) in enumerate(zip(series, starts, strict=True))]
+    adjusted = {
+        i: one
+        for i, table in enumerate(covariates or ())
+        if table is not None and (one := adjust_for_covariates(*series[i], table))
+    }
+    incomplete = [i for i, one in adjusted.items() if np.isnan(one.levels).any()]
+    for i, detection in zip(incomplete, chosen.detect([inputs[i] for i in incomplete], settings), strict=True):
+        adjusted[i] = align_unrecorded(adjusted[i], detection)
+    for i, one in adjusted.items():
+        inputs[i] = ObservedSeries(i, one.times, one.values, starts[i])
     enough = [x for x in inputs if len(x.logs) >= settings.min_observations]
     found = dict(zip(enough, chosen.detect(enough, settings), strict=True))
-    return [replace(found.get(x) or _unassessed(x), method=method) for x in inputs]
+    answers = [replace(found.get(x) or _unassessed(x), method=method) for x in inputs]
+    return [with_adjustment(answer, adjusted[i]) if i in adjusted else answer for i, answer in enumerate(answers)]
 
 
 def _unassessed(series: ObservedSeries) -> Detection:
@@ -110,14 +124,16 @@ _MIN_POINTS_PER_PROCESS = 400_000
 _MAX_PROCESSES = 8
 
 CollectDetections = Callable[[], list[Detection]]
-SubmitDetection = Callable[[Sequence[tuple[ArrayLike, ArrayLike]], Sequence[float | None]], CollectDetections]
+SubmitDetection = Callable[
+    [Sequence[tuple[ArrayLike, ArrayLike]], Sequence[float | None], Sequence[CovariateTable | None]], CollectDetections
+]
 
 
 @contextmanager
 def detection_pool(
     points: int, *, method: str = DEFAULT_METHOD, processes: int | None = None
 ) -> Iterator[SubmitDetection]:
-    """Yield a function that submits series and their `since` to `detect_many`; its result collects the detections.
+    """Yield a function that submits series, `since` and covariates to `detect_many`; its result collects detections.
 
     Args:
         points: total number of points of all series that will be submitted.
@@ -128,11 +144,20 @@ def detection_pool(
         cores = min(len(os.sched_getaffinity(0)), _MAX_PROCESSES)
         processes = cores if points >= _MIN_POINTS_PER_PROCESS else 1
     if processes == 1:
-        yield lambda series, since: partial(detect_many, series, since=since, method=method)
+        yield lambda *one: partial(_detect_submitted, method, *one)
         return
     # Spawned, not forked: a forked worker would inherit the open connections to the history.
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_exit_with_parent) as pool:
-        yield lambda series, since: pool.submit(detect_many, series, since=since, method=method).result
+        yield lambda *one: pool.submit(_detect_submitted, method, *one).result
+
+
+def _detect_submitted(
+    method: str,
+    series: Sequence[tuple[ArrayLike, ArrayLike]],
+    since: Sequence[float | None],
+    covariates: Sequence[CovariateTable | None] | None = None,
+) -> list[Detection]:
+    return detect_many(series, since=since, method=method, covariates=covariates)
 
 
 def _exit_with_parent() -> None:

@@ -108,6 +108,8 @@ class ChangePoint:
         confidence: share of steps with this score that were real, on real noise, 0 to 1.
         observations: number of observations of the new level.
         suspected: the observations of the new level are too few to confirm it.
+        load_share: share of ln(ratio) that goes along with a change of the covariates, 0 to 1; None if no covariate
+            predicts the series.
     """
 
     index: int
@@ -120,6 +122,7 @@ class ChangePoint:
     confidence: float
     observations: int
     suspected: bool = False
+    load_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,20 @@ class DetectedLevel(ObservationSpan):
 
 
 @dataclass(frozen=True, slots=True)
+class Adjustment:
+    """Covariates whose variation was removed from a series before detection.
+
+    Attributes:
+        covariates: their names, the most predictive first.
+        explained: share of the variance between consecutive observations that they predict in time blocks that were
+            not used to estimate their effect, 0 to 1.
+    """
+
+    covariates: tuple[str, ...]
+    explained: float
+
+
+@dataclass(frozen=True, slots=True)
 class Detection:
     """Result of the detection in one series; every tuple is in time order.
 
@@ -167,6 +184,7 @@ class Detection:
         noise: relative scatter of inliers (0.05 is 5 %); None without data.
         suspected: the newest observations differ, but are too few to confirm a change; never an alarm.
         method: name of the detection method.
+        adjustment: the covariates that the series was adjusted for; None if none predicts it.
     """
 
     n: int
@@ -178,6 +196,7 @@ class Detection:
     drifts: tuple[Drift, ...] = ()
     levels: tuple[DetectedLevel, ...] = ()
     method: str = "levels"
+    adjustment: Adjustment | None = None
 
     @property
     def steps(self) -> tuple[ChangePoint, ...]:
@@ -197,7 +216,9 @@ class Detection:
             TypeError: a key is missing or unknown.
         """
         records = {name: tuple(kind(**_times_from_text(r)) for r in document[name]) for name, kind in _RECORDS.items()}
-        return cls(**{**document, **records})
+        known = document.get("adjustment")
+        adjustment = known and Adjustment(tuple(known["covariates"]), known["explained"])
+        return cls(**{**document, **records, "adjustment": adjustment})
 
 
 _RECORDS: Mapping[str, Callable[..., Any]] = {

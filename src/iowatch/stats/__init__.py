@@ -27,6 +27,7 @@ from iowatch.stats.pairs import (
     SideSummary,
     format_percent,
 )
+from iowatch.stats.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, PanelSeries, assess_panel
 from iowatch.stats.rules import (
     Explanation,
     Magnitude,

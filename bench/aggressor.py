@@ -1,0 +1,239 @@
+"""A shared store with an aggressor, live: do findings tell a slower store from a busy one?
+
+    python bench/aggressor.py measure BENCHIO FILE 30    as root: 30 replays of benchio on a store, as JSON lines
+    python bench/aggressor.py FILE                       the same, one session per day, as `iowatch findings` sees them
+
+The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 30 MiB/s of writes. benchio and
+the aggressor, a program that writes without pause, are in that group and share its limit. A session has two cases of
+benchio, of half a second and less, with the covariates that checks record. The aggressor writes in half of the 40
+sessions of a replay, in random order. Two of three replays are that alone; in the third the store is 15 % slower from
+its 26th session on. Wanted: the slower store is found within five sessions; the aggressor alone never is.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iowatch.benchmarks import registry
+from iowatch.core import Output, Result
+from iowatch.findings import update_findings
+from iowatch.site import CovariateSettings, covariates
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+
+SESSIONS, CHANGED_AT, FACTOR, WITHIN = 40, 25, 0.85, 5
+LIMIT_BYTES_PER_S = 30 * 2**20
+CASES = {"large": ("--transfer", "1m", "--block", "12m"), "small": ("--transfer", "128k", "--block", "8m")}
+GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
+DAY_S, START = 86400, 1_735_689_600
+
+
+@dataclass(frozen=True)
+class Store:
+    """A mounted store: its directory, and the number of its device."""
+
+    directory: Path
+    device: str
+
+    def limit(self, bytes_per_s: float) -> None:
+        """Set the speed of the store."""
+        (GROUP / "blkio.throttle.write_bps_device").write_text(f"{self.device} {int(bytes_per_s)}")
+
+
+@contextmanager
+def open_store(place: Path) -> Iterator[Store]:
+    """A loop device of 256 MiB with ext4, and the control group; removed afterwards."""
+    image, directory = place / "image", place / "store"
+    directory.mkdir()
+    with image.open("wb") as stream:
+        stream.write(bytes(2**28))
+    with ExitStack() as undo:
+        device = _run("losetup", "--find", "--show", str(image)).strip()
+        undo.callback(_run, "losetup", "--detach", device)
+        _run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0", device)
+        _run("mount", device, str(directory))
+        undo.callback(_run, "umount", str(directory))
+        GROUP.mkdir(exist_ok=True)
+        undo.callback(_remove_group)
+        yield Store(directory, Path(f"/sys/block/{Path(device).name}/dev").read_text().strip())
+
+
+def _remove_group() -> None:
+    for _ in range(50):  # until its processes are gone
+        with suppress(OSError):
+            GROUP.rmdir()
+            return
+        time.sleep(0.1)
+
+
+def _run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+# Writes 256 KiB at a time, past the page cache, until it is killed.
+_WRITER = """
+import mmap, os, sys
+open(sys.argv[1], "w").write(str(os.getpid()))
+data = mmap.mmap(-1, 2**18)
+file = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+while True:
+    for block in range(64):
+        os.pwrite(file, data, block * 2**18)
+"""
+
+
+@contextmanager
+def aggressor(store: Store, active: bool) -> Iterator[None]:
+    """A process that writes without pause while it is active; it shares the control group with benchio."""
+    words = [sys.executable, "-c", _WRITER, str(GROUP / "tasks"), str(store.directory / "other")]
+    running = [subprocess.Popen(words)] if active else []
+    time.sleep(0.3)
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def measure_case(store: Store, benchio: str, stage: Path, name: str) -> dict[str, Any]:
+    """One run of benchio with covariates before and after it, as a check does."""
+    options = ["--api", "posix", "--file", "per-process", "--pattern", "disjoint", "--cache", "direct", "--repeat", "1"]
+    target, record = str(store.directory), stage / "record.json"
+    words = [benchio, *options, *CASES[name], "--dir", target, "--json", str(record), "--quiet"]
+    lines = [
+        covariates.snapshot_command(target, "before"),
+        f"(echo $BASHPID > {GROUP}/tasks; exec {shlex.join(words)} > /dev/null)",
+        covariates.snapshot_command(target, "after"),
+    ]
+    (stage / covariates.SCRIPT_NAME).write_text(covariates.snapshot_script(CovariateSettings()))
+    subprocess.run(["bash", "-ec", "\n".join(lines)], cwd=stage, check=True)
+    output = registry.parse_output_file("benchio", record, rc=0, ranks=1, fresh=True)
+    return {
+        "name": name,
+        "samples": output.results[0].samples,
+        "facts": covariates.read_snapshots(stage, CovariateSettings()),
+    }
+
+
+def is_changed(replay: int) -> bool:
+    """Whether the store gets slower in a replay."""
+    return replay % 3 == 2
+
+
+def measure(benchio: str, file: Path, replays: int) -> None:
+    """Add replays to a file, one session per line: those that are in it are not repeated."""
+    known = sum(1 for _ in file.open()) if file.exists() else 0
+    with tempfile.TemporaryDirectory() as name, open_store(Path(name)) as store, file.open("a") as lines:
+        for number in range(known, replays * SESSIONS):
+            replay, session = divmod(number, SESSIONS)
+            is_active = np.random.default_rng(replay).permutation(SESSIONS)[session] < SESSIONS // 2
+            changed = is_changed(replay) and session >= CHANGED_AT
+            store.limit(LIMIT_BYTES_PER_S * (FACTOR if changed else 1.0))
+            with aggressor(store, bool(is_active)):
+                runs = [measure_case(store, benchio, Path(name), case) for case in CASES]
+            line = {"replay": replay, "session": session, "aggressor": bool(is_active), "runs": runs}
+            print(json.dumps(line), file=lines, flush=True)
+
+
+def record_session(history: History, session: Mapping[str, Any], with_covariates: bool) -> datetime:
+    """Store a session as that of its day; return when it was."""
+    moment = START + session["session"] * DAY_S
+    uuid = f"session-{session['session']}"
+    history.begin_session(SessionRecord(uuid, "store", "aggressor", "run", moment))
+    history.record_runs(
+        uuid,
+        [
+            RunRecord(
+                run["name"],
+                "node",
+                StackRecord("one"),
+                f"{uuid} {run['name']}",
+                moment + position,
+                Output("benchio", None, "ok", None, (_result(run),)),
+                facts=run["facts"] if with_covariates else {},
+            )
+            for position, run in enumerate(session["runs"])
+        ],
+    )
+    history.end_session(uuid, "ok", moment + 60)
+    return datetime.fromtimestamp(moment + 60, UTC)
+
+
+def _result(run: Mapping[str, Any]) -> Result:
+    case = {"api": "POSIX", "file": "per-process", "transfer": run["name"], "ranks": 1}
+    return Result("write", "bandwidth", "MiB/s", tuple(run["samples"]), case)
+
+
+def first_findings(sessions: Sequence[Mapping[str, Any]], with_covariates: bool) -> dict[str, int]:
+    """Number of the session after which a finding was first in a state (`open`, `suspected`), by state."""
+    found: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as name, History.open(f"{name}/history.db") as history:
+        for session in sessions:
+            now = record_session(history, session, with_covariates)
+            for finding in update_findings(history, "store", now):
+                found.setdefault(finding.state, session["session"])
+    return found
+
+
+def report(file: Path) -> None:
+    """Print how the store and the aggressor look, and what findings made of them."""
+    replays: dict[int, list[dict[str, Any]]] = {}
+    for line in file.read_text().splitlines():
+        replays.setdefault((session := json.loads(line))["replay"], []).append(session)
+    whole = {number: sessions for number, sessions in replays.items() if len(sessions) == SESSIONS}
+    for case, name in enumerate(CASES):
+        rates = {
+            active: [
+                max(one["runs"][case]["samples"])
+                for sessions in whole.values()
+                for one in sessions[:CHANGED_AT]
+                if one["aggressor"] == active
+            ]
+            for active in (False, True)
+        }
+        texts = (f"{np.median(values):.1f} MiB/s (scatter {np.std(np.log(values)):.3f})" for values in rates.values())
+        print(f"{name}: alone {next(texts)}, with the aggressor {next(texts)}")
+    for with_covariates in (False, True):
+        print("with covariates:" if with_covariates else "without covariates:")
+        found = {number: first_findings(sessions, with_covariates) for number, sessions in whole.items()}
+        alone = [one for number, one in found.items() if not is_changed(number)]
+        changed = [one for number, one in found.items() if is_changed(number)]
+        for state in ("suspected", "open"):
+            false = sum(state in one for one in alone)
+            early = sum(one.get(state, SESSIONS) < CHANGED_AT for one in changed)
+            delays = sorted(one[state] - CHANGED_AT + 1 for one in changed if one.get(state, -1) >= CHANGED_AT)
+            in_time = sum(delay <= WITHIN for delay in delays)
+            print(
+                f"  {state}: aggressor alone {false} of {len(alone)} replays; slower store {in_time} of "
+                f"{len(changed)} within {WITHIN} sessions (after {delays}), before it {early}"
+            )
+
+
+def main() -> int:
+    """Measure, or report."""
+    words = sys.argv[1:]
+    if len(words) == 4 and words[0] == "measure":
+        measure(words[1], Path(words[2]), int(words[3]))
+    elif len(words) == 1:
+        report(Path(words[0]))
+    else:
+        print(__doc__, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -34,6 +34,69 @@ def test_one_event_is_one_finding_with_its_common_factor(record_and_update: Reco
     assert found.updates == ("new",)
 
 
+def test_gains_and_losses_are_one_finding_with_two_groups(record_and_update: RecordAndUpdate) -> None:
+    """Shared writes halve and reads per process double on one day: seen together from the first update, with one id."""
+    scenario = scenario_of(
+        *(level(api, "write", (STEP, 0.5)) for api in ("MPIIO", "HDF5", "NETCDF4")),
+        *(level("POSIX", op, (STEP, 2.0)) for op in ("read", "stat")),
+        *(level(api, "read") for api in ("MPIIO", "HDF5", "NETCDF4")),
+        level("POSIX", "write"),
+    )
+    record_and_update(scenario, STEP, None)
+    since = STEP
+    for days in (1, 2, 3, 4, 5, 12):
+        day = STEP + timedelta(days=days)
+        found, since = record_and_update(scenario, day, since + timedelta(days=1)), day
+    (finding,) = found
+    assert finding.opposite is not None
+    assert (finding.direction, finding.changed, finding.explanation.total) == ("down", 5, 9)
+    assert (finding.size, finding.opposite.size) == (pytest.approx(0.5, rel=0.1), pytest.approx(2, rel=0.1))
+    assert [m.direction for m in finding.members] == ["down"] * 3 + ["up"] * 2
+    assert finding.line.startswith("10 Feb 2025: 5 of 9 series changed; 3 down, ")
+    assert "; 2 up, ior read POSIX file per process" in finding.line
+    # A series of the other group is no control: only four of nine stayed at their level.
+    assert len(finding.compared) - finding.explanation.changed == 4
+    assert finding_from_json(finding.to_json()) == finding
+
+
+def test_finding_stored_before_opposite_groups_is_loaded(record_and_update: RecordAndUpdate) -> None:
+    (finding,) = record_and_update(slower_mpiio(), END, None)
+    document = finding.to_json()
+    del document["opposite"], document["explanation"]["largest"]
+    for member in document["members"]:
+        del member["observations"]
+    old = finding_from_json(document)
+    assert (old.id, old.opposite, len(old.members)) == (finding.id, None, 2)
+    assert list(format_finding(old)) == list(format_finding(finding))
+
+
+def test_finding_that_became_part_of_another_one_refers_to_it(record_and_update: RecordAndUpdate) -> None:
+    """Its series and date are those of the other; a finding of other series is not part of it."""
+    (finding,) = record_and_update(slower_mpiio(), END, None)
+    part = replace(finding, id="part", state="suspected", members=finding.members[:1])
+    now = finding.first_after + 60 * 86_400
+    (_, joined) = resolve_findings([finding], [finding, part], {}, now)
+    assert joined.resolution == f"part of {finding.id}"
+    other = replace(part, members=(replace(part.members[0], series_id=99),))
+    (_, alone) = resolve_findings([finding], [finding, other], {}, now)
+    assert alone.resolution == "not confirmed by later sessions"
+
+
+@pytest.mark.parametrize(
+    ("confidences", "observations", "sure"),
+    [((0.86,), 7, True), ((0.84,), 7, False), ((0.99,), 6, False), ((0.65, 0.65), 4, True), ((0.6, 0.6), 9, False)],
+)
+def test_change_without_company_needs_more_for_an_open_finding(
+    record_and_update: RecordAndUpdate, confidences: tuple[float, ...], observations: int, sure: bool
+) -> None:
+    """1 - 0.35 * 0.35 = 0.88, 1 - 0.4 * 0.4 = 0.84; the limit is 0.85."""
+    (finding,) = record_and_update(slower_mpiio(), END, None)
+    members = tuple(replace(finding.members[0], confidence=c, observations=observations) for c in confidences)
+    assert replace(finding, members=members).is_sure is sure
+    suspected = tuple(replace(m, suspected=True) for m in members)
+    assert not replace(finding, members=suspected).is_sure
+
+
 def test_steady_noise_gives_no_finding(record_and_update: RecordAndUpdate) -> None:
     assert record_and_update(scenario_of(*(level("POSIX", op) for op in ("write", "read"))), END, None) == []
 

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from iowatch.core import Case
-from iowatch.findings.grouping import ChangeGroup, compare_around_date, group_changes, is_credible, make_member
+from iowatch.findings.grouping import (
+    ChangeGroup,
+    compare_around_date,
+    group_changes,
+    is_credible,
+    keep_date,
+    make_member,
+)
 from iowatch.stats import ChangePoint, SeriesResponse
 from iowatch.store import SeriesPoints, SeriesRow
 
@@ -40,10 +47,53 @@ def rows(n: int) -> list[SeriesRow]:
     return on("scratch", range(n))
 
 
-def step(day: int, gain: float, suspected: bool = False) -> tuple[ChangePoint, ...]:
-    """A step between the runs of two sessions; `gain` is a logarithm."""
-    ratio, times = math.exp(gain), (day * DAY, (day - 1) * DAY)
-    return (ChangePoint(day, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, 0.9, 5, suspected),)
+def step(
+    day: int, gain: float, suspected: bool = False, before: int | None = None, confidence: float = 0.9
+) -> tuple[ChangePoint, ...]:
+    """A step between the runs of the days `before` (default: the day before) and `day`; `gain` is a logarithm."""
+    ratio, times = math.exp(gain), (day * DAY, (day - 1 if before is None else before) * DAY)
+    return (ChangePoint(day, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, confidence, 5, suspected),)
+
+
+def test_gains_and_losses_of_one_day_are_one_event() -> None:
+    """The direction is that of most series; with equally many, that of the larger changes."""
+    (found,) = group_changes(rows(5), {n: step(8, -0.9 if n % 2 else 0.3) for n in range(5)})
+    assert (found.direction, [m.row.id for m in found.main]) == ("up", [0, 2, 4])
+    assert [m.row.id for m in found.opposite] == [1, 3]
+    (found,) = group_changes(rows(4), {n: step(8, -0.9 if n % 2 else 0.3) for n in range(4)})
+    assert found.direction == "down"
+
+
+def test_series_that_returns_after_three_days_has_two_events() -> None:
+    """The same series down and up again: two events, however near."""
+    both = (*step(8, -0.5), *step(11, 0.5))
+    first, second = group_changes(rows(4), dict.fromkeys(range(4), both))
+    assert [(g.direction, g.first_after) for g in (first, second)] == [("down", 8 * DAY), ("up", 11 * DAY)]
+
+
+@pytest.mark.parametrize(("gain", "confidence", "day"), [(0.12, 0.83, 11), (-0.9, 0.999, 8)])
+def test_weak_change_in_a_pause_does_not_date_the_event(gain: float, confidence: float, day: int) -> None:
+    """Cori, August 2017: five series without runs from day 7 to 11 changed by much; one measured meanwhile by x1.13.
+
+    The date is the first session after the pause, unless the series measured in it shows as much as the others.
+    """
+    changes = {n: step(11, -0.9, before=7, confidence=0.999) for n in range(1, 6)}
+    changes[0] = step(8, gain, confidence=confidence)
+    if day == 8:
+        changes |= {n: step(8, gain, confidence=confidence) for n in range(6, 12)}
+    (found,) = group_changes(rows(12), changes)
+    assert (found.first_after, found.series_ids) == (day * DAY, frozenset(changes))
+
+
+def test_known_date_is_kept_while_most_of_the_evidence_agrees() -> None:
+    """Series 0 to 2 changed between the runs of days 7 and 10, the others as often on day 8 as on day 9."""
+    changes = {n: step(10, -0.5, before=7) for n in range(3)} | {3: step(8, -0.5), 4: step(9, -0.55)}
+    (found,) = group_changes(rows(5), changes)
+    assert found.first_after == 9 * DAY
+    assert keep_date(found, 8 * DAY).first_after == 8 * DAY
+    assert keep_date(found, 6 * DAY).first_after == 9 * DAY
+    (found,) = group_changes(rows(5), changes | {3: step(9, -0.5)})
+    assert keep_date(found, 8 * DAY).first_after == 9 * DAY, "three of five"
 
 
 def test_small_suspected_changes_do_not_redate_a_change() -> None:
@@ -156,8 +206,8 @@ def grouped(
 
 def compared(*args: Any, **kwargs: Any) -> tuple[list[SeriesResponse], int]:
     """The series of `grouped` across the date: their responses, and the number of unconfirmed changes."""
-    responses, _, changed_otherwise = compare_around_date(*grouped(*args, **kwargs))
-    return responses, changed_otherwise
+    found = compare_around_date(*grouped(*args, **kwargs))
+    return [*found.main, *found.opposite, *found.unchanged], found.changed_otherwise
 
 
 def levels(*parts: tuple[int, float]) -> list[float]:

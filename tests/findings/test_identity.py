@@ -15,9 +15,9 @@ DAY = 86_400
 
 def changed(*series: int, day: int, before: int | None = None) -> ChangeGroup:
     """A loss of some series on a day, after a run on the day `before` (default: the day before)."""
-    moved = tuple(SimpleNamespace(row=SimpleNamespace(id=number)) for number in series)
+    moved = tuple(SimpleNamespace(row=SimpleNamespace(id=n), direction="down", log_gain=-0.5) for n in series)
     last = (day - 1 if before is None else before) * DAY
-    return ChangeGroup("down", cast("Any", moved), last, day * DAY)
+    return ChangeGroup(cast("Any", moved), last, day * DAY)
 
 
 def known(group: ChangeGroup, **facts: Any) -> Finding:
@@ -31,7 +31,7 @@ def known(group: ChangeGroup, **facts: Any) -> Finding:
         "anchor": group.first_after,
         "missed_since": None,
         "resolution": None,
-        "members": [SimpleNamespace(series_id=m.row.id) for m in group.changes],
+        "members": [SimpleNamespace(series_id=m.row.id, direction=m.direction) for m in group.changes],
     }
     return cast("Finding", SimpleNamespace(**(fields | facts)))
 

@@ -21,6 +21,7 @@ def line_of(*differences: EvidenceDifference) -> str:
         "size": 0.5,
         "compared": ("write POSIX",),
         "causes": (),
+        "opposite": None,
     }
     return finding_line(cast("Finding", SimpleNamespace(**facts, explanation=explanation, differences=differences)))
 

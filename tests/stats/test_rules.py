@@ -354,3 +354,41 @@ def test_global_cause_is_assessed_by_the_series_in_its_scope() -> None:
     )
     assert scores["scratch1"] == pytest.approx(1.0)
     assert scores["everywhere"] == pytest.approx(16 / 48)
+
+
+def test_what_only_the_largest_changes_share_is_stated_without_a_rule() -> None:
+    """Edison, 4 August 2017: all three shared reads of IOR at a seventh, one other series at 81 %; six compared."""
+    cases: list[tuple[str, str, str, str, float]] = [
+        *(("ior", "shared", "read", f"scratch{n}", 0.14) for n in (1, 2, 3)),
+        ("bd-cats", "shared", "read", "scratch1", 0.81),
+        ("ior", "per-process", "read", "scratch1", 1.0),
+        ("vpic-io", "shared", "write", "scratch1", 1.0),
+    ]
+    series = [
+        SeriesResponse(
+            {"benchmark": name, "file": file, "operation": operation, "file_system": place}, ratio < 1, math.log(ratio)
+        )
+        for name, file, operation, place, ratio in cases
+    ]
+    found = explain_changes(series)
+    assert found.rule is None
+    assert found.largest is not None
+    assert (found.largest.label, found.largest.members) == ("ior shared file", (0, 1, 2))
+    assert found.largest.ratio == pytest.approx(0.14)
+    # Not if the next change is as large, or if another series of that kind is unchanged.
+    similar = [*series[:3], SeriesResponse(series[3].parameters, True, math.log(0.15)), *series[4:]]
+    unchanged = [*series, SeriesResponse({**series[0].parameters, "file_system": "scratch4"}, False, 0.0)]
+    for other in (similar, unchanged):
+        largest = explain_changes(other).largest
+        assert largest is None or largest.members != (0, 1, 2)
+
+
+def test_series_changed_in_the_other_direction_are_outside_of_the_rule() -> None:
+    """All reads fell and all writes rose: without the writes nothing would be left to compare with."""
+    reads, writes = ([c for c in matrix() if c["operation"] == one] for one in ("read", "write"))
+    fallen = [SeriesResponse(case, True, math.log(0.5)) for case in reads]
+    risen = [SeriesResponse(case, True, math.log(2)) for case in writes]
+    found = explain_changes(fallen, risen)
+    assert found.rule is not None
+    assert (found.rule.text, found.changed, found.total) == ("reads", 24, 48)
+    assert (found.control, found.exceptions) == (None, ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from iowatch.core import format_count
@@ -22,7 +22,7 @@ from iowatch.darshan import (
     read_first_kept_trace,
 )
 from iowatch.findings import grouping, text
-from iowatch.findings.finding import EvidenceDifference, Finding, FindingMember
+from iowatch.findings.finding import EvidenceDifference, Finding, FindingMember, OppositeGroup
 from iowatch.reference import Event
 from iowatch.stats import ChangePoint, PossibleCause, explain_changes, rank_causes, short_case_names
 from iowatch.store import History, SeriesPoints, SeriesRow
@@ -290,43 +290,56 @@ def build_finding(
     points: Mapping[int, SeriesPoints],
     happened: Sequence[Event],
 ) -> Finding:
-    """Build the finding `name` from the current history, without state, updates and decisions.
+    """Build the finding `name` from the current history, without state, line, updates and decisions.
 
     Args:
         rows, changes, points: of all headline series of the system; changes and points by series id.
         happened: events of the system.
     """
-    observations, without_data, changed_otherwise = grouping.compare_around_date(group, rows, changes, points)
-    names = tuple(short_case_names([one.parameters for one in observations]))
-    changed = zip(group.changes, names, strict=False)
+    compared = grouping.compare_around_date(group, rows, changes, points)
+    main, opposite, unchanged = compared.main, compared.opposite, compared.unchanged
+    names = tuple(short_case_names([one.parameters for one in (*main, *opposite, *unchanged)]))
+    changed = zip((*group.main, *group.opposite), names, strict=False)
     members = tuple(grouping.make_member(one, points[one.row.id], member_name) for one, member_name in changed)
-    explanation = explain_changes(observations)
+    steady = names[len(members) :]
+    explanation = explain_changes([*main, *unchanged], opposite)
     possible_causes = [s for event in happened for s in _causes_from_event(event)]
     run = next((m.run_after for m in members if m.run_after is not None), None)
     # Origin stated by the run if it was not measured on this installation.
     label = history.run(run).facts.get("label") if run is not None else None
-    finding = Finding(
+    return Finding(
         id=name,
         system=system,
-        state="suspected" if all(m.suspected for m in members) else "open",
+        state="suspected",
         direction=group.direction,
         date=text.iso_day(group.first_after),
         last_before=group.last_before,
         first_after=group.first_after,
-        size=math.exp(sum(m.log_gain for m in group.changes) / len(group.changes)),
+        size=_mean_gain(group.main),
         line="",
         members=members,
         explanation=explanation,
-        compared=names,
-        without_data=without_data,
-        changed_otherwise=changed_otherwise,
-        causes=rank_causes(possible_causes, group.last_before, group.first_after, observations, explanation),
+        compared=names[: len(main)] + steady,
+        without_data=compared.without_data,
+        changed_otherwise=compared.changed_otherwise,
+        causes=rank_causes(possible_causes, group.last_before, group.first_after, [*main, *unchanged], explanation),
         differences=evidence_differences(history, members, points),
         first_seen_at=0,
         updated_at=0,
         label=str(label) if label else None,
+        opposite=OppositeGroup(
+            size=_mean_gain(group.opposite),
+            explanation=explain_changes([*opposite, *unchanged], main),
+            compared=names[len(main) : len(members)] + steady,
+        )
+        if opposite
+        else None,
     )
-    return replace(finding, line=text.finding_line(finding))
+
+
+def _mean_gain(changes: Sequence[grouping.SeriesChange]) -> float:
+    """Geometric mean."""
+    return math.exp(sum(m.log_gain for m in changes) / len(changes))
 
 
 def _causes_from_event(event: Event) -> Iterator[PossibleCause]:

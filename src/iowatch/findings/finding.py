@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -11,6 +12,10 @@ from pydantic import TypeAdapter
 
 from iowatch.core import Scalar
 from iowatch.stats import Explanation, RankedCause
+
+# Confidence from which changes make a finding open, and observations that a change without company needs for it: of
+# single changes below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States").
+_SURE, _SURE_ALONE_OBSERVATIONS = 0.85, 7
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
@@ -25,6 +30,7 @@ class FindingMember:
         ratio: after / before of the metric as stored.
         gain: the ratio as performance: above 1 is better, also for times.
         confidence: of the detector, 0 to 1.
+        observations: number at the new level so far.
         run_before, run_after: runs on both sides of the change; their outputs, logs and stacks are the evidence.
     """
 
@@ -46,6 +52,21 @@ class FindingMember:
     suspected: bool
     run_before: int | None
     run_after: int | None
+    observations: int = 0
+
+    @property
+    def direction(self) -> PerformanceDirection:
+        """Of the performance."""
+        return "up" if self.gain > 1 else "down"
+
+
+@dataclass(frozen=True)
+class OppositeGroup:
+    """The members of a finding in the other direction; fields as in `Finding`."""
+
+    size: float
+    explanation: Explanation
+    compared: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,15 +97,15 @@ class Finding:
 
     Attributes:
         id: stable across updates.
-        direction: `up` is better performance, `down` worse, for any metric.
+        direction: `up` is better performance, `down` worse, for any metric; of the larger group, the main one.
         date: day of the change (ISO, UTC); the change lies between `last_before` and `first_after`.
-        size: geometric mean of the gains of the members.
+        size: geometric mean of the gains of the members of the main group.
         line: summary of the finding in one line.
-        explanation: positions in it (members of magnitudes, control, exceptions) index `compared`.
-        compared: names of the compared series, changed ones first.
+        members: those of the main group, then those of the opposite group.
+        explanation: of the main group; positions in it (members of magnitudes, control, exceptions) index `compared`.
+        compared: names of the series of the main group, then of the unchanged ones.
         without_data: number of series of the system without runs on both sides of the change.
-        changed_otherwise: number of series that changed at that time in the opposite direction or uncertainly; they
-            are not compared.
+        changed_otherwise: number of series with another change at that time, or an uncertain one; not compared.
         causes: events near the date, best fit first; evidence, not proof.
         updates: changes of the finding since the last report: "new", "confirmed", "2 series joined", …
         pending: updates that are not reported yet.
@@ -95,6 +116,7 @@ class Finding:
         resolution: reason why it is resolved, or None.
         basis: digest of the inputs; an old finding with the same basis is not rebuilt.
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
+        opposite: the group that changed in the other direction, or None.
     """
 
     id: str
@@ -126,13 +148,27 @@ class Finding:
     notes: tuple[AppliedDecision, ...] = ()
     label: str | None = None
     basis: str = ""
+    opposite: OppositeGroup | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the confirmed changes are enough for an open finding; one alone needs more observations."""
+        confirmed = [m for m in self.members if not m.suspected]
+        is_enough = len(confirmed) > 1 or any(m.observations >= _SURE_ALONE_OBSERVATIONS for m in confirmed)
+        return is_enough and 1 - math.prod(1 - m.confidence for m in confirmed) >= _SURE
+
+    @property
+    def changed(self) -> int:
+        """Number of changed series of both groups."""
+        return self.explanation.changed + (self.opposite.explanation.changed if self.opposite else 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, read by `finding_from_json`; the rule includes its precision and recall."""
+        """Plain JSON, read by `finding_from_json`; the rules include their precision and recall."""
         document = asdict(self)
-        rule = self.explanation.rule
-        if rule is not None:
-            document["explanation"]["rule"] |= {"precision": rule.precision, "recall": rule.recall}
+        for found, plain in ((self, document), (self.opposite, document["opposite"])):
+            rule = found.explanation.rule if found else None
+            if rule is not None:
+                plain["explanation"]["rule"] |= {"precision": rule.precision, "recall": rule.recall}
         return document
 
 

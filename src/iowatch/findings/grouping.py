@@ -1,6 +1,6 @@
 """Groups of changes of one system that belong to one event, and the known findings that they continue.
 
-Changes with the same direction and nearby dates form a group. At the date of a group every series is changed,
+Changes with nearby dates form a group, gains and losses alike. At the date of a group every series is changed,
 unchanged or without data; this is the input of the explanation. A finding keeps its id while its members and date are
 refined. Drifts are not steps, so they are listed as trends and not as findings.
 """
@@ -24,6 +24,8 @@ from iowatch.findings.text import format_day, format_factor, iso_day
 from iowatch.stats import ChangePoint, Detection, SeriesResponse, derive_parameters, find_rule, short_case_names
 from iowatch.store import History, SeriesPoints, SeriesRow
 
+Floats = NDArray[np.float64]
+
 # A detector dates a step to within some observations; changes within this time are one event.
 _NEIGHBOURHOOD_S = 3 * DAY_S
 # Runs of one session start within this time of each other.
@@ -34,6 +36,10 @@ _SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
 # Usual share of suspected series per session (13 % on Edison, less on a quiet system), and probability per session
 # below which a group is credible: once in 500 sessions by chance.
 _SUSPECTED_SHARE, _CHANCE = 0.1, 0.002
+# Dates whose agreement is at least this share of the best are about equal; a known date is kept with this share.
+_ABOUT_EQUAL, _KEPT_DATE = 0.9, 0.7
+# Largest weight of the confidence of a change in dating (nats; 0.999 is 6.9).
+_MAX_EVIDENCE = 7.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,16 @@ class SeriesChange:
     row: SeriesRow
     change: ChangePoint
     log_gain: float
+
+    @property
+    def direction(self) -> PerformanceDirection:
+        """Of the performance."""
+        return "up" if self.log_gain > 0 else "down"
+
+    @property
+    def weight(self) -> float:
+        """Weight in dating: |log gain| times the evidence of the confidence in nats."""
+        return abs(self.log_gain) * min(-math.log(max(1 - self.change.confidence, 1e-9)), _MAX_EVIDENCE)
 
     @property
     def last_before(self) -> int:
@@ -57,12 +73,30 @@ class SeriesChange:
 
 @dataclass(frozen=True)
 class ChangeGroup:
-    """Changes of one event; the change happened between `last_before` and `first_after` (epoch seconds)."""
+    """Changes of one event; the event happened between `last_before` and `first_after` (epoch seconds).
 
-    direction: PerformanceDirection
+    `changes` are those of both directions, in order of time.
+    """
+
     changes: tuple[SeriesChange, ...]
     last_before: int
     first_after: int
+
+    @property
+    def direction(self) -> PerformanceDirection:
+        """Direction of most series; of equally many, of the larger changes."""
+        sign = np.sign([m.log_gain for m in self.changes]).sum() or sum(m.log_gain for m in self.changes)
+        return "up" if sign > 0 else "down"
+
+    @property
+    def main(self) -> tuple[SeriesChange, ...]:
+        """The changes in the direction of the group."""
+        return tuple(m for m in self.changes if m.direction == self.direction)
+
+    @property
+    def opposite(self) -> tuple[SeriesChange, ...]:
+        """The changes in the other direction."""
+        return tuple(m for m in self.changes if m.direction != self.direction)
 
     @property
     def series_ids(self) -> frozenset[int]:
@@ -80,22 +114,19 @@ def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Chan
 
     Repeatedly, the date that agrees with most of the remaining changes collects those near it.
     """
-    found = [
+    remaining = [
         SeriesChange(row, c, METRICS[row.metric].log_gain(c.ratio)) for row in rows for c in changes.get(row.id, ())
     ]
     groups: list[ChangeGroup] = []
-    directions: tuple[tuple[PerformanceDirection, float], ...] = (("up", 1.0), ("down", -1.0))
-    for direction, sign in directions:
-        remaining = [m for m in found if m.log_gain * sign > 0]
-        while remaining:
-            group = _separate_first_event(_gather_group(direction, remaining))
-            groups.append(group)
-            taken = set(map(id, group.changes))
-            remaining = [m for m in remaining if id(m) not in taken]
+    while remaining:
+        group = _separate_first_event(_gather_group(remaining))
+        groups.append(group)
+        taken = set(map(id, group.changes))
+        remaining = [m for m in remaining if id(m) not in taken]
     return sorted(groups, key=lambda g: (g.first_after, g.direction))
 
 
-def _gather_group(direction: PerformanceDirection, left: Sequence[SeriesChange]) -> ChangeGroup:
+def _gather_group(left: Sequence[SeriesChange]) -> ChangeGroup:
     """The group at the strongest date: for each series the nearest change within the neighbourhood."""
     date = _strongest_date_s(left)
     nearest: dict[int, SeriesChange] = {}
@@ -103,14 +134,23 @@ def _gather_group(direction: PerformanceDirection, left: Sequence[SeriesChange])
         if _distance_s(candidate, date) <= _NEIGHBOURHOOD_S:
             nearest.setdefault(candidate.row.id, candidate)
     near = _drop_weak_suspicions(list(nearest.values()))
-    if all(_distance_s(m, date) > 0 for m in near):  # only dropped suspicions agreed with the date
-        date = _strongest_date_s(near)
-    return _make_group(direction, near, date)
+    return _make_group(near, _strongest_date_s(near))
 
 
-def _make_group(direction: PerformanceDirection, changes: Sequence[SeriesChange], date: int) -> ChangeGroup:
+def _make_group(changes: Sequence[SeriesChange], date: int) -> ChangeGroup:
     last_before = max(m.last_before for m in changes if _distance_s(m, date) == 0)
-    return ChangeGroup(direction, tuple(sorted(changes, key=lambda m: m.first_after)), last_before, date)
+    return ChangeGroup(tuple(sorted(changes, key=lambda m: m.first_after)), last_before, date)
+
+
+def keep_date(group: ChangeGroup, known: int) -> ChangeGroup:
+    """The group with the date of the known finding that it continues, if most of the evidence agrees with it.
+
+    Args:
+        known: epoch seconds of the first run after the change, of the finding.
+    """
+    dates, agreement, _ = _score_dates(group.changes, known)
+    kept = agreement[dates == known][0] >= _KEPT_DATE * agreement.max()
+    return _make_group(group.changes, known) if kept else group
 
 
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
@@ -132,26 +172,38 @@ def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
         for m, parameters in zip(group.changes, derived, strict=True)
         if not all(c.holds(parameters) for c in rule.conditions)
     ]
-    return _make_group(group.direction, first_event, _strongest_date_s(first_event))
+    return _make_group(first_event, _strongest_date_s(first_event))
 
 
 def _strongest_date_s(changes: Sequence[SeriesChange]) -> int:
-    """Epoch seconds of the first run at a new level with the largest agreement; the earliest of equals.
+    """Epoch seconds of the first run at a new level with the largest agreement.
+
+    Of dates that agree about equally well, the one on which most of the evidence was first measured; a weak change
+    before a pause does not date what the others show after it. Then the earliest.
+    """
+    dates, agreement, measured = _score_dates(changes)
+    return int(dates[np.argmax(np.where(agreement >= _ABOUT_EQUAL * agreement.max(), measured, -1.0))])
+
+
+def _score_dates(changes: Sequence[SeriesChange], *more: int) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """First runs at a new level (epoch seconds) and `more`; per date the weight that agrees, and that measured then.
 
     A change agrees with every time between its last run before and its first run after it, plus the duration of a
-    session. Agreement is the sum of |log gain|.
+    session.
     """
-    weights = np.asarray([abs(m.log_gain) for m in changes])
-    dates = np.unique([m.first_after for m in changes])
+    weights = np.asarray([m.weight for m in changes])
+    dates = np.unique([*(m.first_after for m in changes), *more])
 
-    def begun(starts: Sequence[int]) -> NDArray[np.float64]:
+    def begun(starts: Sequence[int]) -> Floats:
         """Total weight of the `starts` before each date, shape of `dates`."""
         order = np.argsort(starts)
         total = np.concatenate([[0.0], np.cumsum(weights[order])])
         return np.asarray(total[np.searchsorted(np.asarray(starts)[order], dates)])
 
-    agreement = begun([m.last_before for m in changes]) - begun([m.first_after + _SESSION_S for m in changes])
-    return int(dates[np.argmax(np.round(agreement, 9))])
+    ended = begun([m.first_after + _SESSION_S for m in changes])
+    agreement = begun([m.last_before for m in changes]) - ended
+    measured = begun([m.first_after - _SESSION_S for m in changes]) - ended
+    return dates, np.round(agreement, 9), np.round(measured, 9)
 
 
 def _distance_s(change: SeriesChange, date: int) -> int:
@@ -160,16 +212,17 @@ def _distance_s(change: SeriesChange, date: int) -> int:
 
 
 def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
-    """Drop suspicions that are small compared with the confirmed changes, or sessions later: possible outliers."""
+    """Drop suspicions that are small compared with the confirmed changes of their direction, or sessions later."""
     confirmed = [m for m in near if not m.change.suspected]
     if not confirmed:
         return near
-    date, least = _strongest_date_s(confirmed), 0.5 * median(abs(m.log_gain) for m in confirmed)
-    return [
-        m
-        for m in near
-        if not m.change.suspected or (abs(m.log_gain) >= least and _distance_s(m, date) <= _SEPARATE_EVENTS_S)
-    ]
+    date = _strongest_date_s(confirmed)
+
+    def is_small(one: SeriesChange) -> bool:
+        same = [abs(m.log_gain) for m in confirmed if m.direction == one.direction]
+        return abs(one.log_gain) < 0.5 * median(same or [abs(m.log_gain) for m in confirmed])
+
+    return [m for m in near if not m.change.suspected or not (is_small(m) or _distance_s(m, date) > _SEPARATE_EVENTS_S)]
 
 
 def is_credible(group: ChangeGroup, series: int) -> bool:
@@ -179,7 +232,7 @@ def is_credible(group: ChangeGroup, series: int) -> bool:
         series: number of series of the system.
     """
     confirmed = any(not m.change.suspected for m in group.changes)
-    return confirmed or float(bdtrc(len(group.changes) - 1, series, _SUSPECTED_SHARE)) < _CHANCE
+    return confirmed or float(bdtrc(len(group.main) - 1, series, _SUSPECTED_SHARE)) < _CHANCE
 
 
 # Levels of unchanged series are medians of at most this many observations on each side.
@@ -190,27 +243,45 @@ _HALF_DAY_S = DAY_S // 2
 _UNCERTAIN_SHARE = 0.5
 
 
+@dataclass(frozen=True)
+class EventComparison:
+    """Every series before and after the date of a group.
+
+    Attributes:
+        main, opposite: responses of the changed series, as in the group.
+        unchanged: responses of the unchanged series.
+        without_data: number of series without runs on both sides.
+        changed_otherwise: number of other series that changed at that time, or uncertainly.
+    """
+
+    main: list[SeriesResponse]
+    opposite: list[SeriesResponse]
+    unchanged: list[SeriesResponse]
+    without_data: int
+    changed_otherwise: int
+
+
 def compare_around_date(
     group: ChangeGroup,
     rows: Sequence[SeriesRow],
     changes: Mapping[int, Sequence[ChangePoint]],
     points: Mapping[int, SeriesPoints],
-) -> tuple[list[SeriesResponse], int, int]:
+) -> EventComparison:
     """Compare every series before and after the date of the group.
 
     Args:
         rows: all headline series of the system.
         changes: changes of each series, by series id.
         points: observations of each series, by series id, around the date.
-
-    Returns:
-        The changed series as in the group, then the unchanged ones; the number of series without runs on both
-        sides; and the number of series that changed at that time in the opposite direction or uncertainly.
     """
-    responses = [SeriesResponse(series_parameters(m.row), True, m.log_gain) for m in group.changes]
+    unchanged: list[SeriesResponse] = []
     without_data = changed_otherwise = 0
-    least = _UNCERTAIN_SHARE * median(abs(m.log_gain) for m in group.changes)
-    sign = 1 if group.direction == "up" else -1
+    # Least change by sign that is not called unchanged.
+    least = {
+        1 if one[0].direction == "up" else -1: _UNCERTAIN_SHARE * median(abs(m.log_gain) for m in one)
+        for one in (group.main, group.opposite)
+        if one
+    }
     start, end = group.last_before - _HALF_DAY_S, group.first_after + _HALF_DAY_S
     for row in [row for row in rows if row.id not in group.series_ids]:
         series_changes = changes.get(row.id, ())
@@ -220,11 +291,15 @@ def compare_around_date(
             changed_otherwise += 1  # neither changed with the group nor unchanged
         elif gain is None:
             without_data += 1
-        elif gain * sign >= least:
+        elif any(gain * sign >= size for sign, size in least.items()):
             changed_otherwise += 1
         else:
-            responses.append(SeriesResponse(series_parameters(row), False, gain))
-    return responses, without_data, changed_otherwise
+            unchanged.append(SeriesResponse(series_parameters(row), False, gain))
+    main, opposite = (
+        [SeriesResponse(series_parameters(m.row), True, m.log_gain) for m in one]
+        for one in (group.main, group.opposite)
+    )
+    return EventComparison(main, opposite, unchanged, without_data, changed_otherwise)
 
 
 def _median_ratio(
@@ -266,6 +341,7 @@ def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) ->
         gain=math.exp(series_change.log_gain),
         confidence=change.confidence,
         suspected=change.suspected,
+        observations=change.observations,
         run_before=runs.get(series_change.last_before),
         run_after=runs.get(series_change.first_after),
     )
@@ -280,19 +356,21 @@ _SAME_DATE_S = 1.5 * DAY_S
 def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> dict[int, Finding]:
     """Match groups with known findings, best pairs first: finding by position in `groups`.
 
-    The direction must be equal and the dates near; shared series decide between several candidates. A finding that
-    was not confirmed recurs only with the same series on about the same date; a dismissed one does not match groups
-    of other series.
+    The dates must be near, and series must have changed in the same direction in both; of several candidates the one
+    with most of them is chosen. Without such a series the direction must be equal. A finding that was not confirmed
+    recurs only with the same series on about the same date; a dismissed one does not match groups of other series.
     """
     pairs = []
     for position, group in enumerate(groups):
+        changed = {(m.row.id, m.direction) for m in group.changes}
         for finding in known:
             distance_s = _gap_s(group, finding.last_before, finding.first_after)
             is_redated = finding.anchor != finding.first_after
             anchor_distance_s = _gap_s(group, finding.anchor, finding.anchor) if is_redated else distance_s
-            if finding.direction != group.direction or max(distance_s, anchor_distance_s) > _SAME_EVENT_S:
+            shared = len(changed & {(m.series_id, m.direction) for m in finding.members})
+            is_other = not shared and finding.direction != group.direction
+            if is_other or max(distance_s, anchor_distance_s) > _SAME_EVENT_S:
                 continue
-            shared = len(group.series_ids & {m.series_id for m in finding.members})
             dismissed = finding.state == "dismissed"
             is_missing = finding.missed_since is not None and (finding.resolution is not None or dismissed)
             if (shared or not (is_missing or dismissed)) and (not is_missing or distance_s <= _SAME_DATE_S):

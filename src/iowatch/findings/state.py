@@ -16,7 +16,7 @@ from iowatch.core import DAY_S, UsageError, canonical_json, suggest_name, utc_no
 from iowatch.findings import evidence, grouping
 from iowatch.findings.finding import AppliedDecision, Finding, FindingState, finding_from_json, with_updates
 from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
-from iowatch.findings.text import format_day
+from iowatch.findings.text import finding_line, format_day
 from iowatch.reference import events, reviews
 from iowatch.stats import DEFAULT_METHOD, Detection
 from iowatch.store import FindingRow, History, SeriesRow
@@ -56,7 +56,7 @@ def resolve_findings(
     settled = {f.id: _update_present(f, before.get(f.id), newest) for f in found}
     for finding in known:
         if finding.id not in settled:
-            settled[finding.id] = _update_absent(finding, level_starts, newest)
+            settled[finding.id] = _update_absent(finding, found, level_starts, newest)
     for earlier in sorted(found, key=lambda f: f.first_after):
         later = next((f for f in found if _reverses(f, earlier)), None)
         if later is None:
@@ -64,8 +64,11 @@ def resolve_findings(
         # Resolved now: the confirmation period starts at the first update without this reason.
         why = f"back at the level before since {format_day(later.first_after)} ({later.id})"
         settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
-        shared = {m.series_id for m in later.members} & {m.series_id for m in earlier.members}
-        if later.direction == "up" and 2 * len(shared) >= len(later.members):
+        if (
+            later.direction == "up"
+            and later.opposite is None
+            and 2 * _count_shared(later, earlier) > len(later.members)
+        ):
             why = f"recovery of {earlier.id}"
             settled[later.id] = replace(settled[later.id], resolution=why, seen_since=None)
     return list(settled.values())
@@ -83,8 +86,8 @@ def _update_present(finding: Finding, before: Finding | None, newest: int) -> Fi
     return replace(detected, resolution=before.resolution, seen_since=since)
 
 
-def _update_absent(finding: Finding, level_starts: Mapping[int, int], newest: int) -> Finding:
-    """Update a finding that is not detected: hidden by an accepted level, temporarily missing, or not confirmed."""
+def _update_absent(finding: Finding, found: Sequence[Finding], level_starts: Mapping[int, int], newest: int) -> Finding:
+    """Update a finding that is not detected: hidden by an accepted level, part of another one, or not confirmed."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
         later = max(starts) > max(m.first_after for m in finding.members)
@@ -92,19 +95,32 @@ def _update_absent(finding: Finding, level_starts: Mapping[int, int], newest: in
         return replace(finding, resolution=why)
     since = finding.missed_since or newest
     waiting = finding.state != "suspected" and newest - since < _CONFIRMATION_PERIOD_S
-    why = finding.resolution or (None if waiting else "not confirmed by later sessions")
+    joined = next((f for f in found if _contains(f, finding)), None)
+    reason = f"part of {joined.id}" if joined else None if waiting else "not confirmed by later sessions"
+    why = finding.resolution or reason
     return replace(finding, missed_since=since, seen_since=None, resolution=why)
 
 
+def _contains(finding: Finding, other: Finding) -> bool:
+    """Whether a finding has most members of another one, changed in the same direction within the same gap of runs."""
+    changed = {(m.series_id, m.direction): m for m in finding.members}
+    same = [(m, changed[m.series_id, m.direction]) for m in other.members if (m.series_id, m.direction) in changed]
+    near = [m for m, one in same if max(m.last_before, one.last_before) <= min(m.first_after, one.first_after)]
+    return 2 * len(near) > len(other.members)
+
+
+def _count_shared(later: Finding, earlier: Finding) -> int:
+    return len({m.series_id for m in later.members} & {m.series_id for m in earlier.members})
+
+
 def _reverses(later: Finding, earlier: Finding) -> bool:
-    """Whether a confirmed later finding returns most series of the earlier one to their previous level."""
-    if later.direction == earlier.direction or later.first_after <= earlier.first_after:
+    """Whether a sure later finding returns most series of the earlier one to their previous level."""
+    if later.first_after <= earlier.first_after or not later.is_sure:
         return False
-    is_confirmed = any(not m.suspected for m in later.members)
-    after = {m.series_id: m.after for m in later.members}
-    shared = [m for m in earlier.members if m.series_id in after]
-    remaining = [math.log(after[m.series_id] / m.before) / math.log(m.ratio) for m in shared]
-    return is_confirmed and len(remaining) * 2 > len(earlier.members) and median(remaining) <= _MAX_REMAINING_CHANGE
+    after = {(m.series_id, m.direction): m.after for m in later.members}
+    pairs = [(m, after.get((m.series_id, "up" if m.direction == "down" else "down"))) for m in earlier.members]
+    remaining = [math.log(level / m.before) / math.log(m.ratio) for m, level in pairs if level is not None]
+    return len(remaining) * 2 > len(earlier.members) and median(remaining) <= _MAX_REMAINING_CHANGE
 
 
 def with_state(
@@ -120,7 +136,8 @@ def with_state(
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
     noted = tuple(_to_applied_decision(note, today) for note in notes)
     state = _derive_state(finding, before, review)
-    return with_updates(replace(finding, state=state, review=review, notes=noted), before, report)
+    decided = replace(finding, state=state, review=review, notes=noted)
+    return with_updates(replace(decided, line=finding_line(decided)), before, report)
 
 
 def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecision | None) -> FindingState:
@@ -133,7 +150,7 @@ def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecis
         return "acknowledged"
     if before is not None and before.state not in ("suspected", "resolved"):
         return "open"
-    return "suspected" if all(m.suspected for m in finding.members) else "open"
+    return "open" if finding.is_sure else "suspected"
 
 
 def _applied_decision(finding: str, decisions: Sequence[reviews.Decision], today: date) -> AppliedDecision | None:
@@ -217,7 +234,10 @@ def _find_findings(
     kept: list[Finding] = []
     updated: list[Finding] = []
     for position, one in enumerate(groups):
-        before, basis = matched.get(position), _group_basis(one, stamp, newest)
+        before = matched.get(position)
+        if before is not None:
+            one = grouping.keep_date(one, before.first_after)
+        basis = _group_basis(one, stamp, newest)
         hidden = before is not None and any(m.series_id in level_starts for m in before.members)
         if before is not None and not hidden and before.basis == basis:
             kept.append(before)

@@ -122,16 +122,50 @@ def _group_label(group: Positions, conditions: list[Condition], cover: Bools) ->
     wanted[group] = True
     if wanted.all():
         return ""
+    exact = _exact_conditions(wanted, conditions, cover, 2)
+    if exact:
+        return format_conditions(exact)
+    shared = [p for p in range(len(conditions)) if cover[p][wanted].all()]
+    distinctive = [conditions[p] for p in shared if conditions[p].operator == "=" and not cover[p].all()]
+    return f"other {format_conditions(distinctive[:2])}" if distinctive else "others"
+
+
+def _exact_conditions(wanted: Bools, conditions: list[Condition], cover: Bools, most: int) -> list[Condition]:
+    """The conditions of lowest cost, at most `most`, that select exactly the `wanted` cases; empty without such."""
     shared = [p for p in range(len(conditions)) if cover[p][wanted].all()]
     options: list[tuple[float, tuple[int, ...]]] = []
-    for size in (1, 2):
+    for size in range(1, most + 1):
         for chosen in combinations(shared, size):
             if (cover[list(chosen)].all(axis=0) == wanted).all():
                 options.append((sum(conditions[p].bits for p in chosen), chosen))
-    if options:
-        return format_conditions([conditions[p] for p in min(options)[1]])
-    distinctive = [conditions[p] for p in shared if conditions[p].operator == "=" and not cover[p].all()]
-    return f"other {format_conditions(distinctive[:2])}" if distinctive else "others"
+    return [conditions[p] for p in min(options)[1]] if options else []
+
+
+def describe_largest(derived: Sequence[Parameters], changed: Bools, log_ratios: Floats) -> Magnitude | None:
+    """What only the k largest changes share, for the k > 1 after which the size drops most; None without any.
+
+    Not tested against chance, unlike a rule: too few series may have changed for one.
+
+    Args:
+        derived: parameters of each case.
+        changed: whether each case changed, shape (n,).
+        log_ratios: natural logarithm of after / before of each case, shape (n,).
+    """
+    order = sorted(np.flatnonzero(changed), key=lambda p: -abs(log_ratios[p]))
+    drops = -np.diff(np.abs(log_ratios[order]), append=0.0)
+    conditions = [c for c in candidate_conditions(derived, changed) if c.operator == "="]
+    cover = condition_coverage(conditions, derived)
+    for k in sorted(range(2, len(order) + 1), key=lambda k: -drops[k - 1]):
+        if k < len(order) and drops[k - 1] < _MAX_SIMILAR_RATIO:
+            continue  # as large as the next one
+        wanted = np.zeros(len(derived), dtype=bool)
+        wanted[order[:k]] = True
+        if exact := _exact_conditions(wanted, conditions, cover, 3):
+            ratios = np.exp(log_ratios[order[:k]])
+            mean = float(np.exp(log_ratios[order[:k]].mean()))
+            members = tuple(int(p) for p in order[:k])
+            return Magnitude(format_conditions(exact), mean, float(ratios.min()), float(ratios.max()), members)
+    return None
 
 
 # Parameters that may name a control group; others are usually equal in it by chance.
@@ -141,21 +175,24 @@ _CONTROL_PARAMETERS = ("api", "file", "aligned", "operation", "collective", "fil
 _MIN_SECOND_RULE_SERIES = 2
 
 
-def explain_changes(observations: Sequence[SeriesResponse]) -> Explanation:
+def explain_changes(observations: Sequence[SeriesResponse], contrast: Sequence[SeriesResponse] = ()) -> Explanation:
     """Find the rule that separates changed from unchanged series, the magnitudes, control group and exceptions.
 
     Args:
         observations: all series with data before and after the event; at least one.
+        contrast: series that changed in the other direction: outside of the rule, but neither control nor exceptions.
     """
     derived = [derive_parameters(o.parameters) for o in observations]
+    apart = [derive_parameters(o.parameters) for o in contrast]
     changed = np.asarray([o.changed for o in observations], dtype=bool)
     log_ratios = np.asarray([o.log_ratio for o in observations], dtype=np.float64)
-    rule = find_rule(derived, changed)
+    everything, labels = [*derived, *apart], np.append(changed, np.zeros(len(apart), dtype=bool))
+    rule = find_rule(everything, labels)
     first = _series_inside(rule, derived)
     second = None
-    others = np.flatnonzero(~first)
-    if changed[others].sum() >= _MIN_SECOND_RULE_SERIES:
-        found = find_rule([derived[i] for i in others], changed[others])
+    others = np.flatnonzero(~_series_inside(rule, everything))
+    if labels[others].sum() >= _MIN_SECOND_RULE_SERIES:
+        found = find_rule([everything[i] for i in others], labels[others])
         if found and found.conditions and found.changed_in >= _MIN_SECOND_RULE_SERIES:
             second = found
     rest = _series_inside(second, derived) & ~first if second else np.zeros_like(first)
@@ -167,9 +204,10 @@ def explain_changes(observations: Sequence[SeriesResponse]) -> Explanation:
         control=_find_control_group(derived, changed, outside, log_ratios),
         exceptions=_find_exceptions(derived, changed, inside, log_ratios) if rule else (),
         changed=int(changed.sum()),
-        total=len(observations),
+        total=len(everything),
         second=second,
         second_magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & rest)),
+        largest=None if rule else describe_largest(everything, labels, np.append(log_ratios, np.zeros(len(apart)))),
     )
 
 

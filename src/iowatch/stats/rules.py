@@ -297,7 +297,8 @@ class Explanation:
     """Common factor of the changed series, magnitudes of the changes, control group, and exceptions.
 
     `rule` is None if no condition separates changed from unchanged series better than chance. `second` is a rule for
-    the changed series outside `rule` if these have a common factor, too: two events at one time.
+    the changed series outside `rule` if these have a common factor, too: two events at one time. `largest` describes,
+    without a rule, what only the largest changes share; it is not tested against chance.
     """
 
     rule: Rule | None
@@ -308,6 +309,7 @@ class Explanation:
     total: int
     second: Rule | None = None
     second_magnitudes: tuple[Magnitude, ...] = ()
+    largest: Magnitude | None = None
 
     @property
     def paths(self) -> str:

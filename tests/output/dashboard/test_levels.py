@@ -169,7 +169,7 @@ def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch
         one.row.id = number
     found = finding(3, "open", before=100.0)
     found.line, found.size, found.causes = "line", 2.0, ()
-    found.explanation = SimpleNamespace(magnitudes=(), second_magnitudes=(), control=None)
+    found.opposite, found.explanation = None, SimpleNamespace(magnitudes=(), second_magnitudes=(), control=None)
     held = {1: samples(90, 100, 110, 50, 50), 2: samples(80, 100, 120, 200, 50)}
     later = samples(0, 0, 0, 10, 10)
     held[3] = later.only(later.time >= 3 * DAY)

@@ -18,6 +18,7 @@ from iowatch.output.dashboard import data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.pages.session import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.reference import Event
+from iowatch.stats import Explanation
 from iowatch.store import History, SeriesSamples, SessionRow, bulk
 
 _AROUND_S = 60 * drawing.DAY_S
@@ -63,7 +64,7 @@ def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples
                 gains = one.metric.gain(values, level).tolist()
                 lines.append(FanLine(found.time.tolist(), gains, member is not None))
     explanation = finding.explanation
-    sizes = [*explanation.magnitudes, *explanation.second_magnitudes]
+    sizes = [m for one in _explanations(finding) for m in (*one.magnitudes, *one.second_magnitudes)]
     names = [FanLabel(m.label or "changed", m.ratio, True) for m in sizes] or [FanLabel("changed", finding.size, True)]
     if explanation.control is not None:
         names.append(FanLabel(explanation.control.label, explanation.control.ratio, False))
@@ -76,6 +77,11 @@ def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples
     moment, label = finding.first_after, finding.line
     drawn = fan_picture(lines, moment, names, wide, label, others, zone=zone)
     return drawn + fan_picture(lines, moment, names, narrow, label, others, NARROW, zone)
+
+
+def _explanations(finding: Finding) -> list[Explanation]:
+    """Of the main group, and of the opposite group if there is one."""
+    return [finding.explanation, *([finding.opposite.explanation] if finding.opposite else [])]
 
 
 def other_recorded_events(finding: Finding, machine: data.SystemEntry) -> list[Event]:
@@ -149,7 +155,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
             traced_member = member
             break
     runs_after = [site.history.run(m.run_after) for m in strongest if m.run_after is not None]
-    rules = (finding.explanation.rule, finding.explanation.second)
+    rules = [rule for one in _explanations(finding) for rule in (one.rule, one.second)]
     ends = [_session_before(machine, moment) for moment in (finding.last_before, finding.first_after)]
     pages = {s.uuid: data.session_page_path(s) for s in machine.sessions}
     evidence = {n for m in finding.members[:200] for n in (m.run_before, m.run_after) if n is not None}
@@ -162,7 +168,8 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "fan": finding_figure(finding, machine, samples, site.zone),
         "others": other_recorded_events(finding, machine),
         "multiples": list(member_figures(finding, machine, samples, site.zone)),
-        "unchanged": finding.compared[len(finding.members) :],
+        "opposite_direction": text.opposite_direction(finding),
+        "unchanged": finding.compared[finding.explanation.changed :],
         "traced_member": traced_member,
         "darshan": traces,
         "repeat": repeat_commands(finding, machine, runs_after),

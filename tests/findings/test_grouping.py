@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 
 from iowatch.core import Case
-from iowatch.findings.grouping import (
-    ChangeGroup,
-    compare_around_date,
-    group_changes,
-    is_credible,
-    keep_date,
-    make_member,
-)
+from iowatch.findings.grouping import ChangeGroup, compare_around_date, group_changes, is_credible, make_member
 from iowatch.stats import ChangePoint, SeriesResponse
 from iowatch.store import SeriesPoints, SeriesRow
 
@@ -56,12 +49,12 @@ def step(
 
 
 def test_gains_and_losses_of_one_day_are_one_event() -> None:
-    """The direction is that of most series; with equally many, that of the larger changes."""
+    """The direction is that of most of the change: 2 x 0.9 against 3 x 0.3, then 3 x 0.7 (logarithms)."""
     (found,) = group_changes(rows(5), {n: step(8, -0.9 if n % 2 else 0.3) for n in range(5)})
-    assert (found.direction, [m.row.id for m in found.main]) == ("up", [0, 2, 4])
-    assert [m.row.id for m in found.opposite] == [1, 3]
-    (found,) = group_changes(rows(4), {n: step(8, -0.9 if n % 2 else 0.3) for n in range(4)})
-    assert found.direction == "down"
+    assert (found.direction, [m.row.id for m in found.main]) == ("down", [1, 3])
+    assert [m.row.id for m in found.opposite] == [0, 2, 4]
+    (found,) = group_changes(rows(5), {n: step(8, -0.9 if n % 2 else 0.7) for n in range(5)})
+    assert found.direction == "up"
 
 
 def test_series_that_returns_after_three_days_has_two_events() -> None:
@@ -83,17 +76,6 @@ def test_weak_change_in_a_pause_does_not_date_the_event(gain: float, confidence:
         changes |= {n: step(8, gain, confidence=confidence) for n in range(6, 12)}
     (found,) = group_changes(rows(12), changes)
     assert (found.first_after, found.series_ids) == (day * DAY, frozenset(changes))
-
-
-def test_known_date_is_kept_while_most_of_the_evidence_agrees() -> None:
-    """Series 0 to 2 changed between the runs of days 7 and 10, the others as often on day 8 as on day 9."""
-    changes = {n: step(10, -0.5, before=7) for n in range(3)} | {3: step(8, -0.5), 4: step(9, -0.55)}
-    (found,) = group_changes(rows(5), changes)
-    assert found.first_after == 9 * DAY
-    assert keep_date(found, 8 * DAY).first_after == 8 * DAY
-    assert keep_date(found, 6 * DAY).first_after == 9 * DAY
-    (found,) = group_changes(rows(5), changes | {3: step(9, -0.5)})
-    assert keep_date(found, 8 * DAY).first_after == 9 * DAY, "three of five"
 
 
 def test_small_suspected_changes_do_not_redate_a_change() -> None:

@@ -113,6 +113,8 @@ class Finding:
         anchor: `first_after` at the first detection; later dates must stay near it.
         missed_since: time of the newest run at the first update that did not detect the finding.
         seen_since: time of the newest run at the first update that detected it again after it was resolved.
+        redated_since: time of the newest run at the first update in a row that found another date.
+        was_open: whether it has been open; else it was only suspected.
         resolution: reason why it is resolved, or None.
         basis: digest of the inputs; an old finding with the same basis is not rebuilt.
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
@@ -149,6 +151,8 @@ class Finding:
     label: str | None = None
     basis: str = ""
     opposite: OppositeGroup | None = None
+    redated_since: int | None = None
+    was_open: bool = False
 
     @property
     def is_sure(self) -> bool:
@@ -214,11 +218,11 @@ def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
         return [] if finding.resolution else ["new"]
     updates = []
     # A suspicion that is not confirmed is no update.
-    if finding.state == "resolved" and before.resolution is None and before.state != "suspected":
+    if finding.state == "resolved" and before.resolution is None and before.was_open:
         updates.append(finding.resolution or "resolved")
-    if finding.state == "open" and before.resolution is not None:
+    if finding.state == "open" and before.resolution is not None and before.was_open:
         updates.append("recurred")
-    if before.state == "suspected" and finding.state == "open":
+    elif finding.state == "open" and not before.was_open:
         updates.append("confirmed")
     review = finding.review
     expired = review is not None and review.expired and not (before.review and before.review.expired)

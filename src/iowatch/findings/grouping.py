@@ -36,8 +36,8 @@ _SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
 # Usual share of suspected series per session (13 % on Edison, less on a quiet system), and probability per session
 # below which a group is credible: once in 500 sessions by chance.
 _SUSPECTED_SHARE, _CHANCE = 0.1, 0.002
-# Dates whose agreement is at least this share of the best are about equal; a known date is kept with this share.
-_ABOUT_EQUAL, _KEPT_DATE = 0.9, 0.7
+# Dates whose agreement is at least this share of the best are about equal.
+_ABOUT_EQUAL = 0.9
 # Largest weight of the confidence of a change in dating (nats; 0.999 is 6.9).
 _MAX_EVIDENCE = 7.0
 
@@ -84,9 +84,8 @@ class ChangeGroup:
 
     @property
     def direction(self) -> PerformanceDirection:
-        """Direction of most series; of equally many, of the larger changes."""
-        sign = np.sign([m.log_gain for m in self.changes]).sum() or sum(m.log_gain for m in self.changes)
-        return "up" if sign > 0 else "down"
+        """Direction of most of the change, summed as |log gain|."""
+        return "up" if sum(m.log_gain for m in self.changes) > 0 else "down"
 
     @property
     def main(self) -> tuple[SeriesChange, ...]:
@@ -142,17 +141,6 @@ def _make_group(changes: Sequence[SeriesChange], date: int) -> ChangeGroup:
     return ChangeGroup(tuple(sorted(changes, key=lambda m: m.first_after)), last_before, date)
 
 
-def keep_date(group: ChangeGroup, known: int) -> ChangeGroup:
-    """The group with the date of the known finding that it continues, if most of the evidence agrees with it.
-
-    Args:
-        known: epoch seconds of the first run after the change, of the finding.
-    """
-    dates, agreement, _ = _score_dates(group.changes, known)
-    kept = agreement[dates == known][0] >= _KEPT_DATE * agreement.max()
-    return _make_group(group.changes, known) if kept else group
-
-
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
     """Remove from a group a second event of nearby days: series of another date with a common factor of their own.
 
@@ -185,14 +173,14 @@ def _strongest_date_s(changes: Sequence[SeriesChange]) -> int:
     return int(dates[np.argmax(np.where(agreement >= _ABOUT_EQUAL * agreement.max(), measured, -1.0))])
 
 
-def _score_dates(changes: Sequence[SeriesChange], *more: int) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """First runs at a new level (epoch seconds) and `more`; per date the weight that agrees, and that measured then.
+def _score_dates(changes: Sequence[SeriesChange]) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """First runs at a new level (epoch seconds); per date the weight that agrees, and that was first measured then.
 
     A change agrees with every time between its last run before and its first run after it, plus the duration of a
     session.
     """
     weights = np.asarray([m.weight for m in changes])
-    dates = np.unique([*(m.first_after for m in changes), *more])
+    dates = np.unique([m.first_after for m in changes])
 
     def begun(starts: Sequence[int]) -> Floats:
         """Total weight of the `starts` before each date, shape of `dates`."""

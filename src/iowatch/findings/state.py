@@ -26,6 +26,7 @@ _MAX_REMAINING_CHANGE = 0.4
 # An open finding is dropped after it has not been detected for this time, and a resolved one is reopened after it has
 # been detected for this time, so that a single outlier does not change the state.
 _CONFIRMATION_PERIOD_S = 7 * DAY_S
+_NOT_CONFIRMED = "not confirmed by later sessions"
 
 
 def accepted_since_by_series(
@@ -58,7 +59,8 @@ def resolve_findings(
         if finding.id not in settled:
             settled[finding.id] = _update_absent(finding, found, level_starts, newest)
     for earlier in sorted(found, key=lambda f: f.first_after):
-        later = next((f for f in found if _reverses(f, earlier)), None)
+        known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
+        later = next((f for f in found if _reverses(f, earlier, known_reason.endswith(f"({f.id})"))), None)
         if later is None:
             continue
         # Resolved now: the confirmation period starts at the first update without this reason.
@@ -79,6 +81,8 @@ def _update_present(finding: Finding, before: Finding | None, newest: int) -> Fi
     detected = replace(finding, resolution=None, missed_since=None, seen_since=None)
     if before is None or before.resolution is None or before.state == "suspected":
         return detected
+    if finding.is_sure and before.resolution == _NOT_CONFIRMED and not before.was_open:
+        return detected
     since = before.seen_since or newest
     known = max(len(before.members), before.reported_members)
     if newest - since >= _CONFIRMATION_PERIOD_S or len(finding.members) >= 2 * known:
@@ -96,7 +100,7 @@ def _update_absent(finding: Finding, found: Sequence[Finding], level_starts: Map
     since = finding.missed_since or newest
     waiting = finding.state != "suspected" and newest - since < _CONFIRMATION_PERIOD_S
     joined = next((f for f in found if _contains(f, finding)), None)
-    reason = f"part of {joined.id}" if joined else None if waiting else "not confirmed by later sessions"
+    reason = f"part of {joined.id}" if joined else None if waiting else _NOT_CONFIRMED
     why = finding.resolution or reason
     return replace(finding, missed_since=since, seen_since=None, resolution=why)
 
@@ -113,9 +117,13 @@ def _count_shared(later: Finding, earlier: Finding) -> int:
     return len({m.series_id for m in later.members} & {m.series_id for m in earlier.members})
 
 
-def _reverses(later: Finding, earlier: Finding) -> bool:
-    """Whether a sure later finding returns most series of the earlier one to their previous level."""
-    if later.first_after <= earlier.first_after or not later.is_sure:
+def _reverses(later: Finding, earlier: Finding, is_known: bool) -> bool:
+    """Whether a sure later finding returns most series of the earlier one to their previous level.
+
+    Args:
+        is_known: the last update found it, so that a confidence near its limit does not change the state.
+    """
+    if later.first_after <= earlier.first_after or not (later.is_sure or is_known):
         return False
     after = {(m.series_id, m.direction): m.after for m in later.members}
     pairs = [(m, after.get((m.series_id, "up" if m.direction == "down" else "down"))) for m in earlier.members]
@@ -136,7 +144,8 @@ def with_state(
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
     noted = tuple(_to_applied_decision(note, today) for note in notes)
     state = _derive_state(finding, before, review)
-    decided = replace(finding, state=state, review=review, notes=noted)
+    was_open = state == "open" or (before is not None and before.was_open)
+    decided = replace(finding, state=state, review=review, notes=noted, was_open=was_open)
     return with_updates(replace(decided, line=finding_line(decided)), before, report)
 
 
@@ -235,9 +244,8 @@ def _find_findings(
     updated: list[Finding] = []
     for position, one in enumerate(groups):
         before = matched.get(position)
-        if before is not None:
-            one = grouping.keep_date(one, before.first_after)
-        basis = _group_basis(one, stamp, newest)
+        one, redated_since = _keep_date(one, before, newest)
+        basis = _group_basis(one, f"{stamp} {redated_since}", newest)
         hidden = before is not None and any(m.series_id in level_starts for m in before.members)
         if before is not None and not hidden and before.basis == basis:
             kept.append(before)
@@ -248,8 +256,28 @@ def _find_findings(
         until = max(one.first_after, *(m.first_after for m in one.changes)) + _COMPARED_S
         points = load_observations(history, rows, since, until)
         finding = evidence.build_finding(history, system, name, one, rows, changes, points, recorded_events)
-        updated.append(_continue_finding(replace(finding, basis=basis), before, level_starts, now))
+        finding = replace(finding, basis=basis, redated_since=redated_since)
+        updated.append(_continue_finding(finding, before, level_starts, now))
     return kept + updated
+
+
+def _keep_date(
+    group: grouping.ChangeGroup, before: Finding | None, newest: int
+) -> tuple[grouping.ChangeGroup, int | None]:
+    """The group with the date of its known finding until another date has been found for the confirmation period.
+
+    The first confirmed changes replace the date of a suspicion at once.
+
+    Returns:
+        The group; and the time of the newest run at the first of the updates in a row that found another date.
+    """
+    if before is None or group.first_after == before.first_after:
+        return group, None
+    since = before.redated_since or newest
+    is_first = all(m.suspected for m in before.members) and not all(m.change.suspected for m in group.changes)
+    if is_first or newest - since >= _CONFIRMATION_PERIOD_S:
+        return group, None
+    return replace(group, last_before=before.last_before, first_after=before.first_after), since
 
 
 def _continue_finding(finding: Finding, before: Finding | None, level_starts: Mapping[int, int], now: int) -> Finding:
@@ -267,6 +295,7 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
 def _group_basis(one: grouping.ChangeGroup, stamp: str, newest: int) -> str:
     """Digest of the inputs of a finding, with the newest time if later observations can still refine it."""
     changes = sorted(f"{m.row.id} {m.first_after} {m.change.suspected}" for m in one.changes)
+    changes.append(f"{one.last_before} {one.first_after}")
     is_recent = newest - one.first_after <= _SETTLED_S
     text = "\n".join([*changes, stamp, str(newest if is_recent else 0)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

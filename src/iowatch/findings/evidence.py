@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 from iowatch.core import format_count
@@ -22,9 +24,10 @@ from iowatch.darshan import (
     read_first_kept_trace,
 )
 from iowatch.findings import grouping, text
-from iowatch.findings.finding import EvidenceDifference, Finding, FindingMember, OppositeGroup
+from iowatch.findings.finding import EvidenceDifference, Finding, FindingMember, LoadShare, OppositeGroup
+from iowatch.findings.series import load_detections
 from iowatch.reference import Event
-from iowatch.stats import ChangePoint, PossibleCause, explain_changes, rank_causes, short_case_names
+from iowatch.stats import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes, short_case_names
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
@@ -334,12 +337,33 @@ def build_finding(
         )
         if opposite
         else None,
+        load=share_of_load(group.changes, load_detections(history, [m.series_id for m in members])),
     )
 
 
 def _mean_gain(changes: Sequence[grouping.SeriesChange]) -> float:
     """Geometric mean."""
     return math.exp(sum(m.log_gain for m in changes) / len(changes))
+
+
+def share_of_load(changes: Sequence[grouping.SeriesChange], detections: Mapping[int, Detection]) -> LoadShare | None:
+    """The part of the changes that goes along with covariates; None if no series is adjusted.
+
+    Args:
+        detections: of these series, by series id.
+    """
+    used = [
+        (one, found.adjustment)
+        for one in changes
+        if (found := detections.get(one.row.id)) is not None and found.adjustment is not None
+    ]
+    whole = sum(abs(one.log_gain) for one in changes)
+    if not used or not whole:
+        return None
+    part = sum(abs(one.log_gain) * (one.change.load_share or 0.0) for one, _ in used)
+    names = Counter(name for _, adjustment in used for name in adjustment.covariates)
+    explained = median(adjustment.explained for _, adjustment in used)
+    return LoadShare(part / whole, tuple(name for name, _ in names.most_common()), len(used), explained)
 
 
 def _causes_from_event(event: Event) -> Iterator[PossibleCause]:

@@ -80,6 +80,23 @@ class EvidenceDifference:
 
 
 @dataclass(frozen=True)
+class LoadShare:
+    """The part of a finding that goes along with a change of the load.
+
+    Attributes:
+        share: share of the change (of its logarithm, over all members), 0 to 1.
+        covariates: names of the covariates that the members are adjusted for, the most frequent first.
+        members: number of adjusted members.
+        explained: share of the variance between their sessions that the covariates predict, median of these members.
+    """
+
+    share: float
+    covariates: tuple[str, ...]
+    members: int
+    explained: float
+
+
+@dataclass(frozen=True)
 class AppliedDecision:
     """The decision in force, or the last expired one."""
 
@@ -116,6 +133,7 @@ class Finding:
         redated_since: time of the newest run at the first update in a row that found another date.
         was_open: whether it has been open; else it was only suspected.
         resolution: reason why it is resolved, or None.
+        load: None if no member is adjusted for covariates.
         basis: digest of the inputs; an old finding with the same basis is not rebuilt.
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
         opposite: the group that changed in the other direction, or None.
@@ -149,6 +167,7 @@ class Finding:
     review: AppliedDecision | None = None
     notes: tuple[AppliedDecision, ...] = ()
     label: str | None = None
+    load: LoadShare | None = None
     basis: str = ""
     opposite: OppositeGroup | None = None
     redated_since: int | None = None

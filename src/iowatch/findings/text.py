@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from iowatch.core import format_count, format_number
-from iowatch.findings.finding import AppliedDecision, Finding, FindingMember, PerformanceDirection
+from iowatch.core import covariate_label, format_count, format_number
+from iowatch.findings.finding import AppliedDecision, Finding, FindingMember, LoadShare, PerformanceDirection
 from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
 
 _MAX_EXCEPTIONS = 3
 _MAX_NAMED = 2
+# Smallest share of a change that the line of a finding attributes to the load.
+_MIN_STATED_SHARE = 0.5
 # Groups of differences that administrators cause (iowatch.findings.evidence).
 _ADMINISTERED = ("stack ", "compute node", "loaded", "MPI-IO hints")
 
@@ -45,6 +47,8 @@ def finding_line(finding: Finding) -> str:
         parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
     if explanation.exceptions:
         parts.append(_format_exceptions(explanation.exceptions))
+    if finding.load is not None and finding.load.share >= _MIN_STATED_SHARE:
+        parts.append(_format_load(finding.load, "explained by"))
     near = (f"{cause.event} {cause.when}".replace("at the change", "that day") for cause in finding.causes)
     parts.append(next(near, "no event recorded near"))
     # Only parts that administrators change: counters and nodes follow from them, or change by themselves.
@@ -58,6 +62,19 @@ def finding_line(finding: Finding) -> str:
 def opposite_direction(finding: Finding) -> PerformanceDirection:
     """The direction of the opposite group."""
     return "up" if finding.direction == "down" else "down"
+
+
+def _format_load(load: LoadShare, relation: str) -> str:
+    labels = " and ".join(covariate_label(name) for name in load.covariates[:_MAX_NAMED])
+    return f"{100 * load.share:.0f} % {relation} {labels}"
+
+
+def _load_lines(finding: Finding) -> Iterator[str]:
+    """How much of the change goes along with the load, and what the members are adjusted for; empty without."""
+    if finding.load is not None:
+        yield _format_load(finding.load, "of the change goes along with")
+        used = f"{finding.load.members} of {len(finding.members)} series are adjusted for it"
+        yield f"{used}; it predicts {100 * finding.load.explained:.0f} % of their variance between sessions"
 
 
 def _format_common_factor(explanation: Explanation, compared: Sequence[str], size: float) -> str:
@@ -205,6 +222,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     if found.control is not None:
         c = found.control
         yield "Stayed the same", [f"{c.label}: {c.unchanged} of {c.total} series did not change (×{c.ratio:.2f})"]
+    yield "Load", list(_load_lines(finding))
     yield "Does not fit", [e.text for e in found.exceptions]
     if finding.without_data:
         yield "No data", [f"{finding.without_data} series have no runs on both sides of the date"]

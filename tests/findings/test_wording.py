@@ -23,7 +23,9 @@ def line_of(*differences: EvidenceDifference) -> str:
         "causes": (),
         "opposite": None,
     }
-    return finding_line(cast("Finding", SimpleNamespace(**facts, explanation=explanation, differences=differences)))
+    return finding_line(
+        cast("Finding", SimpleNamespace(**facts, load=None, explanation=explanation, differences=differences))
+    )
 
 
 @pytest.mark.parametrize(

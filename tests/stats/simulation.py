@@ -100,6 +100,44 @@ def make_pairs(
     ]
 
 
+def make_consecutive_pairs(rng: np.random.Generator, noise: Noise, pairs: int, sessions: int) -> list[Pair]:
+    """Null pairs of which the right side follows the left one without a break: one series, cut in the middle."""
+    values = 1000 * np.exp(noise(rng, pairs, 2 * sessions, 3))
+    sides = zip(_sides(values[:, :sessions], "l"), _sides(values[:, sessions:], "r"), strict=True)
+    return [Pair(Case("ior", {"segments": n + 1}), "bandwidth", *both) for n, both in enumerate(sides)]
+
+
+def make_common_factor_pairs(
+    rng: np.random.Generator,
+    pairs: int,
+    sessions: int,
+    missing: float = 0.0,
+    shared: bool = False,
+    ratio: float = 1.0,
+    factor: float = 0.12,
+) -> list[Pair]:
+    """Pairs whose cases share a factor per session and side, and have 5 % noise of their own.
+
+    Args:
+        missing: share of the runs that are missing, at random.
+        factor: standard deviation of its logarithm.
+    """
+    sides: list[list[SideSamples]] = []
+    for name, level in zip(("n", "n") if shared else ("l", "r"), (1000.0, 1000.0 * ratio), strict=True):
+        common = factor * rng.standard_normal(sessions)
+        values = level * np.exp(common + 0.05 * rng.standard_normal((pairs, sessions)))
+        kept = rng.random((pairs, sessions)) >= missing
+        sides.append([
+            SideSamples({f"{name}{s}": (float(row[s]),) for s in np.flatnonzero(kept[n])})
+            for n, row in enumerate(values)
+        ])  # fmt: skip
+    return [
+        Pair(Case("ior", {"segments": n + 1}), "bandwidth", left, right)
+        for n, (left, right) in enumerate(zip(*sides, strict=True))
+        if left.sessions and right.sessions
+    ]
+
+
 def _sides(values: Floats, name: str) -> list[SideSamples]:
     return [
         SideSamples({f"{name}{session}": tuple(samples) for session, samples in enumerate(one.tolist())})

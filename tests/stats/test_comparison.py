@@ -12,6 +12,7 @@ from scipy import stats
 from iowatch.core import Case, UsageError
 from iowatch.stats import (
     ComparisonSettings,
+    OverallComparison,
     Pair,
     PairComparison,
     SideSamples,
@@ -32,7 +33,7 @@ from iowatch.stats.estimates import (
     uncertainty_from_draws,
     welch_t_test,
 )
-from tests.stats.simulation import NOISE, make_pairs
+from tests.stats.simulation import NOISE, make_common_factor_pairs, make_pairs
 
 CASE = Case("ior", {"operation": "write", "ranks": 4})
 DRAWS = ComparisonSettings(resamples=400)
@@ -359,6 +360,49 @@ def test_published_tables_give_a_ratio_of_a_common_statistic() -> None:
 def test_comparison_is_reproducible() -> None:
     pairs = make_pairs(np.random.default_rng(1), NOISE["contention"], 5, (6, 7), 3)
     assert repr(compare_pairs(pairs)) == repr(compare_pairs(pairs))
+
+
+# Overall
+
+
+def overall_of(count: int, *args: int, **options: float) -> list[OverallComparison]:
+    rng = np.random.default_rng([7, *args])
+    return [compare_pairs(make_common_factor_pairs(rng, 16, *args, **options), DRAWS)[1] for _ in range(count)]
+
+
+@pytest.mark.parametrize("sessions", [1, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_cases_do_not_replace_sessions(sessions: int, shared: bool) -> None:
+    """Sixteen cases share a factor per session; as a sample they would call 74 % of equal sides different."""
+    (found,) = overall_of(1, sessions, shared=shared, ratio=3.0)
+    assert (found.words, found.ci, found.basis) == ("not enough data", None, "none")
+    assert found.ratio == pytest.approx(3, rel=0.5)
+    assert "needs at least 3 runs per side" in found.reason
+    assert found.runs_needed is not None
+    assert found.runs_needed >= 5
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("sessions", [3, 5, 20])
+def test_common_factor_of_sessions_makes_no_difference_over_all(sessions: int, shared: bool) -> None:
+    """A seventh of the runs is missing, so the cases have different sessions."""
+    found = overall_of(40, sessions, missing=0.15, shared=shared)
+    assert sum(one.verdict in ("faster", "slower") for one in found) <= 1
+    assert np.mean([one.ci is None or one.ci[0] <= 1 <= one.ci[1] for one in found]) >= 0.9
+
+
+def test_difference_over_all_is_found_among_incomplete_sessions() -> None:
+    found = overall_of(10, 20, missing=0.15, ratio=1.4)
+    assert sum(one.words == "faster" for one in found) >= 9
+    assert np.mean([one.ratio for one in found]) == pytest.approx(1.4, rel=0.05)
+
+
+def test_cases_with_too_few_sessions_are_left_out_of_the_whole() -> None:
+    pairs = make_common_factor_pairs(np.random.default_rng(3), 6, 12)
+    sparse = Pair(CASE, "bandwidth", side((1.0,), name="l"), side((90.0,), name="r"))
+    found = compare_pairs([*pairs, sparse], DRAWS)[1]
+    assert found.ratio == pytest.approx(compare_pairs(pairs, DRAWS)[1].ratio)
+    assert found.reason.startswith("1 of 7 cases have fewer than 3 runs per side; without them ")
 
 
 # Properties

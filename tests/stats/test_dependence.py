@@ -10,6 +10,7 @@ import pytest
 
 from iowatch.core import Case
 from iowatch.stats import ComparisonSettings, Pair, PairComparison, SideSamples, compare_pairs, estimates
+from iowatch.stats import wandering as wandering_module
 from iowatch.stats.estimates import (
     NO_INFLATION,
     VarianceInflation,
@@ -18,7 +19,7 @@ from iowatch.stats.estimates import (
     correct_p_for_autocorrelation,
 )
 from tests.comparison.edison import windows
-from tests.stats.simulation import EDISON, Noise, make_pairs, wandering
+from tests.stats.simulation import EDISON, Noise, make_consecutive_pairs, make_pairs, wandering
 
 DRAWS = ComparisonSettings(resamples=400)
 
@@ -104,12 +105,55 @@ def test_large_difference_is_found_despite_a_trend() -> None:
 
 def test_autocorrelation_is_reported_and_increases_runs_needed() -> None:
     (independent,) = compared(wandering(0.0), 40, 1, 1)
-    (autocorrelated,) = compared(wandering(0.9), 40, 1, 1)
+    (autocorrelated,) = compared(wandering(0.6), 40, 1, 1)
     assert independent.inflation < 1.2
     assert "alike" not in independent.reason
     assert autocorrelated.inflation > 3
     assert "consecutive sessions are correlated" in autocorrelated.reason
     assert (autocorrelated.runs_needed or 0) > (independent.runs_needed or 0)
+
+
+def moving(sets: int) -> list[PairComparison]:
+    """Two consecutive months of a level with a lag-1 autocorrelation of 0.97 per night, one pair per comparison."""
+    rng = np.random.default_rng(1)
+    made = [make_consecutive_pairs(rng, wandering(0.97), 1, 28) for _ in range(sets)]
+    return [one for each in made for one in compare_pairs(each, DRAWS)[0]]
+
+
+def test_slowly_moving_level_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single pairs of consecutive months, and twelve pairs of months far apart."""
+    assert different(moving(200)) <= 0.08
+    assert different(compared(wandering(0.97), 28, 12, 10)) <= 0.05
+    # By the correlation of consecutive nights alone, 13 % (400 pairs) and a third are called different.
+    monkeypatch.setattr(wandering_module, "wandering_shares", lambda evidence: {})
+    assert different(moving(200)) >= 0.09
+    assert different(compared(wandering(0.97), 28, 12, 10)) >= 0.2
+
+
+def test_slowly_moving_level_is_reported() -> None:
+    (one,) = moving(1)
+    assert one.verdict == "not enough data"
+    assert "the level moves slowly over many runs" in one.reason
+    assert one.runs_needed is None
+    assert "measure both sides alternately" in (one.runs_reason or "")
+
+
+def test_step_is_found_on_a_slowly_moving_level() -> None:
+    rng = np.random.default_rng(6)
+    made = make_pairs(rng, wandering(0.97, scale=0.05), 12, (28, 28), 3, ratio=2.0)
+    assert {one.words for one in compare_pairs(made, DRAWS)[0]} == {"faster"}
+
+
+def test_independent_sessions_are_rarely_taken_for_a_moving_level() -> None:
+    found = compared(wandering(0.0), 28, 12, 20)
+    assert np.mean([one.inflation > 5 for one in found]) <= 0.05
+
+
+def test_inflation_of_a_moving_level_is_the_sum_of_its_correlations() -> None:
+    """Variance of the mean of 28 values whose correlation matrix is half 0.97^|i-j|, half the unit matrix."""
+    lag = np.abs(np.subtract.outer(np.arange(28), np.arange(28)))
+    expected = np.sum(0.5 * 0.97**lag + 0.5 * np.eye(28)) / 28
+    assert VarianceInflation.of_moving_level(0.5, 28, 1.0).variance == pytest.approx(expected)
 
 
 def test_consecutive_months_of_edison_rarely_differ(request: pytest.FixtureRequest) -> None:

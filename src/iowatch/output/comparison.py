@@ -99,6 +99,7 @@ def comparison_document(outcome: Outcome) -> dict[str, Any]:
             "verdict": overall.words,
             "basis": overall.basis,
             "reason": overall.reason,
+            "runs_needed": overall.runs_needed,
             "subgroups": [asdict(group) for group in outcome.subgroups],
             "peaks": [{**asdict(peak), "ratio": peak.ratio} for peak in overall.peaks],
             "scaling": {name: [asdict(point) for point in points] for name, points in overall.scaling.items()},
@@ -233,6 +234,8 @@ def summary_sentences(outcome: Outcome) -> list[str]:
     interval = f" ({format_interval(overall.ci)}, {_BASIS_TEXT[overall.basis]})" if overall.ci else ""
     answer = _OVERALL_TEXT[overall.verdict].format(bound=format_percent(overall.bound or 0), right=right)
     lines = [f"{answer}{speed}{interval}. By case: {counts}."]
+    if overall.runs_needed is not None:
+        lines.append(f"{overall.reason[0].upper()}{overall.reason[1:]}.")
     for group in outcome.subgroups:
         others = f"; {group.outside} of {group.outside_total} others" if group.outside_total else ""
         where = f"{group.inside} of {group.inside_total}"
@@ -257,7 +260,7 @@ _OVERALL_TEXT = {
 _BASIS_TEXT = {
     "sessions": "between sessions",
     "paired sessions": "session by session",
-    "cases": "over these cases; sessions are too few or not known",
+    "cases": "over these cases; the sessions are not known",
     "none": "",
 }
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, exp, hypot, inf, log, sqrt
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -118,7 +119,7 @@ def runs_needed(
 
 
 def recommend_runs(
-    needed: tuple[int, int], sides: estimates.AlignedSides, difference: float
+    needed: tuple[int, int], sides: estimates.AlignedSides, difference: float, wanders: bool = False
 ) -> tuple[int | None, str | None]:
     """Useful total number of sessions per side, and why there is none or why it is only the next step.
 
@@ -126,8 +127,14 @@ def recommend_runs(
 
     Args:
         needed: from `runs_needed`, for `difference`.
+        wanders: the level moves slowly, so consecutive sessions add little.
     """
     expected, upper = needed
+    if wanders:
+        return None, (
+            "more runs one after the other would help little, because the level moves slowly over many runs: measure "
+            "both sides alternately (`iowatch run --ab`)"
+        )
     if upper > MAX_RUNS_NEEDED and sides.fewest < estimates.MIN_RANK_SUM_SESSIONS:
         return estimates.MIN_RANK_SUM_SESSIONS, "a first step: so few runs do not show how much runs differ"
     if expected <= MAX_RUNS_NEEDED:
@@ -157,89 +164,126 @@ def _required_sessions(noise: float, p: float, difference: float, power: float) 
     return float(((special.ndtri(power) - special.ndtri(p / 2)) * noise / difference) ** 2)
 
 
+# Two sides with samples, and the ratio of their medians.
+EstimatedPair = tuple[estimates.AlignedSides, RatioEstimate]
 _VERDICTS: tuple[VerdictKind, ...] = ("faster", "slower", "no difference", "not enough data")
 _SIZE_PARAMETERS = ("ranks", "nodes", "instances")
 _MIN_CASES = 3
 
 
 def summarise_comparison(
-    compared: Sequence[PairComparison], medians: Sequence[RatioEstimate | None], settings: ComparisonSettings
+    compared: Sequence[PairComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
 ) -> OverallComparison:
     """Combine the pairs into the overall comparison.
 
     Args:
         compared: pairs with their verdicts.
-        medians: estimate of the median of each pair, None for a pair without samples; same order.
+        estimated: aligned sides and estimate of the median of each pair, None for a pair without samples; same order.
         settings: the same as for the pairs.
     """
     counts = Counter(one.verdict for one in compared)
-    ratio, ci, p, basis = _combine_pairs(compared, medians, settings)
-    verdict, bound, reason = decide_pair_verdict(p, ci, 1, settings)
+    combined = _combine_pairs(compared, estimated, settings)
+    verdict, bound, reason = decide_pair_verdict(combined.p, combined.ci, 1, settings)
     return OverallComparison(
         counts={verdict: counts[verdict] for verdict in _VERDICTS},
-        ratio=ratio,
-        ci=ci,
-        basis=basis,
+        ratio=combined.ratio,
+        ci=combined.ci,
+        basis=combined.basis,
         verdict=verdict,
         bound=bound,
-        reason=reason if compared else "no pairs",
+        reason=combined.reason or reason,
+        runs_needed=combined.runs_needed,
         scaling=scaling_ratios(compared),
         peaks=_best_values(compared),
     )
 
 
-_CombinedEstimate = tuple[float | None, tuple[float, float] | None, float | None, IntervalBasis]
+@dataclass(frozen=True, slots=True)
+class _CombinedEstimate:
+    """Estimate over all pairs; `reason` replaces that of the verdict, `runs_needed` is per side."""
+
+    ratio: float | None = None
+    ci: tuple[float, float] | None = None
+    p: float | None = None
+    basis: IntervalBasis = "none"
+    reason: str = ""
+    runs_needed: int | None = None
 
 
 def _combine_pairs(
-    compared: Sequence[PairComparison], medians: Sequence[RatioEstimate | None], settings: ComparisonSettings
+    compared: Sequence[PairComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
 ) -> _CombinedEstimate:
-    logs = np.array([pair_log_gain(one) for one in compared if one.ratio is not None])
+    rated = [one for one in compared if one.ratio is not None]
+    logs = np.array([pair_log_gain(one) for one in rated])
     if not len(logs):
-        return None, None, None, "none"
-    pairs_with_draws = [
-        (one, METRICS[one.metric].sign * found.draws, found.dependence.spread)
-        for one, found in zip(compared, medians, strict=True)
-        if found is not None and found.draws is not None
+        return _CombinedEstimate(reason="" if compared else "no pairs")
+    assessed = [
+        (one, work)
+        for one, work in zip(compared, estimated, strict=True)
+        if work is not None and work[1].ci is not None
     ]
-    if pairs_with_draws and len(pairs_with_draws) == len(logs):
-        return _combine_over_sessions(logs, pairs_with_draws, settings)
+    if assessed:
+        found = _combine_over_sessions(assessed, settings)
+        left_out = len(rated) - len(assessed)
+        why = f"{left_out} of {len(rated)} cases have fewer than {estimates.MIN_SESSIONS} runs per side; without them "
+        return replace(found, reason=why + _verdict_reason(found, settings)) if left_out else found
+    runs = [side.runs for one in rated for side in (one.left, one.right) if side.runs is not None]
+    if runs and min(runs) < estimates.MIN_SESSIONS:
+        return _too_few_sessions(rated, exp(logs.mean()), max(runs))
     return _combine_over_cases(logs, settings)
 
 
+def _verdict_reason(found: _CombinedEstimate, settings: ComparisonSettings) -> str:
+    return decide_pair_verdict(found.p, found.ci, 1, settings)[2]
+
+
+def _too_few_sessions(rated: Sequence[PairComparison], ratio: float, runs: int) -> _CombinedEstimate:
+    """No interval and no test: the cases of a session share the state of the machine, however many they are."""
+    needed = [one.runs_needed for one in rated if one.runs_needed is not None]
+    wanted = round(median(needed)) if needed else None
+    what = f", and about {wanted} to find a difference of the size asked for" if wanted else ""
+    return _CombinedEstimate(
+        ratio,
+        reason=f"all cases of a run share the state of the machine, so cases do not replace runs: a verdict over all "
+        f"needs at least {estimates.MIN_SESSIONS} runs per side{what}",
+        runs_needed=wanted,
+    )
+
+
 def _combine_over_sessions(
-    logs: Floats, drawn: Sequence[tuple[PairComparison, Floats, float]], settings: ComparisonSettings
+    assessed: Sequence[tuple[PairComparison, EstimatedPair]], settings: ComparisonSettings
 ) -> _CombinedEstimate:
-    """Combine pairs that have bootstrap draws.
+    """Combine pairs that have intervals.
 
     All pairs are drawn with the same sessions, so the draws of their mean include the dependence between pairs. The
     draws of each pair include the autocorrelation of consecutive sessions.
     """
-    centre = float(logs.mean())
-    draws = np.mean([each for _, each, _ in drawn], axis=0)
-    inflation = VarianceInflation(spread=float(np.median([spread for *_, spread in drawn])))
-    sessions = min(side.runs or 1 for one, *_ in drawn for side in (one.left, one.right))
+    centre = float(np.mean([pair_log_gain(one) for one, _ in assessed]))
+    signs = np.array([METRICS[one.metric].sign for one, _ in assessed])
+    drawn = estimates.draw_pairs_together([(sides, found.dependence) for _, (sides, found) in assessed], settings)
+    draws = centre + np.nanmean(signs[:, None] * drawn, axis=0)
+    inflation = VarianceInflation(spread=median(found.dependence.spread for _, (_, found) in assessed))
+    sessions = int(median(sides.fewest for _, (sides, _) in assessed))
     spread = estimates.uncertainty_from_draws(draws, sessions, inflation)
     low, high = estimates.expanded_percentile_interval(centre, draws, spread, settings.level)
-    paired = all(one.paired for one, *_ in drawn)
-    basis: IntervalBasis = "paired sessions" if paired else "sessions"
-    return exp(centre), (exp(low), exp(high)), estimates.t_test_p_value(centre, spread), basis
+    basis: IntervalBasis = "paired sessions" if all(one.paired for one, _ in assessed) else "sessions"
+    return _CombinedEstimate(exp(centre), (exp(low), exp(high)), estimates.t_test_p_value(centre, spread), basis)
 
 
 def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _CombinedEstimate:
-    """Combine pairs without samples: the cases are the sample, so the result holds for similar cases.
+    """Combine pairs of figures whose sessions are not known: the cases are the sample.
 
-    It does not hold for other sessions of the same cases.
+    The result holds for similar cases of the same measurement, not for other sessions.
     """
     n = len(logs)
     centre = float(logs.mean())
     if n < _MIN_CASES:
-        return exp(centre), None, None, "none"
+        return _CombinedEstimate(exp(centre))
     error = float(logs.std(ddof=1)) / n**0.5
     half = float(special.stdtrit(n - 1, (1 + settings.level) / 2)) * error
     test = estimates.signed_rank_p_values if n >= estimates.MIN_SIGNED_RANK_PAIRS else estimates.paired_t_test
     p = float(test(logs[None, :])[0])
-    return exp(centre), (exp(centre - half), exp(centre + half)), p, "cases"
+    return _CombinedEstimate(exp(centre), (exp(centre - half), exp(centre + half)), p, "cases")
 
 
 def pair_log_gain(one: PairComparison) -> float:
@@ -342,8 +386,6 @@ def _is_difference(one: PairComparison, settings: ComparisonSettings) -> str | N
 
 _Statistic = Literal["median", "max", "mean"]
 _STATISTICS: tuple[_Statistic, ...] = ("median", "max", "mean")
-# Two sides with samples, and the ratio of their medians.
-_EstimatedPair = tuple[estimates.AlignedSides, RatioEstimate]
 
 
 def compare_pairs(
@@ -368,7 +410,7 @@ def compare_pairs(
             f"neither higher nor lower is better for {', '.join(neutral)}: no side can be faster",
             hint="--metric chooses others, for example bandwidth or time.",
         )
-    estimated: list[_EstimatedPair | None] = [None] * len(pairs)
+    estimated: list[EstimatedPair | None] = [None] * len(pairs)
     aligned = {
         index: estimates.align_sides(pair.left, pair.right)
         for index, pair in enumerate(pairs)
@@ -386,10 +428,10 @@ def compare_pairs(
         _assess_pair(pair, work, p, corrected, threshold, chosen) if work else _compare_figures(pair)
         for pair, work, p, corrected in zip(pairs, estimated, p_values, adjusted, strict=True)
     ]
-    return compared, summarise_comparison(compared, [work[1] if work else None for work in estimated], chosen)
+    return compared, summarise_comparison(compared, estimated, chosen)
 
 
-def _test_pairs(estimated: Sequence[_EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:
+def _test_pairs(estimated: Sequence[EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:
     """P values of the pairs with enough sessions, raw and corrected for the number of pairs.
 
     The correction of Benjamini and Hochberg (1995) limits the share of false ones among those <= q to q. It is also
@@ -415,7 +457,7 @@ _MIN_REPORTED_INFLATION = 1.2
 
 def _assess_pair(
     pair: Pair,
-    work: _EstimatedPair,
+    work: EstimatedPair,
     p: float | None,
     adjusted: float | None,
     threshold: float,
@@ -434,9 +476,12 @@ def _assess_pair(
         reason += f"; compared {'paired by session' if sides.paired else 'as independent samples'}"
         if sides.left_out:
             reason += f"; {sides.left_out} sessions without a counterpart excluded"
-        if inflation >= _MIN_REPORTED_INFLATION:
+        if medians.dependence.wandering:
+            reason += f"; the level moves slowly over many runs: {min(sides.fewest, inflation):.1f} count as one"
+        elif inflation >= _MIN_REPORTED_INFLATION:
             reason += f"; consecutive sessions are correlated: {inflation:.1f} count as one"
-    needed, why = recommend_runs(runs_needed(sides, medians, threshold, settings), sides, settings.difference)
+    wanders = medians.dependence.wandering > 0
+    needed, why = recommend_runs(runs_needed(sides, medians, threshold, settings), sides, settings.difference, wanders)
     return PairComparison(
         case=pair.case,
         metric=pair.metric,
@@ -470,9 +515,7 @@ def _summarise_side(side: estimates.SessionSamples) -> SideSummary:
 def _compare_figures(pair: Pair) -> PairComparison:
     """Compare published figures: a ratio without a statement about noise."""
     left, right = (
-        side
-        if isinstance(side, SideSummary)
-        else _summarise_side(estimates.SessionSamples.of(list(side.sessions.values())))
+        side if isinstance(side, SideSummary) else _summarise_side(estimates.SessionSamples.of(side.sessions))
         for side in (pair.left, pair.right)
     )
     statistic = next((name for name in _STATISTICS if getattr(left, name) and getattr(right, name)), None)

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import comb, exp, log, sqrt
@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from iowatch.stats import wandering
 from iowatch.stats.pairs import NO_INFLATION, ComparisonSettings, Floats, RatioEstimate, SideSamples, VarianceInflation
 
 ResampleCounts = NDArray[np.int32]
@@ -187,24 +188,26 @@ class SessionSamples:
 
     Attributes:
         samples: samples of each session, in time order.
+        names: of the sessions.
         values: all samples, shape (n,).
         session: session index of each sample, shape (n,).
         medians: median of each session, shape (len(samples),).
     """
 
     samples: tuple[tuple[float, ...], ...]
+    names: tuple[str, ...]
     values: Floats
     session: NDArray[np.intp]
     medians: Floats
 
     @classmethod
-    def of(cls, samples: Sequence[Sequence[float]]) -> SessionSamples:
+    def of(cls, sessions: Mapping[str, Sequence[float]]) -> SessionSamples:
         """Create from samples by session; no session may be empty."""
-        kept = tuple(tuple(values) for values in samples)
+        kept = tuple(tuple(values) for values in sessions.values())
         values = np.array([value for session in kept for value in session], dtype=np.float64)
         session = np.repeat(np.arange(len(kept)), [len(session) for session in kept])
         # statistics.median, because numpy.median takes 20 µs per call, and 1,000 pairs have 60,000 sessions.
-        return cls(kept, values, session, np.array([median(session) for session in kept]))
+        return cls(kept, tuple(sessions), values, session, np.array([median(session) for session in kept]))
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -235,9 +238,9 @@ def align_sides(left: SideSamples, right: SideSamples) -> AlignedSides:
     shared = [key for key in left.sessions if key in right.sessions]
     fewer = min(len(left.sessions), len(right.sessions))
     if len(shared) < max(MIN_SESSIONS, _MIN_SHARED_FRACTION * fewer):
-        first, second = (SessionSamples.of([*side.sessions.values()]) for side in (left, right))
+        first, second = (SessionSamples.of(side.sessions) for side in (left, right))
         return AlignedSides(first, second, paired=False)
-    first, second = (SessionSamples.of([side.sessions[key] for key in shared]) for side in (left, right))
+    first, second = (SessionSamples.of({key: side.sessions[key] for key in shared}) for side in (left, right))
     out = len(left.sessions) + len(right.sessions) - 2 * len(shared)
     return AlignedSides(first, second, paired=True, left_out=out)
 
@@ -326,6 +329,47 @@ def _estimate_ratio(
     return RatioEstimate(exp(centre), both, (exp(low), exp(high)), noise, draws, dependence)
 
 
+def draw_pairs_together(
+    pairs: Sequence[tuple[AlignedSides, VarianceInflation]], settings: ComparisonSettings
+) -> Floats:
+    """Bootstrap draws of the log ratio of each pair, in which a session is drawn for all pairs at once.
+
+    The cases of a session share the state of the machine, so the mean over pairs is only as certain as the sessions
+    are many, also if some cases miss some sessions. The ratio is that of interquartile means of the sessions' medians.
+
+    Returns:
+        shape (pairs, resamples), around 0; NaN where a draw has no session of a side.
+    """
+    drawn = _draw_named_sessions([sides for sides, _ in pairs], settings)
+    found = []
+    for sides, dependence in pairs:
+        both = (sides.right,) if sides.paired else (sides.left, sides.right)
+        values = [sides.log_ratios] if sides.paired else [np.log(side.medians) for side in both]
+        draws = np.zeros(settings.resamples)
+        for one, side in zip(values, both, strict=True):
+            counts = np.array([drawn[name] for name in side.names])
+            with np.errstate(invalid="ignore"):
+                means = bootstrap_interquartile_means(one, counts)
+            deviation = widen_draws(means - float(interquartile_weights(one) @ one), 0.0, len(one), dependence)
+            draws = deviation - draws
+        found.append(draws)
+    return np.array(found)
+
+
+def _draw_named_sessions(pairs: Sequence[AlignedSides], settings: ComparisonSettings) -> dict[str, NDArray[np.int32]]:
+    """Number of times each session is in each draw, shape (resamples,); sessions of one or both sides apart."""
+    left, right = (dict.fromkeys(name for pair in pairs for name in getattr(pair, side).names) for side in _SIDES)
+    strata = [[n for n in left if n not in right], [n for n in right if n not in left], [n for n in left if n in right]]
+    found: dict[str, NDArray[np.int32]] = {}
+    for offset, names in enumerate(strata):
+        if names:
+            counts = draw_session_counts(len(names), settings.resamples, settings.seed + offset)
+            found |= dict(zip(names, counts, strict=True))
+    return found
+
+
+_SIDES = ("left", "right")
+
 # From one year of Edison (24 series, 62 levels of 25 sessions or more): r1 = 0.31, r2 = 0.21, r3 = 0.14, r4 = 0.10.
 _AUTOCORRELATION_DECAY = 0.7
 _MAX_AUTOCORRELATION = 0.95
@@ -339,7 +383,10 @@ def estimate_inflations(sides: Sequence[AlignedSides]) -> list[VarianceInflation
     """
     found = [NO_INFLATION] * len(sides)
     measured: dict[int, tuple[float, int]] = {}
+    evidence: dict[int, Floats] = {}
     for members, parts in stack_sessions(sides):
+        if min(part.shape[1] for part in parts) >= wandering.MIN_SESSIONS:
+            evidence |= dict(zip(members, wandering.log_evidence(parts).T, strict=True))
         sessions = sum(part.shape[1] for part in parts)
         autocorrelations = np.asarray(sum(_rank_autocorrelation(part) * part.shape[1] for part in parts)) / sessions
         measured |= {index: (float(r), sessions) for index, r in zip(members, autocorrelations, strict=True)}
@@ -349,6 +396,9 @@ def estimate_inflations(sides: Sequence[AlignedSides]) -> list[VarianceInflation
             r = min(max(float(shrunk), 0.0), _MAX_AUTOCORRELATION)
             variance = min(1 + 2 * r / (1 - max(r, _AUTOCORRELATION_DECAY)), sides[index].fewest / 2)
             found[index] = VarianceInflation(max(1.0, variance), (1 + r * r) / (1 - r * r))
+    for index, share in wandering.wandering_shares(evidence).items():
+        slow = VarianceInflation.of_moving_level(share, sides[index].fewest, found[index].spread)
+        found[index] = max(found[index], slow, key=lambda one: one.variance)
     return found
 
 

@@ -14,6 +14,8 @@ from iowatch.core import Case
 Floats = NDArray[np.float64]
 VerdictKind = Literal["slower", "faster", "no difference", "not enough data"]
 IntervalBasis = Literal["sessions", "paired sessions", "cases", "none"]
+# Of a slowly moving level: lag-1 autocorrelation per session.
+SLOW_AUTOCORRELATION = 0.97
 # An interval whose ends have a larger ratio states nothing, and its ends are not printed.
 MAX_STATED_RANGE = 100
 
@@ -93,17 +95,31 @@ class VarianceInflation:
     Attributes:
         variance: for the estimate of a level.
         spread: for the estimate of a variance.
+        wandering: share of the variance between sessions that a slowly moving level has, 0 to 1; 0 if there is none.
     """
 
     variance: float = 1.0
     spread: float = 1.0
+    wandering: float = 0.0
+
+    @classmethod
+    def of_moving_level(cls, share: float, sessions: int, spread: float) -> VarianceInflation:
+        """Inflation of a slowly moving level; `variance` is that of `sessions` sessions.
+
+        Args:
+            share: of the variance between sessions, 0 to 1.
+        """
+        return cls(1 + share * (_slow_inflation(sessions) - 1), spread, share)
 
     def scale(self, sessions: int) -> float:
         """Factor by which a squared standard error is larger than that of independent sessions.
 
         It includes that autocorrelated sessions scatter less around their own mean, by (n - V) / (n - 1).
         """
-        return self.variance * (sessions - 1) / (sessions - self.variance)
+        variance = self.variance
+        if self.wandering:
+            variance = 1 + self.wandering * (_slow_inflation(sessions) - 1)
+        return variance * (sessions - 1) / (sessions - variance)
 
     def degrees(self, sessions: float) -> float:
         """Degrees of freedom of a variance estimated from `sessions` sessions.
@@ -115,6 +131,12 @@ class VarianceInflation:
 
 
 NO_INFLATION = VarianceInflation()
+
+
+def _slow_inflation(sessions: int) -> float:
+    """Variance inflation of the mean of so many sessions by rk = `SLOW_AUTOCORRELATION`^k (Bayley and Hammersley)."""
+    r = SLOW_AUTOCORRELATION
+    return (1 + r) / (1 - r) - 2 * r * (1 - r**sessions) / (sessions * (1 - r) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +254,10 @@ class OverallComparison:
         counts: number of pairs by verdict.
         ratio: gain right / left, geometric mean over pairs.
         ci: confidence interval of `ratio`.
-        basis: the sample of the interval: sessions (joint bootstrap over all pairs) or, if samples are not known, the
-            cases themselves.
+        basis: the sample of the interval: sessions (joint bootstrap over all pairs) or, for printed figures, the cases
+            themselves; `none` if a side has fewer than three sessions.
         verdict, bound, reason: as in `PairComparison`.
+        runs_needed: total number of sessions per side for a verdict, if a side has fewer than three; else None.
         scaling: by parameter (`ranks`, `nodes`, `instances`), ascending.
         peaks: best values of each operation and metric.
     """
@@ -246,6 +269,7 @@ class OverallComparison:
     verdict: VerdictKind
     bound: float | None
     reason: str
+    runs_needed: int | None = None
     scaling: Mapping[str, tuple[ScalingPoint, ...]] = field(default_factory=dict)
     peaks: tuple[BestValues, ...] = ()
 

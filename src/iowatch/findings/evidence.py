@@ -1,7 +1,7 @@
 """Evidence of a finding: differences between the runs before and after a change, and likely causes.
 
 The differences cover stacks, the environment recorded by the runs (kernel, mount, MPI, hints in effect; a stack only
-states what a run was configured to use), Darshan counters and logs, and nodes.
+states what a run was configured to use), settings of file systems, Darshan counters and logs, nodes, and covariates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from iowatch.core import format_count
+import numpy as np
+
+from iowatch.core import (
+    COVARIATE_FACTS,
+    covariate_label,
+    format_count,
+    get_covariate,
+    recorded_covariates,
+    run_covariates,
+)
 from iowatch.darshan import (
     DarshanReader,
     Trace,
@@ -24,7 +33,14 @@ from iowatch.darshan import (
     read_first_kept_trace,
 )
 from iowatch.findings import grouping, text
-from iowatch.findings.finding import EvidenceDifference, Finding, FindingMember, LoadShare, OppositeGroup
+from iowatch.findings.finding import (
+    CovariateDifference,
+    EvidenceDifference,
+    Finding,
+    FindingMember,
+    LoadShare,
+    OppositeGroup,
+)
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
 from iowatch.stats import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes, short_case_names
@@ -47,6 +63,9 @@ _FILE_SYSTEM = {
     "directory_stripe_bytes": "default stripe size",
     "directory_components": "default striping",
 }
+
+
+_SETTING = "setting:"
 
 
 def environment_differences(
@@ -92,6 +111,11 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) ->
         # Also where the versions are equal: a program or library was replaced in its place.
         "program": {"SHA-256": program.get("sha256"), "libraries": " ".join(program.get("libraries") or ())},
         "tracing": {"by": facts.get("tracing")},
+        "settings": {
+            name.removeprefix(_SETTING): value
+            for name, value in recorded_covariates(facts, "before").items()
+            if name.startswith(_SETTING)
+        },
     }
     return {
         where: {what: value for what, value in group.items() if value not in (None, "", "unknown")}
@@ -132,10 +156,12 @@ def evidence_differences(
     return tuple(found.values())
 
 
-def runs_around_change(member: FindingMember, points: SeriesPoints) -> tuple[list[int], list[int]]:
-    """Ids of the last runs before and of the first runs after the change of a member."""
-    before = points.run_id[points.time <= member.last_before][-_MAX_NODE_RUNS:]
-    after = points.run_id[points.time >= member.first_after][:_MAX_NODE_RUNS]
+def runs_around_change(
+    member: FindingMember, points: SeriesPoints, most: int = _MAX_NODE_RUNS
+) -> tuple[list[int], list[int]]:
+    """Ids of the last runs before and of the first runs after the change of a member, at most so many each."""
+    before = points.run_id[points.time <= member.last_before][-most:]
+    after = points.run_id[points.time >= member.first_after][:most]
     return [int(run) for run in before], [int(run) for run in after]
 
 
@@ -197,6 +223,53 @@ def _format_part(part: Mapping[str, Any] | None, other: Mapping[str, Any] | None
         shown = " ".join(f"{k}={v}" for k, v in sorted(value.items())) if isinstance(value, dict) else value
         texts.append(f"({key} {shown})")
     return " ".join(texts)
+
+
+# The usual state is that of so many runs; a shift of the median by fewer of its standard errors is chance among some
+# twenty covariates, and less than this share of the usual value is not worth a line.
+_USUAL_RUNS, _MIN_SHIFT, _MIN_RELATIVE_SHIFT, _MAX_COVARIATES = 30, 4.0, 0.02, 5
+# Standard error of a median / (standard deviation / root n).
+_MEDIAN_ERROR = 1.25
+
+
+def covariate_differences(
+    history: History, members: Sequence[FindingMember], points: Mapping[int, SeriesPoints]
+) -> tuple[CovariateDifference, ...]:
+    """Covariates that differ between the runs before and after, of the member with the largest change that has them.
+
+    Those that do not contain the runs' own traffic come first, then the largest shift in standard errors.
+
+    Args:
+        points: by series id, observations of each member on both sides of the change.
+    """
+    for member in sorted(members, key=lambda m: -max(m.gain, 1 / m.gain)):
+        usual, after = runs_around_change(member, points[member.series_id], _USUAL_RUNS)
+        facts = history.run_facts([*usual, *after], COVARIATE_FACTS)
+        old, new = ([run_covariates(facts.get(run, {})) for run in runs] for runs in (usual, after[:_MAX_NODE_RUNS]))
+        if any(old) and any(new):
+            found = [one for name in set().union(*old) for one in _covariate_shift(name, old, new)]
+            ranked = sorted(found, key=lambda one: (one[1].includes_run, -one[0], one[1].name))
+            return tuple(one for _, one in ranked[:_MAX_COVARIATES])
+    return ()
+
+
+def _covariate_shift(
+    name: str, old: Sequence[Mapping[str, float]], new: Sequence[Mapping[str, float]]
+) -> Iterator[tuple[float, CovariateDifference]]:
+    """The difference of one covariate, with its size in standard errors; nothing if it is chance or negligible."""
+    before, after = (np.array([one[name] for one in runs if name in one]) for runs in (old, new))
+    known = get_covariate(name)
+    if min(len(before), len(after)) < _MIN_NODE_RUNS or known is None:
+        return
+    usual, now = float(np.median(before)), float(np.median(after))
+    spread = float(np.std(np.concatenate([before - usual, after - now])))
+    error = _MEDIAN_ERROR * spread * math.sqrt(1 / len(before) + 1 / len(after))
+    shift = abs(now - usual)
+    if shift > max(_MIN_SHIFT * error, _MIN_RELATIVE_SHIFT * abs(usual)):
+        last = float(np.median(before[-_MAX_NODE_RUNS:]))
+        numbers = (last, now, usual, float(before.min()), float(before.max()))
+        one = CovariateDifference(name, covariate_label(name), known.run_unit, *numbers, known.includes_run)
+        yield (shift / error if error else math.inf), one
 
 
 # Counters within this factor are the same work; of the others, those with the largest ratios are reported.
@@ -338,6 +411,7 @@ def build_finding(
         if opposite
         else None,
         load=share_of_load(group.changes, load_detections(history, [m.series_id for m in members])),
+        covariates=covariate_differences(history, members, points),
     )
 
 

@@ -97,6 +97,27 @@ class LoadShare:
 
 
 @dataclass(frozen=True)
+class CovariateDifference:
+    """A covariate that differs between the runs before and after the change of a member; numbers in `unit`.
+
+    Attributes:
+        before, after: medians of the last runs before and of the first runs after the change.
+        usual, lowest, highest: median and range of the last 30 runs before the change.
+        includes_run: whether it contains what the runs themselves caused: no independent explanation.
+    """
+
+    name: str
+    label: str
+    unit: str
+    before: float
+    after: float
+    usual: float
+    lowest: float
+    highest: float
+    includes_run: bool
+
+
+@dataclass(frozen=True)
 class AppliedDecision:
     """The decision in force, or the last expired one."""
 
@@ -124,6 +145,7 @@ class Finding:
         without_data: number of series of the system without runs on both sides of the change.
         changed_otherwise: number of series with another change at that time, or an uncertain one; not compared.
         causes: events near the date, best fit first; evidence, not proof.
+        covariates: what went on around the runs and differs, largest difference first.
         updates: changes of the finding since the last report: "new", "confirmed", "2 series joined", …
         pending: updates that are not reported yet.
         reported_members: number of members at the last report.
@@ -184,6 +206,8 @@ class Finding:
     def changed(self) -> int:
         """Number of changed series of both groups."""
         return self.explanation.changed + (self.opposite.explanation.changed if self.opposite else 0)
+
+    covariates: tuple[CovariateDifference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, read by `finding_from_json`; the rules include their precision and recall."""

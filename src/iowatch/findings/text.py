@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from iowatch.core import covariate_label, format_count, format_number
-from iowatch.findings.finding import AppliedDecision, Finding, FindingMember, LoadShare, PerformanceDirection
+from iowatch.core import covariate_label, format_count, format_number, format_size
+from iowatch.findings.finding import (
+    AppliedDecision,
+    CovariateDifference,
+    Finding,
+    FindingMember,
+    LoadShare,
+    PerformanceDirection,
+)
 from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
 
@@ -15,7 +22,7 @@ _MAX_NAMED = 2
 # Smallest share of a change that the line of a finding attributes to the load.
 _MIN_STATED_SHARE = 0.5
 # Groups of differences that administrators cause (iowatch.findings.evidence).
-_ADMINISTERED = ("stack ", "compute node", "loaded", "MPI-IO hints")
+_ADMINISTERED = ("stack ", "compute node", "loaded", "MPI-IO hints", "settings")
 
 
 def format_factor(value: float) -> str:
@@ -229,6 +236,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     if finding.changed_otherwise:
         yield "Not compared", [f"{finding.changed_otherwise} series changed otherwise or uncertainly"]
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
+    yield "Around the runs", [_format_covariate(one) for one in finding.covariates]
     yield "Resolved", [finding.resolution] if finding.resolution else []
     decisions = [*([finding.review] if finding.review else []), *finding.notes]
     yield "Decided", [format_decision(one) for one in decisions]
@@ -239,6 +247,23 @@ def _factor_sections(found: Explanation) -> Iterator[tuple[str, list[str]]]:
     yield "And of the rest", list(_format_rule(found.second)) if found.second else []
     yield "Not tested", [format_largest(found.largest, found.changed)] if found.largest else []
     yield "Sizes", list(_magnitude_lines(found))
+
+
+def covariate_cells(one: CovariateDifference) -> tuple[str, str, str, str, str]:
+    """Label, before, after, usual value and its range; sizes in powers of 1024."""
+
+    def cell(value: float) -> str:
+        if one.unit.startswith("bytes"):
+            return format_size(value) + one.unit.removeprefix("bytes")
+        return f"{format_number(value)} {one.unit}".strip()
+
+    label = f"{one.label} (with the runs themselves)" if one.includes_run else one.label
+    return label, cell(one.before), cell(one.after), cell(one.usual), f"{cell(one.lowest)} to {cell(one.highest)}"
+
+
+def _format_covariate(one: CovariateDifference) -> str:
+    label, before, after, usual, span = covariate_cells(one)
+    return f"{label}: {before} before, {after} after; usually {usual} ({span})"
 
 
 def _format_rule(rule: Rule | None) -> Iterator[str]:

@@ -173,6 +173,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "traced_member": traced_member,
         "darshan": traces,
         "repeat": repeat_commands(finding, machine, runs_after),
+        "around": [text.covariate_cells(one) for one in finding.covariates],
         "ticket": "\n".join(text.format_finding(finding)),
         "runs": {run: f"{pages[session]}#run-{run}" for run, session in sessions.items() if session in pages},
         "sessions": [(s, data.session_page_path(s)) for s in ends if s is not None],

@@ -277,7 +277,7 @@ def with_adjustment(detection: Detection, series: AdjustedSeries) -> Detection:
         before, after = (part[np.isfinite(part)] for part in np.split(series.levels[first:end], [middle - first]))
         if len(before) and len(after):
             share = float(after.mean() - before.mean()) / math.log(step.ratio)
-            shares[step] = replace(step, load_share=min(max(share, 0.0), 1.0))
+            shares[step] = replace(step, load_share=min(max(share, 0.0), 1.0) + 0.0)
     return replace(
         detection,
         changes=tuple(shares.get(step, step) for step in detection.changes),

@@ -115,3 +115,20 @@ def test_runs_without_covariates_are_not_read(history: History, monkeypatch: pyt
     monkeypatch.setattr(History, "run_facts", lambda *args: read.append(len(args[1])) or whole(*args))
     detect_series(history, headline_series(history, "site"), {})
     assert read == [3]
+    assert history.run_covariates(list(range(100))) == {}
+
+
+def test_facts_of_a_run_are_read_once(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_days(history)
+    rows = headline_series(history, "site")
+    points = load_observations(history, rows)
+    (first, _) = load_covariates(history, rows, points)
+    read: list[int] = []
+    whole = History.run_facts
+    monkeypatch.setattr(History, "run_facts", lambda *args: read.extend(args[1]) or whole(*args))
+    (again, _) = load_covariates(history, rows, points)
+    assert read == []
+    assert first is not None
+    assert again is not None
+    assert again.names == first.names
+    np.testing.assert_array_equal(again.values, first.values)

@@ -39,7 +39,7 @@ from iowatch.stats import (
     detection_pool,
     get_method,
 )
-from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow, SessionRow
+from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow, SessionRow, bulk
 
 # Attribute of a session: epoch seconds; runs from then on are retests.
 RETEST_SINCE = "retest_since"
@@ -161,7 +161,7 @@ def detect_series(
             chunk = outdated[start : start + _CHUNK]
             points = load_observations(history, chunk)
             series = [(points[row.id].time, headline_values(row, points[row.id])) for row in chunk]
-            covariates = load_covariates(history, chunk, points) if adjusted else [None] * len(chunk)
+            covariates = load_covariates(history, chunk, points, save=save) if adjusted else [None] * len(chunk)
             pending.append((chunk, submit(series, [accepted_since.get(row.id) for row in chunk], covariates)))
             if len(pending) > _READS_AHEAD:
                 current |= collect_first()
@@ -179,28 +179,38 @@ _EXAMINED_RUNS = 3
 
 
 def load_covariates(
-    history: History, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints]
+    history: History, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints], *, save: bool = True
 ) -> list[CovariateTable | None]:
     """Covariates of the points of each series; None where the newest runs recorded none.
 
     Args:
         points: observations of each series, by series id.
+        save: keep the numbers of runs whose facts were read.
     """
-    newest = np.unique([run for row in rows for run in points[row.id].run_id[-_EXAMINED_RUNS:]])
-    recorded = history.run_facts(newest.tolist(), COVARIATE_FACTS)
-    with_facts = {run for run, facts in recorded.items() if facts}
-    chosen = [bool(with_facts & set(points[row.id].run_id[-_EXAMINED_RUNS:].tolist())) for row in rows]
-    if not any(chosen):
+    newest = {row.id: points[row.id].run_id[-_EXAMINED_RUNS:].tolist() for row in rows}
+    examined = _run_numbers(history, [run for runs in newest.values() for run in runs], save)
+    chosen = {row.id for row in rows if any(examined[run][0] for run in newest[row.id])}
+    if not chosen:
         return [None] * len(rows)
-    kinds = sorted({name for facts in recorded.values() for name in facts})
-    runs = np.unique(np.concatenate([points[row.id].run_id for row, one in zip(rows, chosen, strict=True) if one]))
-    by_run = {run: run_covariates(facts) for run, facts in history.run_facts(runs.tolist(), kinds).items()}
-    names = sorted(name for name in {name for one in by_run.values() for name in one} if not _is_consequence(name))
-    values = np.array([[by_run.get(run, {}).get(name, np.nan) for name in names] for run in runs.tolist()])
+    runs = np.unique(np.concatenate([points[number].run_id for number in chosen]))
+    names, values = bulk.covariate_matrix(runs, _run_numbers(history, runs.tolist(), save))
+    used = [i for i, name in enumerate(names) if not _is_consequence(name)]
+    names, values = tuple(names[i] for i in used), values[:, used]
     return [
-        _covariate_table(row, names, values[np.searchsorted(runs, points[row.id].run_id)]) if one else None
-        for row, one in zip(rows, chosen, strict=True)
+        _covariate_table(row, names, values[np.searchsorted(runs, points[row.id].run_id)]) if row.id in chosen else None
+        for row in rows
     ]
+
+
+def _run_numbers(history: History, run_ids: Sequence[int], save: bool) -> dict[int, bulk.CovariateNumbers]:
+    """Covariates of all these runs; those that are not stored are computed, and stored unless all are empty."""
+    known = history.run_covariates(run_ids)
+    missing = sorted(set(run_ids) - known.keys())
+    computed = {run: run_covariates(facts) for run, facts in history.run_facts(missing, COVARIATE_FACTS).items()}
+    new = {run: bulk.encode_covariates(one) for run, one in computed.items()}
+    if save and any(computed.values()):
+        history.save_run_covariates(new)
+    return known | new
 
 
 def _is_consequence(name: str) -> bool:

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, Executable, Select, bindparam, func, select
 
 from iowatch.store import read
@@ -29,16 +30,22 @@ from iowatch.store.schema import (
     ArtefactTable,
     ExpectedSetTable,
     ResultTable,
+    RunCovariatesTable,
     RunTable,
     SessionTable,
     StackTable,
     SystemTable,
     decode_many_samples,
     decode_samples,
+    encode_samples,
 )
+
+CovariateNumbers = tuple[str, bytes]
+"""Names of covariates, separated by line breaks, and their values as little-endian float64."""
 
 # The points of these series are in memory as rows: 50 MB for ten years of sessions.
 _SERIES_AT_ONCE = 50
+_RUNS_PER_RANGE = 5000
 _MAPPED_BYTES = 2**29
 _ALL_TIMES = 2**62
 _SERIES_FIELDS = ("system", "partition", "stack", "case", "metric")
@@ -263,6 +270,46 @@ def run_nodes(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple
         statement = select(RunTable.id, RunTable.facts["nodes"].label("nodes")).where(RunTable.id.in_(chunk))
         found |= {row.id: tuple(map(str, row.nodes)) for row in connection.execute(statement) if row.nodes}
     return found
+
+
+def run_covariates(connection: Connection, run_ids: Sequence[int]) -> dict[int, CovariateNumbers]:
+    """Return the stored covariates of runs; runs for which none were computed are omitted."""
+    table = RunCovariatesTable
+    found: dict[int, CovariateNumbers] = {}
+    statement = select(table.run_id, table.names, table.numbers)
+    # Runs of a period have near ids: reading a range, and some runs of other systems, is faster than a list of ids.
+    for chunk in read.in_chunks(sorted(run_ids), _RUNS_PER_RANGE):
+        of_range, wanted = statement.where(table.run_id.between(chunk[0], chunk[-1])), set(chunk)
+        rows = _driver_rows(connection, of_range)
+        found |= {number: (names, numbers) for number, names, numbers in rows if number in wanted}
+    return found
+
+
+def encode_covariates(values: Mapping[str, float]) -> CovariateNumbers:
+    """Return the covariates of a run, by name, as they are stored."""
+    return "\n".join(values), encode_samples(list(values.values()))
+
+
+def covariate_matrix(
+    run_ids: NDArray[np.int64], found: Mapping[int, CovariateNumbers]
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Return the sorted names of all covariates, and their values, shape (runs, names), NaN where absent.
+
+    Args:
+        run_ids: ascending, shape (runs,).
+        found: covariates of runs by their ids.
+    """
+    groups: dict[str, list[int]] = {}
+    for number in run_ids.tolist():
+        groups.setdefault(found[number][0] if number in found else "", []).append(number)
+    recorded = {names: names.split("\n") for names in groups if names}
+    columns = sorted({name for names in recorded.values() for name in names})
+    values = np.full((len(run_ids), len(columns)), np.nan)
+    for joined, names in recorded.items():
+        rows = np.searchsorted(run_ids, groups[joined])
+        numbers = decode_many_samples([found[number][1] for number in groups[joined]])
+        values[np.ix_(rows, np.searchsorted(columns, names))] = numbers.reshape(len(rows), len(names))
+    return tuple(columns), values
 
 
 def run_files(connection: Connection, run_ids: Sequence[int], kind: str) -> dict[int, list[str]]:

@@ -21,7 +21,7 @@ from iowatch.core import InputError, IowatchError, MachineError, UsageError, fil
 
 # Revisions of `migrations/versions`, oldest first; the schemas 0001 to 0004 of development are not upgraded.
 FIRST_SCHEMA = "0100"
-SCHEMA_HEAD = "0100"
+SCHEMA_HEAD = "0101"
 MOUNT_TABLE = Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "panfs", "9p", "afs", "ceph"}
 EMPTY_HISTORY_HINT = "`iowatch run` or `iowatch import` fills it; use --db or IOWATCH_DB for another history."

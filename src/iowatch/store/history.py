@@ -135,6 +135,10 @@ class History:
         """Write or replace detections of series."""
         self._write(write.save_detections, list(rows))
 
+    def save_run_covariates(self, covariates: Mapping[int, bulk.CovariateNumbers]) -> None:
+        """Write the covariates of runs, by run id; those that are stored are kept."""
+        self._write(write.save_run_covariates, covariates)
+
     def save_findings(self, rows: Sequence[FindingRow]) -> None:
         """Write or replace findings, all in one transaction."""
         self._write(write.save_findings, rows)
@@ -192,6 +196,10 @@ class History:
             UsageError: no run with this id.
         """
         return self._read(read.find_run, run_id)
+
+    def run_covariates(self, run_ids: Sequence[int]) -> dict[int, bulk.CovariateNumbers]:
+        """Return the covariates stored for runs, by run id; runs for which none were computed are omitted."""
+        return self._read(bulk.run_covariates, run_ids)
 
     def run_facts(self, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, dict[str, Any]]:
         """Return the facts with these names of runs by run id; absent facts are omitted, and so are unknown runs."""

@@ -1,7 +1,7 @@
 """Tables of the history as SQLAlchemy models, and the views that other programs read (Grafana, psql, R).
 
     system ─< session ─< run ─< result >─ series >─ case_definition
-              session >─ expected_set      run >─ stack,  run ─< artefact
+              session >─ expected_set      run >─ stack,  run ─< artefact,  run ── run_covariates
 
 A `run` is one execution of a benchmark program; a `result` holds all samples of one metric of a run as little-endian
 float64. Sessions with equal expected sets share one `expected_set`; runs with the same stack.json share one `stack`.
@@ -163,6 +163,20 @@ class ArtefactTable(Base):
     name: Mapped[str] = mapped_column(Text, primary_key=True)
     sha256: Mapped[str] = mapped_column(Text)
     size_bytes: Mapped[int] = mapped_column(BigInteger)
+
+
+class RunCovariatesTable(Base):
+    """The covariates of a run as numbers, computed from its facts when detection first needs them.
+
+    Facts are large JSON documents; reading those of a year for every detection takes longer than the detection.
+    `names` are separated by line breaks, `numbers` has little-endian float64 in the same order; both may be empty.
+    """
+
+    __tablename__ = "run_covariates"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    run_id: Mapped[int] = mapped_column(_BigId, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    names: Mapped[str] = mapped_column(Text)
+    numbers: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class FindingTable(Base):

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from iowatch.core import Case, InputError, Result, summarise_samples
 from iowatch.store import read, records
+from iowatch.store.bulk import CovariateNumbers
 from iowatch.store.schema import (
     ArtefactTable,
     Base,
@@ -22,6 +23,7 @@ from iowatch.store.schema import (
     ExpectedSetTable,
     FindingTable,
     ResultTable,
+    RunCovariatesTable,
     RunTable,
     SeriesTable,
     SessionTable,
@@ -191,6 +193,13 @@ def save_detections(connection: Connection, rows: Iterable[records.DetectionRow]
         replaced = DetectionTable.series_id.in_([value["series_id"] for value in chunk])
         connection.execute(delete(DetectionTable).where(replaced))
         connection.execute(insert(DetectionTable), chunk)
+
+
+def save_run_covariates(connection: Connection, covariates: Mapping[int, CovariateNumbers]) -> None:
+    """Write the covariates of runs, by run id; those that are stored are kept."""
+    rows = [{"run_id": number, "names": names, "numbers": blob} for number, (names, blob) in covariates.items()]
+    for chunk in read.in_chunks(rows):
+        connection.execute(insert_if_new(connection, RunCovariatesTable, "run_id"), chunk)
 
 
 def save_findings(connection: Connection, rows: Iterable[records.FindingRow]) -> None:

@@ -1,6 +1,7 @@
 """The schema of release 0.1.0, created from the models.
 
-The first later revision must copy these models' tables here; otherwise new histories have its changes before it runs.
+New histories have the tables of later revisions before these run, so those that add tables skip existing ones. The
+first one that changes a table must copy these models' tables here.
 """
 
 from alembic import op

@@ -1,9 +1,10 @@
 """A shared store with an aggressor, live: do findings tell a slower store from a busy one?
 
+    python bench/aggressor.py cost                       time of one snapshot of covariates on this machine
     python bench/aggressor.py measure BENCHIO FILE 30    as root: 30 replays of benchio on a store, as JSON lines
     python bench/aggressor.py FILE                       the same, one session per day, as `iowatch findings` sees them
 
-The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 30 MiB/s of writes. benchio and
+The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes. benchio and
 the aggressor, a program that writes without pause, are in that group and share its limit. A session has two cases of
 benchio, of half a second and less, with the covariates that checks record. The aggressor writes in half of the 40
 sessions of a replay, in random order. Two of three replays are that alone; in the third the store is 15 % slower from
@@ -34,8 +35,8 @@ from iowatch.site import CovariateSettings, covariates
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 SESSIONS, CHANGED_AT, FACTOR, WITHIN = 40, 25, 0.85, 5
-LIMIT_BYTES_PER_S = 30 * 2**20
-CASES = {"large": ("--transfer", "1m", "--block", "12m"), "small": ("--transfer", "128k", "--block", "8m")}
+LIMIT_BYTES_PER_S = 10 * 2**20
+CASES = {"large": ("--transfer", "1m", "--block", "3m"), "small": ("--transfer", "512k", "--block", "3m")}
 GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
 DAY_S, START = 86400, 1_735_689_600
 
@@ -82,15 +83,15 @@ def _run(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
-# Writes 256 KiB at a time, past the page cache, until it is killed.
+# Writes 128 KiB at a time, past the page cache, until it is killed.
 _WRITER = """
 import mmap, os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
-data = mmap.mmap(-1, 2**18)
+data = mmap.mmap(-1, 2**17)
 file = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
 while True:
     for block in range(64):
-        os.pwrite(file, data, block * 2**18)
+        os.pwrite(file, data, block * 2**17)
 """
 
 
@@ -222,11 +223,26 @@ def report(file: Path) -> None:
             )
 
 
+def print_cost() -> None:
+    """Print the time of a snapshot (a run has two), of which the job waits for every part."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / covariates.SCRIPT_NAME).write_text(covariates.snapshot_script(CovariateSettings()))
+        command = covariates.snapshot_command(name, "before")
+        lines = f"for i in {{1..21}}; do a=$EPOCHREALTIME; {command}; echo $a $EPOCHREALTIME; done"
+        done = subprocess.run(["bash", "-c", lines], cwd=name, check=True, capture_output=True, text=True)
+    times = np.array([[float(word) for word in line.split()] for line in done.stdout.splitlines()])
+    low, middle, high = 1000 * np.quantile(times[:, 1] - times[:, 0], (0.05, 0.5, 0.95))
+    load = Path("/proc/loadavg").read_text().split()[0]
+    print(f"snapshot of covariates: {middle:.0f} ms ({low:.0f} to {high:.0f}), load average {load}")
+
+
 def main() -> int:
-    """Measure, or report."""
+    """Measure, report, or print the cost."""
     words = sys.argv[1:]
     if len(words) == 4 and words[0] == "measure":
         measure(words[1], Path(words[2]), int(words[3]))
+    elif words == ["cost"]:
+        print_cost()
     elif len(words) == 1:
         report(Path(words[0]))
     else:

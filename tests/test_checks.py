@@ -87,8 +87,13 @@ def test_valid_output_passes_with_every_repetition(tmp_path: Path) -> None:
     printed = [row["bwMiB"] for row in json.loads(VALID.read_text())["tests"][0]["Results"]]
     assert write["samples"] == printed
     assert len(printed) == 5
-    # The environment of the job, which findings compare between sessions.
-    assert json.loads(spooled[0].read_text())["facts"]["machine"]["kernel"] == platform.release()
+    # The environment of the job, which findings compare between sessions, and what went on around the measurement.
+    kept = json.loads(spooled[0].read_text())
+    assert kept["facts"]["machine"]["kernel"] == platform.release()
+    before, after = (kept["facts"]["covariates"][side] for side in ("before", "after"))
+    assert before["time_s"] < kept["started_at"] + 1
+    assert after["time_s"] - before["time_s"] > kept["wall_s"]
+    assert {"load_1m", "fill", "memory_available_bytes"} <= before.keys() & after.keys()
 
 
 def test_output_of_another_case_fails(tmp_path: Path) -> None:

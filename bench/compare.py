@@ -1,7 +1,7 @@
-"""Measures the comparison: coverage, false verdicts, autocorrelated observations, power at the recommended
-number of runs, early stopping, speed.
+"""Measures the comparison: coverage, false verdicts, autocorrelated observations, few sessions, power at the
+recommended number of runs, early stopping, speed.
 
-    python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|edison|power|ab_run|speed]
+    python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|moving|edison|nights|power|ab_run|speed]
 
 The same properties as tests/stats/test_comparison.py at larger size; figures are in docs/comparison.md.
 """
@@ -21,10 +21,20 @@ import numpy as np
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from tests.comparison.edison import windows  # noqa: E402
-from tests.stats.simulation import EDISON, NOISE, Floats, Noise, make_pairs, wandering  # noqa: E402
+from tests.stats.simulation import (  # noqa: E402
+    EDISON,
+    NOISE,
+    Floats,
+    Noise,
+    make_common_factor_pairs,
+    make_consecutive_pairs,
+    make_pairs,
+    wandering,
+)
 
 from iowatch.core import Case  # noqa: E402
 from iowatch.stats import OverallComparison, Pair, PairComparison, SideSamples, compare_pairs, estimates  # noqa: E402
+from iowatch.stats import wandering as wandering_module  # noqa: E402
 from iowatch.stats.estimates import NO_INFLATION, independent_p_values, paired_p_values  # noqa: E402
 from iowatch.stats.interleaving import AbSchedule, StopRule  # noqa: E402
 
@@ -78,6 +88,55 @@ def correlated_observations(number: int) -> None:
                 sets = [make_pairs(rng, noise, together, (sessions, sessions), 3) for _ in range(number // together)]
                 rows = "".join(f"{_nulls(results):>24}" for results in _both_ways(sets))
                 print(f"{name:<12}{sessions:>9}{together:>6}{rows}", flush=True)
+
+
+def moving_level(number: int) -> None:
+    """Null pairs of a slowly moving level (0.97 per session), as before and with its recognition; and a step of 40 %
+    on independent sessions, which it must not hide."""
+    print("called different: before, after")
+    recognised = wandering_module.wandering_shares
+    for sessions in (10, 28, 60):
+        for together in (1, 12):
+            rows = []
+            for name, noise, ratio in (("0.97", wandering(0.97), 1.0), ("0", wandering(0.0), 1.4)):
+                rng = np.random.default_rng([sessions, together])
+                counts = range(number // together)
+                apart = [make_pairs(rng, noise, together, (sessions, sessions), 3, ratio) for _ in counts]
+                sets = {"apart": apart}
+                if ratio == 1:
+                    sets["consecutive"] = [make_consecutive_pairs(rng, noise, together, sessions) for _ in counts]
+                for kind, made in sets.items():
+                    after = _different(made)
+                    wandering_module.wandering_shares = lambda _evidence: {}
+                    rows.append(f"{name} {kind}: {_different(made):.1%} {after:.1%}")
+                    wandering_module.wandering_shares = recognised
+            print(f"{sessions} sessions, {together} pairs: {'; '.join(rows)}", flush=True)
+
+
+def _different(sets: list[list[Pair]]) -> float:
+    return float(np.mean([one.verdict in ("faster", "slower") for each in sets for one in compare_pairs(each)[0]]))
+
+
+def nights(number: int) -> None:
+    """Verdict over all of 16 cases with a common factor of 12 % per session, no difference, and a seventh of the runs
+    missing; and of adjacent nights of Edison's year."""
+    print("sessions per side: called different, no difference; of those with an interval, it contains 1")
+    for sessions in (1, 2, 3, 5, 10, 20):
+        for shared in (False, True):
+            rng = np.random.default_rng([sessions, shared])
+            sets = [make_common_factor_pairs(rng, 16, sessions, 0.15, shared) for _ in range(number)]
+            print(f"simulated, {'same' if shared else 'other'} sessions, {sessions}: {_overall(sets)}", flush=True)
+    for sessions in (1, 2, 3, 5, 7, 14):
+        print(f"Edison, {sessions}: {_overall(list(windows(sessions)))}", flush=True)
+
+
+def _overall(sets: list[list[Pair]]) -> str:
+    found = [compare_pairs(each)[1] for each in sets]
+    verdicts = [one.verdict for one in found]
+    covered = [one.ci[0] <= 1 <= one.ci[1] for one in found if one.ci]
+    different = (verdicts.count("faster") + verdicts.count("slower")) / len(found)
+    inside = f"{np.mean(covered):.1%} of {len(covered)}" if covered else "none"
+    return f"{different:.1%}, {verdicts.count('no difference') / len(found):.1%}; {inside}"
 
 
 def edison(_number: int) -> None:
@@ -212,7 +271,8 @@ def tails(pairs: int) -> None:
 
 
 PARTS = {
-    "tails": tails, "coverage": coverage, "wandering": correlated_observations, "edison": edison, "power": power,
+    "tails": tails, "coverage": coverage, "wandering": correlated_observations, "moving": moving_level,
+    "edison": edison, "nights": nights, "power": power,
     "ab_run": ab_run, "speed": speed,
 }  # fmt: skip
 
@@ -223,7 +283,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="simulated pairs per row")
     parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
-    sizes = {"tails": 100_000, "coverage": 4000, "wandering": 1200, "power": 60, "ab_run": 300}
+    sizes = {
+        "tails": 100_000,
+        "coverage": 4000,
+        "wandering": 1200,
+        "moving": 600,
+        "nights": 300,
+        "power": 60,
+        "ab_run": 300,
+    }
     for name, part in PARTS.items():
         if arguments.only in (None, name):
             print(f"\n{name}: {part.__doc__}")

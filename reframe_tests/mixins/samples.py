@@ -17,7 +17,7 @@ from iowatch.benchmarks import registry
 from iowatch.core import METRICS, Output, Scalar
 from iowatch.handoff import merge_outputs
 from iowatch.reference.bandwidth import performance_variable
-from iowatch.site import job_state
+from iowatch.site import job_nodes, job_state
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
 _VERIFIED = "verification"  # names of its files
@@ -196,6 +196,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "extra_work": sorted(self.extra_work),
                 "tracing": "Darshan" if self.is_traced else "none",
                 **turn,
+                **({"avoided_nodes": self.avoided_nodes} if self.avoided_nodes else {}),
             },
         )
         handoff.spool_case(session, case, self._files(stage))
@@ -206,7 +207,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         if placed is not None:
             return list(placed(self.job))
         # A job that ended between two polls is not in `squeue`; ReFrame then reports "None".
-        return [node for node in self.job.nodelist or [] if node != "None"]
+        known = [node for node in self.job.nodelist or [] if node != "None"]
+        return known or job_nodes(self.current_partition.scheduler.registered_name, self.job.jobid)
 
     def _files(self, stage: Path) -> dict[str, list[Path]]:
         tool = self.case.tool

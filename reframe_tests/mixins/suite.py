@@ -16,7 +16,7 @@ from iowatch import handoff
 from iowatch.benchmarks import suites
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import IowatchError, UsageError
-from iowatch.site import SystemLimits, exceeded_limits, storage, system
+from iowatch.site import SystemLimits, avoiding_options, exceeded_limits, storage, system
 
 
 @cache
@@ -103,6 +103,13 @@ class SuiteMixin(rfm.RegressionTestPlugin):
             extra_s += 2 * handoff.OVERHEAD_PAIRS * self.case.time_limit_s
         if extra_s:
             self.time_limit = f"{self.case.time_limit_s + math.ceil(extra_s)}s"
+
+    @run_after("setup")
+    def avoid_nodes(self) -> None:
+        """A retest runs on other nodes than the first run where the session found some."""
+        key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
+        self.avoided_nodes = handoff.read_avoided_nodes(key)
+        self.job.options += avoiding_options(self.current_partition.scheduler.registered_name, self.avoided_nodes)
 
     @run_after("setup")
     def skip_impossible(self) -> None:

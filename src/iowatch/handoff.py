@@ -348,6 +348,7 @@ SELECTION_VARIABLE = "IOWATCH_SELECTION"
 DARSHAN_VARIABLE = "IOWATCH_DARSHAN"
 
 _EXTRA_WORK_VARIABLE = "IOWATCH_EXTRA_WORK"
+_AVOIDED_VARIABLE = "IOWATCH_AVOIDED_NODES"
 # Pairs of a start without and a start with Darshan that measure its overhead.
 OVERHEAD_PAIRS = 5
 
@@ -382,13 +383,35 @@ def verifying_options(case: SuiteCase) -> dict[str, Scalar] | None:
 
 
 def write_selection(
-    place: Path, keys: Iterable[RunKey], extra_work: Mapping[RunKey, Sequence[ExtraWork]] = MappingProxyType({})
+    place: Path,
+    keys: Iterable[RunKey],
+    extra_work: Mapping[RunKey, Sequence[ExtraWork]] = MappingProxyType({}),
+    avoided_nodes: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Write the selected runs and their extra work to `place`; return the variables that the checks read."""
-    path, extra = place / "selection.json", place / "extra_work.json"
+    """Write the selected runs, their extra work and the nodes that they must not use to `place`.
+
+    Returns:
+        the variables that the checks read.
+    """
+    path, extra, avoided = (place / f"{name}.json" for name in ("selection", "extra_work", "avoided_nodes"))
     write_json_atomically(path, [list(key) for key in keys])
     write_json_atomically(extra, [[list(key), [asdict(one) for one in found]] for key, found in extra_work.items()])
-    return {SELECTION_VARIABLE: str(path), _EXTRA_WORK_VARIABLE: str(extra)}
+    write_json_atomically(avoided, [[list(key), list(nodes)] for key, nodes in avoided_nodes.items()])
+    return {SELECTION_VARIABLE: str(path), _EXTRA_WORK_VARIABLE: str(extra), _AVOIDED_VARIABLE: str(avoided)}
+
+
+def read_avoided_nodes(key: RunKey) -> list[str]:
+    """Return the nodes that a run must not use.
+
+    Raises:
+        InputError: the file is absent or damaged.
+    """
+    path = os.environ.get(_AVOIDED_VARIABLE)
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8")) if path else []
+        return [str(node) for known, nodes in document if tuple(known) == key for node in nodes]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path} does not describe nodes of runs: {error}") from error
 
 
 def read_extra_work(key: RunKey) -> dict[str, ExtraWork]:

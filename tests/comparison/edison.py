@@ -31,6 +31,16 @@ def _year() -> list[tuple[Case, list[tuple[float, float]], list[float]]]:
     ]
 
 
+def _by_day(found: list[tuple[float, float]], start: float, end: float) -> dict[str, tuple[float, ...]]:
+    """Values of a period; those of one day are one session, as in an import."""
+    sessions: dict[str, tuple[float, ...]] = {}
+    for time, value in found:
+        if start <= time < end:
+            day = f"day {time // _DAY_S:.0f}"
+            sessions[day] = (*sessions.get(day, ()), value)
+    return sessions
+
+
 def windows(days: int) -> Iterator[list[Pair]]:
     """Null comparisons: a number of days against the next ones, every half period, of the series in which the detector
     finds no change in that time."""
@@ -41,8 +51,7 @@ def windows(days: int) -> Iterator[list[Pair]]:
         pairs = []
         for case, found, changes in year:
             if not any(start < time < stop for time in changes):
-                left = {f"l{time}": (value,) for time, value in found if start <= time < cut}
-                right = {f"r{time}": (value,) for time, value in found if cut <= time < stop}
+                left, right = _by_day(found, start, cut), _by_day(found, cut, stop)
                 if min(len(left), len(right)) >= _PRESENT * days:
                     pairs.append(Pair(case, "bandwidth", SideSamples(left), SideSamples(right)))
         if len(pairs) > 2:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import headline_series
-from iowatch.findings.series import observation_mask
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.findings import combine_retests, find_retests, headline_series
+from iowatch.findings.series import observation_starts
+from iowatch.store import History, RunRecord, SeriesPoints, SessionRecord, StackRecord
 
 UNITS = {"time": "s", "rate": "1/s"}
 
@@ -35,19 +35,54 @@ def test_one_series_per_case_is_monitored(tmp_path: Path, tool: str, metrics: tu
 
 
 @pytest.mark.parametrize(
-    ("times", "kept"),
+    ("times", "starts"),
     [
         # Both runs of the retest count, at its first and at its last second.
-        ((50, 100, 149, 150, 300), (50, 150, 300)),
-        ((50, 100, 200, 300), (50, 200, 300)),
-        ((100, 149, 150, 170, 200, 201), (150, 170, 200, 201)),
-        # A series without a retest keeps its first run.
+        ((50, 100, 149, 150, 300), (50, 100, 300)),
+        ((50, 100, 200, 300), (50, 100, 300)),
+        ((99, 100, 149, 150, 170, 200, 201), (99, 100, 201)),
+        # A series without a retest keeps its runs, and so does one without a first run.
         ((50, 100, 149, 201), (50, 100, 149, 201)),
         ((99, 150), (99, 150)),
         ((), ()),
     ],
 )
-def test_retest_replaces_the_first_run_of_its_session(times: tuple[int, ...], kept: tuple[int, ...]) -> None:
+def test_run_and_retest_are_one_observation(times: tuple[int, ...], starts: tuple[int, ...]) -> None:
     """A session from 100 to 200 s whose retest began at 150 s."""
     moments = np.asarray(times, dtype=np.int64)
-    assert moments[observation_mask(moments, np.array([[100, 150, 200]]))].tolist() == list(kept)
+    assert moments[observation_starts(moments, np.array([[100, 150, 200]]))].tolist() == list(starts)
+
+
+@pytest.mark.parametrize("first_is_better", [True, False])
+def test_observation_is_the_geometric_mean_of_run_and_retest(first_is_better: bool) -> None:
+    """Neither value is chosen for its size: the order does not matter, and both count half."""
+    pair = (800.0, 200.0) if first_is_better else (200.0, 800.0)
+    values = np.array([1000.0, *pair, 1000.0])
+    ids, times = np.arange(4), np.array([50, 100, 150, 300])
+    points = SeriesPoints(7, times, values, values / 2, values / 4, values, np.array([5, 5, 3, 5]), ids)
+    found = combine_retests(points, np.array([[100, 150, 200]]))
+    assert found.time.tolist() == [50, 100, 300]
+    assert found.run_id.tolist() == [0, 1, 3]
+    assert found.max == pytest.approx([1000, 400, 1000])
+    assert found.median == pytest.approx([500, 200, 500])
+    assert found.count.tolist() == [5, 8, 5]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (["n1", "n2"], ["n3", "n4"], "on other nodes (n[3-4] instead of n[1-2]), 12 min after the first run"),
+        (["n1", "n2"], ["n2", "n3"], "on partly the same nodes, 12 min after the first run"),
+        (["n1"], ["n1"], "on the same nodes (n1), 12 min after the first run"),
+        ([], ["n1"], "on unknown nodes, 12 min after the first run"),
+    ],
+)
+def test_place_of_a_retest_is_stated(tmp_path: Path, first: list[str], second: list[str], text: str) -> None:
+    output = Output("ior", "4", "ok", None, (Result("write", "bandwidth", "MiB/s", (1.0,), {"ranks": 2}),))
+    with History.open(str(tmp_path / "h.db")) as history:
+        history.begin_session(SessionRecord("s", "here", "nightly", "run", 5))
+        for name, moment, nodes in (("ior:a", 5, first), ("ior:a#retest", 725, second), ("ior:b", 6, first)):
+            stack = StackRecord("gnu", {})
+            history.record_runs("s", [RunRecord(name, "work", stack, name, moment, output, facts={"nodes": nodes})])
+        (found,) = find_retests(history.runs("s"))
+    assert (found.name, found.stack, found.text) == ("ior:a", "gnu", text)

@@ -7,13 +7,15 @@ from iowatch.findings.series import (
     MIN_OBSERVATIONS,
     RETEST_SINCE,
     HistoryExtent,
+    Retest,
+    combine_retests,
     detect_csv,
+    find_retests,
     headline_series,
     history_extent,
     load_detections,
     load_observations,
     monitored_series,
-    observation_mask,
     retest_times,
 )
 from iowatch.findings.state import (

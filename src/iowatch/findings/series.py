@@ -1,9 +1,13 @@
 """Observations of series, their detections, and the extent of the history.
 
-A suspected run is retested in the same session (`iowatch run --night`). If both values were in the series, one bad
-hour would count as two observations; if the better value were used, only one direction could be cleared. So the
-retest is used, which is not selected by its value; the first run stays in the history. All statistics read series
-through `load_observations`.
+A suspected run is retested in the same session (`iowatch run --night`), on other nodes or later where that is possible.
+Both values are one observation, because they share the session: if both were in the series, one bad hour would count
+twice. Its value is the geometric mean of the two. Whether a run is retested depends on the first value only, so neither
+value may be chosen for being the better or the worse one, and none be left out: the retest alone would forget that half
+of the evidence which was measured in the usual way, and the first one alone the other half. A first value that was an
+outlier by chance counts half as much, a change that both show counts whole. No correlation of the two is assumed: the
+mean scatters less than a single run if they are independent, and as a single run does if they are equal.
+All statistics read series through `load_observations`.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ import csv
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +33,7 @@ from iowatch.core import (
     parse_time,
     run_covariates,
 )
+from iowatch.handoff import RETEST
 from iowatch.site import load_system, system_names
 from iowatch.stats import (
     DEFAULT_METHOD,
@@ -39,10 +45,22 @@ from iowatch.stats import (
     detection_pool,
     get_method,
 )
-from iowatch.store import DetectionRow, History, SeriesFilter, SeriesPoints, SeriesRow, SessionRow, bulk
+from iowatch.store import (
+    DetectionRow,
+    History,
+    RunRow,
+    SeriesFilter,
+    SeriesPoints,
+    SeriesRow,
+    SeriesSamples,
+    SessionRow,
+    bulk,
+    fold_node_names,
+)
 
 # Attribute of a session: epoch seconds; runs from then on are retests.
 RETEST_SINCE = "retest_since"
+_Points = TypeVar("_Points", SeriesPoints, SeriesSamples)
 
 MIN_OBSERVATIONS = DetectorSettings().min_observations
 """Series with fewer observations are not assessed."""
@@ -68,19 +86,14 @@ def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
 def load_observations(
     history: History, rows: Sequence[SeriesRow], since: int | None = None, until: int | None = None
 ) -> dict[int, SeriesPoints]:
-    """Observations of series of one system, by series id: all points except runs that have a retest.
+    """Observations of series of one system, by series id; a run and its retest are one observation.
 
     Args:
         since, until: epoch seconds; only points from `since` to `until`.
     """
     points = history.points([row.id for row in rows], since, until)
     retested = retest_times(history.sessions(rows[0].system) if rows else ())
-    return {number: _select(one, observation_mask(one.time, retested)) for number, one in points.items()}
-
-
-def _select(points: SeriesPoints, chosen: NDArray[np.bool_]) -> SeriesPoints:
-    arrays = {f.name: getattr(points, f.name)[chosen] for f in fields(points) if f.name != "series_id"}
-    return points if chosen.all() else replace(points, **arrays)
+    return {number: combine_retests(one, retested) for number, one in points.items()}
 
 
 def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:
@@ -90,8 +103,10 @@ def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:
     return np.asarray(found, dtype=np.int64).reshape(-1, 3)
 
 
-def observation_mask(times: NDArray[np.int64], retested: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask of the points of a series that are observations: all except runs with a retest in the same session.
+def observation_starts(times: NDArray[np.int64], retested: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Index of the first point of each observation of a series, shape (observations,).
+
+    All points of a session in which the series has a run and a retest are one observation.
 
     Args:
         times: epoch seconds in ascending order, shape (n,).
@@ -99,10 +114,77 @@ def observation_mask(times: NDArray[np.int64], retested: NDArray[np.int64]) -> N
     """
     start, retest = np.searchsorted(times, retested[:, :2]).T
     end = np.searchsorted(times, retested[:, 2], side="right")
-    keep = np.ones(len(times), dtype=bool)
-    for first, second in zip(start[end > retest], retest[end > retest], strict=True):
-        keep[first:second] = False
-    return keep
+    first = np.ones(len(times), dtype=bool)
+    both = (start < retest) & (retest < end)
+    for begin, stop in zip(start[both], end[both], strict=True):
+        first[begin + 1 : stop] = False
+    return np.flatnonzero(first)
+
+
+def combine_retests(points: _Points, retested: NDArray[np.int64]) -> _Points:
+    """One point per observation: the geometric mean of a run and its retest, with time and id of the first run.
+
+    Args:
+        retested: times of the sessions of the system, from `retest_times`.
+    """
+    starts = observation_starts(points.time, retested)
+    if len(starts) == len(points.time):
+        return points
+    sizes = np.diff(starts, append=len(points.time))
+    arrays: dict[str, Any] = {"time": points.time[starts], "run_id": points.run_id[starts]}
+    arrays["count"] = np.add.reduceat(points.count, starts)
+    with np.errstate(divide="ignore"):  # of a value of 0 the mean is 0
+        for name in ("max", "median", "min", "mean"):
+            if hasattr(points, name):
+                arrays[name] = np.exp(np.add.reduceat(np.log(getattr(points, name)), starts) / sizes)
+    return replace(points, **arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Retest:
+    """A retest in the history.
+
+    Attributes:
+        name: of the first run.
+        place: where it ran, compared with the first run; `unknown nodes` if the nodes of one of them are not known.
+        later_s: seconds from the start of the first run to its own.
+        nodes: of the first run and of the retest.
+    """
+
+    name: str
+    partition: str
+    stack: str
+    place: Literal["other nodes", "the same nodes", "partly the same nodes", "unknown nodes"]
+    later_s: int
+    nodes: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def text(self) -> str:
+        """For example `on other nodes (n2 instead of n1), 12 min after the first run`."""
+        first, second = map(fold_node_names, self.nodes)
+        which = {"other nodes": f" ({second} instead of {first})", "the same nodes": f" ({second})"}
+        return f"on {self.place}{which.get(self.place, '')}, {round(self.later_s / 60)} min after the first run"
+
+
+def find_retests(runs: Iterable[RunRow]) -> list[Retest]:
+    """The retests among the runs of one session, each with its first run."""
+    by_key = {(run.partition, run.stack, run.name): run for run in runs}
+    found = []
+    for (partition, stack, name), second in by_key.items():
+        first = by_key.get((partition, stack, name.removesuffix(f"#{RETEST}")))
+        if first is not None and first is not second:
+            nodes = tuple(first.facts.get("nodes") or ()), tuple(second.facts.get("nodes") or ())
+            place = _compare_nodes(*map(set, nodes))
+            found.append(Retest(first.name, partition, stack, place, second.started_at - first.started_at, nodes))
+    return found
+
+
+def _compare_nodes(
+    first: set[str], second: set[str]
+) -> Literal["other nodes", "the same nodes", "partly the same nodes", "unknown nodes"]:
+    if not first or not second:
+        return "unknown nodes"
+    return "the same nodes" if first == second else "partly the same nodes" if first & second else "other nodes"
 
 
 def headline_values(row: SeriesRow, points: SeriesPoints) -> NDArray[np.float64]:
@@ -113,7 +195,7 @@ def headline_values(row: SeriesRow, points: SeriesPoints) -> NDArray[np.float64]
 # Series per read, and number of reads ahead of detection.
 _CHUNK, _READS_AHEAD = 50, 4
 # Format of stored detections; a new number makes all of them outdated.
-_FORMAT = 4
+_FORMAT = 5
 
 
 def detect_series(

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from iowatch import core
 from iowatch.darshan import BandwidthComparison, compare_bandwidths
+from iowatch.findings import find_retests
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
 
 FilesByRun = Mapping[int, Sequence[Artefact]]
@@ -81,6 +82,12 @@ def print_session(
         both = compare_run_bandwidths(results)
         if both is not None and both.disagree:
             console.print(f"bandwidth of {run.name}, {run.stack}: {both.text}", markup=False, soft_wrap=True)
+    for retest in find_retests([run for run, _ in runs]):
+        console.print(
+            f"retest of {retest.name}, {retest.stack}: {retest.text}; both are one observation, their geometric mean",
+            markup=False,
+            soft_wrap=True,
+        )
     for item in absent:
         console.print(f"absent: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
     listed = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]

@@ -117,6 +117,7 @@ def change_lines(verdict: Verdict) -> str:
     lines += [f"  {line}" for line in verdict.changes]
     lines += [f"  suspected, not yet confirmed: {line}" for line in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in verdict.dismissed]
+    lines += [f"  retest of {line}" for line in verdict.retests]
     return "\n".join(lines)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -92,23 +91,17 @@ def place_in_allocation(site: reframe.ReframeSite, allocation: Allocation | None
     batch = [part for part in site.partitions if part.scheduler != "local"]
     if allocation is None or not batch:
         return RunPlacement(site, None)
-    chosen = [part for part in batch if _partition_queue(part) == allocation.queue]
+    chosen = [part for part in batch if part.queue == allocation.queue]
     if not chosen:
-        chosen = [part for part in batch if _partition_queue(part) is None or allocation.queue is None]
+        chosen = [part for part in batch if part.queue is None or allocation.queue is None]
     if len(chosen) != 1:
-        named = ", ".join(f"{part.name} ({_partition_queue(part) or 'any queue'})" for part in batch)
+        named = ", ".join(f"{part.name} ({part.queue or 'any queue'})" for part in batch)
         raise UsageError(
             f"job {allocation.job} is in {allocation.title}'s queue '{allocation.queue}', which "
             f"{'several partitions' if chosen else 'no partition'} of '{site.system}' use",
             hint=f"Partitions of {site.system}: {named}.",
         )
     return RunPlacement(replace(site, partitions=(replace(chosen[0], scheduler="local"),)), allocation)
-
-
-def _partition_queue(part: reframe.ReframePartition) -> str | None:
-    """The queue that a partition's jobs request; None if the scheduler chooses."""
-    found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*|-q\s*)(\S+)", " ".join(part.access))
-    return found.group(1) if found else None
 
 
 def salloc_command(site: reframe.ReframeSite, runs: Sequence[PlannedRun], stop_rule: StopRule) -> list[str] | None:

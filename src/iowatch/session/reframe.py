@@ -52,6 +52,12 @@ class ReframePartition:
     scratch: Path | None
     access: tuple[str, ...] = ()
 
+    @property
+    def queue(self) -> str | None:
+        """The queue that its jobs request; None if the scheduler chooses."""
+        found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*|-q\s*)(\S+)", " ".join(self.access))
+        return found.group(1) if found else None
+
 
 @dataclass(frozen=True)
 class ReframeSite:
@@ -169,9 +175,10 @@ def execute_runs(
     environment: dict[str, str],
     each_poll: Callable[[], None],
     extra_work: Mapping[handoff.RunKey, Sequence[handoff.ExtraWork]] = MappingProxyType({}),
+    avoided_nodes: Mapping[handoff.RunKey, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """Execute exactly these runs of a suite in one start of ReFrame (see `run_reframe`)."""
-    selection = handoff.write_selection(directory, runs, extra_work)
+    selection = handoff.write_selection(directory, runs, extra_work, avoided_nodes)
     run_reframe(reframe_command(site, suite, runs, directory), directory, {**environment, **selection}, each_poll)
 
 
@@ -216,8 +223,8 @@ def _prepare_child_signals() -> None:
 
 
 @contextmanager
-def _terminated_on_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Terminate ReFrame at the end of the block, also after an exception."""
+def end_signals_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt in the block when this process is to end, so that the session is closed."""
     # A hangup is ignored where `nohup` started iowatch.
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     previous = {one: signal.signal(one, _interrupt) for one in _END_SIGNALS[: 1 if ignored else None]}
@@ -226,6 +233,15 @@ def _terminated_on_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _terminated_on_exit(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Terminate ReFrame at the end of the block, also after an exception."""
+    try:
+        with end_signals_interrupt():
+            yield
+    finally:
         _terminate_process(process)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from iowatch import handoff
 from iowatch.core import HEADLINE_METRICS, METRICS, UsageError, format_count, format_number, format_size, utc_now
@@ -31,7 +32,10 @@ from iowatch.session.plan import (
     require_runs,
     session_budget,
 )
+from iowatch.site import schedulers
 from iowatch.store import History, NoHistoryError
+
+_WAIT_STEP_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,13 @@ class SessionExecution(session.SessionRunner):
                 self.summary.stop_reason = over.message
                 self.context.report_message(over.message)
 
-    def _execute_plan(self, plan: SessionPlan, reframe_directory: Path, variables: Mapping[str, str]) -> None:
+    def _execute_plan(
+        self,
+        plan: SessionPlan,
+        reframe_directory: Path,
+        variables: Mapping[str, str],
+        avoided_nodes: Mapping[handoff.RunKey, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         """Execute a plan in one start of ReFrame, which writes its files to `reframe_directory`."""
         context = self.context
         planned = {run.key: run for run in plan.runs}
@@ -219,7 +229,9 @@ class SessionExecution(session.SessionRunner):
         environment = {**context.check_variables(self.directory), **variables}
         try:
             extra_work = {key: run.extra_work for key, run in planned.items() if run.extra_work}
-            reframe.execute_runs(context.site, context.suite, planned, reframe_directory, environment, poll, extra_work)
+            reframe.execute_runs(
+                context.site, context.suite, planned, reframe_directory, environment, poll, extra_work, avoided_nodes
+            )
         finally:
             failures = reframe.read_failures(reframe_directory, context.site)
             self.summary.failures += tuple(_name_extra_work(failure, plan.runs) for failure in failures)
@@ -228,15 +240,21 @@ class SessionExecution(session.SessionRunner):
             self.status = "incomplete" if self.missing() else "failed" if failed else "ok"
 
     def _retest(self) -> None:
-        """Retest suspected runs within the remaining budget."""
+        """Retest suspected runs within the remaining budget: on other nodes if some are idle, else after the delay."""
         found = find_suspected_runs(self.history, self.record.uuid, self.plan)
         suspected = [replace(run, extra_work=()) for run in found]
+        avoided = self._avoidable_nodes(suspected)
+        delay = self.context.policy.retest_delay_minutes if self.context.policy else None
+        if delay and len(avoided) < len(suspected):
+            self._wait(delay)
         run_history = load_run_history(self.history, self.context.system_name)
         runs, _ = fit_to_budget(suspected, run_history, self.meter.remaining_budget())
         if not runs:
             return
         count = format_count(len(suspected), "run")
-        self.context.report_message(f"{count} differ from previous sessions; repeating {len(runs)}")
+        elsewhere = sum(run.key in avoided for run in runs)
+        where = f", {elsewhere} of them on other nodes" if elsewhere else ""
+        self.context.report_message(f"{count} differ from previous sessions; repeating {len(runs)}{where}")
         retest = SessionPlan(runs, ())
         expected = [
             replace(item, run_name=handoff.turn_run_name(item.run_name, {handoff.RETEST: True}))
@@ -244,11 +262,36 @@ class SessionExecution(session.SessionRunner):
         ]
         self.history.begin_session(self.record, expected)
         self.summary.retest_count = len(runs)
-        # Detection uses the run after this time as the observation of the session; no job starts within this second.
+        # Detection combines a run after this time with the first one; no job starts within this second.
         self.history.add_attributes(self.record.uuid, {RETEST_SINCE: int(time.time()) + 1})
         reframe_directory = self.directory / handoff.RETEST
         reframe_directory.mkdir(exist_ok=True)
-        self._execute_plan(retest, reframe_directory, {"IOWATCH_TURN": handoff.RETEST})
+        self._execute_plan(retest, reframe_directory, {"IOWATCH_TURN": handoff.RETEST}, avoided)
+
+    def _avoidable_nodes(self, runs: Sequence[PlannedRun]) -> dict[handoff.RunKey, Sequence[str]]:
+        """Nodes of the first run of each of these runs that can start on other nodes now."""
+        first = {
+            (run.partition, run.stack, run.name): run.facts.get("nodes") for run in self.history.runs(self.record.uuid)
+        }
+        partitions = {part.name: part for part in self.context.site.partitions}
+        found: dict[handoff.RunKey, Sequence[str]] = {}
+        for run in runs:
+            part, nodes = partitions[run.partition], first.get(run.key)
+            if nodes and schedulers.can_avoid_nodes(part.scheduler, part.queue, nodes, run.case.nodes):
+                found[run.key] = nodes
+        return found
+
+    def _wait(self, minutes: int) -> None:
+        """Wait before retests, unless the budget ends before."""
+        left_s = self.meter.remaining_budget().seconds
+        if left_s is not None and left_s <= 60 * minutes:
+            self.context.report_message(f"the budget ends within {minutes} minutes: retests start without a delay")
+            return
+        self.context.report_message(f"retests start in {minutes} minutes: not all can run on other nodes")
+        end = time.monotonic() + 60 * minutes
+        with reframe.end_signals_interrupt():
+            while (left_s := end - time.monotonic()) > 0:
+                time.sleep(min(_WAIT_STEP_S, left_s))
 
     def ingest(self) -> list[handoff.SpooledCase]:
         """Move finished cases to the history, and report one line per case with the estimated remaining time."""

@@ -10,11 +10,12 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry, suites
-from iowatch.core import DAY_S, METRICS, InputError, files, format_count
+from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, files, format_count, format_number
 from iowatch.findings import (
     NEEDS_ACTION,
     Finding,
     HistoryExtent,
+    find_retests,
     format_decision,
     history_extent,
     remaining_changes,
@@ -83,6 +84,7 @@ class Verdict:
         dismissed: changes that a person dismissed and that have not returned, one line each.
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
+        retests: one line per retest: on other nodes or not, and how much later.
         references: results outside the bounds of their references, and invalid references.
         problems: other reasons for exit code 1, one sentence each.
     """
@@ -109,6 +111,7 @@ class Verdict:
     dismissed: tuple[str, ...] = ()
     stopped: str | None = None
     repeated: int = 0
+    retests: tuple[str, ...] = ()
     references: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -162,6 +165,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         dismissed=remaining_changes(findings),
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
+        retests=_retest_lines(history, runs),
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
         problems=_store_problems(
             history,
@@ -212,6 +216,24 @@ def _headline_results(
                 best = metric.best(samples), metric.unit, len(samples)
                 found.append(HeadlineResult(run.stack, run.name, operation, metric.name, *best))
     return tuple(found)
+
+
+def _retest_lines(history: History, runs: Sequence[RunRow]) -> tuple[str, ...]:
+    """Where and when each retest ran, with the best values of the first run and of the retest."""
+    by_key = {(run.partition, run.stack, run.name): run.id for run in runs}
+    lines = []
+    for one in find_retests(runs):
+        values: dict[tuple[str, str], list[str]] = {}
+        for name in (one.name, handoff.turn_run_name(one.name, {handoff.RETEST: True})):
+            results = history.run_results(by_key[one.partition, one.stack, name])
+            metric = next((m for m in HEADLINE_METRICS if m in {series.metric for series, _ in results}), None)
+            for series, samples in results:
+                if series.metric == metric and samples:
+                    key = str(series.case.parameters.get("operation", "")), METRICS[series.metric].unit
+                    values.setdefault(key, []).append(format_number(METRICS[series.metric].best(samples)))
+        both = (f"{operation} {' then '.join(found)} {unit}" for (operation, unit), found in values.items())
+        lines.append(f"{one.name}, {one.stack}, {one.text}: {', '.join(both)}")
+    return tuple(lines)
 
 
 def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[TransferCounts, ...]:

@@ -1,7 +1,14 @@
 """The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
 from iowatch.site.init import write_system
-from iowatch.site.schedulers import Allocation, current_allocation, exceeded_limits, job_state
+from iowatch.site.schedulers import (
+    Allocation,
+    avoiding_options,
+    current_allocation,
+    exceeded_limits,
+    job_nodes,
+    job_state,
+)
 from iowatch.site.stack import (
     Stack,
     StackDiff,

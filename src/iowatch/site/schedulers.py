@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ class SchedulerOptions:
         scheduler, launcher: ReFrame's backends.
         queue: option that selects a queue.
         exclusive: options that request whole nodes; other jobs would share the node's link to the file system.
+        avoid: option that excludes nodes, a list with commas; empty where ReFrame's job options cannot.
         once: options that prevent a second start of a job after a node failure: it would find the files of the first.
     """
 
@@ -36,6 +37,7 @@ class SchedulerOptions:
     queue: str
     exclusive: tuple[str, ...]
     once: tuple[str, ...] = ()
+    avoid: str = ""
 
 
 class _SchedulerTable(dict[str, SchedulerOptions]):
@@ -47,9 +49,13 @@ class _SchedulerTable(dict[str, SchedulerOptions]):
 
 SCHEDULER_OPTIONS = _SchedulerTable(
     # The keys are the values of SCHEDULER in systems/*/reframe.py.
-    slurm=SchedulerOptions("slurm", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",)),
+    slurm=SchedulerOptions(
+        "slurm", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",), avoid="--exclude={}"
+    ),
     # Slurm without accounting (AccountingStorageType=accounting_storage/none).
-    squeue=SchedulerOptions("squeue", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",)),
+    squeue=SchedulerOptions(
+        "squeue", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",), avoid="--exclude={}"
+    ),
     # Not ReFrame's `pbs`: it waits forever for the output of a job that was deleted while pending.
     pbs=SchedulerOptions("pbspro", "mpirun", "-q {}", ("-l place=excl",), ("-r n",)),
     lsf=SchedulerOptions("lsf", "mpirun", "-q {}", ("-x",), ("-rn",)),
@@ -79,6 +85,33 @@ def access_options(scheduler: str, queue: str | None, more: list[str]) -> list[s
     # Without a batch system there are no queues.
     named = [options.queue.format(queue)] if queue and options.scheduler != "local" else []
     return [*options.once, *more, *named, *options.exclusive]
+
+
+def can_avoid_nodes(scheduler: str, queue: str | None, nodes: Collection[str], wanted: int) -> bool:
+    """Return whether a job can start now on other nodes than these; one that had to wait for them might never start.
+
+    Args:
+        scheduler: ReFrame's name of the scheduler.
+        queue: the scheduler's name of the queue, or None for all.
+        wanted: number of nodes of the job.
+    """
+    if not any(one.avoid for one in SCHEDULER_OPTIONS.values() if one.scheduler == scheduler):
+        return False
+    words = ["sinfo", "--noheader", "--Node", "--format=%N %t", *([f"--partition={queue}"] if queue else [])]
+    # `--states=idle` also lists drained nodes; the state of a node that does not respond or sleeps has a suffix.
+    lines = (query_command(*words, timeout_s=30) or "").splitlines()
+    idle = {line.split()[0] for line in lines if line.split()[1:] == ["idle"]}
+    return len(idle - set(nodes)) >= wanted
+
+
+def avoiding_options(scheduler: str, nodes: Sequence[str]) -> list[str]:
+    """Return the options of a job that does not use these nodes; empty without nodes.
+
+    Args:
+        scheduler: ReFrame's name of the scheduler.
+    """
+    found = (one.avoid for one in SCHEDULER_OPTIONS.values() if one.scheduler == scheduler and one.avoid)
+    return [option.format(",".join(nodes)) for option in list(found)[:1] if nodes]
 
 
 def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -156,6 +189,17 @@ def job_state(scheduler: str, job: str | None, waited_minutes: float | None = No
             f"the scheduler's reason: {reason}"
         )
     return f"job {job}: {', '.join(f'{name} {value}' for name, value in facts.items())}" if facts else ""
+
+
+def job_nodes(scheduler: str, job: str | None) -> list[str]:
+    """Return the nodes of a job that has ended, as the scheduler reports them; empty if it does not know them.
+
+    Args:
+        scheduler: ReFrame's name of the scheduler.
+        job: the scheduler's job id, or None if the job was never submitted.
+    """
+    listed = (_query_job(scheduler, job) if job else {}).get("nodes", "")
+    return (query_command("scontrol", "show", "hostnames", listed) or "").split() if listed else []
 
 
 def _query_job(scheduler: str, job: str) -> dict[str, str]:

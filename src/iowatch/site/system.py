@@ -308,6 +308,7 @@ class NightlyPolicy(ClosedModel):
         jitter_minutes: the session starts up to this much later, at a different minute each night.
         blackouts: no session starts in a blackout, and a running session ends before the next one.
         repeat_suspected: retest cases in the same session whose newest observations differ.
+        retest_delay_minutes: wait so long before retests that cannot run on other nodes than the first runs.
     """
 
     minutes: PositiveInt | None = None
@@ -316,6 +317,7 @@ class NightlyPolicy(ClosedModel):
     jitter_minutes: PositiveInt | None = None
     blackouts: tuple[Blackout, ...] = ()
     repeat_suspected: bool = True
+    retest_delay_minutes: PositiveInt | None = None
 
 
 class PrometheusSettings(ClosedModel):

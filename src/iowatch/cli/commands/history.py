@@ -14,6 +14,7 @@ import click
 
 from iowatch.cli import common
 from iowatch.core import DAY_S, UsageError, files, format_count, format_size, format_time, parse_size, parse_time
+from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
 from iowatch.session import session as sessions
 from iowatch.store import (
@@ -179,7 +180,8 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
     if as_json:
         of_runs = [_run_json(run, results, artefacts.get(run.id, ())) for run, results in runs]
         absent = [asdict(item) for item in missing]
-        common.print_json({**_session_json(row), "absent": absent, "runs": of_runs})
+        retests = [asdict(one) for one in find_retests([run for run, _ in runs])]
+        common.print_json({**_session_json(row), "absent": absent, "runs": of_runs, "retests": retests})
     else:
         print_session(common.stdout_console(), row, runs, missing, artefacts, every_file or number is not None)
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from iowatch.core import format_number
-from iowatch.findings import Finding, FindingMember, format_day, format_factor, observation_mask, retest_times, text
+from iowatch.findings import Finding, FindingMember, combine_retests, format_day, format_factor, retest_times, text
 from iowatch.output.dashboard import data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.pages.session import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
@@ -48,7 +48,7 @@ def samples_around_change(history: History, finding: Finding, machine: data.Syst
     retested = retest_times(machine.sessions)
     with history.reading() as connection:
         found = bulk.read_series_samples(connection, numbers, *ends)
-        return {one.series_id: one.only(observation_mask(one.time, retested)) for one in found}
+        return {one.series_id: combine_retests(one, retested) for one in found}
 
 
 def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo) -> Markup:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.findings import observation_mask, retest_times
+from iowatch.findings import combine_retests, retest_times
 from iowatch.output.dashboard import data, drawing, levels, shorten_text, write_in_processes
 from iowatch.site import utc_offsets
 from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk, fold_node_names
@@ -86,7 +86,7 @@ class _SeriesPage:
     def values(self) -> dict[str, Any]:
         """Values of the template."""
         series, samples, marks = self.series, self.samples, self._marks()
-        observed = samples.only(observation_mask(samples.time, retest_times(self.machine.sessions)))
+        observed = combine_retests(samples, retest_times(self.machine.sessions))
         headlines, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
         accepted, newest = levels.accepted_level(series, headlines.tolist()), float(headlines[-1])
         transients = {"transient"} if series.detection and series.detection.transients else set()

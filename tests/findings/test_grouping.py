@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from iowatch.core import Case
-from iowatch.findings.grouping import ChangeGroup, compare_around_date, group_changes, is_credible, make_member
+from iowatch.findings.grouping import ChangeGroup, compare_around_date, group_changes, make_member
 from iowatch.stats import ChangePoint, SeriesResponse
 from iowatch.store import SeriesPoints, SeriesRow
 
@@ -115,26 +115,6 @@ def test_changes_of_consecutive_days_are_one_event() -> None:
     """All writes are dated one day later than all reads, for example because of an outlier of the writes."""
     changes = {n: step(8 + n % 2, -0.5) for n in range(20)}
     assert [len(one.changes) for one in group_changes(rows(20), changes)] == [20]
-
-
-@pytest.mark.parametrize("series", [1, 4, 24, 60, 200])
-def test_suspected_changes_are_credible_if_chance_is_below_1_in_500(series: int) -> None:
-    """The binomial tail P(at least k of n) at 10 % per series; exact, with `math.comb`."""
-
-    def tail(least: int) -> float:
-        counts = range(least, series + 1)
-        return sum(math.comb(series, k) * 0.1**k * 0.9 ** (series - k) for k in counts)
-
-    for members in range(1, series + 1):
-        (suspected,) = group_changes(rows(series), {n: step(8, -0.5, suspected=True) for n in range(members)})
-        assert is_credible(suspected, series) == (tail(members) < 0.002), members
-
-
-def test_one_confirmed_change_is_credible_in_any_number_of_series() -> None:
-    changes = {0: step(8, -0.5), **{n: step(8, -0.5, suspected=True) for n in (1, 2)}}
-    (found,) = group_changes(rows(500), changes)
-    assert len(found.changes) == 3
-    assert is_credible(found, 500)
 
 
 def test_suspected_change_of_half_the_typical_size_joins_the_group() -> None:

@@ -1,7 +1,7 @@
 """Findings: the changes of several series that belong to one event."""
 
 from iowatch.findings.evidence import find_log_differences, format_log_differences
-from iowatch.findings.finding import NEEDS_ACTION, Finding, FindingMember, finding_from_json
+from iowatch.findings.finding import Finding, FindingMember, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
 from iowatch.findings.series import (
     MIN_OBSERVATIONS,
@@ -19,6 +19,7 @@ from iowatch.findings.series import (
     retest_times,
 )
 from iowatch.findings.state import (
+    SESSION_REPORT,
     detect_system,
     find_finding,
     load_findings,

@@ -40,6 +40,7 @@ from iowatch.findings.finding import (
     FindingMember,
     LoadShare,
     OppositeGroup,
+    Outlook,
 )
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
@@ -403,6 +404,7 @@ def build_finding(
         first_seen_at=0,
         updated_at=0,
         label=str(label) if label else None,
+        outlook=_outlook(group),
         opposite=OppositeGroup(
             size=_mean_gain(group.opposite),
             explanation=explain_changes([*opposite, *unchanged], main),
@@ -413,6 +415,11 @@ def build_finding(
         load=share_of_load(group.changes, load_detections(history, [m.series_id for m in members])),
         covariates=covariate_differences(history, members, points),
     )
+
+
+def _outlook(group: grouping.ChangeGroup) -> Outlook | None:
+    e = group.event
+    return Outlook(e.probability_lasting, e.sessions, e.is_open, e.similar, e.over_next) if e else None
 
 
 def _mean_gain(changes: Sequence[grouping.SeriesChange]) -> float:

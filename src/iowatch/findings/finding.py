@@ -70,6 +70,26 @@ class OppositeGroup:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What the newest sessions of all series together show about a finding (`iowatch.stats.PanelEvent`).
+
+    Attributes:
+        probability_lasting: that the change stays.
+        sessions: number of sessions since the change, the first one included.
+        is_open: whether it can be treated as a lasting change.
+        similar, over_next: earlier sessions that began like this one, and how many were over in the next session.
+        is_current: whether the newest update found it; later the finding depends on the changes of single series.
+    """
+
+    probability_lasting: float
+    sessions: int
+    is_open: bool
+    similar: int
+    over_next: int
+    is_current: bool = True
+
+
+@dataclass(frozen=True)
 class EvidenceDifference:
     """A difference between the runs before and after: a part of the stack, a Darshan counter."""
 
@@ -153,12 +173,14 @@ class Finding:
         missed_since: time of the newest run at the first update that did not detect the finding.
         seen_since: time of the newest run at the first update that detected it again after it was resolved.
         redated_since: time of the newest run at the first update in a row that found another date.
-        was_open: whether it has been open; else it was only suspected.
+        needed_action: whether it has needed action; else it was only shown.
         resolution: reason why it is resolved, or None.
         load: None if no member is adjusted for covariates.
         basis: digest of the inputs; an old finding with the same basis is not rebuilt.
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
         opposite: the group that changed in the other direction, or None.
+        outlook: assessment of the newest sessions of all series together, or None if they never showed it.
+        is_alarm: whether a suspected finding counts as a finding, because it lasts with enough probability.
     """
 
     id: str
@@ -193,11 +215,25 @@ class Finding:
     basis: str = ""
     opposite: OppositeGroup | None = None
     redated_since: int | None = None
-    was_open: bool = False
+    needed_action: bool = False
+    outlook: Outlook | None = None
+    is_alarm: bool = False
+
+    @property
+    def needs_action(self) -> bool:
+        """Whether it counts as a finding: exit code 1, a notice, a failure in JUnit."""
+        return self.state == "open" or (self.state == "suspected" and self.is_alarm)
+
+    @property
+    def probability_lasting(self) -> float | None:
+        """Probability that the change stays, while the newest sessions decide about it."""
+        return self.outlook.probability_lasting if self.outlook and self.outlook.is_current else None
 
     @property
     def is_sure(self) -> bool:
-        """Whether the confirmed changes are enough for an open finding; one alone needs more observations."""
+        """Whether the changes are enough for an open finding; a confirmed one alone needs more observations."""
+        if self.outlook is not None and self.outlook.is_current and self.outlook.is_open:
+            return True
         confirmed = [m for m in self.members if not m.suspected]
         is_enough = len(confirmed) > 1 or any(m.observations >= _SURE_ALONE_OBSERVATIONS for m in confirmed)
         return is_enough and 1 - math.prod(1 - m.confidence for m in confirmed) >= _SURE
@@ -229,7 +265,8 @@ def finding_from_json(document: Mapping[str, Any]) -> Finding:
     return _finding_adapter().validate_python(document)
 
 
-NEEDS_ACTION: tuple[FindingState, ...] = ("open",)
+# Beginning of the resolution of an event of the newest sessions that is over.
+TRANSIENT = "transient: back after "
 
 
 # New members are reported if the number of members has grown by half.
@@ -260,13 +297,17 @@ def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
         # that it resolves.
         return [] if finding.resolution else ["new"]
     updates = []
-    # A suspicion that is not confirmed is no update.
-    if finding.state == "resolved" and before.resolution is None and before.was_open:
+    # The state, because findings stored by earlier versions do not record it.
+    was_reported = before.needed_action or before.state in ("open", "acknowledged")
+    # A suspicion that was only shown and is not confirmed is no update.
+    if finding.state == "resolved" and before.resolution is None and was_reported:
         updates.append(finding.resolution or "resolved")
-    if finding.state == "open" and before.resolution is not None and before.was_open:
+    if finding.needs_action and before.resolution is not None and was_reported:
         updates.append("recurred")
-    elif finding.state == "open" and not before.was_open:
+    elif finding.state == "open" and before.state in ("suspected", "resolved"):
         updates.append("confirmed")
+    elif finding.needs_action and not was_reported:
+        updates.append("probably lasting")
     review = finding.review
     expired = review is not None and review.expired and not (before.review and before.review.expired)
     if review is not None and expired and finding.state != "resolved":

@@ -15,13 +15,20 @@ from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 from iowatch.core import DAY_S, METRICS, Scalar
 from iowatch.findings.finding import Finding, FindingMember, PerformanceDirection
 from iowatch.findings.series import headline_series, headline_values, load_detections
 from iowatch.findings.text import format_day, format_factor, iso_day
-from iowatch.stats import ChangePoint, Detection, SeriesResponse, derive_parameters, find_rule, short_case_names
+from iowatch.stats import (
+    ChangePoint,
+    Detection,
+    PanelEvent,
+    SeriesResponse,
+    derive_parameters,
+    find_rule,
+    short_case_names,
+)
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 Floats = NDArray[np.float64]
@@ -33,9 +40,6 @@ _SESSION_S = DAY_S // 2
 # Minimum distance of two events, and minimum share of the series of each that are on its side of the rule. Smaller
 # differences may be due to the uncertainty of dates in noise.
 _SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
-# Usual share of suspected series per session (13 % on Edison, less on a quiet system), and probability per session
-# below which a group is credible: once in 500 sessions by chance.
-_SUSPECTED_SHARE, _CHANCE = 0.1, 0.002
 # Dates whose agreement is at least this share of the best are about equal.
 _ABOUT_EQUAL = 0.9
 # Largest weight of the confidence of a change in dating (nats; 0.999 is 6.9).
@@ -75,12 +79,18 @@ class SeriesChange:
 class ChangeGroup:
     """Changes of one event; the event happened between `last_before` and `first_after` (epoch seconds).
 
-    `changes` are those of both directions, in order of time.
+    `changes` are those of both directions, in order of time. `event` is what the newest sessions of all series show.
     """
 
     changes: tuple[SeriesChange, ...]
     last_before: int
     first_after: int
+    event: PanelEvent | None = None
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether only the newest sessions of all series show it, and no confirmed change does."""
+        return self.event is not None and all(m.change.suspected for m in self.changes)
 
     @property
     def direction(self) -> PerformanceDirection:
@@ -213,16 +223,6 @@ def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
     return [m for m in near if not m.change.suspected or not (is_small(m) or _distance_s(m, date) > _SEPARATE_EVENTS_S)]
 
 
-def is_credible(group: ChangeGroup, series: int) -> bool:
-    """Whether a group has a confirmed change, or more suspected series than expected by chance.
-
-    Args:
-        series: number of series of the system.
-    """
-    confirmed = any(not m.change.suspected for m in group.changes)
-    return confirmed or float(bdtrc(len(group.main) - 1, series, _SUSPECTED_SHARE)) < _CHANCE
-
-
 # Levels of unchanged series are medians of at most this many observations on each side.
 _MAX_OBSERVATIONS = 30
 _HALF_DAY_S = DAY_S // 2
@@ -347,6 +347,8 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
     The dates must be near, and series must have changed in the same direction in both; of several candidates the one
     with most of them is chosen. Without such a series the direction must be equal. A finding that was not confirmed
     recurs only with the same series on about the same date; a dismissed one does not match groups of other series.
+    Bad sessions of one week are different events: a group that only the newest sessions show continues a finding of
+    its own date.
     """
     pairs = []
     for position, group in enumerate(groups):
@@ -357,7 +359,9 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
             anchor_distance_s = _gap_s(group, finding.anchor, finding.anchor) if is_redated else distance_s
             shared = len(changed & {(m.series_id, m.direction) for m in finding.members})
             is_other = not shared and finding.direction != group.direction
-            if is_other or max(distance_s, anchor_distance_s) > _SAME_EVENT_S:
+            is_near = distance_s == 0 or abs(group.first_after - finding.first_after) <= _SAME_DATE_S
+            is_far = max(distance_s, anchor_distance_s) > _SAME_EVENT_S or (group.is_newest and not is_near)
+            if is_other or is_far:
                 continue
             dismissed = finding.state == "dismissed"
             is_missing = finding.missed_since is not None and (finding.resolution is not None or dismissed)

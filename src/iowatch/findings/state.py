@@ -12,13 +12,14 @@ from dataclasses import replace
 from datetime import date, datetime
 from statistics import median
 
-from iowatch.core import DAY_S, UsageError, canonical_json, suggest_name, utc_now
-from iowatch.findings import evidence, grouping
-from iowatch.findings.finding import AppliedDecision, Finding, FindingState, finding_from_json, with_updates
+from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, suggest_name, utc_now
+from iowatch.findings import evidence, grouping, newest
+from iowatch.findings.finding import TRANSIENT, AppliedDecision, Finding, FindingState, finding_from_json, with_updates
 from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
 from iowatch.findings.text import finding_line, format_day
 from iowatch.reference import events, reviews
-from iowatch.stats import DEFAULT_METHOD, Detection
+from iowatch.site import NightlyPolicy, load_system
+from iowatch.stats import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
 from iowatch.store import FindingRow, History, SeriesRow
 
 # A level has returned if less than this share of the change (of its logarithm) remains, or if it overshoots.
@@ -26,6 +27,9 @@ _MAX_REMAINING_CHANGE = 0.4
 # An open finding is dropped after it has not been detected for this time, and a resolved one is reopened after it has
 # been detected for this time, so that a single outlier does not change the state.
 _CONFIRMATION_PERIOD_S = 7 * DAY_S
+# Attribute of a session: what its results show together, in one line.
+SESSION_REPORT = "report"
+
 _NOT_CONFIRMED = "not confirmed by later sessions"
 
 
@@ -43,7 +47,7 @@ def accepted_since_by_series(
 
 
 def resolve_findings(
-    found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int], newest: int
+    found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int], newest_s: int
 ) -> list[Finding]:
     """All findings with their resolution: not confirmed, or level returned.
 
@@ -51,13 +55,13 @@ def resolve_findings(
         found: findings of the current detection.
         known: findings of the last update.
         level_starts: starts of the accepted levels, from `accepted_since_by_series`.
-        newest: time of the newest run, epoch seconds.
+        newest_s: time of the newest run, epoch seconds.
     """
     before = {finding.id: finding for finding in known}
-    settled = {f.id: _update_present(f, before.get(f.id), newest) for f in found}
+    settled = {f.id: _update_present(f, before.get(f.id), newest_s) for f in found}
     for finding in known:
         if finding.id not in settled:
-            settled[finding.id] = _update_absent(finding, found, level_starts, newest)
+            settled[finding.id] = _update_absent(finding, found, level_starts, newest_s)
     for earlier in sorted(found, key=lambda f: f.first_after):
         known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
         later = next((f for f in found if _reverses(f, earlier, known_reason.endswith(f"({f.id})"))), None)
@@ -76,33 +80,46 @@ def resolve_findings(
     return list(settled.values())
 
 
-def _update_present(finding: Finding, before: Finding | None, newest: int) -> Finding:
+def _update_present(finding: Finding, before: Finding | None, newest_s: int) -> Finding:
     """Update a detected finding; a resolved one stays resolved until the confirmation period has passed."""
     detected = replace(finding, resolution=None, missed_since=None, seen_since=None)
     if before is None or before.resolution is None or before.state == "suspected":
         return detected
-    if finding.is_sure and before.resolution == _NOT_CONFIRMED and not before.was_open:
+    if finding.probability_lasting is not None:  # the newest sessions show it again
         return detected
-    since = before.seen_since or newest
+    if finding.is_sure and before.resolution == _NOT_CONFIRMED and not before.needed_action:
+        return detected
+    since = before.seen_since or newest_s
     known = max(len(before.members), before.reported_members)
-    if newest - since >= _CONFIRMATION_PERIOD_S or len(finding.members) >= 2 * known:
+    if newest_s - since >= _CONFIRMATION_PERIOD_S or len(finding.members) >= max(2 * known, known + 2):
         return detected
     return replace(detected, resolution=before.resolution, seen_since=since)
 
 
-def _update_absent(finding: Finding, found: Sequence[Finding], level_starts: Mapping[int, int], newest: int) -> Finding:
+def _update_absent(
+    finding: Finding, found: Sequence[Finding], level_starts: Mapping[int, int], newest_s: int
+) -> Finding:
     """Update a finding that is not detected: hidden by an accepted level, part of another one, or not confirmed."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
         later = max(starts) > max(m.first_after for m in finding.members)
         why = f"superseded: the level since {format_day(max(starts))} is accepted" if later else None
         return replace(finding, resolution=why)
-    since = finding.missed_since or newest
-    waiting = finding.state != "suspected" and newest - since < _CONFIRMATION_PERIOD_S
+    since = finding.missed_since or newest_s
+    waiting = finding.state != "suspected" and newest_s - since < _CONFIRMATION_PERIOD_S
     joined = next((f for f in found if _contains(f, finding)), None)
-    reason = f"part of {joined.id}" if joined else None if waiting else _NOT_CONFIRMED
+    reason = f"part of {joined.id}" if joined else None if waiting else _reason_over(finding)
     why = finding.resolution or reason
-    return replace(finding, missed_since=since, seen_since=None, resolution=why)
+    outlook = finding.outlook and replace(finding.outlook, is_current=why is None)
+    return replace(finding, missed_since=since, seen_since=None, resolution=why, outlook=outlook)
+
+
+def _reason_over(finding: Finding) -> str:
+    """Why a finding that is no longer detected is resolved."""
+    outlook = finding.outlook
+    if outlook is None or not outlook.is_current or outlook.sessions >= NEWEST_SESSIONS:
+        return _NOT_CONFIRMED
+    return f"{TRANSIENT}{format_count(outlook.sessions, 'session')}"
 
 
 def _contains(finding: Finding, other: Finding) -> bool:
@@ -132,21 +149,28 @@ def _reverses(later: Finding, earlier: Finding, is_known: bool) -> bool:
 
 
 def with_state(
-    finding: Finding, before: Finding | None, decisions: Sequence[reviews.Decision], today: date, report: bool
+    finding: Finding,
+    before: Finding | None,
+    decisions: Sequence[reviews.Decision],
+    today: date,
+    report: bool,
+    least_probability: float,
 ) -> Finding:
     """Return the finding with its state, decision, notes and updates.
 
     Args:
         before: the same finding at the last update, or None.
+        least_probability: probability to last from which a suspected finding counts as a finding.
         report: whether the caller reports the updates now.
     """
     review = _applied_decision(finding.id, decisions, today)
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
     noted = tuple(_to_applied_decision(note, today) for note in notes)
     state = _derive_state(finding, before, review)
-    was_open = state == "open" or (before is not None and before.was_open)
-    decided = replace(finding, state=state, review=review, notes=noted, was_open=was_open)
-    return with_updates(replace(decided, line=finding_line(decided)), before, report)
+    is_alarm = (finding.probability_lasting or 0.0) >= least_probability
+    decided = replace(finding, state=state, review=review, notes=noted, is_alarm=is_alarm)
+    needed = decided.needs_action or (before is not None and before.needed_action)
+    return with_updates(replace(decided, needed_action=needed, line=finding_line(decided)), before, report)
 
 
 def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecision | None) -> FindingState:
@@ -209,17 +233,22 @@ def update_findings(
     decisions = reviews.load_decisions(system)
     level_starts = accepted_since_by_series(known, decisions, moment.date())
     rows = headline_series(history, system)
-    newest = max((row.last or 0 for row in rows), default=0)
+    newest_s = max((row.last or 0 for row in rows), default=0)
     detections = detect_series(history, rows, level_starts, method)
     seconds = int(moment.timestamp())
-    found = _find_findings(history, system, rows, detections, known, level_starts, seconds)
+    panel = newest.assess_newest_sessions(history, rows, detections, known, level_starts)
+    changes = {number: one.steps for number, one in detections.items()}
+    groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows)
+    found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds)
     before = {finding.id: finding for finding in known}
+    least = _least_probability(system)
     resolved = [
-        with_state(finding, before.get(finding.id), decisions, moment.date(), report)
-        for finding in resolve_findings(found, known, level_starts, newest)
+        with_state(finding, before.get(finding.id), decisions, moment.date(), report, least)
+        for finding in resolve_findings(found, known, level_starts, newest_s)
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
     history.save_findings(stored)
+    _store_session_report(history, system, newest.describe_newest_session(panel, resolved))
     return sorted(resolved, key=lambda f: (-f.first_after, f.id))
 
 
@@ -227,25 +256,24 @@ def _find_findings(
     history: History,
     system: str,
     rows: Sequence[SeriesRow],
-    detections: Mapping[int, Detection],
+    changes: Mapping[int, Sequence[ChangePoint]],
+    groups: Sequence[grouping.ChangeGroup],
     known: Sequence[Finding],
     level_starts: Mapping[int, int],
     now: int,
 ) -> list[Finding]:
     """Findings of all groups of changes, without their state; unchanged ones are not rebuilt."""
-    changes = {number: one.steps for number, one in detections.items()}
-    groups = [one for one in grouping.group_changes(rows, changes) if grouping.is_credible(one, len(rows))]
     matched = grouping.match_findings(groups, known)
     recorded_events = events.load_events(system)
     stamp = canonical_json({"events": [e.model_dump(mode="json") for e in recorded_events]})
-    newest = max((row.last or 0 for row in rows), default=0)
+    newest_s = max((row.last or 0 for row in rows), default=0)
     taken = {finding.id for finding in known}
     kept: list[Finding] = []
     updated: list[Finding] = []
     for position, one in enumerate(groups):
         before = matched.get(position)
-        one, redated_since = _keep_date(one, before, newest)
-        basis = _group_basis(one, f"{stamp} {redated_since}", newest)
+        one, redated_since = _keep_date(one, before, newest_s)
+        basis = _group_basis(one, f"{stamp} {redated_since}", newest_s)
         hidden = before is not None and any(m.series_id in level_starts for m in before.members)
         if before is not None and not hidden and before.basis == basis:
             kept.append(before)
@@ -262,7 +290,7 @@ def _find_findings(
 
 
 def _keep_date(
-    group: grouping.ChangeGroup, before: Finding | None, newest: int
+    group: grouping.ChangeGroup, before: Finding | None, newest_s: int
 ) -> tuple[grouping.ChangeGroup, int | None]:
     """The group with the date of its known finding until another date has been found for the confirmation period.
 
@@ -273,9 +301,9 @@ def _keep_date(
     """
     if before is None or group.first_after == before.first_after:
         return group, None
-    since = before.redated_since or newest
+    since = before.redated_since or newest_s
     is_first = all(m.suspected for m in before.members) and not all(m.change.suspected for m in group.changes)
-    if is_first or newest - since >= _CONFIRMATION_PERIOD_S:
+    if is_first or newest_s - since >= _CONFIRMATION_PERIOD_S:
         return group, None
     return replace(group, last_before=before.last_before, first_after=before.first_after), since
 
@@ -284,6 +312,8 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
     """Copy from the previous finding the first detection, and members whose accepted level hides their change."""
     if before is None:
         return replace(finding, first_seen_at=now, updated_at=now, anchor=finding.first_after)
+    if finding.outlook is None and before.outlook is not None:
+        finding = replace(finding, outlook=replace(before.outlook, is_current=False))
     current = {m.series_id for m in finding.members}
     hidden = tuple(m for m in before.members if m.series_id in level_starts and m.series_id not in current)
     if hidden:
@@ -292,13 +322,29 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
     return replace(finding, first_seen_at=seen, updated_at=now, anchor=anchor, pending=before.pending)
 
 
-def _group_basis(one: grouping.ChangeGroup, stamp: str, newest: int) -> str:
+def _group_basis(one: grouping.ChangeGroup, stamp: str, newest_s: int) -> str:
     """Digest of the inputs of a finding, with the newest time if later observations can still refine it."""
     changes = sorted(f"{m.row.id} {m.first_after} {m.change.suspected}" for m in one.changes)
-    changes.append(f"{one.last_before} {one.first_after}")
-    is_recent = newest - one.first_after <= _SETTLED_S
-    text = "\n".join([*changes, stamp, str(newest if is_recent else 0)])
+    changes.append(f"{one.last_before} {one.first_after} {one.event}")
+    is_recent = newest_s - one.first_after <= _SETTLED_S
+    text = "\n".join([*changes, stamp, str(newest_s if is_recent else 0)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _least_probability(system: str) -> float:
+    """Probability to last from which a suspected finding counts as a finding: of the site, or the default."""
+    try:
+        policy = load_system(system).night
+    except IowatchError:  # imported data have no system; a damaged file is reported by what needs it
+        policy = None
+    return (policy or NightlyPolicy()).suspected_probability
+
+
+def _store_session_report(history: History, system: str, report: str) -> None:
+    """Store the report of the newest session with that session, where pages and notices read it."""
+    session = next(iter(history.sessions(system, limit=1)), None)
+    if session is not None and session.attributes.get(SESSION_REPORT) != report:
+        history.add_attributes(session.uuid, {SESSION_REPORT: report})
 
 
 def find_finding(history: History, name: str) -> Finding:

@@ -38,7 +38,7 @@ def format_day(moment: int) -> str:
 def finding_line(finding: Finding) -> str:
     """The finding in one line: date, changed series, common factor, size, events near the change."""
     explanation, opposite = finding.explanation, finding.opposite
-    doubt = " (suspected, not yet confirmed)" if finding.state == "suspected" else ""
+    doubt = f" (suspected, {_format_doubt(finding)})" if finding.state == "suspected" else ""
     if opposite is None:
         what = f"{explanation.changed} of {explanation.total} series {finding.direction}{doubt}"
         groups = [_format_common_factor(explanation, finding.compared, finding.size)]
@@ -64,6 +64,40 @@ def finding_line(finding: Finding) -> str:
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         parts.append(f"{', '.join(names[:_MAX_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'}")
     return "; ".join(parts)
+
+
+def _format_doubt(finding: Finding) -> str:
+    """Probability that a suspected finding lasts, where the newest sessions give one."""
+    probability = finding.probability_lasting
+    return "not yet confirmed" if probability is None else f"lasts with a probability of {100 * probability:.0f} %"
+
+
+def format_outlook(finding: Finding) -> str:
+    """`session 1 since 17 Mar 2009; of 9 such sessions before 8 over in the next; probability that it lasts 35 %`."""
+    outlook = finding.outlook
+    if outlook is None:
+        return "no assessment of the newest sessions"
+    since = f"session {outlook.sessions} since {format_day(finding.first_after)}"
+    seen = f"of {format_count(outlook.similar, 'such session')} before {outlook.over_next} over in the next"
+    seen = seen if outlook.similar else "no such session before"
+    return f"{since}; {seen}; probability that it lasts {100 * outlook.probability_lasting:.0f} %"
+
+
+def short_summary(finding: Finding) -> str:
+    """Both groups with their sizes, for a line with other facts: `ior shared file reads ×0.1, writes ×1.6`."""
+    sides = [(finding.explanation, finding.compared, finding.size)]
+    sides += [(o.explanation, o.compared, o.size) for o in (finding.opposite,) if o]
+    return ", ".join(f"{_short_name(*side)} {format_factor(side[2])}" for side in sides)
+
+
+def _short_name(explanation: Explanation, compared: Sequence[str], size: float) -> str:
+    if explanation.rule is not None:
+        return explanation.rule.text
+    if explanation.largest is not None and len(explanation.largest.members) == explanation.changed:
+        return explanation.largest.label
+    if explanation.changed <= _MAX_NAMED:
+        return " and ".join(compared[: explanation.changed])
+    return f"{explanation.changed} series {'down' if size < 1 else 'up'}"
 
 
 def opposite_direction(finding: Finding) -> PerformanceDirection:
@@ -237,6 +271,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         yield "Not compared", [f"{finding.changed_otherwise} series changed otherwise or uncertainly"]
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
     yield "Around the runs", [_format_covariate(one) for one in finding.covariates]
+    yield "Newest sessions", [format_outlook(finding)] if finding.probability_lasting is not None else []
     yield "Resolved", [finding.resolution] if finding.resolution else []
     decisions = [*([finding.review] if finding.review else []), *finding.notes]
     yield "Decided", [format_decision(one) for one in decisions]

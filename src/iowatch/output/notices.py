@@ -33,14 +33,7 @@ from iowatch.core import (
     utc_now,
     write_atomically,
 )
-from iowatch.findings import (
-    NEEDS_ACTION,
-    Finding,
-    finding_from_json,
-    format_decision,
-    format_finding,
-    remaining_changes,
-)
+from iowatch.findings import Finding, finding_from_json, format_decision, format_finding, remaining_changes
 from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, deliver_notice
 from iowatch.store import History, SessionRow
 
@@ -48,6 +41,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _HOUR_S = 3600
 # Enough for the last session with runs, and for one week with several suites per day.
 _MAX_SESSIONS = 200
+_FACTS = ("id", "state", "direction", "date", "size", "line", "probability_lasting")
 # First lines of `iowatch findings show`: id and state, summary, blank line.
 _HEAD_LINES = 3
 
@@ -81,22 +75,22 @@ def compose_notices(
 
 def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspected: bool) -> tuple[str, ...]:
     """Updates of a finding since the last notice, including those of updates without `iowatch notify`."""
-    if finding.state == "suspected" and not suspected:
+    if finding.state == "suspected" and not (suspected or finding.needs_action):
         return ()
     if finding.updates and not finding.pending:
         return finding.updates
     if states is None or states.get(finding.id) == finding.state:
         return ()
     if finding.id not in states:
-        return ("new",) if finding.state in (*NEEDS_ACTION, "suspected") else ()
-    return (finding.state,) if finding.state in (*NEEDS_ACTION, "resolved") else ()
+        return ("new",) if finding.state in ("open", "suspected") else ()
+    return (finding.state,) if finding.state in ("open", "resolved") else ()
 
 
 def _finding_notice(
     finding: Finding, updates: tuple[str, ...], updated_at: int, settings: NotifySettings, now: datetime
 ) -> Notice:
     summary = f"{', '.join(updates)}; {finding.state}"
-    facts = {name: getattr(finding, name) for name in ("id", "state", "direction", "date", "size", "line")}
+    facts = {name: getattr(finding, name) for name in _FACTS}
     label = f" ({finding.label})" if finding.label else ""
     decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge)"
     return Notice(
@@ -109,7 +103,7 @@ def _finding_notice(
             f"{finding.id}: {summary}{label}",
             *([format_decision(finding.review)] if finding.review else []),
             f"iowatch findings show {finding.id}",
-            *([decide] if finding.state in NEEDS_ACTION else []),
+            *([decide] if finding.needs_action else []),
         ),
         # Without the first lines, which repeat the title.
         details=tuple(format_finding(finding))[_HEAD_LINES:],
@@ -199,7 +193,7 @@ def _digest_notice(
     outcomes = Counter("with problems" if row.attributes.get("problems") else row.status for row in week)
     imported = sum(since.timestamp() <= row.started_at <= now.timestamp() for row in imports)
     new_findings = [f for f in findings if f.first_seen_at >= since.timestamp()]
-    open_findings = [f for f in findings if f.state in NEEDS_ACTION]
+    open_findings = [f for f in findings if f.needs_action]
     count = ", ".join(f"{number} {status}" for status, number in sorted(outcomes.items())) or "none"
     year, number, _ = now.isocalendar()
     yield Notice(

@@ -114,8 +114,9 @@ def change_lines(verdict: Verdict) -> str:
     extent = format_extent(verdict.extent)
     nothing = f"Changes: none open in {extent}." if verdict.extent.is_assessed else f"Changes: {extent}."
     lines = ["Changes:" if verdict.changes else nothing]
+    lines += [f"  this session: {verdict.newest}"] if verdict.newest and verdict.extent.is_assessed else []
     lines += [f"  {line}" for line in verdict.changes]
-    lines += [f"  suspected, not yet confirmed: {line}" for line in verdict.suspected]
+    lines += [f"  suspected: {line}" for line in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in verdict.dismissed]
     lines += [f"  retest of {line}" for line in verdict.retests]
     return "\n".join(lines)
@@ -235,8 +236,8 @@ def junit_document(history: History, verdict: Verdict) -> str:
     """The session of a verdict as one JUnit document.
 
     An expected run that is missing, or that lacks results, is an error; a failed run is a failure, also if it was not
-    expected; cases that are unavailable or deferred are skipped. Every open finding is a failed case of a separate
-    suite, so that the document fails exactly if the verdict does.
+    expected; cases that are unavailable or deferred are skipped. Every finding that needs action is a failed case of a
+    separate suite, so that the document fails exactly if the verdict does.
     """
     root = JUnitXml("iowatch")
     suite = _junit_suite(root, f"{verdict.suite} on {verdict.system}", _session_cases(history, verdict), verdict.wall_s)

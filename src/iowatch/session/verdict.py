@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from iowatch import handoff
 from iowatch.benchmarks import registry, suites
 from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, files, format_count, format_number
 from iowatch.findings import (
-    NEEDS_ACTION,
+    SESSION_REPORT,
     Finding,
     HistoryExtent,
     find_retests,
@@ -77,7 +77,9 @@ class Verdict:
 
     Attributes:
         extent: extent of the history, including this session.
-        changes: one line per open finding; suspected: findings of the newest observations, not yet confirmed.
+        newest: what the results of this session show together, in one line.
+        changes: one line per open finding, and per suspected one that lasts with enough probability.
+        suspected: the other suspected findings, one line each.
         unavailable: cases that cannot run on this system, by stack and reason.
         left_out: runs that did not fit the budget, by stack and reason; they were not expected.
         added: runs with results that no earlier session expected.
@@ -114,6 +116,7 @@ class Verdict:
     retests: tuple[str, ...] = ()
     references: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
+    newest: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -151,8 +154,9 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             for one in missing_runs(expected, received, runs, lost)
         ),
         extent=history_extent(history, [row.system]),
-        changes=_finding_lines(findings, NEEDS_ACTION),
-        suspected=_finding_lines(findings, {"suspected"}),
+        newest=str(history.session(row.uuid).attributes.get(SESSION_REPORT, "")),
+        changes=_finding_lines(f for f in findings if f.needs_action),
+        suspected=_finding_lines(f for f in findings if f.state == "suspected" and not f.needs_action),
         unavailable=_count_by_reason((item.stack, item.reason) for item in summary.unavailable),
         recovered=summary.recovered,
         wall_s=summary.wall_s,
@@ -251,9 +255,9 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
     return tuple(found)
 
 
-def _finding_lines(findings: Sequence[Finding], states: Collection[str]) -> tuple[str, ...]:
+def _finding_lines(findings: Iterable[Finding]) -> tuple[str, ...]:
     lines = []
-    for finding in (finding for finding in findings if finding.state in states):
+    for finding in findings:
         decided = f" ({format_decision(finding.review)})" if finding.review else ""  # for example expired
         lines.append(f"{finding.id}: {finding.line}{decided}")
     return tuple(lines)

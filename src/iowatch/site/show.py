@@ -135,7 +135,7 @@ def _format_blackout(blackout: Blackout) -> str:
 
 def _format_nightly_policy(night: NightlyPolicy) -> str:
     """Return the policy of nightly sessions in one line."""
-    plain = night.model_dump(exclude={"blackouts", "repeat_suspected"}, exclude_none=True)
+    plain = night.model_dump(exclude={"blackouts", "repeat_suspected", "suspected_probability"}, exclude_none=True)
     words = [f"{name} {format_size(value) if name == 'bytes' else value}" for name, value in plain.items()]
     words += [_format_blackout(blackout) for blackout in night.blackouts]
     words += [] if night.repeat_suspected else ["suspected cases are not repeated"]

@@ -309,6 +309,7 @@ class NightlyPolicy(ClosedModel):
         blackouts: no session starts in a blackout, and a running session ends before the next one.
         repeat_suspected: retest cases in the same session whose newest observations differ.
         retest_delay_minutes: wait so long before retests that cannot run on other nodes than the first runs.
+        suspected_probability: a suspected finding that lasts with at least this probability counts as a finding.
     """
 
     minutes: PositiveInt | None = None
@@ -318,6 +319,7 @@ class NightlyPolicy(ClosedModel):
     blackouts: tuple[Blackout, ...] = ()
     repeat_suspected: bool = True
     retest_delay_minutes: PositiveInt | None = None
+    suspected_probability: Annotated[float, Field(gt=0, le=1)] = 0.5
 
 
 class PrometheusSettings(ClosedModel):

@@ -27,7 +27,15 @@ from iowatch.stats.pairs import (
     SideSummary,
     format_percent,
 )
-from iowatch.stats.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, PanelSeries, assess_panel
+from iowatch.stats.panel import (
+    NEWEST_SESSIONS,
+    PanelEvent,
+    PanelGroup,
+    PanelMember,
+    PanelReport,
+    PanelSeries,
+    assess_panel,
+)
 from iowatch.stats.rules import (
     Explanation,
     Magnitude,

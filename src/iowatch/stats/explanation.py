@@ -29,12 +29,12 @@ from iowatch.stats.rules import (
     Rule,
     RuleException,
     SeriesResponse,
-    candidate_conditions,
     condition_coverage,
     derive_parameters,
     find_rule,
     format_conditions,
     short_case_names,
+    stated_conditions,
 )
 
 # Ratios within a factor of 1.5 of each other are reported as one number.
@@ -54,7 +54,7 @@ def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members:
         return ()
     inside = [derived[m] for m in members]
     ratios = log_ratios[members]
-    conditions = candidate_conditions(inside, np.ones(len(inside), dtype=bool))
+    conditions = stated_conditions(inside, np.ones(len(inside), dtype=bool))
     cover = condition_coverage(conditions, inside)
     programs = [str(parameters.get("benchmark", "")) for parameters in inside]
     operations = np.asarray([str(parameters.get("operation")) for parameters in inside])
@@ -153,7 +153,7 @@ def describe_largest(derived: Sequence[Parameters], changed: Bools, log_ratios: 
     """
     order = sorted(np.flatnonzero(changed), key=lambda p: -abs(log_ratios[p]))
     drops = -np.diff(np.abs(log_ratios[order]), append=0.0)
-    conditions = [c for c in candidate_conditions(derived, changed) if c.operator == "="]
+    conditions = [c for c in stated_conditions(derived, changed) if c.operator == "="]
     cover = condition_coverage(conditions, derived)
     for k in sorted(range(2, len(order) + 1), key=lambda k: -drops[k - 1]):
         if k < len(order) and drops[k - 1] < _MAX_SIMILAR_RATIO:

@@ -191,6 +191,11 @@ def candidate_conditions(derived: Sequence[Parameters], changed: Bools) -> list[
     return sorted(found, key=lambda c: (c.bits, c.parameter, str(c.values)))
 
 
+def stated_conditions(derived: Sequence[Parameters], changed: Bools) -> list[Condition]:
+    """`candidate_conditions` that can be a common factor: what an import does not know is none."""
+    return [c for c in candidate_conditions(derived, changed) if "unknown" not in c.values]
+
+
 def _value_sets(
     values: Sequence[Scalar | None], distinct: Sequence[Scalar], changed: Bools
 ) -> Iterator[tuple[Scalar, ...]]:
@@ -388,7 +393,7 @@ def find_rule(derived: Sequence[Parameters], changed: Bools) -> Rule | None:
         return None
     if changed.all():
         return Rule((), (), len(changed), len(changed), 0, 0, "all cases")
-    conditions = candidate_conditions(derived, changed)
+    conditions = stated_conditions(derived, changed)
     cover = condition_coverage(conditions, derived)
     # For a parameter with many values the choice among them costs, too.
     values = Counter(c.parameter for c in conditions if c.operator == "=")

@@ -8,7 +8,6 @@ import click
 
 from iowatch.cli.common import history_options, print_json, print_lines, print_message, system_option
 from iowatch.findings import (
-    NEEDS_ACTION,
     find_finding,
     find_log_differences,
     find_trends,
@@ -76,7 +75,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         nothing = [format_no_findings(extent, len(found) - len(shown))]
         print_lines(*(format_finding_list(shown) if shown else nothing))
         print_lines(*(() if everything else remaining_changes(found)), *format_trends(slow))
-    return 1 if any(f.state in NEEDS_ACTION for f in shown) else 0
+    return 1 if any(f.needs_action for f in shown) else 0
 
 
 @command.command("show", epilog="Example: iowatch findings show franklin-20090317-up")
@@ -91,4 +90,4 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
         print_json({**found.to_json(), "darshan": logs and logs.to_json()})
     else:
         print_lines(*format_finding(found), *format_log_differences(logs))
-    return 1 if found.state in NEEDS_ACTION else 0
+    return 1 if found.needs_action else 0

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iowatch.core import format_time
-from iowatch.findings import Finding, format_extent, history_extent, remaining_changes
+from iowatch.findings import SESSION_REPORT, Finding, format_extent, history_extent, remaining_changes
 from iowatch.output.dashboard import data, levels
 from iowatch.output.dashboard.pages import finding
 
@@ -56,18 +56,19 @@ def _open_findings(machine: data.SystemEntry) -> list[Finding]:
 
 
 def _largest_finding(machine: data.SystemEntry) -> Finding | None:
-    """The open finding with the largest product of number of series and |ln(size)|."""
-    found = [f for f in machine.findings if f.state == "open"]
+    """The finding that needs action with the largest product of number of series and |ln(size)|."""
+    found = [f for f in machine.findings if f.needs_action]
     return max(found, key=lambda f: len(f.members) * abs(math.log(f.size)), default=None)
 
 
 def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, str]:
     """Sort key: systems with problems first."""
     states = {f.state for f in machine.findings}
+    is_alarm = any(f.needs_action for f in machine.findings)
     newest = machine.night
     incomplete = newest is not None and (newest.status != "ok" or bool(newest.attributes.get("problems")))
     is_pending = data.is_overdue(machine, now) or incomplete
-    priorities = ("open" in states or bool(machine.faults), is_pending, "suspected" in states)
+    priorities = (is_alarm or bool(machine.faults), is_pending, "suspected" in states)
     return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), machine.name
 
 
@@ -94,6 +95,7 @@ def _system_section(site: data.SiteBuild, machine: data.SystemEntry, figures: Ma
         "coverage": coverage,
         "extent": format_extent(extent),
         "is_assessed": extent.is_assessed,
+        "report": newest.attributes.get(SESSION_REPORT) if newest else None,
         "dismissed": remaining_changes(machine.findings),
         "problems": problems,
         "running": running,

@@ -1,0 +1,161 @@
+"""The newest sessions of all series together: groups of changes before single series are sure, and the report of them.
+
+`iowatch.stats.panel` has the statistics; here are its observations, and how its events join the groups of changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+
+from iowatch.core import DAY_S, METRICS
+from iowatch.findings.finding import TRANSIENT, Finding
+from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
+from iowatch.findings.series import headline_values, load_observations
+from iowatch.findings.text import format_outlook, short_summary
+from iowatch.stats import (
+    NEWEST_SESSIONS,
+    ChangePoint,
+    Detection,
+    PanelEvent,
+    PanelGroup,
+    PanelMember,
+    PanelReport,
+    PanelSeries,
+    assess_panel,
+)
+from iowatch.store import History, SeriesRow
+
+# Seconds; older observations say little about the usual bad sessions of a system.
+_PANEL_S = 400 * DAY_S
+# Runs of one session start within this time of each other.
+_SESSION_S = DAY_S // 2
+
+
+def assess_newest_sessions(
+    history: History,
+    rows: Sequence[SeriesRow],
+    detections: Mapping[int, Detection],
+    known: Sequence[Finding],
+    level_starts: Mapping[int, int],
+) -> PanelReport:
+    """Assess the newest sessions of the series of one system together.
+
+    Args:
+        rows: all headline series of the system; positions in the report index them.
+        detections: of each series, by series id; their established steps are removed from the observations.
+        known: findings of the last update; those of newest sessions are kept with less evidence than new ones need.
+        level_starts: starts of the accepted levels in epoch seconds, by series id; earlier observations are left out.
+    """
+    newest = max((row.last or 0 for row in rows), default=0)
+    points = load_observations(history, rows, newest - _PANEL_S)
+    series = []
+    for row in rows:
+        one, sign = points[row.id], METRICS[row.metric].sign
+        chosen = one.time >= level_starts.get(row.id, 0)
+        # A change of the newest sessions is left to the panel until it is established.
+        steps = tuple(
+            (change.time, METRICS[row.metric].log_gain(change.ratio))
+            for change in detections[row.id].changes
+            if (one.time >= change.time).sum() > NEWEST_SESSIONS
+        )
+        logs = sign * np.log(headline_values(row, one))
+        series.append(PanelSeries(one.time[chosen], logs[chosen], series_parameters(row), steps))
+    current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
+    events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
+    return assess_panel(series, events, *_count_outcomes(known))
+
+
+def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:
+    """Numbers of earlier events of the panel that lasted, and that were over after some sessions."""
+    past = [f for f in known if f.outlook is not None and not f.outlook.is_current]
+    ended = sum(f.resolution is not None and f.resolution.startswith(TRANSIENT) for f in past)
+    return len(past) - ended, ended
+
+
+def join_events(groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequence[SeriesRow]) -> list[ChangeGroup]:
+    """Groups with a confirmed change, and the events of the newest sessions, in order of time.
+
+    An event joins the group with its date and most of its series, which adds the series that are not yet sure; another
+    event is a group of its own. Suspected changes of single series alone are no group; those of the date of an event,
+    and of at least half of its typical size, join it.
+
+    Args:
+        groups: from `group_changes`.
+        rows: the series of the panel, in its order.
+    """
+    joined = [one for one in groups if any(not m.change.suspected for m in one.changes)]
+    suspected = [m for one in groups if one not in joined for m in one.changes]
+    for event in report.events:
+        made = _group_of_event(event, rows, suspected)
+        same = [one for one in joined if one.event is None and _is_same_event(one, made)]
+        if not same:
+            joined.append(made)
+            continue
+        best = max(same, key=lambda one: len(one.series_ids & made.series_ids))
+        more = [m for m in made.changes if m.row.id not in best.series_ids]
+        changes = tuple(sorted((*best.changes, *more), key=lambda m: m.first_after))
+        joined[joined.index(best)] = replace(best, changes=changes, event=event)
+    return sorted(joined, key=lambda one: (one.first_after, one.direction))
+
+
+def _is_same_event(group: ChangeGroup, event: ChangeGroup) -> bool:
+    """Whether a group and an event have a series in common that changed in one direction, and touching dates."""
+    shared = {(m.row.id, m.direction) for m in group.changes} & {(m.row.id, m.direction) for m in event.changes}
+    apart = max(group.last_before - event.first_after, event.last_before - group.first_after)
+    return bool(shared) and apart <= _SESSION_S
+
+
+def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Sequence[SeriesChange]) -> ChangeGroup:
+    changes = [_change_of_member(event, group, one, rows) for group in event.groups for one in group.members]
+    least = 0.5 * median(abs(m.log_gain) for m in changes)
+    members = {m.row.id for m in changes}
+    changes += [
+        m
+        for m in suspected
+        if m.row.id not in members and abs(m.log_gain) >= least and abs(m.first_after - event.first_after) <= _SESSION_S
+    ]
+    return ChangeGroup(tuple(changes), event.last_before, event.first_after, event)
+
+
+def _change_of_member(
+    event: PanelEvent, group: PanelGroup, member: PanelMember, rows: Sequence[SeriesRow]
+) -> SeriesChange:
+    row = rows[member.series]
+    sign = METRICS[row.metric].sign
+    before, ratio = math.exp(sign * member.before), math.exp(sign * member.log_gain)
+    change = ChangePoint(
+        index=0,
+        time=member.first_after,
+        last_before=member.last_before,
+        direction="up" if ratio > 1 else "down",
+        ratio=ratio,
+        before=before,
+        after=before * ratio,
+        confidence=event.probability_lasting,
+        observations=event.sessions,
+        suspected=True,
+    )
+    return SeriesChange(row, change, member.log_gain)
+
+
+def describe_newest_session(report: PanelReport, findings: Sequence[Finding]) -> str:
+    """Report of the newest session in one line.
+
+    Args:
+        findings: those of the system, after the update with this report.
+    """
+    if not report.measured:
+        return "no series with a known level was measured"
+    current = [f for f in findings if f.outlook is not None and f.outlook.is_current and f.resolution is None]
+    if not current:
+        far = f"{len(report.unusual)} of {report.measured} series far off, no more than usual"
+        return far if report.unusual else f"nothing unusual in {report.measured} series"
+    parts = [f"{len(report.unusual)} of {report.measured} series far off"]
+    for finding in sorted(current, key=lambda f: -f.outlook.probability_lasting if f.outlook else 0.0):
+        parts.append(f"{short_summary(finding)}; {format_outlook(finding)}")
+    return ", ".join(parts[:2]) + "".join(f"; {one}" for one in parts[2:])

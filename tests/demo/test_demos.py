@@ -237,7 +237,7 @@ def _shared_reads(file_system: str) -> tuple[float, float]:
 def test_edison_demo_shows_the_largest_change(edison_reports: list[DailyReport]) -> None:
     after_pause, end = edison_reports
     assert (after_pause.findings[0].state, after_pause.findings[0].direction) == ("suspected", "down")
-    reads = largest_findings(end.findings)[0]
+    (reads,) = largest_findings(end.findings, 1)
     assert (reads.state, reads.date, reads.direction) == ("open", "2017-08-04", "down")
     gains = {
         str(m.parameters["file_system"]): m.gain

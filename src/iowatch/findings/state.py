@@ -14,7 +14,15 @@ from statistics import median
 
 from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, suggest_name, utc_now
 from iowatch.findings import evidence, grouping, newest
-from iowatch.findings.finding import TRANSIENT, AppliedDecision, Finding, FindingState, finding_from_json, with_updates
+from iowatch.findings.finding import (
+    TRANSIENT,
+    AppliedDecision,
+    Finding,
+    FindingState,
+    PerformanceDirection,
+    finding_from_json,
+    with_updates,
+)
 from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
 from iowatch.findings.text import finding_line, format_day
 from iowatch.reference import events, reviews
@@ -64,19 +72,21 @@ def resolve_findings(
             settled[finding.id] = _update_absent(finding, found, level_starts, newest_s)
     for earlier in sorted(found, key=lambda f: f.first_after):
         known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
-        later = next((f for f in found if _reverses(f, earlier, known_reason.endswith(f"({f.id})"))), None)
-        if later is None:
-            continue
-        # Resolved now: the confirmation period starts at the first update without this reason.
-        why = f"back at the level before since {format_day(later.first_after)} ({later.id})"
-        settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
-        if (
-            later.direction == "up"
-            and later.opposite is None
-            and 2 * _count_shared(later, earlier) > len(later.members)
-        ):
-            why = f"recovery of {earlier.id}"
-            settled[later.id] = replace(settled[later.id], resolution=why, seen_since=None)
+        # For each group of the finding the later one that returns it.
+        returns = [
+            next((f for f in found if _reverses(f, earlier, side, known_reason.endswith(f"({f.id})"))), None)
+            for side in sorted({m.direction for m in earlier.members})
+        ]
+        last = max((f for f in returns if f is not None), key=lambda f: f.first_after, default=None)
+        if last is not None and None not in returns:
+            # Resolved now: the confirmation period starts at the first update without this reason.
+            why = f"back at the level before since {format_day(last.first_after)} ({last.id})"
+            settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
+        for later in (f for f in returns if f is not None):
+            mostly_shared = 2 * _count_shared(later, earlier) > len(later.members)
+            if later.direction == "up" and later.opposite is None and mostly_shared:
+                why = f"recovery of {earlier.id}"
+                settled[later.id] = replace(settled[later.id], resolution=why, seen_since=None)
     return list(settled.values())
 
 
@@ -134,18 +144,19 @@ def _count_shared(later: Finding, earlier: Finding) -> int:
     return len({m.series_id for m in later.members} & {m.series_id for m in earlier.members})
 
 
-def _reverses(later: Finding, earlier: Finding, is_known: bool) -> bool:
-    """Whether a sure later finding returns most series of the earlier one to their previous level.
+def _reverses(later: Finding, earlier: Finding, direction: PerformanceDirection, is_known: bool) -> bool:
+    """Whether a sure later finding returns most series of one group of the earlier one to their previous level.
 
     Args:
+        direction: of the group.
         is_known: the last update found it, so that a confidence near its limit does not change the state.
     """
     if later.first_after <= earlier.first_after or not (later.is_sure or is_known):
         return False
-    after = {(m.series_id, m.direction): m.after for m in later.members}
-    pairs = [(m, after.get((m.series_id, "up" if m.direction == "down" else "down"))) for m in earlier.members]
-    remaining = [math.log(level / m.before) / math.log(m.ratio) for m, level in pairs if level is not None]
-    return len(remaining) * 2 > len(earlier.members) and median(remaining) <= _MAX_REMAINING_CHANGE
+    after = {m.series_id: m.after for m in later.members if m.direction != direction}
+    group = [m for m in earlier.members if m.direction == direction]
+    remaining = [math.log(after[m.series_id] / m.before) / math.log(m.ratio) for m in group if m.series_id in after]
+    return len(remaining) * 2 > len(group) and median(remaining) <= _MAX_REMAINING_CHANGE
 
 
 def with_state(

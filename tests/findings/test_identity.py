@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -50,6 +51,15 @@ def test_date_of_a_finding_may_change_only_by_a_few_days(days: int, same: bool) 
     moved = known(changed(1, day=9 + days), anchor=first.anchor)
     assert bool(match_findings([changed(1, day=10 + days)], [first])) is same
     assert bool(match_findings([changed(1, day=10 + days)], [moved])) is same
+
+
+@pytest.mark.parametrize(("day", "same"), [(10, True), (11, True), (12, False), (13, False)])
+def test_bad_sessions_of_one_week_are_different_events(day: int, same: bool) -> None:
+    """What only the newest sessions show continues a finding of its date or of the session beside it."""
+    newest = replace(changed(1, 2, day=day), event=cast("Any", SimpleNamespace()))
+    for one in newest.changes:
+        one.change = SimpleNamespace(suspected=True)  # type: ignore[misc]
+    assert bool(match_findings([newest], [known(changed(1, 2, day=10))])) is same
 
 
 def test_groups_of_consecutive_days_keep_their_findings() -> None:

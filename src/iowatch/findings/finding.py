@@ -266,7 +266,7 @@ def finding_from_json(document: Mapping[str, Any]) -> Finding:
 
 
 # Beginning of the resolution of an event of the newest sessions that is over.
-TRANSIENT = "transient: back after "
+TRANSIENT = "transient: back after at most "
 
 
 # New members are reported if the number of members has grown by half.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from iowatch.findings import format_finding_list, update_findings
 from iowatch.output import notices
 from iowatch.reference import reviews
 from iowatch.session import verdict
-from iowatch.store import History, SessionRecord
+from iowatch.store import FindingRow, History, SessionRecord
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
 from .conftest import Post, prevent_overdue_notice, settings
@@ -40,16 +41,38 @@ def test_notice_of_a_finding_is_sent_once_when_confirmed(history: History, recor
             notices.send_notices(history, "planted", settings(), update_time(until), post)
         since = until
     assert states[-1] == ["open"], states
-    assert len(post.sent) == 1
-    (notice,) = post.sent
+    # A suspicion that probably lasts is sent before it is confirmed.
+    assert [one.facts["state"] for one in post.sent] in (["open"], ["suspected", "open"])
+    assert len({one.facts["id"] for one in post.sent}) == 1
+    notice = post.sent[-1]
     assert notice.kind == "finding"
-    assert notice.facts["state"] == "open"
     assert notice.title == f"planted [{', '.join(notice.facts['updates'])}]: {notice.facts['line']}"
     assert any(word in notice.title for word in ("[new", "[confirmed"))
     # The details do not repeat the title.
     assert notice.facts["line"] not in "\n".join((*notice.lines, *notice.details))
     assert notice.details[0].startswith("What changed")
     assert f"iowatch review accept {notice.facts['id']} --reason …" in notice.lines[2]
+
+
+def test_probable_suspicion_is_sent_although_suspicions_are_not(
+    history: History, record_and_update: RecordAndUpdate
+) -> None:
+    """Below the site's probability nothing is sent; from it on, one notice with the probability."""
+    prevent_overdue_notice(history)
+    post, scenario = Post(), slower_mpiio()
+    record_and_update(scenario, STEP)
+    notices.send_notices(history, "planted", settings(), update_time(STEP), post)
+    day = STEP + timedelta(days=1)
+    (finding,) = record_and_update(scenario, day, day)
+    assert (finding.state, finding.probability_lasting is None) == ("suspected", False)
+    for is_alarm, sent in ((False, 0), (True, 1)):
+        one = replace(finding, is_alarm=is_alarm, updates=("new",), pending=())
+        history.save_findings([FindingRow(one.id, "planted", 0, 1, one.state, one.to_json())])
+        for _ in range(2):
+            notices.send_notices(history, "planted", settings(), update_time(day), post)
+        assert len(post.sent) == sent
+    assert post.sent[0].facts["probability_lasting"] == finding.probability_lasting
+    assert any(f"iowatch review accept {finding.id}" in line for line in post.sent[0].lines)
 
 
 def test_notice_of_a_finding_is_sent_after_another_update(history: History, record_and_update: RecordAndUpdate) -> None:
@@ -179,4 +202,4 @@ def test_expired_acknowledgement_returns_with_who_ticket_and_date(
     assert notice.lines[0] == f"{back.id}: decision expired: acknowledged by A. Reviewer; open (planted)"
     assert notice.lines[1] == decided
     assert decided in "\n".join(format_finding_list([back]))
-    assert verdict._finding_lines([back], {"open"}) == (f"{back.id}: {back.line} ({decided})",)
+    assert verdict._finding_lines([back]) == (f"{back.id}: {back.line} ({decided})",)

@@ -6,13 +6,15 @@ import itertools
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
 from iowatch.core import Output, Result, files
-from iowatch.findings import HistoryExtent
+from iowatch.findings import SESSION_REPORT, HistoryExtent
 from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
+from iowatch.session import verdict as verdict_module
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import RunProblem, Verdict, assess_session
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
@@ -158,6 +160,7 @@ def test_problem_makes_a_complete_session_red_in_every_report(history: History) 
 def test_changes_are_listed_however_short_the_history_is(verdict: Verdict) -> None:
     """Ten sessions within a day can confirm a change; the exit code must not be 1 without a reason."""
     first_day, later = HistoryExtent(1, 30, 0), HistoryExtent(9, 30, 28)
+    verdict = replace(verdict, newest="")
     assert change_lines(replace(verdict, extent=first_day)) == (
         "Changes: 1 day of observations of 30 series, too few to detect changes (7 per series are needed)."
     )
@@ -166,6 +169,34 @@ def test_changes_are_listed_however_short_the_history_is(verdict: Verdict) -> No
     )
     lines = change_lines(replace(verdict, extent=first_day, changes=("x: 2 of 8 down",), dismissed=("3 remain",)))
     assert lines == "Changes:\n  x: 2 of 8 down\n  dismissed: 3 remain"
+
+
+@pytest.mark.parametrize(("is_alarm", "code"), [(False, 0), (True, 1)])
+def test_probable_suspicion_makes_a_session_red(
+    history: History, monkeypatch: pytest.MonkeyPatch, is_alarm: bool, code: int
+) -> None:
+    """Below the site's probability it is shown; from it on it counts as a finding: exit code, JUnit, changes."""
+    found = SimpleNamespace(
+        id="local-20250210-down", line="5 of 11", state="suspected", needs_action=is_alarm, review=None
+    )
+
+    def update(changed: History, system: str) -> list[SimpleNamespace]:
+        changed.add_attributes("s1", {SESSION_REPORT: f"5 of 11 series of {system} far off"})
+        return [found]
+
+    monkeypatch.setattr(verdict_module, "update_findings", update)
+    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), [expected("a")])
+    history.record_runs("s1", [ran("a")])
+    history.end_session("s1", "ok", 1100)
+    verdict = assess_session(history, SessionSummary("s1"))
+    line = "local-20250210-down: 5 of 11"
+    assert verdict.exit_code == code
+    assert (verdict.changes, verdict.suspected) == (((line,), ()) if is_alarm else ((), (line,)))
+    failures = [name for name, kind in kinds(junit_document(history, verdict)).items() if kind == "failure"]
+    assert failures == ["local-20250210-down"] * code
+    lines = change_lines(replace(verdict, extent=HistoryExtent(30, 11, 11))).splitlines()
+    assert "  this session: 5 of 11 series of local far off" in lines
+    assert (f"  {line}" if is_alarm else f"  suspected: {line}") in lines
 
 
 def test_session_verifies_a_sample_of_the_kept_files(history: History, tmp_path: Path) -> None:

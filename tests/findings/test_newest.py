@@ -1,0 +1,192 @@
+"""Events of the newest sessions: reported on the first morning, with one id, until they are sure or over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from iowatch.core import Case
+from iowatch.demo.scenarios import Scenario
+from iowatch.findings import SESSION_REPORT, Finding, state, update_findings
+from iowatch.findings.finding import TRANSIENT, Outlook
+from iowatch.findings.grouping import ChangeGroup, group_changes
+from iowatch.findings.newest import describe_newest_session, join_events
+from iowatch.site import NightlyPolicy
+from iowatch.stats import PanelEvent, PanelGroup, PanelMember, PanelReport
+from iowatch.store import History, SeriesRow
+from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
+from tests.findings.test_grouping import DAY, rows, step
+
+OPERATIONS = ("write", "read", "create", "stat", "remove")
+
+
+def slower(*steps: tuple[date, float]) -> Scenario:
+    """Five series of MPI-IO change, six others do not."""
+    return scenario_of(
+        *(level("MPIIO", one, *steps) for one in OPERATIONS),
+        *(level(api, one) for api in ("POSIX", "HDF5") for one in OPERATIONS[:3]),
+    )
+
+
+def mornings(record_and_update: RecordAndUpdate, scenario: Scenario, *days: int) -> Iterator[list[Finding]]:
+    """The findings after the session of STEP (1), of the next day (2) and so on; sessions in between are recorded."""
+    record_and_update(scenario, STEP, None)
+    known = STEP
+    for number in days:
+        day = STEP + timedelta(days=number)
+        yield record_and_update(scenario, day, known + timedelta(days=1))
+        known = day
+
+
+def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
+    record_and_update: RecordAndUpdate, history: History
+) -> None:
+    """All five MPI-IO series fall to 55 %: suspected at once, open when later sessions confirm it."""
+    found = list(mornings(record_and_update, slower((STEP, 0.55)), 1, 2, 3, 6, 20))
+    (first,), (last,) = found[0], found[-1]
+    assert (first.id, first.state, first.date) == ("planted-20250210-down", "suspected", STEP.isoformat())
+    assert {m.parameters["api"] for m in first.members} == {"MPIIO"}
+    assert len(first.members) == 5
+    assert first.size == pytest.approx(0.55, rel=0.1)
+    assert first.outlook is not None
+    assert first.outlook.sessions == 1
+    assert "lasts with a probability of" in first.line
+    assert {f.id for morning in found for f in morning} == {first.id}
+    assert (last.state, last.probability_lasting) == ("open", None)
+    assert "5 of 11 series far off, MPIIO ×0.5" in " ".join(
+        str(s.attributes.get(SESSION_REPORT)) for s in history.sessions("planted")
+    )
+    updates = [name for morning in found for f in morning for name in f.updates]
+    assert updates[0] == "new"
+    assert updates.count("confirmed") == 1
+
+
+def test_two_bad_sessions_are_a_transient_with_their_length(record_and_update: RecordAndUpdate) -> None:
+    scenario = slower((STEP, 0.55), (STEP + timedelta(days=2), 1 / 0.55))
+    found = list(mornings(record_and_update, scenario, 1, 2, 3, 4, 12))
+    (bad,) = found[1]
+    assert (bad.state, bad.outlook and bad.outlook.sessions) == ("suspected", 2)
+    (over,) = (f for f in found[-1] if f.id == bad.id)
+    # The session in which it is over may still be assessed with the bad ones.
+    assert over.resolution in (f"{TRANSIENT}2 sessions", f"{TRANSIENT}3 sessions")
+    assert [f.state for f in found[-1] if f.state != "resolved"] == []
+
+
+def event(*members: tuple[int, float], day: int = 10, sessions: int = 1) -> PanelEvent:
+    """An event of a day: series with their log gains."""
+    sides = {
+        side: tuple(
+            PanelMember(n, (day - 1) * DAY, day * DAY, 2.0, gain, 5.0) for n, gain in members if gain * sign > 0
+        )
+        for side, sign in (("down", -1), ("up", 1))
+    }
+    groups = tuple(PanelGroup(side, found, None) for side, found in sides.items() if found)  # type: ignore[arg-type]
+    return PanelEvent((day - 1) * DAY, day * DAY, groups, sessions, 0.8, 0.6, False, 9, 8)
+
+
+def report(*events: PanelEvent, unusual: tuple[int, ...] = ()) -> PanelReport:
+    return PanelReport(20 * DAY, 16, unusual, events)
+
+
+def joined(changes: dict[int, tuple], *events: PanelEvent) -> list[ChangeGroup]:  # type: ignore[type-arg]
+    return join_events(group_changes(rows(8), changes), report(*events), rows(8))
+
+
+def test_suspected_changes_of_single_series_are_no_finding() -> None:
+    suspected = {n: step(10, -0.5, suspected=True) for n in range(8)}
+    assert joined(suspected) == []
+    (found,) = joined({**suspected, 7: step(10, -0.5)})
+    assert found.event is None
+
+
+def test_series_seen_later_or_in_the_other_direction_join_the_confirmed_group() -> None:
+    """Series 0 and 1 are confirmed and keep their change; 2 and 3 are known from the newest sessions only."""
+    confirmed = {n: step(10, -0.5) for n in (0, 1)}
+    (found,) = joined(confirmed, event((1, -0.7), (2, -0.6), (3, 0.4)))
+    assert found.event is not None
+    assert [(m.row.id, m.change.suspected) for m in found.main] == [(0, False), (1, False), (2, True)]
+    assert [m.row.id for m in found.opposite] == [3]
+    assert {m.row.id: m.log_gain for m in found.changes}[1] == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize(("day", "members"), [(13, (0, 1)), (10, (2, 3))])
+def test_event_of_another_date_or_other_series_is_a_group_of_its_own(day: int, members: tuple[int, int]) -> None:
+    found = joined({n: step(10, -0.5) for n in (0, 1)}, event(*((n, -0.5) for n in members), day=day))
+    assert sorted((g.event is not None, g.first_after // DAY) for g in found) == [(False, 10), (True, day)]
+
+
+@pytest.mark.parametrize(("gain", "day", "size"), [(-0.3, 10, 3), (-0.2, 10, 2), (-0.3, 12, 2)])
+def test_suspected_change_of_the_date_and_half_the_size_joins_the_event(gain: float, day: int, size: int) -> None:
+    """The event's series fell by 0.5 (logarithm)."""
+    (found,) = joined({5: step(day, gain, suspected=True)}, event((0, -0.5), (1, -0.5)))
+    assert len(found.changes) == size
+
+
+def test_levels_of_a_time_are_in_seconds_although_the_event_is_about_performance() -> None:
+    """ln performance 2.0 is a time of exp(-2) s; a gain of 0.7 halves it."""
+    row = SeriesRow(0, "here", "compute", "one", Case("ior", {}), "time", 90, 0, 89 * DAY)
+    (found,) = join_events([], report(event((0, 0.7))), [row])
+    (member,) = found.changes
+    assert member.change.before == pytest.approx(math.exp(-2.0))
+    assert member.direction == "up"
+    assert member.change.ratio == pytest.approx(math.exp(-0.7))
+
+
+@pytest.fixture
+def suspected(record_and_update: RecordAndUpdate) -> Finding:
+    """The finding of the first morning."""
+    ((found,),) = mornings(record_and_update, slower((STEP, 0.55)), 1)
+    return found
+
+
+@pytest.mark.parametrize(("least", "counts"), [(0.6, True), (0.61, False)])
+def test_probable_suspicion_counts_as_a_finding(suspected: Finding, least: float, counts: bool) -> None:
+    outlook = Outlook(0.6, 1, False, 9, 8)
+    found = state.with_state(replace(suspected, outlook=outlook), None, (), STEP, True, least)
+    assert (found.state, found.needs_action) == ("suspected", counts)
+    # The next update does not find it: what it said is no current probability.
+    gone = replace(found, outlook=replace(outlook, is_current=False))
+    assert not state.with_state(gone, found, (), STEP, True, least).needs_action
+
+
+def test_probability_from_which_a_suspicion_counts_is_the_site_s(
+    suspected: Finding, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert suspected.outlook is not None
+    for least, counts in ((0.01, True), (1.0, False)):
+        policy = NightlyPolicy(suspected_probability=least)
+        monkeypatch.setattr(state, "load_system", lambda _, policy=policy: SimpleNamespace(night=policy))
+        (found,) = update_findings(history, "planted", update_time(STEP + timedelta(days=1)))
+        assert found.needs_action is counts
+
+
+def test_suspicion_that_becomes_probable_is_an_update_once(suspected: Finding) -> None:
+    outlook = Outlook(0.3, 1, False, 9, 8)
+    first = state.with_state(replace(suspected, outlook=outlook), None, (), STEP, True, 0.5)
+    probable = replace(first, outlook=replace(outlook, probability_lasting=0.7, sessions=2))
+    second = state.with_state(probable, first, (), STEP, True, 0.5)
+    third = state.with_state(probable, second, (), STEP, True, 0.5)
+    over = state.with_state(replace(third, resolution=f"{TRANSIENT}3 sessions"), third, (), STEP, True, 0.5)
+    assert [f.updates for f in (first, second, third, over)] == [
+        ("new",),
+        ("probably lasting",),
+        (),
+        (f"{TRANSIENT}3 sessions",),
+    ]
+
+
+def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> None:
+    assert describe_newest_session(PanelReport(None, 0, (), ()), []) == "no series with a known level was measured"
+    assert describe_newest_session(report(), []) == "nothing unusual in 16 series"
+    assert describe_newest_session(report(unusual=(1, 2)), []) == "2 of 16 series far off, no more than usual"
+    found = replace(suspected, outlook=Outlook(0.35, 1, False, 9, 8), size=0.55)
+    text = describe_newest_session(report(unusual=(1, 2, 3, 4, 5)), [found])
+    assert text == (
+        "5 of 16 series far off, MPIIO ×0.55; session 1 since 10 Feb 2025; "
+        "of 9 such sessions before 8 over in the next; probability that it lasts 35 %"
+    )

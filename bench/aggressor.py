@@ -1,14 +1,15 @@
 """A shared store with an aggressor, live: do findings tell a slower store from a busy one?
 
     python bench/aggressor.py cost                       time of one snapshot of covariates on this machine
-    python bench/aggressor.py measure BENCHIO FILE 30    as root: 30 replays of benchio on a store, as JSON lines
+    python bench/aggressor.py measure BENCHIO FILE 27    as root: 27 replays of benchio on a store, as JSON lines
     python bench/aggressor.py FILE                       the same, one session per day, as `iowatch findings` sees them
 
-The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes. benchio and
-the aggressor, a program that writes without pause, are in that group and share its limit. A session has two cases of
-benchio, of half a second and less, with the covariates that checks record. The aggressor writes in half of the 40
-sessions of a replay, in random order. Two of three replays are that alone; in the third the store is 15 % slower from
-its 26th session on. Wanted: the slower store is found within five sessions; the aggressor alone never is.
+The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes. All that
+write are in that group and share its limit: benchio; a neighbour that always writes, in small calls, because the group
+may exceed its limit for 0.1 s after a pause; and in half of the 40 sessions of a replay, in random order, the
+aggressor. A session is one run of benchio, of about a second, with the covariates that checks record. Three of
+four replays are that alone; in the fourth the limit is 15 % lower from the 26th session on. Wanted: the slower store is
+found within five sessions; the aggressor alone never is.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 SESSIONS, CHANGED_AT, FACTOR, WITHIN = 40, 25, 0.85, 5
 LIMIT_BYTES_PER_S = 10 * 2**20
-CASES = {"large": ("--transfer", "1m", "--block", "3m"), "small": ("--transfer", "512k", "--block", "3m")}
+CASES = {"write": ("--transfer", "128k", "--block", "5m")}
 GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
 DAY_S, START = 86400, 1_735_689_600
 
@@ -83,23 +84,25 @@ def _run(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
-# Writes 128 KiB at a time, past the page cache, until it is killed.
+# Writes without pause, past the page cache, until it is killed: the group, the file, bytes per call.
 _WRITER = """
 import mmap, os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
-data = mmap.mmap(-1, 2**17)
+data = mmap.mmap(-1, int(sys.argv[3]))
 file = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
 while True:
     for block in range(64):
-        os.pwrite(file, data, block * 2**17)
+        os.pwrite(file, data, block * len(data))
 """
+_NEIGHBOUR_BYTES, _AGGRESSOR_BYTES = 2**15, 2**17
 
 
 @contextmanager
-def aggressor(store: Store, active: bool) -> Iterator[None]:
-    """A process that writes without pause while it is active; it shares the control group with benchio."""
-    words = [sys.executable, "-c", _WRITER, str(GROUP / "tasks"), str(store.directory / "other")]
-    running = [subprocess.Popen(words)] if active else []
+def others(store: Store, active: bool) -> Iterator[None]:
+    """The neighbour, and the aggressor while it is active; they share the control group with benchio."""
+    sizes = [_NEIGHBOUR_BYTES, *([_AGGRESSOR_BYTES] if active else [])]
+    words = [sys.executable, "-c", _WRITER, str(GROUP / "tasks")]
+    running = [subprocess.Popen([*words, str(store.directory / f"other-{size}"), str(size)]) for size in sizes]
     time.sleep(0.3)
     try:
         yield
@@ -131,7 +134,7 @@ def measure_case(store: Store, benchio: str, stage: Path, name: str) -> dict[str
 
 def is_changed(replay: int) -> bool:
     """Whether the store gets slower in a replay."""
-    return replay % 3 == 2
+    return replay % 4 == 3
 
 
 def measure(benchio: str, file: Path, replays: int) -> None:
@@ -143,7 +146,7 @@ def measure(benchio: str, file: Path, replays: int) -> None:
             is_active = np.random.default_rng(replay).permutation(SESSIONS)[session] < SESSIONS // 2
             changed = is_changed(replay) and session >= CHANGED_AT
             store.limit(LIMIT_BYTES_PER_S * (FACTOR if changed else 1.0))
-            with aggressor(store, bool(is_active)):
+            with others(store, bool(is_active)):
                 runs = [measure_case(store, benchio, Path(name), case) for case in CASES]
             line = {"replay": replay, "session": session, "aggressor": bool(is_active), "runs": runs}
             print(json.dumps(line), file=lines, flush=True)

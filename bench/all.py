@@ -2,8 +2,8 @@
 
 They print figures and assess nothing; targets are in their docstrings and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
-`aggressor`, `darshan_overhead` and `compare_same_stack` need arguments, `scale`, `detect_edison` and `detect_search` take long:
-run them by name or by hand.
+`aggressor`, `darshan_overhead` and `compare_same_stack` need arguments, `scale`, `detect_edison` and `detect_search`
+take long: run them by name or by hand.
 """
 
 from __future__ import annotations

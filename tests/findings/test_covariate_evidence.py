@@ -12,7 +12,7 @@ import pytest
 
 from iowatch.demo.scenarios import Scenario
 from iowatch.findings import finding_from_json, format_finding
-from iowatch.findings.evidence import covariate_differences
+from iowatch.findings.evidence import _covariate_shift, covariate_differences
 from iowatch.findings.text import covariate_cells
 from iowatch.output.dashboard.build import build_site
 from iowatch.store import History
@@ -94,3 +94,15 @@ def test_runs_without_covariates_have_none(record_and_update: RecordAndUpdate, h
     points = history.points([member.series_id for member in found.members])
     assert found.covariates == ()
     assert covariate_differences(history, found.members, points) == ()
+
+
+@pytest.mark.parametrize(("shift", "lowest", "highest"), [(0.0, 0.0, 0.02), (3.0, 0.9, 1.0)])
+def test_shifts_are_told_from_chance(shift: float, lowest: float, highest: float) -> None:
+    """Share of 500 seeded covariates that are shown: 30 runs before and 7 after, a shift in standard deviations."""
+    rng = np.random.default_rng(3)
+    shown = 0
+    for _ in range(500):
+        values = rng.normal(10, 1, 37) + np.repeat([0.0, shift], [30, 7])
+        runs = [{"load_1m": float(value)} for value in values]
+        shown += len(list(_covariate_shift("load_1m", runs[:30], runs[30:])))
+    assert lowest <= shown / 500 <= highest

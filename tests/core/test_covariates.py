@@ -18,6 +18,7 @@ def facts(before: dict[str, Any], after: dict[str, Any], seconds: float = 4.0) -
     ("name", "before", "after", "expected"),
     [
         ("load_1m", 2.5, 9.0, 2.5),  # a state: the value before, which the run did not cause
+        ("processes_blocked", 3, 1, 1.0),  # one moment: two of them were gone after the run
         ("client_written_bytes", 1000, 5000, 1000.0),  # a counter: 4,000 in 4 s
         ("client_written_bytes", 5000, 1000, None),  # it was reset
         ("used_bytes", 5000, 1000, -1000.0),  # a stock may fall

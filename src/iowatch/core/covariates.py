@@ -15,11 +15,13 @@ from typing import Any, Literal
 Side = Literal["before", "after"]
 SIDES: tuple[Side, ...] = ("before", "after")
 
-CovariateKind = Literal["state", "counter", "stock", "average", "detail"]
+CovariateKind = Literal["state", "moment", "counter", "stock", "average", "detail"]
 """How a value per run is made.
 
-state: the value before the run. counter: a total that only increases; its rate between before and after. stock: an
-amount; its net change per second. average: over the run, as the import states it. detail: shown only; no value per run.
+state: the value before the run. moment: a count at one moment, the smaller of those before and after: what is there for
+milliseconds says nothing about the time between. counter: a total that only increases; its rate between before and
+after. stock: an amount; its net change per second. average: over the run, as the import states it. detail: shown only;
+no value per run.
 """
 
 
@@ -52,7 +54,6 @@ def _rows() -> tuple[Covariate, ...]:
         ("load_1m", "", "load average of the node (1 minute)"),
         ("io_pressure", "%", "time that processes of the node waited for I/O (10 s)"),
         ("cpu_pressure", "%", "time that processes of the node waited for a processor (10 s)"),
-        ("processes_blocked", "", "processes of the node blocked by I/O"),
         ("memory_available_bytes", "bytes", "available memory of the node"),
         ("memory_cached_bytes", "bytes", "page cache of the node"),
         ("memory_dirty_bytes", "bytes", "dirty memory of the node"),
@@ -63,11 +64,14 @@ def _rows() -> tuple[Covariate, ...]:
         ("target_inodes_free_min", "", "free inodes of the target with fewest"),
         ("targets", "", "targets that answered"),
         ("targets_down", "", "targets that are not up"),
-        ("device_in_flight", "", "requests in flight to the block device"),
         ("jobs_running", "", "jobs running on the system"),
         ("jobs_pending", "", "jobs waiting on the system"),
         ("jobs_own_nodes", "", "other jobs on the nodes of the run"),
         ("prometheus", "", "answer of Prometheus"),
+    )
+    moments = (
+        ("processes_blocked", "", "processes of the node blocked by I/O"),
+        ("device_in_flight", "", "requests in flight to the block device"),
     )
     # Of the client on the first node of the run; the counters of other nodes are not read.
     traffic = (
@@ -96,6 +100,7 @@ def _rows() -> tuple[Covariate, ...]:
     )
     return (
         *(Covariate(*row, kind="state") for row in states),
+        *(Covariate(*row, kind="moment") for row in moments),
         *(Covariate(*row, kind="counter", includes_run=True) for row in traffic),
         *(Covariate(*row, kind="counter") for row in errors),
         Covariate("used_bytes", "bytes", "growth of the file system", "stock", includes_run=True),
@@ -153,8 +158,8 @@ def _run_value(name: str, before: float | None, after: float | None, duration_s:
     known = get_covariate(name)
     if known is None or before is None or known.kind in ("detail", "average"):
         return None
-    if known.kind == "state":
-        return before
+    if known.kind in ("state", "moment"):
+        return before if known.kind == "state" or after is None else min(before, after)
     if after is None or duration_s <= 0 or (known.kind == "counter" and after < before):
         return None
     return (after - before) / duration_s

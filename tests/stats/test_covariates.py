@@ -128,7 +128,7 @@ def test_json_has_the_adjustment() -> None:
     logs, known = aggressor(5)
     found = detect(logs + np.where(np.arange(40) >= 20, -0.3, 0.0), known)
     assert found.adjustment is not None
-    assert found.adjustment.covariates == ("load",)
+    assert found.adjustment.covariate == "load"
     assert found.adjustment.explained > 0.9
     assert Detection.from_json(found.to_json()) == found
     stored_before = found.to_json()

@@ -442,7 +442,7 @@ def share_of_load(changes: Sequence[grouping.SeriesChange], detections: Mapping[
     if not used or not whole:
         return None
     part = sum(abs(one.log_gain) * (one.change.load_share or 0.0) for one, _ in used)
-    names = Counter(name for _, adjustment in used for name in adjustment.covariates)
+    names = Counter(adjustment.covariate for _, adjustment in used)
     explained = median(adjustment.explained for _, adjustment in used)
     return LoadShare(part / whole, tuple(name for name, _ in names.most_common()), len(used), explained)
 

@@ -1,7 +1,7 @@
-"""Adjustment of a series for covariates that predict it: load on the servers, fill, other jobs (docs/detection.md).
+"""Adjustment of a series for the covariate that predicts it best: load of the servers, fill, jobs (docs/detection.md).
 
 The effect is estimated on differences between consecutive observations, so a step of the series or of a covariate is
-one difference among many. Only the variation of the covariates around their own levels is removed from the series:
+one difference among many. Only the variation of the covariate around its own levels is removed from the series:
 where the load itself changes its level, the series keeps its change.
 """
 
@@ -23,13 +23,14 @@ _MIN_OBSERVATIONS = 12
 # in parameters. In one block the prediction may add variance, more than this share of the mean variance of a block.
 _MIN_EXPLAINED, _CHANCE_PARAMETERS = 0.1, 4.0
 _MIN_GOOD_BLOCKS, _MAX_WORSE = 4, 0.1
-_MAX_COVARIATES = 3
+# The same between means of some observations must be explained by at least this share of that.
+_MEAN_OBSERVATIONS, _MIN_SHARE_OF_MEANS = 5, 0.5
 # Weight of the assumption of no effect, in differences between observations.
 _PRIOR_DIFFERENCES = 0.1
 # A covariate is limited to this many times its usual deviation (95 % quantile); a larger effect is not extrapolated.
 _MAX_DEVIATION = 1.5
 # Robust regression: degrees of freedom of the t distribution, and rounds of weighted least squares.
-_FREEDOM, _ROUNDS = 4.0, 2
+_FREEDOM, _ROUNDS = 4.0, 3
 # Levels of the load: smallest t statistic of a step, and fewest observations of a level.
 _MIN_LEVEL_T, _MIN_LEVEL_OBSERVATIONS = 6.0, 4
 
@@ -52,12 +53,12 @@ class CovariateTable:
 
 @dataclass(frozen=True)
 class AdjustedSeries:
-    """A series without what its covariates predict.
+    """A series without what a covariate predicts.
 
     Attributes:
         times, values: of the points in time order, shape (n,); the values in the unit of the series.
-        levels: effect (natural logarithm) of the levels of the covariates, which the values still contain, shape
-            (n,); NaN where no covariate was recorded.
+        levels: effect (natural logarithm) of the levels of the covariate, which the values still contain, shape (n,);
+            NaN where it was not recorded.
     """
 
     times: Floats
@@ -67,29 +68,30 @@ class AdjustedSeries:
 
 
 @dataclass(frozen=True)
-class CovariateEffects:
-    """Effects of the chosen covariates on ln(value).
+class CovariateEffect:
+    """The effect of a covariate on ln(value).
 
     Attributes:
-        columns: of the table, the most predictive first, length k.
-        middle, usual: median of each and its usual deviation, the unit of the effects, shape (k,).
-        effects: natural logarithm per unit, shape (k,).
+        column: of the table.
+        middle, usual: median, and usual deviation from it, in the unit of the covariate.
+        effect: natural logarithm per usual deviation.
     """
 
-    columns: tuple[int, ...]
-    middle: Floats
-    usual: Floats
-    effects: Floats
+    column: int
+    middle: float
+    usual: float
+    effect: float
     adjustment: Adjustment
 
     def load(self, values: Floats) -> Floats:
-        """Joint effect (natural logarithm) of rows of a table; shape (n, p) to (n,); 0 for what was not recorded."""
-        found: Floats = _scale(values[:, self.columns], self.middle, self.usual) @ self.effects
-        return found
+        """The effect in rows of a table, shape (n, p) to (n,), in natural logarithm; 0 for what was not recorded."""
+        return self.effect * _scale(values[:, self.column], self.middle, self.usual)
 
 
-def fit_covariates(logs: Floats, table: CovariateTable) -> CovariateEffects | None:
-    """Estimate the effects of covariates on a series; None if they do not predict it.
+def fit_covariate(logs: Floats, table: CovariateTable) -> CovariateEffect | None:
+    """Estimate the effect of the covariate that predicts a series best; None if none predicts it.
+
+    Only one: with several, steps of real series that were adjusted had twice the false alarms.
 
     Args:
         logs: ln of the values in time order, shape (n,).
@@ -98,33 +100,35 @@ def fit_covariates(logs: Floats, table: CovariateTable) -> CovariateEffects | No
     covered = np.isfinite(table.values).any(axis=1)
     if covered.sum() < _MIN_OBSERVATIONS:
         return None
-    values = table.values[covered]
+    logs, values = logs[covered], table.values[covered]
     # Sorting puts NaN last.
     middle = np.sort(values, axis=0)[(np.isfinite(values).sum(axis=0) - 1) // 2, np.arange(values.shape[1])]
     deviations = np.abs(np.where(np.isfinite(values), values - middle, 0.0))
     usual = np.partition(deviations, len(values) * 19 // 20, axis=0)[len(values) * 19 // 20]
-    changes, steps = np.diff(logs[covered]), np.diff(_scale(values, middle, usual), axis=0)
+    scaled = _scale(values, middle, usual)
+    changes, steps = np.diff(logs), np.diff(scaled, axis=0)
     # Most series are not predicted; one comparison is enough to see that.
     if _explained_shares(changes, steps, table.signs).max() < _MIN_EXPLAINED / 2:
         return None
     explained = _explained_out_of_sample(changes, steps, table.signs)
-    chosen, effects = _fit_effects(changes, steps, table.signs)
-    if explained < _MIN_EXPLAINED + _CHANCE_PARAMETERS / len(changes) or not chosen:
+    column, effect = _fit_effect(changes, steps, table.signs)
+    is_chance = explained < _MIN_EXPLAINED + _CHANCE_PARAMETERS / len(changes)
+    if is_chance or _explained_of_means(logs, effect * scaled[:, column]) < _MIN_SHARE_OF_MEANS * explained:
         return None
-    adjustment = Adjustment(tuple(table.names[i] for i in chosen), explained)
-    return CovariateEffects(tuple(chosen), middle[chosen], usual[chosen], effects, adjustment)
+    adjustment = Adjustment(table.names[column], explained)
+    return CovariateEffect(column, float(middle[column]), float(usual[column]), effect, adjustment)
 
 
-def _scale(values: Floats, middle: Floats, usual: Floats) -> Floats:
+def _scale(values: Floats, middle: Floats | float, usual: Floats | float) -> Floats:
     """Deviations in units of the usual deviation, limited; 0 where not recorded or constant."""
     deviations = np.where(np.isfinite(values), values - middle, 0.0)
-    scaled = np.divide(deviations, usual, out=np.zeros_like(deviations), where=usual > 0)
+    scaled = np.divide(deviations, usual, out=np.zeros_like(deviations), where=np.asarray(usual) > 0)
     limited: Floats = np.clip(scaled, -_MAX_DEVIATION, _MAX_DEVIATION)
     return limited
 
 
 def adjust_for_covariates(times: ArrayLike, values: ArrayLike, table: CovariateTable) -> AdjustedSeries | None:
-    """Remove from a series the variation of the covariates around their levels; None if they do not predict it.
+    """Remove from a series the variation of a covariate around its levels; None if no covariate predicts the series.
 
     Args:
         times, values: of the points as in `detect_many`, shape (n,).
@@ -133,10 +137,10 @@ def adjust_for_covariates(times: ArrayLike, values: ArrayLike, table: CovariateT
     order = np.argsort(np.asarray(times), kind="stable")
     moments, logs = np.asarray(times, dtype=float)[order], np.log(np.asarray(values, dtype=float)[order])
     ordered = replace(table, values=table.values[order])
-    found = fit_covariates(logs, ordered)
+    found = fit_covariate(logs, ordered)
     if found is None:
         return None
-    covered = np.isfinite(ordered.values[:, found.columns]).any(axis=1)
+    covered = np.isfinite(ordered.values[:, found.column])
     load, levels = found.load(ordered.values[covered]), np.full(len(logs), np.nan)
     levels[covered] = _load_levels(load)
     logs[covered] -= load - levels[covered]
@@ -180,8 +184,8 @@ def _explained_out_of_sample(changes: Floats, steps: Floats, signs: Floats) -> f
     before, after = np.zeros(_BLOCKS), np.zeros(_BLOCKS)
     for k in range(_BLOCKS):
         train, test = block != k, block == k
-        chosen, effects = _fit_effects(changes[train], steps[train], signs)
-        rest = changes[test] - steps[test][:, chosen] @ effects
+        column, effect = _fit_effect(changes[train], steps[train], signs)
+        rest = changes[test] - effect * steps[test, column]
         before[k] = np.minimum(changes[test] ** 2, limit).sum()
         after[k] = np.minimum(rest**2, limit).sum()
     if (after > before + _MAX_WORSE * before.mean()).sum() > _BLOCKS - _MIN_GOOD_BLOCKS:
@@ -189,44 +193,43 @@ def _explained_out_of_sample(changes: Floats, steps: Floats, signs: Floats) -> f
     return float(1 - after.sum() / before.sum())
 
 
-def _fit_effects(changes: Floats, steps: Floats, signs: Floats) -> tuple[list[int], Floats]:
-    """Covariates chosen one after the other, and their effects (natural logarithm per unit), by robust regression."""
-    chosen: list[int] = []
-    effects, rest = np.zeros(0), changes
-    least = 0.0
-    while len(chosen) < _MAX_COVARIATES:
-        shares = _explained_shares(rest, steps, signs)
-        shares[chosen] = 0.0
-        best = int(shares.argmax())
-        if shares[best] <= least:
-            break
-        more = _robust_effects(changes, steps[:, [*chosen, best]], np.append(effects, 0.0))
-        if (more * signs[[*chosen, best]] < 0).any():
-            break
-        chosen, effects = [*chosen, best], more
-        rest = changes - steps[:, chosen] @ effects
-        # The first one is assessed by prediction; more of them need the evidence of a further parameter.
-        least = 1.5 * np.log(len(changes)) / len(changes)
-    return chosen, effects
+def _explained_of_means(logs: Floats, load: Floats) -> float:
+    """Share of the variance between means of consecutive observations that the load explains; negative if it adds some.
+
+    The effects are those between consecutive observations. Levels are found in means: where slow changes of the load
+    have another effect than fast ones, an adjustment would add changes.
+    """
+    before, after = (_mean_differences(one) for one in (logs, logs - load))
+    limit = (3 * _robust_scale(before)) ** 2
+    return 1 - float(np.minimum(after**2, limit).sum() / np.minimum(before**2, limit).sum())
+
+
+def _mean_differences(logs: Floats) -> Floats:
+    """Differences between adjacent means of `_MEAN_OBSERVATIONS`."""
+    width = _MEAN_OBSERVATIONS
+    sums = np.cumsum(np.append(0.0, logs))
+    means = (sums[width:] - sums[:-width]) / width
+    differences: Floats = means[width:] - means[:-width]
+    return differences
+
+
+def _fit_effect(changes: Floats, steps: Floats, signs: Floats) -> tuple[int, float]:
+    """The covariate that explains most, and its effect (natural logarithm per unit) by robust regression."""
+    column = int(_explained_shares(changes, steps, signs).argmax())
+    step, effect = steps[:, column], 0.0
+    for _ in range(_ROUNDS):
+        weights = _outlier_weights(changes - effect * step)
+        effect = float((weights * changes) @ step / (weights @ step**2 + _PRIOR_DIFFERENCES))
+    return column, effect if signs[column] * effect >= 0 else 0.0
 
 
 def _explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
     """Share of the weighted variance of the changes that each covariate explains with an allowed sign, shape (p,)."""
     weights = _outlier_weights(changes)
     products = (weights * changes) @ steps
-    squares = weights @ steps**2 + _PRIOR_DIFFERENCES * weights.mean()
-    whole = float((weights * changes**2).sum())
-    shares: Floats = products**2 / np.maximum(squares * whole, 1e-300)
+    whole = (weights @ steps**2 + _PRIOR_DIFFERENCES) * (weights @ changes**2)
+    shares: Floats = products**2 / np.maximum(whole, 1e-300)
     return np.where(signs * products >= 0, shares, 0.0)
-
-
-def _robust_effects(changes: Floats, steps: Floats, effects: Floats) -> Floats:
-    """Effects of all covariates by iterated least squares with weights of the t distribution, from a first guess."""
-    prior = _PRIOR_DIFFERENCES * np.eye(steps.shape[1])
-    for _ in range(_ROUNDS):
-        weighted = steps.T * _outlier_weights(changes - steps @ effects)
-        effects = np.asarray(np.linalg.solve(weighted @ steps + prior, weighted @ changes), dtype=float)
-    return effects
 
 
 def _outlier_weights(residuals: Floats) -> Floats:
@@ -269,7 +272,7 @@ def _significant_step(load: Floats, scatter: float) -> int | None:
 
 
 def with_adjustment(detection: Detection, series: AdjustedSeries) -> Detection:
-    """The detection in an adjusted series, with the share of each change that goes along with the covariates."""
+    """The detection in an adjusted series, with the share of each change that goes along with the covariate."""
     steps = sorted(detection.steps, key=lambda step: step.time)
     edges = [0, *(int(np.searchsorted(series.times, step.time)) for step in steps), len(series.times)]
     shares = {}

@@ -108,8 +108,8 @@ class ChangePoint:
         confidence: share of steps with this score that were real, on real noise, 0 to 1.
         observations: number of observations of the new level.
         suspected: the observations of the new level are too few to confirm it.
-        load_share: share of ln(ratio) that goes along with a change of the covariates, 0 to 1; None if no covariate
-            predicts the series.
+        load_share: share of ln(ratio) that goes along with a change of the covariate, 0 to 1; None if none predicts
+            the series.
     """
 
     index: int
@@ -162,15 +162,15 @@ class DetectedLevel(ObservationSpan):
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """Covariates whose variation was removed from a series before detection.
+    """The covariate whose variation was removed from a series before detection.
 
     Attributes:
-        covariates: their names, the most predictive first.
-        explained: share of the variance between consecutive observations that they predict in time blocks that were
-            not used to estimate their effect, 0 to 1.
+        covariate: its name.
+        explained: share of the variance between consecutive observations that it predicts in time blocks that were
+            not used to estimate its effect, 0 to 1.
     """
 
-    covariates: tuple[str, ...]
+    covariate: str
     explained: float
 
 
@@ -184,7 +184,7 @@ class Detection:
         noise: relative scatter of inliers (0.05 is 5 %); None without data.
         suspected: the newest observations differ, but are too few to confirm a change; never an alarm.
         method: name of the detection method.
-        adjustment: the covariates that the series was adjusted for; None if none predicts it.
+        adjustment: the covariate that the series was adjusted for; None if none predicts it.
     """
 
     n: int
@@ -217,7 +217,7 @@ class Detection:
         """
         records = {name: tuple(kind(**_times_from_text(r)) for r in document[name]) for name, kind in _RECORDS.items()}
         known = document.get("adjustment")
-        adjustment = known and Adjustment(tuple(known["covariates"]), known["explained"])
+        adjustment = known and Adjustment(**known)
         return cls(**{**document, **records, "adjustment": adjustment})
 
 

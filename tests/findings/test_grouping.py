@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -55,6 +56,10 @@ def test_gains_and_losses_of_one_day_are_one_event() -> None:
     assert [m.row.id for m in found.opposite] == [0, 2, 4]
     (found,) = group_changes(rows(5), {n: step(8, -0.9 if n % 2 else 0.7) for n in range(5)})
     assert found.direction == "up"
+    # 1.8 down against 2.1 up: the direction of a known finding stays; against 3.0 up it does not.
+    assert replace(found, known_direction="down").direction == "down"
+    (found,) = group_changes(rows(5), {n: step(8, -0.9 if n % 2 else 1.0) for n in range(5)})
+    assert replace(found, known_direction="down").direction == "up"
 
 
 def test_series_that_returns_after_three_days_has_two_events() -> None:

@@ -35,6 +35,8 @@ from iowatch.findings.text import (
     format_factor,
     format_finding,
     format_finding_list,
+    format_largest,
     format_no_findings,
+    format_outlook,
     remaining_changes,
 )

@@ -42,6 +42,8 @@ _SESSION_S = DAY_S // 2
 _SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
 # Dates whose agreement is at least this share of the best are about equal.
 _ABOUT_EQUAL = 0.9
+# Ratio of the two directions of a group from which the direction of a known finding changes.
+_CLEARLY_LARGER = 1.5
 # Largest weight of the confidence of a change in dating (nats; 0.999 is 6.9).
 _MAX_EVIDENCE = 7.0
 
@@ -79,13 +81,15 @@ class SeriesChange:
 class ChangeGroup:
     """Changes of one event; the event happened between `last_before` and `first_after` (epoch seconds).
 
-    `changes` are those of both directions, in order of time. `event` is what the newest sessions of all series show.
+    `changes` are those of both directions, in order of time. `event` is what the newest sessions of all series show,
+    `known_direction` is that of the finding that the group continues.
     """
 
     changes: tuple[SeriesChange, ...]
     last_before: int
     first_after: int
     event: PanelEvent | None = None
+    known_direction: PerformanceDirection | None = None
 
     @property
     def is_newest(self) -> bool:
@@ -94,8 +98,10 @@ class ChangeGroup:
 
     @property
     def direction(self) -> PerformanceDirection:
-        """Direction of most of the change, summed as |log gain|."""
-        return "up" if sum(m.log_gain for m in self.changes) > 0 else "down"
+        """Direction of most of the change, summed as |log gain|; a known one unless the other is clearly larger."""
+        up, down = (sum(max(sign * m.log_gain, 0.0) for m in self.changes) for sign in (1, -1))
+        share = {None: 1.0, "up": _CLEARLY_LARGER, "down": 1 / _CLEARLY_LARGER}[self.known_direction]
+        return "up" if up * share > down else "down"
 
     @property
     def main(self) -> tuple[SeriesChange, ...]:

@@ -283,7 +283,7 @@ def _find_findings(
     updated: list[Finding] = []
     for position, one in enumerate(groups):
         before = matched.get(position)
-        one, redated_since = _keep_date(one, before, newest_s)
+        one, redated_since = _keep_date_and_direction(one, before, newest_s)
         basis = _group_basis(one, f"{stamp} {redated_since}", newest_s)
         hidden = before is not None and any(m.series_id in level_starts for m in before.members)
         if before is not None and not hidden and before.basis == basis:
@@ -300,21 +300,27 @@ def _find_findings(
     return kept + updated
 
 
-def _keep_date(
+def _keep_date_and_direction(
     group: grouping.ChangeGroup, before: Finding | None, newest_s: int
 ) -> tuple[grouping.ChangeGroup, int | None]:
     """The group with the date of its known finding until another date has been found for the confirmation period.
 
-    The first confirmed changes replace the date of a suspicion at once.
+    Its direction is kept, too, unless the other one is clearly larger. The first confirmed changes replace at once the
+    date of a suspicion that single series gave.
 
     Returns:
         The group; and the time of the newest run at the first of the updates in a row that found another date.
     """
-    if before is None or group.first_after == before.first_after:
+    if before is None:
+        return group, None
+    group = replace(group, known_direction=before.direction)
+    if group.first_after == before.first_after:
         return group, None
     since = before.redated_since or newest_s
-    is_first = all(m.suspected for m in before.members) and not all(m.change.suspected for m in group.changes)
-    if is_first or newest_s - since >= _CONFIRMATION_PERIOD_S:
+    is_doubtful = before.outlook is None and all(m.suspected for m in before.members)
+    if (
+        is_doubtful and not all(m.change.suspected for m in group.changes)
+    ) or newest_s - since >= _CONFIRMATION_PERIOD_S:
         return group, None
     return replace(group, last_before=before.last_before, first_after=before.first_after), since
 

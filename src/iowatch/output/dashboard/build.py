@@ -18,8 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iowatch import __version__, core
-from iowatch.findings import format_day, format_decision, format_factor
-from iowatch.findings.text import format_largest
+from iowatch.findings import format_day, format_decision, format_factor, format_largest, format_outlook
 from iowatch.output.dashboard import Page, SiteBuild, collect_catalogue, safe_file_name, shorten_text, site_build
 from iowatch.output.dashboard.pages import PAGES
 from iowatch.output.history import format_case_name
@@ -160,6 +159,7 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
         data=embed_json,
         factor=format_factor,
         largest=format_largest,
+        outlook=format_outlook,
         percent=format_share,
         slug=safe_file_name,
         brief=shorten_text,

@@ -29,7 +29,8 @@ def publish_status_page(site: data.SiteBuild) -> None:
         samples = finding.samples_around_change(site.history, one, machine)
         figures[one.id] = finding.finding_figure(one, machine, samples, site.zone)
     sections = [_system_section(site, machine, figures) for machine in machines]
-    states = [f.state for machine in machines for f in machine.findings]
+    found = [f for machine in machines for f in machine.findings]
+    states = [f.state for f in found]
     coverages = [(one["coverage"], one["running"]) for one in sections]
     site.write_page(
         "index.html",
@@ -38,6 +39,7 @@ def publish_status_page(site: data.SiteBuild) -> None:
         newest=max((m.night.started_at for m in machines if m.night), default=None),
         open=states.count("open"),
         suspected=states.count("suspected"),
+        alarms=sum(f.needs_action and f.state == "suspected" for f in found),
         incomplete=sum(coverage is not None and not coverage.complete and not on for coverage, on in coverages),
         running=sum(on for _, on in coverages),
         dismissed=sum(len(one["dismissed"]) for one in sections),

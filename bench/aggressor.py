@@ -39,6 +39,10 @@ SESSIONS, CHANGED_AT, FACTOR, WITHIN = 40, 25, 0.85, 5
 LIMIT_BYTES_PER_S = 10 * 2**20
 CASES = {"write": ("--transfer", "128k", "--block", "5m")}
 GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
+# What detection has: the rates only, what the runs recorded, or whether the aggressor was active (the best case).
+KINDS = ("no covariates", "covariates", "the truth as covariate")
+# The earlier replays served to choose what is recorded.
+FIRST = 3
 DAY_S, START = 86400, 1_735_689_600
 
 
@@ -152,7 +156,14 @@ def measure(benchio: str, file: Path, replays: int) -> None:
             print(json.dumps(line), file=lines, flush=True)
 
 
-def record_session(history: History, session: Mapping[str, Any], with_covariates: bool) -> datetime:
+def facts_of_run(session: Mapping[str, Any], run: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The facts of a run with one kind of covariates (`KINDS`)."""
+    known = {"processes_blocked": int(session["aggressor"])}
+    truth = {"covariates": {"before": known, "after": known}}
+    return {"no covariates": {}, "covariates": run["facts"], "the truth as covariate": truth}[kind]
+
+
+def record_session(history: History, session: Mapping[str, Any], kind: str) -> datetime:
     """Store a session as that of its day; return when it was."""
     moment = START + session["session"] * DAY_S
     uuid = f"session-{session['session']}"
@@ -167,7 +178,7 @@ def record_session(history: History, session: Mapping[str, Any], with_covariates
                 f"{uuid} {run['name']}",
                 moment + position,
                 Output("benchio", None, "ok", None, (_result(run),)),
-                facts=run["facts"] if with_covariates else {},
+                facts=facts_of_run(session, run, kind),
             )
             for position, run in enumerate(session["runs"])
         ],
@@ -181,14 +192,16 @@ def _result(run: Mapping[str, Any]) -> Result:
     return Result("write", "bandwidth", "MiB/s", tuple(run["samples"]), case)
 
 
-def first_findings(sessions: Sequence[Mapping[str, Any]], with_covariates: bool) -> dict[str, int]:
-    """Number of the session after which a finding was first in a state (`open`, `suspected`), by state."""
+def first_findings(sessions: Sequence[Mapping[str, Any]], kind: str) -> dict[str, int]:
+    """Number of the session after which a finding was first shown (in any state), reported (exit code 1), open."""
     found: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name, History.open(f"{name}/history.db") as history:
         for session in sessions:
-            now = record_session(history, session, with_covariates)
+            now = record_session(history, session, kind)
             for finding in update_findings(history, "store", now):
-                found.setdefault(finding.state, session["session"])
+                states = {"shown": True, "reported": finding.needs_action, "open": finding.state == "open"}
+                for state in (state for state, is_so in states.items() if is_so):
+                    found.setdefault(state, session["session"])
     return found
 
 
@@ -197,7 +210,7 @@ def report(file: Path) -> None:
     replays: dict[int, list[dict[str, Any]]] = {}
     for line in file.read_text().splitlines():
         replays.setdefault((session := json.loads(line))["replay"], []).append(session)
-    whole = {number: sessions for number, sessions in replays.items() if len(sessions) == SESSIONS}
+    whole = {n: sessions for n, sessions in replays.items() if len(sessions) == SESSIONS and n >= FIRST}
     for case, name in enumerate(CASES):
         rates = {
             active: [
@@ -210,12 +223,12 @@ def report(file: Path) -> None:
         }
         texts = (f"{np.median(values):.1f} MiB/s (scatter {np.std(np.log(values)):.3f})" for values in rates.values())
         print(f"{name}: alone {next(texts)}, with the aggressor {next(texts)}")
-    for with_covariates in (False, True):
-        print("with covariates:" if with_covariates else "without covariates:")
-        found = {number: first_findings(sessions, with_covariates) for number, sessions in whole.items()}
+    for kind in KINDS:
+        print(f"{kind}:")
+        found = {number: first_findings(sessions, kind) for number, sessions in whole.items()}
         alone = [one for number, one in found.items() if not is_changed(number)]
         changed = [one for number, one in found.items() if is_changed(number)]
-        for state in ("suspected", "open"):
+        for state in ("shown", "reported", "open"):
             false = sum(state in one for one in alone)
             early = sum(one.get(state, SESSIONS) < CHANGED_AT for one in changed)
             delays = sorted(one[state] - CHANGED_AT + 1 for one in changed if one.get(state, -1) >= CHANGED_AT)

@@ -15,9 +15,9 @@ from iowatch.demo.scenarios import Scenario
 from iowatch.findings import SESSION_REPORT, Finding, state, update_findings
 from iowatch.findings.finding import TRANSIENT, Outlook
 from iowatch.findings.grouping import ChangeGroup, group_changes
-from iowatch.findings.newest import describe_newest_session, join_events
+from iowatch.findings.newest import _established_steps, describe_newest_session, join_events
 from iowatch.site import NightlyPolicy
-from iowatch.stats import PanelEvent, PanelGroup, PanelMember, PanelReport
+from iowatch.stats import Detection, PanelEvent, PanelGroup, PanelMember, PanelReport
 from iowatch.store import History, SeriesRow
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
 from tests.findings.test_grouping import DAY, rows, step
@@ -190,3 +190,27 @@ def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> N
         "5 of 16 series far off, MPIIO ×0.55; session 1 since 10 Feb 2025; "
         "of 9 such sessions before 8 over in the next; probability that it lasts 35 %"
     )
+
+
+@pytest.mark.parametrize(
+    ("state_of", "before", "steps"),
+    [
+        # The event is established, and single series do not show it: without the step it would be reported again.
+        ({}, 30, [(10, -0.5)]),
+        # Its first session is one of the newest: the panel finds it.
+        ({}, 10, []),
+        ({"resolution": "over"}, 30, []),
+    ],
+)
+def test_established_events_are_steps_of_their_series(
+    suspected: Finding, state_of: dict[str, str], before: int, steps: list[tuple[int, float]]
+) -> None:
+    outlook = Outlook(0.6, 11, True, 9, 8, moved=((0, -0.5),))
+    known = [replace(suspected, first_after=10 * DAY, outlook=outlook, **state_of)]  # type: ignore[arg-type]
+    first, other = rows(2)
+    none, own = Detection(40, "ok"), Detection(40, "ok", changes=step(11, -0.6))
+    assert list(_established_steps(first, none, known, before * DAY)) == [(day * DAY, gain) for day, gain in steps]
+    assert _established_steps(other, none, known, before * DAY) == ()
+    # The change of the series itself has the better date and size.
+    if steps:
+        assert [time // DAY for time, _ in _established_steps(first, own, known, before * DAY)] == [11]

@@ -419,7 +419,8 @@ def build_finding(
 
 def _outlook(group: grouping.ChangeGroup) -> Outlook | None:
     e = group.event
-    return Outlook(e.probability_lasting, e.sessions, e.is_open, e.similar, e.over_next) if e else None
+    moved = tuple((m.row.id, m.log_gain) for m in group.changes)
+    return Outlook(e.probability_lasting, e.sessions, e.is_open, e.similar, e.over_next, moved=moved) if e else None
 
 
 def _mean_gain(changes: Sequence[grouping.SeriesChange]) -> float:

@@ -79,6 +79,7 @@ class Outlook:
         is_open: whether it can be treated as a lasting change.
         similar, over_next: earlier sessions that began like this one, and how many were over in the next session.
         is_current: whether the newest update found it; later the finding depends on the changes of single series.
+        moved: id of each series of the event, and natural logarithm of its gain.
     """
 
     probability_lasting: float
@@ -87,6 +88,7 @@ class Outlook:
     similar: int
     over_next: int
     is_current: bool = True
+    moved: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)

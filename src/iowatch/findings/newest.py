@@ -27,11 +27,14 @@ from iowatch.stats import (
     PanelReport,
     PanelSeries,
     assess_panel,
+    session_starts,
 )
 from iowatch.store import History, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.
 _PANEL_S = 400 * DAY_S
+# A detected step within this time of an event is part of it.
+_NEAR_S = 4 * DAY_S
 # Runs of one session start within this time of each other.
 _SESSION_S = DAY_S // 2
 
@@ -53,21 +56,35 @@ def assess_newest_sessions(
     """
     newest = max((row.last or 0 for row in rows), default=0)
     points = load_observations(history, rows, newest - _PANEL_S)
+    starts = session_starts([points[row.id].time.astype(np.float64) for row in rows]) if rows else ()
+    # Of the newest sessions the panel itself finds the events.
+    established = starts[-NEWEST_SESSIONS] if len(starts) >= NEWEST_SESSIONS else 0.0
     series = []
     for row in rows:
-        one, sign = points[row.id], METRICS[row.metric].sign
+        one = points[row.id]
         chosen = one.time >= level_starts.get(row.id, 0)
-        # A change of the newest sessions is left to the panel until it is established.
-        steps = tuple(
-            (change.time, METRICS[row.metric].log_gain(change.ratio))
-            for change in detections[row.id].changes
-            if (one.time >= change.time).sum() > NEWEST_SESSIONS
-        )
-        logs = sign * np.log(headline_values(row, one))
+        logs = METRICS[row.metric].sign * np.log(headline_values(row, one))
+        steps = _established_steps(row, detections[row.id], known, established)
         series.append(PanelSeries(one.time[chosen], logs[chosen], series_parameters(row), steps))
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
     return assess_panel(series, events, *_count_outcomes(known))
+
+
+def _established_steps(
+    row: SeriesRow, detection: Detection, known: Sequence[Finding], before: float
+) -> tuple[tuple[float, float], ...]:
+    """Steps of a series before a time (epoch seconds): detected ones, and those of events that the panel has reported.
+
+    Without the latter an event would be reported again when its first session is no longer among the newest ones.
+    """
+    steps = [(c.time, METRICS[row.metric].log_gain(c.ratio)) for c in detection.changes if c.time < before]
+    for finding in known:
+        moved = dict(finding.outlook.moved) if finding.outlook and finding.resolution is None else {}
+        is_known = any(abs(time - finding.first_after) <= _NEAR_S for time, _ in steps)
+        if row.id in moved and finding.first_after < before and not is_known:
+            steps.append((float(finding.first_after), moved[row.id]))
+    return tuple(steps)
 
 
 def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:

@@ -35,6 +35,7 @@ from iowatch.stats.panel import (
     PanelReport,
     PanelSeries,
     assess_panel,
+    session_starts,
 )
 from iowatch.stats.rules import (
     Explanation,

@@ -266,7 +266,7 @@ class _SessionTable:
     """
 
     def __init__(self, series: Sequence[PanelSeries]) -> None:
-        self.starts = _session_starts([np.asarray(one.times, dtype=np.float64) for one in series])[-_MAX_SESSIONS:]
+        self.starts = session_starts([np.asarray(one.times, dtype=np.float64) for one in series])[-_MAX_SESSIONS:]
         shape = len(series), len(self.starts)
         self.times, self.logs = np.full(shape, np.nan), np.full(shape, np.nan)
         for i, one in enumerate(series):
@@ -341,7 +341,7 @@ class _SessionTable:
         return len(begun), int((past[begun + 1] < level / 2).sum())
 
 
-def _session_starts(times: Sequence[Floats]) -> Floats:
+def session_starts(times: Sequence[Floats]) -> Floats:
     """First run of each session among the runs of all series: a session ends with a pause, or after its usual time."""
     starts: list[float] = []
     last = -math.inf

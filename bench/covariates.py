@@ -171,7 +171,7 @@ def trials(year: list[Nights], rng: np.random.Generator, per_series: int) -> lis
     return found
 
 
-def print_injected(year: list[Nights], per_series: int = 40) -> None:
+def print_injected(year: list[Nights], per_series: int = 160) -> None:
     known = trials(year, np.random.default_rng(20261123), per_series)
     series = [(DAY_S * np.arange(LENGTH), np.exp(one.logs)) for one in known]
     plain = detect_many(series)

@@ -199,9 +199,9 @@ def _explained_of_means(logs: Floats, load: Floats) -> float:
     The effects are those between consecutive observations. Levels are found in means: where slow changes of the load
     have another effect than fast ones, an adjustment would add changes.
     """
-    before, after = (_mean_differences(one) for one in (logs, logs - load))
-    limit = (3 * _robust_scale(before)) ** 2
-    return 1 - float(np.minimum(after**2, limit).sum() / np.minimum(before**2, limit).sum())
+    # Medians, because each step of the series is in as many differences as two means have observations.
+    before, after = (float(np.median(np.abs(_mean_differences(one)))) for one in (logs, logs - load))
+    return 1 - (after / before) ** 2 if before > 0 else 0.0
 
 
 def _mean_differences(logs: Floats) -> Floats:

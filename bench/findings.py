@@ -1,7 +1,8 @@
 """Figures of findings: time of the first, a nightly and an unchanged update; number of updates in a year.
 
     python bench/findings.py            1,000 series x 365 nights, a planted event every 60 nights
-    python bench/findings.py edison     Edison's year session by session: findings and their updates
+    python bench/findings.py edison     Edison's year day by day: findings and their updates
+    python bench/findings.py replay TABLE   the same of another table of NERSC/tokio-abcutils (summaries/*.csv.gz)
     python bench/findings.py rules      how often a planted common factor is recovered
 
 Peak memory is that of the whole process.
@@ -29,7 +30,8 @@ from tests.datasets import EDISON  # noqa: E402
 from tests.stats.planted import trial  # noqa: E402
 
 from iowatch.core import Output, Result, Scalar  # noqa: E402
-from iowatch.findings import update_findings  # noqa: E402
+from iowatch.findings import Finding, update_findings  # noqa: E402
+from iowatch.findings.finding import TRANSIENT  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
 
@@ -139,12 +141,12 @@ def scale() -> None:
         timed("nightly update, 1,000 series", history, "bench")
 
 
-def edison() -> None:
+def tokio(table: Path = EDISON) -> None:
     from iowatch.session.imports import import_files
 
     with tempfile.TemporaryDirectory() as place, History.open(f"{place}/all.db") as whole:
-        import_files(whole, "tokio", [EDISON], system="edison")
-        timed("Edison's year at once", whole, "edison")
+        import_files(whole, "tokio", [table], system="edison")
+        timed("the year at once", whole, "edison")
         with History.open(f"{place}/nightly.db") as history:
             replay(whole, history)
 
@@ -152,7 +154,9 @@ def edison() -> None:
 def replay(whole: History, history: History) -> None:
     """Record every session of `whole` in `history`, with an update after each day."""
     reported: Counter[str] = Counter()
-    start, calls = time.perf_counter(), 0
+    start, calls, redated = time.perf_counter(), 0, 0
+    dates: dict[str, str] = {}
+    found: list[Finding] = []
     sessions = sorted(whole.sessions("edison"), key=lambda s: s.started_at)
     for _, group in groupby(sessions, key=lambda s: s.started_at // DAY_S):
         for session in group:
@@ -162,10 +166,17 @@ def replay(whole: History, history: History) -> None:
             last = session.started_at
         found = update_findings(history, "edison", datetime.fromtimestamp(last + DAY_S, UTC))
         calls += 1
+        redated += sum(dates.get(f.id, f.date) != f.date for f in found if f.state in ("open", "suspected"))
+        dates |= {f.id: f.date for f in found}
         reported.update(f"{f.state}: {update.split(':')[0].split(' since ')[0]}" for f in found for update in f.updates)
     print(f"session by session: {calls} calls in {time.perf_counter() - start:.0f} s; reported updates")
     for what, times in reported.most_common():
         print(f"    {times:4}  {what}")
+    needed = [f for f in found if f.needed_action]
+    over = [f for f in needed if (f.resolution or "").startswith(("not confirmed", TRANSIENT))]
+    single = sum(len(f.members) == 1 for f in needed if f not in over)
+    print(f"{len(needed)} findings needed action, {len(over)} of them were dropped, {single} others have one series")
+    print(f"the date of an open or suspected finding changed {redated} times")
 
 
 TRIALS = 100
@@ -203,5 +214,8 @@ def _copy_run(whole: History, number: int) -> RunRecord:
 
 
 if __name__ == "__main__":
-    {"edison": edison, "rules": rules}.get("".join(sys.argv[1:2]), scale)()
+    if sys.argv[1:2] == ["replay"]:
+        tokio(Path(sys.argv[2]))
+    else:
+        {"edison": tokio, "rules": rules}.get("".join(sys.argv[1:2]), scale)()
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from iowatch.cli.commands.doctor import command
 from iowatch.site import doctor, load_system, machine, reframe_config, storage, system
 from iowatch.site.stack import Stack, StackPart
-from iowatch.site.system import Scratch
+from iowatch.site.system import CovariateSettings, PrometheusSettings, Scratch
 from tests.conftest import ROOT
 
 
@@ -186,3 +186,14 @@ def test_scratch_on_another_file_system_is_a_problem(machine_with, tmp_path, mon
         assert expected in (report.scratch or report.problems[0])
         assert expected in CliRunner().invoke(command, [], standalone_mode=False).stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_query_without_an_answer_is_reported(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Port 9 refuses connections."""
+    machine_with("gcc", "openmpi")
+    queries = PrometheusSettings(url="http://127.0.0.1:9", queries={"ops": "up"})
+    asking = load_system("local").model_copy(update={"covariates": CovariateSettings(prometheus=queries)})
+    monkeypatch.setattr(doctor, "load_system", lambda name: asking)
+    monkeypatch.setattr(doctor.covariates, "_silent", {})
+    shown = CliRunner().invoke(command, [], standalone_mode=False).stdout
+    assert "  not recorded: prometheus:ops: no answer of http://127.0.0.1:9" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from iowatch.site import (
     FileSystemIdentity,
     Stack,
     System,
+    covariates,
     discover_stacks,
     load_system,
     machine,
@@ -91,6 +93,7 @@ class DoctorReport:
         problems: faults of the system's own files that prevent every run, one sentence each.
         broken_stacks: name and reason of each.
         scratch: the directory and the file system that it is on; None if `problems` has the reason.
+        unanswered: queries of Prometheus in system.yaml without an answer, with the reason; runs are not affected.
     """
 
     distribution: str
@@ -104,6 +107,7 @@ class DoctorReport:
     problems: tuple[str, ...] = ()
     broken_stacks: tuple[str, ...] = ()
     scratch: str | None = None
+    unanswered: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[RequirementStatus, ...]:
@@ -155,7 +159,16 @@ def examine_machine(system: str = "local") -> DoctorReport:
         problems=tuple(dict.fromkeys(problems)),
         broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in known if stack.status == "broken"),
         scratch=scratch,
+        unanswered=() if described.retired else _unanswered_queries(described),
     )
+
+
+def _unanswered_queries(system: System) -> tuple[str, ...]:
+    if system.covariates.prometheus is None:
+        return ()
+    now = time.time()
+    *_, missing = covariates.ask_prometheus(system.covariates.prometheus, now - 60, now)
+    return tuple(f"{name}: {reason}" for name, reason in missing.items())
 
 
 def _find_scratch(system: System) -> str:

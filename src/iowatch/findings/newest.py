@@ -33,6 +33,8 @@ from iowatch.store import History, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.
 _PANEL_S = 400 * DAY_S
+# An event with a smaller probability at the end of its newest sessions is not taken for a lasting one.
+_LASTS = 0.5
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S
 # Runs of one session start within this time of each other.
@@ -74,13 +76,14 @@ def assess_newest_sessions(
 def _established_steps(
     row: SeriesRow, detection: Detection, known: Sequence[Finding], before: float
 ) -> tuple[tuple[float, float], ...]:
-    """Steps of a series before a time (epoch seconds): detected ones, and those of events that the panel has reported.
+    """Steps of a series before a time (epoch seconds): detected ones, and those of events that probably lasted.
 
     Without the latter an event would be reported again when its first session is no longer among the newest ones.
     """
     steps = [(c.time, METRICS[row.metric].log_gain(c.ratio)) for c in detection.changes if c.time < before]
     for finding in known:
-        moved = dict(finding.outlook.moved) if finding.outlook and finding.resolution is None else {}
+        outlook = finding.outlook if finding.resolution is None else None
+        moved = dict(outlook.moved) if outlook and outlook.probability_lasting >= _LASTS else {}
         is_known = any(abs(time - finding.first_after) <= _NEAR_S for time, _ in steps)
         if row.id in moved and finding.first_after < before and not is_known:
             steps.append((float(finding.first_after), moved[row.id]))

@@ -63,6 +63,8 @@ _LEAST_EVIDENCE, _MOST_EVIDENCE = -6.0, 12.0
 # Probability that a series inside a rule, outside of it, or of a free set moves; cost (nats) of a free set.
 _INSIDE, _OUTSIDE, _FREE, _FREE_COST = 0.93, 0.02, 0.15, 2.0
 _PAIR_BITS = 0.75
+# The probability inside a rule that decides on membership: what a rule selects belongs to it unless it stayed.
+_MEMBER_INSIDE = 0.97
 # A series whose evidence for an earlier session is larger by this (nats), and above the second value, moved earlier.
 _EARLIER, _MOVED = 1.0, 1.5
 # Least evidence (nats) of a group, and least shift (ln) of its members.
@@ -183,7 +185,7 @@ def assess_panel(
     candidates = list(_candidates(table))
     for direction in (0, 1):
         mine = [one for one in candidates if one.direction == direction]
-        rated = [(one, *_probabilities(one, lasted, ended)) for one in mine]
+        rated = [(one, *_probabilities(table, one, lasted, ended)) for one in mine]
         found += _choose(rated, [table.session_of(time) for time, side in known if side == _DIRECTIONS[direction]])
     events = tuple(sorted(_merge_events(table, found), key=lambda event: -event.probability_lasting))
     newest = (table.logs[:, -1] - table.levels[:, -2]) / table.scatter
@@ -194,23 +196,27 @@ def assess_panel(
 
 def _choose(
     rated: Sequence[tuple[_Candidate, float, float]], known: Sequence[int]
-) -> Iterator[tuple[_Candidate, float, float]]:
-    """The candidates of one direction to report: those of known events, and the most probable new one."""
+) -> list[tuple[_Candidate, float, float]]:
+    """The candidates of one direction to report: those of known events, and the most probable new ones."""
     kept: list[tuple[_Candidate, float, float]] = []
     for session in known:
         near = [one for one in rated if abs(one[0].session - session) <= 1 and one[1] >= _KEEP]
         if near:
-            best = max(near, key=lambda one: one[1] + (0.1 if one[0].session == session else 0.0))
+            best = max(near, key=lambda one: one[1] + (_SAME_DATE if one[0].session == session else 0.0))
             kept += [best] if best not in kept else []
-    yield from kept
-    if rated:
-        new = max(rated, key=lambda one: one[1])
-        same = any(
-            abs(one[0].session - new[0].session) <= _SAME_EVENT_SESSIONS and set(one[0].members) & set(new[0].members)
-            for one in kept
-        )
-        if new[1] >= _REPORT and not same:
-            yield new
+    dated = sorted(
+        (one for one in rated if one[0].is_dated and one[1] >= model_of(one[0].sessions).report),
+        key=lambda one: -one[1],
+    )
+    for new in dated[:_MAX_NEW]:
+        if not any(_is_same(one[0], new[0]) for one in kept):
+            kept.append(new)
+    return kept
+
+
+def _is_same(one: _Candidate, other: _Candidate) -> bool:
+    """Whether two candidates of one direction are one event."""
+    return abs(one.session - other.session) <= _SAME_EVENT_SESSIONS and bool(set(one.members) & set(other.members))
 
 
 def _merge_events(table: _SessionTable, found: Sequence[tuple[_Candidate, float, float]]) -> Iterator[PanelEvent]:
@@ -436,7 +442,7 @@ def shift_evidence(deviations: Floats, scatter: Floats) -> Floats:
             np.nansum(np.log(noise_density(deviations - sign * size, scatter)) - still, axis=-1) for size in _SIZES
         ]
         found.append(np.logaddexp.reduce(sizes, axis=0) - math.log(len(_SIZES)))
-    return np.clip(np.asarray(found), _LEAST_EVIDENCE, _MOST_EVIDENCE)
+    return np.asarray(np.clip(np.asarray(found), _LEAST_EVIDENCE, _MOST_EVIDENCE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -451,6 +457,11 @@ class _Candidate:
     evidence: float
     first_evidence: float
     features: Mapping[str, float]
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether no session beside it has more evidence."""
+        return self.features["margin"] >= 0
 
 
 def _candidates(table: _SessionTable) -> Iterator[_Candidate]:
@@ -489,7 +500,7 @@ class _Group:
         rule = int(position[0])
         self.rule = table.rules[rule] if rule >= 0 else ()
         self.covered = table.cover[rule].astype(bool) if rule >= 0 else np.zeros(len(fresh), dtype=bool)
-        odds = np.where(self.covered, _log_odds(_INSIDE), _log_odds(_OUTSIDE if rule >= 0 else _FREE))
+        odds = np.where(self.covered, _log_odds(_MEMBER_INSIDE), _log_odds(_OUTSIDE if rule >= 0 else _FREE))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # series without observations
             self.shift = self.sign * np.nanmedian(deviations, axis=1)
@@ -519,7 +530,6 @@ class _Group:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # windows without observations
             usual = np.nanmedian(windows, axis=2)
-            past_shift = np.nanmean(usual, axis=0)
             past_distance = np.nanmean(np.clip(usual / table.scatter[members, None], -6, 6), axis=0)
             newest = float(np.nanmean(self.sign * self.deviations[members, -1]))
             start = table.sessions - k
@@ -532,22 +542,18 @@ class _Group:
         return {
             "evidence": math.log(self.evidence + 2),
             "evidence per series": self.evidence / len(members),
-            "first evidence": float(np.clip(self.first_evidence / 10, -1, 3)),
             "evidence above past": float(np.clip((self.evidence - _largest(past, 12.0)) / 10, -2, 4)),
+            "distance above past": distance - _largest(past_distance, 2.5),
             "series": math.log(len(members)),
             "share": len(members) / max(1, int(np.isfinite(self.deviations).any(axis=1).sum())),
-            "sessions": math.log(k),
-            "few sessions": float(k in (2, 3)),
             "size": math.log(size),
-            "size above past": float(np.clip(math.log(size / max(_largest(past_shift, 0.15), 0.03)), -1.5, 3)),
-            "distance above past": distance - _largest(past_distance, 2.5),
-            "spread of sizes": float(np.std(np.log(np.maximum(shift, 0.02)))),
+            "up": float(self.direction),
+            "sessions": math.log(k),
+            "margin": float(np.clip((self.evidence - neighbour) / 5, -2, 2)),
             "opposite": min(max(opposite - 4, 0), 20) / 10,
             "session before": float(np.clip(np.nan_to_num(np.clip(before, -1, 1)) / size, -0.5, 1)),
             "newest session": float(np.clip(newest / size if math.isfinite(newest) else 1.0, -0.5, 1.5)),
             "others far off": float((far[others] > 2.5).mean()) if others.any() else 0.0,
-            "margin": float(np.clip((self.evidence - neighbour) / 5, -2, 2)),
-            "up": float(self.direction),
         }
 
 
@@ -561,88 +567,146 @@ def _log_odds(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-# Probability (of a real event) to report a new event, and to keep a known one; sessions between two events.
-_REPORT, _KEEP, _SAME_EVENT_SESSIONS = 0.35, 0.1, 3
+# Probability (of a real event) to keep a known event; sessions between two events.
+_KEEP, _SAME_EVENT_SESSIONS = 0.08, 3
+# A known event keeps its date unless another one is more probable by this.
+_SAME_DATE = 0.15
+# New events per direction and morning.
+_MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
-_OPEN, _MIN_OPEN_SESSIONS = 0.8, 2
+_OPEN, _MIN_OPEN_SESSIONS = 0.65, 2
 # A past session is similar with this share of the evidence, and at least this evidence.
 _SIMILAR_SHARE, _LEAST_SIMILAR = 0.7, 5.0
+# Sessions with this evidence in one direction are bad (down) or good (up); their usual share, by direction, on Edison,
+# its weight in sessions, and by how much of its logarithm a system's own share changes the odds of a real event. Not 1:
+# the features compare with the past of the system already.
+_BAD, _BAD_SHARES, _BAD_WEIGHT, _BAD_EXPONENT = 6.0, (0.19, 0.024), 20.0, 0.5
 # Share of the events that lasted in the fit, and its weight in events.
 _LASTING_SHARE, _LASTING_WEIGHT = 0.57, 8.0
 
-# Weights by `python bench/panel_fit.py`; "" is the constant. For events of one session, and of several.
-_REAL_FIRST = {
-    "": -2.401,
-    "evidence": 0.448,
-    "series": -0.277,
-    "size": 0.455,
-    "distance above past": 0.639,
-    "opposite": 2.522,
-    "session before": 0.692,
-    "up": 1.964,
-    "others far off": -1.467,
-    "spread of sizes": -0.406,
-}
-_REAL_LATER = {
-    "": -0.399,
-    "evidence per series": 0.184,
-    "share": 0.459,
-    "sessions": -0.326,
-    "few sessions": 0.013,
-    "size": 0.687,
-    "evidence above past": 0.124,
-    "size above past": 0.059,
-    "first evidence": -0.41,
-    "opposite": 0.31,
-    "session before": -0.503,
-    "newest session": -0.139,
-    "up": 0.598,
-    "spread of sizes": -0.673,
-    "margin": -0.079,
-}
-_LASTING_FIRST = {
-    "": -2.615,
-    "evidence": 0.168,
-    "series": -0.402,
-    "size": -0.03,
-    "distance above past": 0.532,
-    "opposite": 1.103,
-    "session before": 0.242,
-    "up": 1.218,
-    "others far off": -0.872,
-    "spread of sizes": 0.128,
-}
-_LASTING_LATER = {
-    "": -3.789,
-    "evidence per series": 0.302,
-    "share": 3.608,
-    "sessions": 0.134,
-    "few sessions": 0.936,
-    "size": 0.275,
-    "evidence above past": 0.205,
-    "size above past": 0.303,
-    "first evidence": -1.597,
-    "opposite": 0.816,
-    "session before": -0.907,
-    "newest session": 0.697,
-    "up": -0.324,
-    "spread of sizes": -1.577,
-    "margin": 0.151,
-}
+
+@dataclass(frozen=True, slots=True)
+class PanelModel:
+    """Weights of the features of a candidate of at most `sessions` sessions, by name; "" is the constant.
+
+    Attributes:
+        report: least probability of being real of a new event that is reported; lower for the first session, because
+            its morning is the one that counts.
+        real: log odds that it is more than the usual bad sessions of the system.
+        lasting: log odds that it lasts.
+    """
+
+    sessions: int
+    report: float
+    real: Mapping[str, float]
+    lasting: Mapping[str, float]
 
 
-def _probabilities(candidate: _Candidate, lasted: int, ended: int) -> tuple[float, float]:
+# By `python bench/panel_fit.py`.
+MODELS = (
+    PanelModel(
+        1,
+        0.28,
+        real={
+            "": -3.523,
+            "distance above past": 0.542,
+            "up": 1.569,
+            "evidence per series": 0.936,
+            "opposite": 3.503,
+            "others far off": -1.595,
+            "size": -0.026,
+        },
+        lasting={
+            "": -1.264,
+            "distance above past": 0.236,
+            "up": 0.59,
+            "evidence per series": -0.048,
+            "opposite": 1.462,
+            "others far off": 0.374,
+            "size": 0.367,
+        },
+    ),
+    PanelModel(
+        3,
+        0.33,
+        real={
+            "": -2.903,
+            "distance above past": 0.5,
+            "margin": 0.711,
+            "series": -1.028,
+            "session before": -1.617,
+            "evidence above past": 0.004,
+            "opposite": 0.861,
+            "others far off": -1.008,
+            "evidence": 0.996,
+            "sessions": -1.188,
+            "up": 0.388,
+        },
+        lasting={
+            "": -3.25,
+            "distance above past": 0.242,
+            "margin": 0.422,
+            "series": -0.271,
+            "session before": -0.725,
+            "evidence above past": -0.133,
+            "opposite": 0.657,
+            "others far off": -0.011,
+            "evidence": 0.769,
+            "sessions": -0.752,
+            "up": 0.448,
+        },
+    ),
+    PanelModel(
+        10,
+        0.42,
+        real={
+            "": -3.995,
+            "evidence per series": 0.411,
+            "session before": -1.399,
+            "evidence above past": -0.061,
+            "size": 0.382,
+            "margin": -0.172,
+            "share": 2.855,
+            "opposite": 0.541,
+            "sessions": 0.118,
+            "newest session": -0.027,
+            "up": 0.291,
+        },
+        lasting={
+            "": -4.675,
+            "evidence per series": 0.338,
+            "session before": -1.239,
+            "evidence above past": -0.032,
+            "size": 0.151,
+            "margin": -0.145,
+            "share": 2.238,
+            "opposite": 0.431,
+            "sessions": 0.463,
+            "newest session": 0.522,
+            "up": 0.184,
+        },
+    ),
+)
+
+
+def model_of(sessions: int) -> PanelModel:
+    """The model of a candidate of that many sessions."""
+    return next((model for model in MODELS if sessions <= model.sessions), MODELS[-1])
+
+
+def probability(weights: Mapping[str, float], features: Mapping[str, float], log_odds: float = 0.0) -> float:
+    """Probability by a logistic model, with additional log odds."""
+    score = weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
+    return 1 / (1 + math.exp(-score - log_odds))
+
+
+def _probabilities(table: _SessionTable, candidate: _Candidate, lasted: int, ended: int) -> tuple[float, float]:
     """Probability that a candidate is a real event, and that it lasts."""
-    weights = (_REAL_FIRST, _LASTING_FIRST) if candidate.sessions == 1 else (_REAL_LATER, _LASTING_LATER)
-    real, lasting = (_model(one, candidate.features) for one in weights)
+    model = model_of(candidate.sessions)
+    usual, past = _BAD_SHARES[candidate.direction], table.past_evidence(1)[candidate.direction]
+    bad = ((past > _BAD).sum() + _BAD_WEIGHT * usual) / (len(past) + _BAD_WEIGHT)
+    rarity = -_BAD_EXPONENT * math.log(bad / usual)
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
-    lasting += _log_odds(share) - _log_odds(_LASTING_SHARE)
-    return _logistic(real), min(_logistic(real), _logistic(lasting))
-
-
-def _model(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    return weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
-
-
-def _logistic(value: float) -> float:
-    return 1 / (1 + math.exp(-value))
+    base_rate = _log_odds(share) - _log_odds(_LASTING_SHARE)
+    real = probability(model.real, candidate.features, rarity)
+    return real, probability(model.lasting, candidate.features, base_rate)

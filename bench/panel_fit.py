@@ -1,0 +1,226 @@
+"""The fit of the models of `iowatch.stats.panel`, on events planted in Edison's year.
+
+    python bench/panel_fit.py           prints the tables of weights for src/iowatch/stats/panel.py
+
+Panels are made as tests/data/panels.tar.xz describes (README.md inside it): all series of the system over 110 to 130
+sessions, less their lasting steps and slow variation, so that bad sessions, gaps and outliers stay together; half of
+them with blocks of sessions in another order; 40 % with a lasting event, 30 % with one of 1 to 6 sessions. Every
+candidate of every morning is an input of the fit: whether it is the planted event, and whether that lasts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from detect_edison import DAY, year
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from iowatch.core import Scalar
+from iowatch.stats import panel as panel_module
+from iowatch.stats.panel import PanelSeries
+
+Floats = NDArray[np.float64]
+
+SEEDS, PANELS_PER_SEED = (11, 12, 15), 100
+LASTING, TRANSIENT = 0.4, 0.3
+LENGTHS = (0.34, 0.2, 0.15, 0.12, 0.1, 0.09)
+"""Share of the transients of 1 to 6 sessions."""
+PENALTY = 2.5
+"""Ridge penalty of the standardised weights."""
+SHRINKAGE = 0.7
+"""The model of lasting is fitted to all candidates; of those that are reported first, less is known."""
+REPORTED = 0.2
+"""Candidates of at least this probability of being real are the inputs of the model of lasting."""
+
+
+@dataclass(frozen=True)
+class Year:
+    """The year of a system without its lasting changes.
+
+    Attributes:
+        starts: epoch seconds of each session, shape (T,).
+        times, residuals: shape (S, T), NaN without a run; residuals in natural logarithm.
+    """
+
+    starts: Floats
+    times: Floats
+    residuals: Floats
+    cases: tuple[Mapping[str, Scalar], ...]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A panel and what was planted: members by direction, the first session, and its length (None: it lasts)."""
+
+    times: Floats
+    logs: Floats
+    starts: Floats
+    cases: tuple[Mapping[str, Scalar], ...]
+    groups: Mapping[int, frozenset[int]]
+    first: int | None
+    length: int | None
+
+
+def load_year() -> Year:
+    """Edison's residuals: the running median of 30 days on both sides, between the lasting steps, is removed."""
+    series = year()
+    starts = panel_module._session_starts([np.asarray(one.times) for one in series])
+    shape = len(series), len(starts)
+    times, residuals = np.full(shape, np.nan), np.full(shape, np.nan)
+    for i, one in enumerate(series):
+        at, logs = np.asarray(one.times), np.log(one.values)
+        segment = np.searchsorted([change.time for change in one.found.changes], at, side="right")
+        near = (np.abs(at[:, None] - at[None, :]) <= 30 * DAY) & (segment[:, None] == segment[None, :])
+        level = np.asarray([np.median(logs[row]) for row in near])
+        column = np.searchsorted(starts, at, side="right") - 1
+        times[i, column[::-1]], residuals[i, column[::-1]] = at[::-1], (logs - level)[::-1]
+    kept = np.isfinite(residuals).sum(axis=0) >= 3
+    names = ("benchmark", "file", "operation", "file_system", "ranks")
+    cases = tuple(dict(zip(names, one.name.split(), strict=False)) for one in series)
+    return Year(starts[kept], times[:, kept], residuals[:, kept], cases)
+
+
+def plant(known: Year, rng: np.random.Generator) -> Planted:
+    """A panel of the year with an event, or without one."""
+    n = int(rng.integers(110, 131))
+    begin = int(rng.integers(0, len(known.starts) - n + 1))
+    window = slice(begin, begin + n)
+    starts, logs, offsets = known.starts[window], known.residuals[:, window], known.times[:, window]
+    offsets = offsets - starts
+    if rng.random() < 0.5:
+        order = _shuffled_blocks(n, rng)
+        logs, offsets = logs[:, order], offsets[:, order]
+    rows = np.flatnonzero(np.isfinite(logs).sum(axis=1) >= 40)
+    logs, times = logs[rows].copy(), (starts + offsets)[rows]
+    cases = tuple(known.cases[i] for i in rows)
+    kind = rng.random()
+    first = length = None
+    groups: dict[int, frozenset[int]] = {}
+    if kind < LASTING + TRANSIENT:
+        first = int(rng.integers(45, n - 14))
+        length = None if kind < LASTING else 1 + int(rng.choice(len(LENGTHS), p=LENGTHS))
+        end = n if length is None else min(n, first + length)
+        logs[rng.random(len(rows)) < 0.1, first] = np.nan
+        for direction, members, sizes in _draw_groups(cases, length is None, rng):
+            logs[members, first:end] += sizes[:, None]
+            groups[direction] = frozenset(members)
+    return Planted(times, logs, starts, cases, groups, first, length)
+
+
+def _shuffled_blocks(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    cuts = [0]
+    while n - cuts[-1] > 40:
+        cuts.append(cuts[-1] + int(rng.integers(20, 41)))
+    blocks = [np.arange(a, b) for a, b in zip(cuts, [*cuts[1:], n], strict=True)]
+    return np.concatenate([blocks[i] for i in rng.permutation(len(blocks))])
+
+
+def _draw_groups(
+    cases: tuple[Mapping[str, Scalar], ...], lasting: bool, rng: np.random.Generator
+) -> Iterator[tuple[int, list[int], Floats]]:
+    """Direction, members and sizes (ln) of one group, or in a quarter of the lasting events of two."""
+    free = set(range(len(cases)))
+    direction = int(rng.random() >= 0.55)
+    for _ in range(2 if lasting and rng.random() < 0.25 else 1):
+        members = _draw_members(cases, free, rng)
+        if len(members) < 2:
+            return
+        free -= set(members)
+        size = rng.uniform(math.log(1.08), math.log(4)) if direction else rng.uniform(math.log(0.25), math.log(0.93))
+        even = rng.random() < 0.5
+        shares = (
+            rng.uniform(0.85, 1.15, len(members)) if even else np.clip(rng.lognormal(0, 0.5, len(members)), 0.3, 2.5)
+        )
+        yield direction, members, size * shares
+        direction = 1 - direction
+
+
+def _draw_members(cases: tuple[Mapping[str, Scalar], ...], free: set[int], rng: np.random.Generator) -> list[int]:
+    """Series of a rule of one or two conditions (80 %), or any."""
+    pairs = sorted({(name, value) for case in cases for name, value in case.items()}, key=str)
+    rules = [(one,) for one in pairs] + [two for two in combinations(pairs, 2) if two[0][0] != two[1][0]]
+    sets = [sorted(i for i in free if all(cases[i].get(name) == value for name, value in rule)) for rule in rules]
+    sets = [one for one in sets if 2 <= len(one) < len(cases)]
+    if sets and rng.random() < 0.8:
+        return sets[rng.integers(len(sets))]
+    size = int(rng.integers(2, max(3, len(free) // 2 + 1)))
+    return sorted(int(i) for i in rng.choice(sorted(free), min(size, len(free)), replace=False))
+
+
+@dataclass(frozen=True)
+class Example:
+    """One candidate of one morning, and what it was."""
+
+    sessions: int
+    features: Mapping[str, float]
+    real: bool
+    lasting: bool
+
+
+def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
+    """The candidates of 13 mornings: three before the event and ten from it on, or 13 without an event."""
+    begin = one.first - 3 if one.first is not None else int(rng.integers(45, len(one.starts) - 14))
+    for newest in range(begin, begin + 13):
+        upto = slice(0, newest + 1)
+        table = panel_module._SessionTable(
+            [
+                PanelSeries(at[upto][seen[upto]], logs[upto][seen[upto]], case)
+                for at, logs, case in zip(one.times, one.logs, one.cases, strict=True)
+                for seen in [np.isfinite(logs)]
+            ]
+        )
+        for candidate in panel_module._candidates(table):
+            planted = one.groups.get(candidate.direction, frozenset()) if one.first is not None else frozenset()
+            first = table.session_of(one.starts[one.first]) if one.first is not None and newest >= one.first else -9
+            near = abs(candidate.session - first) <= 2
+            real = near and 2 * len(planted & set(candidate.members)) >= len(candidate.members)
+            if candidate.is_dated:
+                yield Example(candidate.sessions, candidate.features, real, real and one.length is None)
+
+
+def fit(inputs: list[Example], names: list[str], wanted: list[bool], shrinkage: float = 1.0) -> dict[str, float]:
+    """Weights of a ridge logistic regression by name, the constant under ""."""
+    x = np.asarray([[one.features[name] for name in names] for one in inputs])
+    mean, spread = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+    z = np.column_stack([np.ones(len(x)), (x - mean) / spread])
+    sign = np.where(wanted, 1.0, -1.0)
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        score = sign * (z @ weights)
+        gradient = -(z * (sign / (1 + np.exp(score)))[:, None]).sum(axis=0)
+        ridge = np.concatenate([[0.0], weights[1:]])
+        return float(np.logaddexp(0, -score).sum() + PENALTY * ridge @ ridge), gradient + 2 * PENALTY * ridge
+
+    found = shrinkage * minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
+    weights = found[1:] / spread
+    return {"": float(found[0] - weights @ mean)} | dict(zip(names, map(float, weights), strict=True))
+
+
+def main() -> None:
+    """Print the tables of weights."""
+    known = load_year()
+    found: list[Example] = []
+    for seed in SEEDS:
+        for number in range(PANELS_PER_SEED):
+            rng = np.random.default_rng([seed, number])
+            found += examples(plant(known, rng), rng)
+    print(
+        f"{len(found)} candidates, {sum(one.real for one in found)} planted, {sum(one.lasting for one in found)} last"
+    )
+    for position, model in enumerate(panel_module.MODELS):
+        mine = [one for one in found if panel_module.model_of(one.sessions) is model]
+        real = fit(mine, list(model.real)[1:], [one.real for one in mine])
+        reported = [one for one in mine if panel_module.probability(real, one.features) >= REPORTED]
+        lasting = fit(reported, list(model.lasting)[1:], [one.lasting for one in reported], SHRINKAGE)
+        print(f"\nmodel {position}: {len(mine)} candidates")
+        for label, weights in (("real", real), ("lasting", lasting)):
+            print(f"    {label}: { ({name: round(weight, 3) for name, weight in weights.items()}) }")
+
+
+if __name__ == "__main__":
+    main()

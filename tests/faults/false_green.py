@@ -48,24 +48,28 @@ class Site:
 
     def __post_init__(self) -> None:
         self.root, self.programs, self.scratch = self.place / "root", self.place / "bin", self.place / "lustre/iowatch"
-        for part in _PARTS:
-            source, target = ROOT / part, self.root / part
-            target.parent.mkdir(parents=True, exist_ok=True)
-            ignored = shutil.ignore_patterns("__pycache__", "build*", "stacks", "local.yaml")
-            shutil.copytree(source, target, ignore=ignored) if source.is_dir() else shutil.copy(source, target)
         self.suite = self.root / "benchmarks/benchio/suites/attack.yaml"
-        self.suite.write_text(_SUITE)
         self.facts = self.root / "systems/local/system.yaml"
-        self.facts.write_text(_FACTS.replace("SCRATCH", str(self.scratch)))
         self.configuration = self.root / "systems/local/reframe.py"
-        self.scratch.mkdir(parents=True)
-        _link_programs(self.programs)
         self.environment = {
             **os.environ,
             "PATH": str(self.programs),
             "IOWATCH_ROOT": str(self.root),
             "IOWATCH_VAR": str(self.place / "var"),
         }
+        if not self.place.exists():
+            self._create()
+
+    def _create(self) -> None:
+        for part in _PARTS:
+            source, target = ROOT / part, self.root / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            ignored = shutil.ignore_patterns("__pycache__", "build*", "stacks", "local.yaml")
+            shutil.copytree(source, target, ignore=ignored) if source.is_dir() else shutil.copy(source, target)
+        self.suite.write_text(_SUITE)
+        self.facts.write_text(_FACTS.replace("SCRATCH", str(self.scratch)))
+        self.scratch.mkdir(parents=True)
+        _link_programs(self.programs)
 
     @property
     def var(self) -> Path:
@@ -414,14 +418,24 @@ ATTEMPTS = (
 
 
 def run_attempt(attempt: Attempt, place: Path) -> list[str]:
-    """Run sessions without and with the fault in an empty directory; return what is wrong."""
+    """Run sessions without and with the fault in `place`; return what is wrong.
+
+    Attempts that prepare nothing share the session without the fault: what it left is kept beside `place`, and put
+    where it was made, because its files have absolute paths.
+    """
+    kept = place.with_name(f"{place.name}.kept")
+    if attempt.prepare is None and kept.exists():
+        shutil.copytree(kept, place, symlinks=True)
     site = Site(place)
     try:
-        if attempt.prepare:
-            attempt.prepare(site)
-        code, printed = site.session()
-        if code != 0:
-            return [f"{attempt.name}: red without the fault: {printed}"]
+        if attempt.prepare is not None or not kept.exists():
+            if attempt.prepare:
+                attempt.prepare(site)
+            code, printed = site.session()
+            if code != 0:
+                return [f"{attempt.name}: red without the fault: {printed}"]
+            if attempt.prepare is None:
+                shutil.copytree(place, kept, symlinks=True)
         attempt.plant(site)
         found = []
         for number in range(1, attempt.sessions + 1):
@@ -436,3 +450,4 @@ def run_attempt(attempt: Attempt, place: Path) -> list[str]:
         for mounted in (site.scratch, site.scratch.parent):
             _unmount(mounted)
         shutil.rmtree(site.linked_scratch, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)

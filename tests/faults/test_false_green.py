@@ -19,13 +19,18 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("attempts") / "site"
+
+
 @pytest.mark.parametrize(
     "attempt", [one for one in ATTEMPTS if LONG or one.name in _SAMPLE], ids=lambda attempt: attempt.name
 )
-def test_session_with_a_fault_is_red_and_has_the_reason(attempt: Attempt, tmp_path: Path) -> None:
+def test_session_with_a_fault_is_red_and_has_the_reason(attempt: Attempt, place: Path) -> None:
     if reason := attempt.impossible():
         pytest.skip(reason)
-    assert run_attempt(attempt, tmp_path / "site") == []
+    assert run_attempt(attempt, place) == []
 
 
 def test_every_attempt_has_its_own_name() -> None:

@@ -27,6 +27,8 @@ settings.load_profile("iowatch")
 def remove_site_settings() -> None:
     """Remove a site's settings: programs that tests start must not write to its directories, nor ignore a hangup."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores it
+    # Without it each of the hundreds of programs that tests start would compile iowatch again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in ("IOWATCH_DB", "IOWATCH_SCRATCH", "IOWATCH_ROOT", "IOWATCH_DARSHAN_PRIVACY"):
         os.environ.pop(name, None)
 

@@ -468,9 +468,9 @@ def test_ten_percent_is_found_with_the_recommended_number_of_runs(pilot: int) ->
 
     rng = np.random.default_rng(14)
     found = []
-    for pair in make_pairs(rng, noise, 60, (pilot, pilot), 5, ratio=1.1):
+    for pair in make_pairs(rng, noise, 40, (pilot, pilot), 5, ratio=1.1):
         asked = compare_pairs([pair], DRAWS)[0][0].runs_needed
         assert asked is not None
-        again = make_pairs(rng, noise, 3, (asked, asked), 5, ratio=1.1)
+        again = make_pairs(rng, noise, 2, (asked, asked), 5, ratio=1.1)
         found += [compare_pairs([each], DRAWS)[0][0].verdict == "faster" for each in again]
     assert np.mean(found) >= 0.8

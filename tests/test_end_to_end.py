@@ -130,9 +130,15 @@ def wait_until(condition, seconds: float) -> None:
         time.sleep(0.05)
 
 
-def test_killed_session_loses_no_finished_case_and_the_next_one_works(
+def test_second_session_is_refused_and_a_killed_one_loses_no_finished_case(
     place: Path, stack: str, started: subprocess.Popen[bytes]
 ) -> None:
+    lock = place / "lock" / "local.lock"
+    wait_until(lambda: lock.exists() and lock.read_text() == str(started.pid), 60)
+    second = run([*RUN, "--stack", stack], place)
+    assert second.returncode == 3
+    assert str(started.pid) in second.stderr
+    assert "Traceback" not in second.stderr
     wait_until(lambda: runs_in(place) >= 1, 120)
     started.send_signal(signal.SIGKILL)
     started.wait()
@@ -157,15 +163,6 @@ def test_interrupted_session_is_closed_with_its_status(place: Path, started: sub
         absent = set(history.expected(session.uuid)) - set(history.received(session.uuid))
     assert session.status == ("incomplete" if absent else "ok")
     assert not list((place / "scratch").glob("iowatch-*"))
-
-
-def test_concurrent_session_is_refused(place: Path, stack: str, started: subprocess.Popen[bytes]) -> None:
-    lock = place / "lock" / "local.lock"
-    wait_until(lambda: lock.exists() and lock.read_text() == str(started.pid), 60)
-    second = run([*RUN, "--stack", stack], place)
-    assert second.returncode == 3
-    assert str(started.pid) in second.stderr
-    assert "Traceback" not in second.stderr
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from tests.reframe_server import run_reframe
 
 MakeScript = Callable[..., list[str]]
 
@@ -67,12 +67,9 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> MakeScript:
     def make(environment: str, trace: str = "counters", options: tuple[str, ...] = (), **settings: str) -> list[str]:
         (tmp_path / "settings.py").write_text(SETTINGS.format(environs=[environment], stack=str(stack)))
         (tmp_path / "check.py").write_text(CHECK.format(root=str(ROOT), trace=trace))
-        reframe = Path(sys.executable).with_name("reframe")
         words = ["-C", "settings.py", "-c", "check.py", "--dry-run", "--prefix", "out", *options]
-        run = subprocess.run(
-            [reframe, *words], cwd=tmp_path, env=os.environ | settings, capture_output=True, text=True, check=False
-        )
-        assert run.returncode == 0, run.stdout + run.stderr
+        run = run_reframe(words, tmp_path, os.environ | settings)
+        assert run.returncode == 0, run.stdout
         found = sorted((tmp_path / "out").rglob("rfm_job.sh"), key=lambda path: path.stat().st_mtime)
         return found[-1].read_text().splitlines()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from iowatch.reference import propose
 from iowatch.reference.bandwidth import Provenance, Reference
+from tests.reframe_server import run_reframe
 
 CHECK = Path(__file__).parent / "reframe_check" / "check.py"
 SETTINGS = """
@@ -33,12 +33,8 @@ def run(tmp_path: Path) -> Callable[[str, float], subprocess.CompletedProcess[st
         if references:
             path.write_text(references)
         environment = {**os.environ, "TEST_REFERENCES": str(path), "TEST_VALUE": str(value)}
-        script = "import sys; from reframe.frontend.cli import main; sys.exit(main())"
-        command = [sys.executable, "-c", script, "-C", str(tmp_path / "settings.py"), "-c", str(CHECK), "-r"]
-        return subprocess.run(
-            [*command, "--prefix", str(tmp_path / "rfm"), "--report-file", str(tmp_path / "report.json")],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        words = ["-C", tmp_path / "settings.py", "-c", CHECK, "-r", "--prefix", tmp_path / "rfm"]
+        return run_reframe([*words, "--report-file", tmp_path / "report.json"], tmp_path, environment)
 
     return reframe
 
@@ -55,7 +51,7 @@ def test_reframe_compares_values_with_the_reference_file(
     run: Callable[[str, float], subprocess.CompletedProcess[str]], value: float, passes: bool
 ) -> None:
     outcome = run(_references(), value)
-    assert (outcome.returncode == 0) is passes, outcome.stdout + outcome.stderr
+    assert (outcome.returncode == 0) is passes, outcome.stdout
     if not passes:
         assert "expected 100" in outcome.stdout
 
@@ -70,4 +66,4 @@ def test_missing_reference_fails_the_check(
 ) -> None:
     outcome = run(references, 95.0)
     assert outcome.returncode != 0, outcome.stdout
-    assert message in outcome.stdout + outcome.stderr
+    assert message in outcome.stdout

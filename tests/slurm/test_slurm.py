@@ -23,8 +23,8 @@ from tests.slurm.conftest import Cluster, wait_until
 
 pytestmark = pytest.mark.end_to_end
 
-# `nightly` writes and reads tens of GiB.
-SUITE = os.environ.get("IOWATCH_TEST_SUITE", "smoke")
+# `smoke` has cases of all benchmarks, `nightly` writes and reads tens of GiB.
+SUITE = os.environ.get("IOWATCH_TEST_SUITE", "tiny")
 IOWATCH = str(ROOT / ".venv" / "bin" / "iowatch")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,7 @@ from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_coverage
 from iowatch.reference import reviews
-from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, SessionStatus, StackRecord
+from iowatch.store import ExpectedResult, FindingRow, History, RunRecord, SessionRecord, SessionStatus, StackRecord
 from iowatch.store.records import Origin
 from tests.conftest import ROOT
 from tests.findings.conftest import STEP, RecordAndUpdate, record_and_update, root, slower_mpiio, update_time
@@ -327,3 +328,22 @@ def test_dismissed_change_that_remains_is_not_calm(
     assert re.search(r"2 series remain 5[01] % below the level before 10 Feb 2025 \(dismissed by A. Reviewer", text)
     assert 'class="calm"' not in found
     assert "no open finding, 1 dismissed change that remains" in shown((tmp_path / "site/index.html").read_text())
+
+
+def test_first_morning_is_on_the_page(
+    record_and_update: RecordAndUpdate, history: History, root: Path, tmp_path: Path
+) -> None:
+    """After one slower session: the report of the session, and the suspected finding with its probability."""
+    for name in ("dashboards", "reference/published"):
+        (root / name).symlink_to(ROOT / name)
+    end = STEP + timedelta(days=1)
+    (finding,) = record_and_update(slower_mpiio(), end)
+    stored = replace(finding, is_alarm=True)
+    history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, stored.to_json())])
+    build_site(history, tmp_path / "site", now=update_time(end))
+    text = shown(section(tmp_path / "site", "planted"))
+    assert re.search(r"Newest session: 2 of 8 series far off, MPIIO ×0.[45]\d*; session 1 since 10 Feb 2025", text), text
+    assert f"(suspected, lasts with a probability of {100 * (finding.probability_lasting or 0):.0f} %)" in text
+    assert "1 suspected (1 probably lasting)" in shown((tmp_path / "site/index.html").read_text())
+    page = shown((tmp_path / "site/finding/planted-20250210-down.html").read_text())
+    assert "Newest sessions" in page

@@ -174,8 +174,7 @@ class SuspectedSeries:
 def find_suspected_series(machine: SystemEntry) -> list[SuspectedSeries]:
     """Monitored series of the newest session with a suspected step that is in no finding, largest first.
 
-    A finding requires more suspected series than expected by chance (`iowatch.findings.grouping`); these are the
-    others.
+    Suspected changes of single series alone are no finding (`iowatch.findings.newest`).
     """
     newest = machine.night.started_at if machine.night else 0
     current = [s for s in machine.watched if s.stamp.last >= newest - SESSION_SLACK_S]

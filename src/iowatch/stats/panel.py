@@ -320,7 +320,7 @@ class _SessionTable:
         if length not in self._past:
             windows = self.past_windows(length)
             measured = np.asarray(np.isfinite(windows).any(axis=2))
-            evidence = shift_evidence(windows, np.broadcast_to(self.scatter[:, None], measured.shape))
+            evidence = _bounded(shift_evidence(windows, np.broadcast_to(self.scatter[:, None], measured.shape)))
             both = [self.best_rule(np.where(measured, one, 0.0), measured)[0] for one in evidence]
             self._past[length] = np.asarray(both)
         return self._past[length]
@@ -442,12 +442,15 @@ def shift_evidence(deviations: Floats, scatter: Floats) -> Floats:
             np.nansum(np.log(noise_density(deviations - sign * size, scatter)) - still, axis=-1) for size in _SIZES
         ]
         found.append(np.logaddexp.reduce(sizes, axis=0) - math.log(len(_SIZES)))
-    return np.asarray(np.clip(np.asarray(found), _LEAST_EVIDENCE, _MOST_EVIDENCE))
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """A possible event: direction (0 down, 1 up), its first session, and the series that left their level in it."""
+    """A possible event: direction (0 down, 1 up), its first session, and the series that left their level in it.
+
+    `is_dated`: no session beside the first one fits the members better.
+    """
 
     direction: int
     session: int
@@ -457,11 +460,7 @@ class _Candidate:
     evidence: float
     first_evidence: float
     features: Mapping[str, float]
-
-    @property
-    def is_dated(self) -> bool:
-        """Whether no session beside it has more evidence."""
-        return self.features["margin"] >= 0
+    is_dated: bool
 
 
 def _candidates(table: _SessionTable) -> Iterator[_Candidate]:
@@ -473,7 +472,7 @@ def _candidates(table: _SessionTable) -> Iterator[_Candidate]:
     for direction in (0, 1):
         earlier = np.full(len(table.scatter), -math.inf)
         for k in range(longest, 0, -1):
-            own = evidence[k][direction]
+            own = _bounded(evidence[k][direction])
             fresh = np.isfinite(deviations[k]).any(axis=1) & ~((earlier > own + _EARLIER) & (earlier > _MOVED))
             groups[direction, k] = _Group(table, direction, deviations[k], np.where(fresh, own, 0.0), fresh)
             earlier = np.maximum(earlier, own)
@@ -483,8 +482,15 @@ def _candidates(table: _SessionTable) -> Iterator[_Candidate]:
             neighbours = [groups[direction, q].evidence for q in (k - 1, k + 1) if (direction, q) in groups]
             features = group.features(opposite, max(neighbours, default=0.0))
             members = tuple(int(i) for i in group.members)
+            # The date is that of the largest evidence of the members, without bounds.
+            by_date = {
+                q: float(evidence[q][direction, group.members].sum()) for q in (k - 1, k, k + 1) if q in evidence
+            }
             start = table.sessions - k
-            yield _Candidate(direction, start, k, members, group.rule, group.evidence, group.first_evidence, features)
+            dated = max(by_date, key=lambda q: by_date[q]) == k
+            yield _Candidate(
+                direction, start, k, members, group.rule, group.evidence, group.first_evidence, features, dated
+            )
 
 
 class _Group:
@@ -512,7 +518,7 @@ class _Group:
         """Evidence of the first session alone."""
         first = self.deviations[:, :1]
         measured = np.isfinite(first).any(axis=1) & self.fresh
-        own = shift_evidence(first, self.table.scatter)[self.direction]
+        own = _bounded(shift_evidence(first, self.table.scatter)[self.direction])
         return float(self.table.best_rule(np.where(measured, own, 0.0)[:, None], measured[:, None])[0][0])
 
     def features(self, opposite: float, neighbour: float) -> dict[str, float]:
@@ -557,6 +563,10 @@ class _Group:
         }
 
 
+def _bounded(evidence: Floats) -> Floats:
+    return np.asarray(np.clip(evidence, _LEAST_EVIDENCE, _MOST_EVIDENCE))
+
+
 def _largest(past: Floats, default: float) -> float:
     """Mean of the largest values of the past; the default with a short past."""
     past = past[np.isfinite(past)]
@@ -576,7 +586,7 @@ _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
 _OPEN, _MIN_OPEN_SESSIONS = 0.65, 2
 # A past session is similar with this share of the evidence, and at least this evidence.
-_SIMILAR_SHARE, _LEAST_SIMILAR = 0.7, 5.0
+_SIMILAR_SHARE, _LEAST_SIMILAR = 0.5, 5.0
 # Sessions with this evidence in one direction are bad (down) or good (up); their usual share, by direction, on Edison,
 # its weight in sessions, and by how much of its logarithm a system's own share changes the odds of a real event. Not 1:
 # the features compare with the past of the system already.

@@ -1,0 +1,163 @@
+"""Evidence of many series together, on seeded noise: expected values are those that the test plants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from iowatch.core import DAY_S, Scalar
+from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel
+
+SESSIONS = 80
+SCATTER = 0.06
+
+CASES: list[dict[str, Scalar]] = [
+    {"benchmark": "ior", "api": api, "file": file, "operation": operation, "transfer_bytes": size}
+    for api, file in (("POSIX", "per-process"), ("MPIIO", "shared"))
+    for operation in ("write", "read")
+    for size in (2**20, 10**6, 2**22, 2**24)
+]
+MPIIO_WRITES = [i for i, case in enumerate(CASES) if case["api"] == "MPIIO" and case["operation"] == "write"]
+POSIX_READS = [i for i, case in enumerate(CASES) if case["api"] == "POSIX" and case["operation"] == "read"]
+
+Table = NDArray[np.float64]
+
+
+def noise(seed: int, sessions: int = SESSIONS) -> Table:
+    """Logarithms of 16 series: heavy-tailed, independent."""
+    return np.asarray(SCATTER * np.random.default_rng(seed).standard_t(5, (len(CASES), sessions)))
+
+
+def assess(logs: Table, **options: object) -> PanelReport:
+    """The report of the last session of a table of series by sessions; NaN was not measured."""
+    times = DAY_S * np.arange(logs.shape[1], dtype=np.float64)
+    series = [
+        PanelSeries((times + 60 * i)[np.isfinite(row)], 7 + row[np.isfinite(row)], case)
+        for i, (row, case) in enumerate(zip(logs, CASES, strict=True))
+    ]
+    return assess_panel(series, **options)  # type: ignore[arg-type]
+
+
+def members(event: PanelEvent, direction: str) -> list[int]:
+    return [m.series for group in event.groups if group.direction == direction for m in group.members]
+
+
+def planted(seed: int, rows: Sequence[int], ratio: float, since: int = 1) -> Table:
+    logs = noise(seed)
+    logs[rows, -since:] += math.log(ratio)
+    return logs
+
+
+def test_five_falling_series_are_reported_on_the_first_morning() -> None:
+    # The case of the issue: all MPI-IO writes fall to 0.55, and three mornings said nothing.
+    found = [assess(planted(seed, MPIIO_WRITES, 0.55)) for seed in range(20)]
+    events = [report.events[0] for report in found if report.events]
+    assert len(events) == 20
+    assert sum(members(event, "down") == MPIIO_WRITES for event in events) >= 19
+    assert all(event.first_after == (SESSIONS - 1) * DAY_S and event.sessions == 1 for event in events)
+    assert all(0.2 < event.probability_lasting < 0.9 and not event.is_open for event in events)
+    event = events[0]
+    assert event.groups[0].rule == "MPI-IO writes"
+    assert [m.log_gain for m in event.groups[0].members] == pytest.approx([math.log(0.55)] * 4, abs=5 * SCATTER)
+
+
+def test_gains_and_losses_of_one_session_are_one_event() -> None:
+    logs = planted(1, MPIIO_WRITES, 0.3)
+    logs[POSIX_READS, -1:] += math.log(1.8)
+    (event,) = assess(logs).events
+    assert members(event, "down") == MPIIO_WRITES
+    assert members(event, "up") == POSIX_READS
+
+
+def test_a_change_that_lasts_becomes_more_probable_and_opens() -> None:
+    found = [assess(planted(2, MPIIO_WRITES, 0.55, since)).events[0] for since in (1, 3, 6)]
+    assert [event.sessions for event in found] == [1, 3, 6]
+    assert len({event.first_after + (event.sessions - 1) * DAY_S for event in found}) == 1
+    assert found[0].probability_lasting < found[2].probability_lasting
+    assert not found[0].is_open and found[2].is_open
+
+
+def test_a_change_that_returned_is_no_event() -> None:
+    logs = noise(3)
+    logs[MPIIO_WRITES, -5:-2] += math.log(0.55)
+    assert not assess(logs, known=[((SESSIONS - 5) * DAY_S, "down")]).events
+
+
+def test_quiet_series_are_seldom_reported() -> None:
+    """Independent noise without events: at most one report in fifty mornings (seven per year)."""
+    reported = sum(bool(assess(noise(100 + seed)).events) for seed in range(100))
+    assert reported <= 2
+
+
+def test_a_bad_session_like_the_earlier_ones_is_less_probable() -> None:
+    calm, bad = planted(5, MPIIO_WRITES, 0.6), planted(5, MPIIO_WRITES, 0.6)
+    bad[np.ix_(MPIIO_WRITES, range(8, 68, 6))] += math.log(0.6)
+    found = assess(calm).events[0]
+    events = assess(bad).events
+    assert not events or events[0].probability_real < found.probability_real
+    # With evidence far beyond the bad sessions it is an event, and the similar sessions are counted.
+    worse = bad.copy()
+    worse[MPIIO_WRITES, -1] += math.log(0.5)
+    event = assess(worse).events[0]
+    # One of the ten has less than half of its evidence.
+    assert (event.similar, event.over_next) == (9, 9)
+    assert found.similar == 0
+
+
+def test_series_that_were_not_measured_are_no_evidence() -> None:
+    logs = planted(6, MPIIO_WRITES, 0.4)
+    logs[MPIIO_WRITES[0], -1] = math.nan
+    report = assess(logs)
+    assert report.measured == len(CASES) - 1
+    assert members(report.events[0], "down") == MPIIO_WRITES[1:]
+    assert MPIIO_WRITES[0] not in report.unusual
+    assert set(MPIIO_WRITES[1:]) <= set(report.unusual)
+
+
+def test_established_steps_are_removed() -> None:
+    logs = noise(7)
+    logs[MPIIO_WRITES, 60:] += math.log(0.5)
+    times = DAY_S * np.arange(SESSIONS, dtype=np.float64)
+    step = ((60.0 * DAY_S, math.log(0.5)),)
+    series = [
+        PanelSeries(times, row, case, step if i in MPIIO_WRITES else ())
+        for i, (row, case) in enumerate(zip(logs, CASES, strict=True))
+    ]
+    assert not assess_panel(series).events
+    assert not assess_panel(series).unusual
+
+
+def test_a_known_event_keeps_its_date() -> None:
+    logs = planted(8, MPIIO_WRITES, 0.8, since=4)
+    # One member was low a session earlier by chance; the event stays at its date.
+    logs[MPIIO_WRITES[0], -5] += math.log(0.8)
+    start = (SESSIONS - 4) * DAY_S
+    assert [event.first_after for event in assess(logs, known=[(start, "down")]).events] == [start]
+
+
+def test_outcomes_of_earlier_events_correct_the_probability() -> None:
+    logs = planted(9, MPIIO_WRITES, 0.5)
+    ended, base, lasted = (
+        assess(logs, lasted=a, ended=b).events[0].probability_lasting for a, b in ((0, 20), (0, 0), (20, 0))
+    )
+    assert ended < base < lasted
+
+
+def test_the_order_of_series_does_not_matter() -> None:
+    logs = planted(10, MPIIO_WRITES, 0.6)
+    times = DAY_S * np.arange(SESSIONS, dtype=np.float64)
+    series = [PanelSeries(times, row, case) for row, case in zip(logs, CASES, strict=True)]
+    one, other = assess_panel(series).events[0], assess_panel(series[::-1]).events[0]
+    assert sorted(len(CASES) - 1 - i for i in members(other, "down")) == sorted(members(one, "down"))
+    assert one.probability_lasting == pytest.approx(other.probability_lasting)
+
+
+@pytest.mark.parametrize("sessions", [0, 1, 5, 7])
+def test_short_histories_report_nothing(sessions: int) -> None:
+    report = assess(noise(11, sessions))
+    assert report.events == ()
+    assert (report.session is None) == (sessions == 0)

@@ -16,9 +16,9 @@ from iowatch.demo.scenarios import Scenario
 from iowatch.findings import SESSION_REPORT, Finding, state, update_findings
 from iowatch.findings.finding import TRANSIENT, Outlook
 from iowatch.findings.grouping import ChangeGroup, group_changes
-from iowatch.findings.newest import _established_steps, describe_newest_session, join_events
+from iowatch.findings.newest import _count_outcomes, _established_steps, describe_newest_session, join_events
 from iowatch.site import NightlyPolicy
-from iowatch.stats import Detection, PanelEvent, PanelGroup, PanelMember, PanelReport
+from iowatch.stats import ChangePoint, Detection, PanelEvent, PanelGroup, PanelMember, PanelReport
 from iowatch.store import History, SeriesRow
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
 from tests.findings.test_grouping import DAY, rows, step
@@ -78,11 +78,11 @@ def test_two_bad_sessions_are_a_transient_with_their_length(record_and_update: R
     assert [f.state for f in found[-1] if f.state != "resolved"] == []
 
 
-def event(*members: tuple[int, float], day: int = 10, sessions: int = 1) -> PanelEvent:
+def event(*members: tuple[int, float], day: int = 10, sessions: int = 1, before: float = -2.0) -> PanelEvent:
     """An event of a day: series with their log gains."""
     sides = {
         side: tuple(
-            PanelMember(n, (day - 1) * DAY, day * DAY, 2.0, gain, 5.0) for n, gain in members if gain * sign > 0
+            PanelMember(n, (day - 1) * DAY, day * DAY, before, gain, 5.0) for n, gain in members if gain * sign > 0
         )
         for side, sign in (("down", -1), ("up", 1))
     }
@@ -121,6 +121,26 @@ def test_event_of_another_date_or_other_series_is_a_group_of_its_own(day: int, m
     assert sorted((g.event is not None, g.first_after // DAY) for g in found) == [(False, 10), (True, day)]
 
 
+@pytest.mark.parametrize(
+    ("before", "steps", "reported"),
+    [
+        # As far from the level before the change of day 5 as its first session.
+        (0.0, (step(5, -0.5),), False),
+        # From the level after it: a second step down.
+        (-0.5, (step(5, -0.5),), True),
+        # The level had returned in between.
+        (0.0, (step(3, -0.5), step(5, 0.5)), True),
+    ],
+)
+def test_event_that_repeats_the_last_change_of_its_series_is_left_out(
+    before: float, steps: tuple[tuple[ChangePoint, ...], ...], reported: bool
+) -> None:
+    """`before` is the level (ln) that the event starts from; the level before the first step is 0."""
+    changes = tuple(one for number in steps for one in number)
+    found = joined({0: changes, 1: changes}, event((0, -0.5), (1, -0.5), before=before))
+    assert any(g.event is not None for g in found) is reported
+
+
 @pytest.mark.parametrize(("gain", "day", "size"), [(-0.3, 10, 3), (-0.2, 10, 2), (-0.3, 12, 2)])
 def test_suspected_change_of_the_date_and_half_the_size_joins_the_event(gain: float, day: int, size: int) -> None:
     """The event's series fell by 0.5 (logarithm)."""
@@ -131,7 +151,7 @@ def test_suspected_change_of_the_date_and_half_the_size_joins_the_event(gain: fl
 def test_levels_of_a_time_are_in_seconds_although_the_event_is_about_performance() -> None:
     """ln performance 2.0 is a time of exp(-2) s; a gain of 0.7 halves it."""
     row = SeriesRow(0, "here", "compute", "one", Case("ior", {}), "time", 90, 0, 89 * DAY)
-    (found,) = join_events([], report(event((0, 0.7))), [row])
+    (found,) = join_events([], report(event((0, 0.7), before=2.0)), [row])
     (member,) = found.changes
     assert member.change.before == pytest.approx(math.exp(-2.0))
     assert member.direction == "up"
@@ -217,3 +237,23 @@ def test_established_events_are_steps_of_their_series(
     # The change of the series itself has the better date and size.
     if steps:
         assert [time // DAY for time, _ in _established_steps(first, own, known, before * DAY)] == [11]
+
+
+@pytest.mark.parametrize(
+    ("state_of", "counts"),
+    [
+        ({"state": "open"}, (1, 0)),
+        ({"state": "resolved", "resolution": "back at the level before since 1 Mar 2025 (other)"}, (1, 0)),
+        ({"state": "resolved", "resolution": f"{TRANSIENT}2 sessions"}, (0, 1)),
+        ({"state": "resolved", "resolution": "part of other"}, (0, 0)),
+        ({"state": "suspected"}, (0, 0)),
+        # Not yet known.
+        ({"state": "suspected", "outlook": Outlook(0.6, 2, False, 9, 8)}, (0, 0)),
+        ({"state": "open", "outlook": None}, (0, 0)),
+    ],
+)
+def test_outcomes_of_earlier_events_correct_the_base_rate(
+    suspected: Finding, state_of: dict[str, Any], counts: tuple[int, int]
+) -> None:
+    over = Outlook(0.6, 10, False, 9, 8, is_current=False)
+    assert _count_outcomes([replace(suspected, **{"outlook": over, **state_of})]) == counts

@@ -267,8 +267,12 @@ def finding_from_json(document: Mapping[str, Any]) -> Finding:
     return _finding_adapter().validate_python(document)
 
 
-# Beginning of the resolution of an event of the newest sessions that is over.
-TRANSIENT = "transient: back after at most "
+# Beginnings of resolutions: an event of the newest sessions is over; not seen again; a lasting change ended later.
+TRANSIENT, NOT_CONFIRMED, RETURNED = (
+    "transient: back after at most ",
+    "not confirmed by later sessions",
+    "back at the level before since ",
+)
 
 
 # New members are reported if the number of members has grown by half.

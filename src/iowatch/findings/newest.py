@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 
 from iowatch.core import DAY_S, METRICS
-from iowatch.findings.finding import TRANSIENT, Finding
+from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations
 from iowatch.findings.text import format_outlook, short_summary
@@ -35,6 +35,7 @@ from iowatch.store import History, SeriesRow
 _PANEL_S = 400 * DAY_S
 # An event with a smaller probability at the end of its newest sessions is not taken for a lasting one.
 _LASTS = 0.5
+_LASTING_STATES = ("open", "acknowledged", "accepted")
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S
 # Runs of one session start within this time of each other.
@@ -93,8 +94,9 @@ def _established_steps(
 def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:
     """Numbers of earlier events of the panel that lasted, and that were over after some sessions."""
     past = [f for f in known if f.outlook is not None and not f.outlook.is_current]
-    ended = sum(f.resolution is not None and f.resolution.startswith(TRANSIENT) for f in past)
-    return len(past) - ended, ended
+    ended = sum((f.resolution or "").startswith((TRANSIENT, NOT_CONFIRMED)) for f in past)
+    lasted = sum((f.resolution or "").startswith(RETURNED) or f.state in _LASTING_STATES for f in past)
+    return lasted, ended
 
 
 def join_events(groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequence[SeriesRow]) -> list[ChangeGroup]:
@@ -110,11 +112,11 @@ def join_events(groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequen
     """
     joined = [one for one in groups if any(not m.change.suspected for m in one.changes)]
     suspected = [m for one in groups if one not in joined for m in one.changes]
-    for event in report.events:
+    for event in sorted(report.events, key=lambda one: one.first_after):
         made = _group_of_event(event, rows, suspected)
         same = [one for one in joined if one.event is None and _is_same_event(one, made)]
         if not same:
-            joined.append(made)
+            joined += [] if _is_repeated(made, joined) else [made]
             continue
         best = max(same, key=lambda one: len(one.series_ids & made.series_ids))
         more = [m for m in made.changes if m.row.id not in best.series_ids]
@@ -128,6 +130,27 @@ def _is_same_event(group: ChangeGroup, event: ChangeGroup) -> bool:
     shared = {(m.row.id, m.direction) for m in group.changes} & {(m.row.id, m.direction) for m in event.changes}
     apart = max(group.last_before - event.first_after, event.last_before - group.first_after)
     return bool(shared) and apart <= _SESSION_S
+
+
+def _is_repeated(event: ChangeGroup, groups: Sequence[ChangeGroup]) -> bool:
+    """Whether most series of an event are compared with the level before their last change, which it repeats.
+
+    After some sessions at a new level, the later ones are as far from the old level as the first one.
+    """
+    last = {
+        m.row.id: m
+        for one in sorted(groups, key=lambda one: one.first_after)
+        for m in one.changes
+        if one.first_after < event.first_after
+    }
+    repeated = 0
+    for member in event.changes:
+        known = last.get(member.row.id)
+        if known is not None and known.direction == member.direction:
+            level = math.log(member.change.before)
+            from_before, from_after = (abs(level - math.log(x)) for x in (known.change.before, known.change.after))
+            repeated += from_before < from_after
+    return 2 * repeated > len(event.changes)
 
 
 def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Sequence[SeriesChange]) -> ChangeGroup:

@@ -15,6 +15,8 @@ from statistics import median
 from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, suggest_name, utc_now
 from iowatch.findings import evidence, grouping, newest
 from iowatch.findings.finding import (
+    NOT_CONFIRMED,
+    RETURNED,
     TRANSIENT,
     AppliedDecision,
     Finding,
@@ -37,8 +39,6 @@ _MAX_REMAINING_CHANGE = 0.4
 _CONFIRMATION_PERIOD_S = 7 * DAY_S
 # Attribute of a session: what its results show together, in one line.
 SESSION_REPORT = "report"
-
-_NOT_CONFIRMED = "not confirmed by later sessions"
 
 
 def accepted_since_by_series(
@@ -80,7 +80,7 @@ def resolve_findings(
         last = max((f for f in returns if f is not None), key=lambda f: f.first_after, default=None)
         if last is not None and None not in returns:
             # Resolved now: the confirmation period starts at the first update without this reason.
-            why = f"back at the level before since {format_day(last.first_after)} ({last.id})"
+            why = f"{RETURNED}{format_day(last.first_after)} ({last.id})"
             settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
         for later in (f for f in returns if f is not None):
             mostly_shared = 2 * _count_shared(later, earlier) > len(later.members)
@@ -97,7 +97,7 @@ def _update_present(finding: Finding, before: Finding | None, newest_s: int) -> 
         return detected
     if finding.probability_lasting is not None:  # the newest sessions show it again
         return detected
-    if finding.is_sure and before.resolution == _NOT_CONFIRMED and not before.needed_action:
+    if finding.is_sure and before.resolution == NOT_CONFIRMED and not before.needed_action:
         return detected
     since = before.seen_since or newest_s
     known = max(len(before.members), before.reported_members)
@@ -128,7 +128,7 @@ def _reason_over(finding: Finding) -> str:
     """Why a finding that is no longer detected is resolved."""
     outlook = finding.outlook
     if outlook is None or not outlook.is_current or outlook.sessions >= NEWEST_SESSIONS:
-        return _NOT_CONFIRMED
+        return NOT_CONFIRMED
     return f"{TRANSIENT}{format_count(outlook.sessions, 'session')}"
 
 

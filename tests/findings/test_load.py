@@ -13,6 +13,7 @@ from iowatch.findings import format_finding, headline_series, load_observations,
 from iowatch.findings.finding import LoadShare, finding_from_json
 from iowatch.findings.series import detect_series, load_covariates
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
+from tests.findings.test_commands import Cli
 
 DAY = 86400
 START = int(datetime(2025, 1, 1, 2, tzinfo=UTC).timestamp())
@@ -73,6 +74,11 @@ def test_a_change_of_the_load_is_found_and_attributed(history: History, root: Pa
     assert finding_from_json(finding.to_json()) == finding
 
 
+def test_detect_prints_what_series_are_adjusted_for(history: History, root: Path, cli: Cli) -> None:
+    record_days(history)
+    assert "2 adjusted for jobs running on the system" in cli("detect", "--system", "site").output
+
+
 def test_a_change_of_the_store_is_not_attributed(history: History, root: Path) -> None:
     """Of the whole loss, ln 0.67 + ln 0.37, the load explains less than half: the line does not mention it."""
     record_days(history, own_change=0.37)
@@ -97,7 +103,7 @@ def test_a_system_can_switch_the_adjustment_off(history: History, root: Path) ->
     assert all(one.adjustment for one in detect_series(history, rows, {}).values())
     (root / "systems" / "site").mkdir()
     described = root / "systems" / "site" / "system.yaml"
-    described.write_text("name: site\ntitle: Site\nadjust_for_covariates: false\n")
+    described.write_text("name: site\ntitle: Site\ncovariates: {adjust: false}\n")
     # Stored detections of the other kind are not used.
     assert not any(one.adjustment for one in detect_series(history, rows, {}).values())
 

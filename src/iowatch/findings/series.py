@@ -253,7 +253,7 @@ def detect_series(
 
 
 def _adjusts_for_covariates(system: str) -> bool:
-    return system not in system_names() or load_system(system).adjust_for_covariates
+    return system not in system_names() or load_system(system).covariates.adjust
 
 
 # Newest runs of each series that are examined for covariates; without any, older runs are not read.

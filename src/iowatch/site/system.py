@@ -335,13 +335,15 @@ class PrometheusSettings(ClosedModel):
 
 
 class CovariateSettings(ClosedModel):
-    """What runs record about their surroundings besides the usual (`iowatch.core.covariates`).
+    """What runs record about their surroundings besides the usual (`iowatch.core.covariates`), and its use.
 
     Attributes:
+        adjust: whether detection adjusts a series for the covariate that predicts it (docs/detection.md).
         lustre_parameters: patterns of `lctl get_param`, for example `osc.*.max_rpcs_in_flight`.
         network_counters: names of counters that `ethtool -S` prints, for example `rx_discards_phy`.
     """
 
+    adjust: bool = True
     lustre_parameters: tuple[Annotated[str, StringConstraints(pattern=r"^[\w.*?-]+$")], ...] = ()
     network_counters: tuple[Annotated[str, StringConstraints(pattern=r"^\w+$")], ...] = ()
     prometheus: PrometheusSettings | None = None
@@ -353,7 +355,6 @@ class System(ClosedModel):
     Attributes:
         timezone: IANA name of the zone in which the dashboard shows times; all other times are in UTC.
         retired: why it can no longer be measured; None for a machine in service.
-        adjust_for_covariates: whether detection adjusts series for covariates that predict them (docs/detection.md).
         system_stacks: whether its stacks include those of the operating system's packages, found by examining
             the machine on which iowatch runs.
         programs: directories of IOR, mdtest, h5bench and Darshan that are searched before PATH, for the stacks of the
@@ -367,7 +368,6 @@ class System(ClosedModel):
     site: NonEmptyText | None = None
     timezone: Zone | None = None
     retired: NonEmptyText | None = None
-    adjust_for_covariates: bool = True
     system_stacks: bool = False
     programs: tuple[ProgramDirectory, ...] = ()
     scratch: Annotated[Scratch | None, BeforeValidator(_parse_scratch_field)] = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli.common import INPUT_FILE, history_options, print_json, stdout_console, system_option
-from iowatch.core import PlainTable
+from iowatch.core import PlainTable, covariate_label
 from iowatch.findings import detect_csv, detect_system, detection_cells
 from iowatch.output.history import format_case_name
 from iowatch.stats import DEFAULT_METHOD, METHODS, Detection
@@ -64,6 +64,9 @@ def _print_report(found: Mapping[str, Detection]) -> None:
     console.print(f"{changed} of {len(found)} series changed")
     for status, count in Counter(one.status for one in found.values() if one.status != "ok").items():
         console.print(f"{count} not assessed: {status}")
+    adjusted = Counter(one.adjustment.covariate for one in found.values() if one.adjustment is not None)
+    for covariate, count in adjusted.items():
+        console.print(f"{count} adjusted for {covariate_label(covariate)}")
     table = PlainTable("series", "what", "since", "observations", "ratio", "before", "after", "confidence", box=None)
     for name, detection in found.items():
         for cells in detection_cells(detection):

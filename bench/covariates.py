@@ -157,18 +157,30 @@ def trials(year: list[Nights], rng: np.random.Generator, per_series: int) -> lis
     """Every second one has a step."""
     found = []
     for one in year:
+        values = _centre_by_level(one)
         late = np.arange(len(one.logs) // 2, len(one.logs) - BLOCK)
         for number in range(per_series):
             chosen = np.concatenate(
                 [np.arange(first, first + BLOCK) for first in rng.choice(late, -(-LENGTH // BLOCK))]
             )
             logs = (one.logs - one.levels)[chosen[:LENGTH]]
-            table = replace(one.table, values=one.table.values[chosen[:LENGTH]])
+            table = replace(one.table, values=values[chosen[:LENGTH]])
             start = int(rng.integers(10, LENGTH - 9)) if number % 2 else 0
             size = float(rng.choice(STEPS)) * float(rng.choice((-1, 1))) if start else 0.0
             logs[start:] += size
             found.append(Trial(logs, table, start, size))
     return found
+
+
+def _centre_by_level(one: Nights) -> Floats:
+    """The covariates without their medians at each level of the series, whose levels are removed, too."""
+    values = one.table.values.copy()
+    for level in np.unique(one.levels):
+        part = values[one.levels == level]
+        recorded = np.isfinite(part).any(axis=0)
+        part[:, recorded] -= np.nanmedian(part[:, recorded], axis=0)
+        values[one.levels == level] = part
+    return values
 
 
 def print_injected(year: list[Nights], per_series: int = 160) -> None:

@@ -72,6 +72,17 @@ def test_a_lasting_change_of_the_load_is_a_change_with_its_share() -> None:
     assert 0.4 < change.load_share < 0.6
 
 
+def test_a_lasting_change_of_the_load_is_reported_as_early_as_without_covariates() -> None:
+    """Within seven observations in at least nine of ten series; without an adjustment within six."""
+    late = []
+    for seed in range(10):
+        rng = RANDOM(seed)
+        load = rng.normal(1, 0.3, 77) + (np.arange(77) >= 70)
+        found = detect(7 - 0.3 * load + 0.02 * rng.standard_normal(77), table(load, rng))
+        late += [] if any(abs(change.index - 70) <= 2 for change in found.changes) else [seed]
+    assert len(late) <= 1
+
+
 def test_a_covariate_that_only_steps_with_the_series_changes_nothing() -> None:
     """A fill that jumps on the day of the change has predicted nothing before it."""
     for seed in range(10):

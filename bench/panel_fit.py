@@ -69,7 +69,7 @@ class Planted:
 def load_year() -> Year:
     """Edison's residuals: the running median of 30 days on both sides, between the lasting steps, is removed."""
     series = year()
-    starts = panel_module._session_starts([np.asarray(one.times) for one in series])
+    starts = panel_module.session_starts([np.asarray(one.times) for one in series])
     shape = len(series), len(starts)
     times, residuals = np.full(shape, np.nan), np.full(shape, np.nan)
     for i, one in enumerate(series):
@@ -167,14 +167,14 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
     begin = one.first - 3 if one.first is not None else int(rng.integers(45, len(one.starts) - 14))
     for newest in range(begin, begin + 13):
         upto = slice(0, newest + 1)
-        table = panel_module._SessionTable(
+        table = panel_module.SessionTable(
             [
                 PanelSeries(at[upto][seen[upto]], logs[upto][seen[upto]], case)
                 for at, logs, case in zip(one.times, one.logs, one.cases, strict=True)
                 for seen in [np.isfinite(logs)]
             ]
         )
-        for candidate in panel_module._candidates(table):
+        for candidate in panel_module.find_candidates(table):
             planted = one.groups.get(candidate.direction, frozenset()) if one.first is not None else frozenset()
             first = table.session_of(one.starts[one.first]) if one.first is not None and newest >= one.first else -9
             near = abs(candidate.session - first) <= 2

@@ -1,45 +1,148 @@
-"""Scores on panels of series with planted events: what can be said on the first mornings (tests/data/panels.tar.xz).
+"""Scores on panels of series with planted events: what findings say on the first mornings (tests/data/panels.tar.xz).
 
-    python bench/panels.py              scores of the 100 panels by the scorer beside them
+    python bench/panels.py [FOLDER]     the scores of the 100 panels, or of those in FOLDER, by the scorer beside them
+    python bench/panels.py cost         time of a morning with 200 series of ten years
 
-`judge` is what the scorer calls: it sees a panel up to one morning, and its own state of the morning before.
+The panels are of Edison, whose year the models were fitted to (bench/panel_fit.py, other events): their scores are
+no proof for other systems. `judge` is what the scorer calls: it sees a panel up to one morning, and its own state of
+the morning before. It records the runs in a history and updates the findings, as `iowatch run` does every morning.
 """
 
 from __future__ import annotations
 
-import math
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from iowatch.stats.panel import PanelSeries, assess_panel
+ROOT = Path(__file__).resolve().parents[1]
+# In the place of bench/, where this very file would pass for another module.
+sys.path[0] = str(ROOT)
 
-State = list[tuple[int, Any]]
+from tests.datasets import unpacked  # noqa: E402
+
+from iowatch.core import Output, Result  # noqa: E402
+from iowatch.findings import Finding, update_findings  # noqa: E402
+from iowatch.stats import PanelSeries, assess_panel  # noqa: E402
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
+
+SYSTEM = "panel"
+REPORTED = ("suspected", "open")
 
 
-def judge(panel: dict[str, Any], state: State | None) -> tuple[list[dict[str, Any]], State]:
-    series = []
-    for one in panel["series"]:
-        points = sorted(one["points"])
-        series.append(
-            PanelSeries(
-                np.asarray([time for time, _ in points], dtype=np.float64),
-                np.asarray([math.log(value) for _, value in points]),
-                one["case"],
-            )
-        )
-    report = assess_panel(series, state or ())
-    found, known = [], []
-    for event in report.events:
-        for group in event.groups:
-            known.append((event.first_after, group.direction))
+class Morning:
+    """The history of one panel, and the names of its series."""
+
+    def __init__(self) -> None:
+        self.place = tempfile.TemporaryDirectory()
+        self.history = History.open(f"{self.place.name}/history.db")
+        self.seen = 0
+        self.names: dict[tuple[Any, ...], str] = {}
+
+    def record(self, panel: dict[str, Any]) -> None:
+        """Record the runs since the last morning, those of one time and benchmark as one run."""
+        new = [(t, v, s) for s in panel["series"] for t, v in s["points"] if t > self.seen]
+        runs = []
+        for (moment, tool, system), group in groupby(sorted(new, key=_run_of), key=_run_of):
+            results = tuple(self._result(value, series) for _, value, series in group)
+            output = Output(tool, None, "ok", None, results)
+            name = f"{tool}-{moment}-{system}-{results[0].operation}"
+            runs.append(RunRecord(name, "compute", StackRecord("one"), name, moment, output))
+        session = SessionRecord(f"until {max(t for t, _, _ in new)}", SYSTEM, "panel", "import", new[0][0])
+        self.history.begin_session(session)
+        self.history.record_runs(session.uuid, runs)
+        self.seen = max(t for t, _, _ in new)
+
+    def _result(self, value: float, series: dict[str, Any]) -> Result:
+        case = {key: part for key, part in series["case"].items() if key not in ("benchmark", "operation")}
+        self.names[_identity(series["case"])] = series["id"]
+        return Result(series["case"]["operation"], "bandwidth", "MiB/s", (value,), case)
+
+    def findings(self) -> list[Finding]:
+        """The findings of this morning that are reported."""
+        now = datetime.fromtimestamp(self.seen + 3600, UTC)
+        return [f for f in update_findings(self.history, SYSTEM, now) if f.state in REPORTED]
+
+
+def _run_of(point: tuple[int, float, dict[str, Any]]) -> tuple[int, str, str]:
+    moment, _, series = point
+    return moment, series["case"]["benchmark"], series["case"]["file_system"]
+
+
+def _identity(case: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(case[key] for key in ("benchmark", "operation", "file", "file_system", "ranks"))
+
+
+def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, Any]], Morning]:
+    """Findings of one morning in the format of the scorer; one entry for each direction of a finding."""
+    morning = state or Morning()
+    morning.record(panel)
+    found = []
+    for finding in morning.findings():
+        sides = sorted({member.direction for member in finding.members})
+        for side in sides:
+            members = [m for m in finding.members if m.direction == side]
             found.append(
                 {
-                    "direction": group.direction,
-                    "first_night": event.first_after,
-                    "members": [panel["series"][m.series]["id"] for m in group.members],
-                    "state": "open" if event.is_open else "suspected",
-                    "probability_lasting": round(event.probability_lasting, 3),
+                    "direction": side,
+                    "first_night": finding.first_after,
+                    "members": [morning.names[_identity(dict(m.parameters))] for m in members],
+                    "state": finding.state,
+                    "probability_lasting": probability_lasting(finding),
                 }
             )
-    return found, known
+    return found, morning
+
+
+def probability_lasting(finding: Finding) -> float:
+    """Of the newest sessions, else the confidence of the detection in single series."""
+    if finding.outlook is not None and finding.outlook.is_current:
+        return finding.outlook.probability_lasting
+    return max(m.confidence for m in finding.members)
+
+
+def scores(folder: Path) -> None:
+    scorer, truth, answers = folder / "score_panels.py", folder / "truth.json", folder / "answers.json"
+    scorer = scorer if scorer.exists() else unpacked("panels") / "score_panels.py"
+    run = [sys.executable, scorer, "run", "--panels", folder / "panels", "--truth", truth]
+    with tempfile.TemporaryDirectory() as place:
+        answers = Path(place) / "answers.json"
+        subprocess.run([*run, "--detector", f"{__file__}:judge", "--out", answers, "--jobs", "2"], check=True)
+        subprocess.run([sys.executable, scorer, "score", "--truth", truth, "--answers", answers], check=True)
+
+
+def cost() -> None:
+    """200 series of ten years: heavy-tailed noise, four interfaces, five sizes, two operations, five partitions."""
+    rng = np.random.default_rng(7)
+    times = 86400.0 * np.arange(3650)
+    series = [
+        PanelSeries(
+            times + i,
+            7 + 0.08 * rng.standard_t(4, len(times)),
+            {
+                "benchmark": "ior",
+                "api": ("POSIX", "MPIIO", "HDF5", "NETCDF4")[i % 4],
+                "transfer_bytes": 2 ** (16 + i // 4 % 5),
+                "operation": ("write", "read")[i // 20 % 2],
+                "partition": f"p{i // 40}",
+            },
+        )
+        for i in range(200)
+    ]
+    start = time.perf_counter()
+    assess_panel(series)
+    print(f"evidence of 200 series x 3,650 sessions: {time.perf_counter() - start:.2f} s")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["cost"]:
+        cost()
+    else:
+        cost()
+        scores(Path(sys.argv[1]) if sys.argv[1:] else unpacked("panels"))

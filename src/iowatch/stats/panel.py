@@ -180,9 +180,9 @@ def assess_panel(
     """
     if not any(len(one.times) for one in series):
         return PanelReport(None, 0, (), ())
-    table = _SessionTable(series)
-    found: list[tuple[_Candidate, float, float]] = []
-    candidates = list(_candidates(table))
+    table = SessionTable(series)
+    found: list[tuple[Candidate, float, float]] = []
+    candidates = list(find_candidates(table))
     for direction in (0, 1):
         mine = [one for one in candidates if one.direction == direction]
         rated = [(one, *_probabilities(table, one, lasted, ended)) for one in mine]
@@ -195,10 +195,10 @@ def assess_panel(
 
 
 def _choose(
-    rated: Sequence[tuple[_Candidate, float, float]], known: Sequence[int]
-) -> list[tuple[_Candidate, float, float]]:
+    rated: Sequence[tuple[Candidate, float, float]], known: Sequence[int]
+) -> list[tuple[Candidate, float, float]]:
     """The candidates of one direction to report: those of known events, and the most probable new ones."""
-    kept: list[tuple[_Candidate, float, float]] = []
+    kept: list[tuple[Candidate, float, float]] = []
     for session in known:
         near = [one for one in rated if abs(one[0].session - session) <= 1 and one[1] >= _KEEP]
         if near:
@@ -214,12 +214,12 @@ def _choose(
     return kept
 
 
-def _is_same(one: _Candidate, other: _Candidate) -> bool:
+def _is_same(one: Candidate, other: Candidate) -> bool:
     """Whether two candidates of one direction are one event."""
     return abs(one.session - other.session) <= _SAME_EVENT_SESSIONS and bool(set(one.members) & set(other.members))
 
 
-def _merge_events(table: _SessionTable, found: Sequence[tuple[_Candidate, float, float]]) -> Iterator[PanelEvent]:
+def _merge_events(table: SessionTable, found: Sequence[tuple[Candidate, float, float]]) -> Iterator[PanelEvent]:
     """Events: groups of both directions that began in about the same session are one."""
     left = sorted(found, key=lambda one: -one[0].evidence)
     while left:
@@ -246,7 +246,7 @@ def _merge_events(table: _SessionTable, found: Sequence[tuple[_Candidate, float,
         )
 
 
-def _make_group(table: _SessionTable, candidate: _Candidate) -> PanelGroup:
+def _make_group(table: SessionTable, candidate: Candidate) -> PanelGroup:
     members = []
     start = candidate.session
     for i in candidate.members:
@@ -260,7 +260,7 @@ def _make_group(table: _SessionTable, candidate: _Candidate) -> PanelGroup:
     return PanelGroup(_DIRECTIONS[candidate.direction], tuple(members), rule)
 
 
-class _SessionTable:
+class SessionTable:
     """Series by sessions, with the level before each session and the scatter of each series.
 
     Attributes:
@@ -339,7 +339,7 @@ class _SessionTable:
         top = groups.max(axis=0)
         return np.where(free > top, free, top), np.where(free > top, -1, best)
 
-    def similar_sessions(self, candidate: _Candidate) -> tuple[int, int]:
+    def similar_sessions(self, candidate: Candidate) -> tuple[int, int]:
         """Past sessions that began with as much evidence as the event's first one, and how many were over next."""
         past = self.past_evidence(1)[candidate.direction]
         level = max(_SIMILAR_SHARE * candidate.first_evidence, _LEAST_SIMILAR)
@@ -446,7 +446,7 @@ def shift_evidence(deviations: Floats, scatter: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Candidate:
+class Candidate:
     """A possible event: direction (0 down, 1 up), its first session, and the series that left their level in it.
 
     `is_dated`: no session beside the first one fits the members better.
@@ -463,7 +463,7 @@ class _Candidate:
     is_dated: bool
 
 
-def _candidates(table: _SessionTable) -> Iterator[_Candidate]:
+def find_candidates(table: SessionTable) -> Iterator[Candidate]:
     """The best group for each direction and each of the newest sessions."""
     longest = min(NEWEST_SESSIONS, table.sessions - _MIN_LEVEL_OBSERVATIONS - 1)
     deviations = {k: table.deviations(table.sessions - k, k) for k in range(1, longest + 1)}
@@ -488,7 +488,7 @@ def _candidates(table: _SessionTable) -> Iterator[_Candidate]:
             }
             start = table.sessions - k
             dated = max(by_date, key=lambda q: by_date[q]) == k
-            yield _Candidate(
+            yield Candidate(
                 direction, start, k, members, group.rule, group.evidence, group.first_evidence, features, dated
             )
 
@@ -496,9 +496,7 @@ def _candidates(table: _SessionTable) -> Iterator[_Candidate]:
 class _Group:
     """The series that one rule, or none, selects as moved since a session, and how this compares with the past."""
 
-    def __init__(
-        self, table: _SessionTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools
-    ) -> None:
+    def __init__(self, table: SessionTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools) -> None:
         self.table, self.direction, self.deviations, self.fresh = table, direction, deviations, fresh
         self.sign = (-1.0, 1.0)[direction]
         best, position = table.best_rule(evidence[:, None], fresh[:, None])
@@ -618,82 +616,82 @@ MODELS = (
         1,
         0.28,
         real={
-            "": -3.523,
-            "distance above past": 0.542,
-            "up": 1.569,
-            "evidence per series": 0.936,
-            "opposite": 3.503,
-            "others far off": -1.595,
-            "size": -0.026,
+            "": -3.145,
+            "distance above past": 0.586,
+            "up": 1.457,
+            "evidence per series": 0.694,
+            "opposite": 2.974,
+            "others far off": -1.445,
+            "size": 0.105,
         },
         lasting={
-            "": -1.264,
-            "distance above past": 0.236,
-            "up": 0.59,
-            "evidence per series": -0.048,
-            "opposite": 1.462,
-            "others far off": 0.374,
-            "size": 0.367,
+            "": -1.556,
+            "distance above past": 0.306,
+            "up": 0.737,
+            "evidence per series": -0.058,
+            "opposite": 1.519,
+            "others far off": 0.179,
+            "size": 0.325,
         },
     ),
     PanelModel(
         3,
         0.33,
         real={
-            "": -2.903,
-            "distance above past": 0.5,
-            "margin": 0.711,
-            "series": -1.028,
-            "session before": -1.617,
-            "evidence above past": 0.004,
-            "opposite": 0.861,
-            "others far off": -1.008,
-            "evidence": 0.996,
-            "sessions": -1.188,
-            "up": 0.388,
+            "": -3.061,
+            "distance above past": 0.463,
+            "margin": 0.151,
+            "series": -1.034,
+            "session before": -0.768,
+            "evidence above past": 0.001,
+            "opposite": 0.755,
+            "others far off": -0.374,
+            "evidence": 1.321,
+            "sessions": -1.181,
+            "up": 0.558,
         },
         lasting={
-            "": -3.25,
-            "distance above past": 0.242,
-            "margin": 0.422,
-            "series": -0.271,
-            "session before": -0.725,
-            "evidence above past": -0.133,
-            "opposite": 0.657,
-            "others far off": -0.011,
-            "evidence": 0.769,
-            "sessions": -0.752,
-            "up": 0.448,
+            "": -2.79,
+            "distance above past": 0.257,
+            "margin": 0.113,
+            "series": -0.379,
+            "session before": -0.403,
+            "evidence above past": -0.11,
+            "opposite": 0.673,
+            "others far off": -0.146,
+            "evidence": 0.899,
+            "sessions": -0.99,
+            "up": 0.478,
         },
     ),
     PanelModel(
         10,
         0.42,
         real={
-            "": -3.995,
-            "evidence per series": 0.411,
-            "session before": -1.399,
-            "evidence above past": -0.061,
-            "size": 0.382,
-            "margin": -0.172,
-            "share": 2.855,
-            "opposite": 0.541,
-            "sessions": 0.118,
-            "newest session": -0.027,
-            "up": 0.291,
+            "": -4.109,
+            "evidence per series": 0.5,
+            "session before": -1.172,
+            "evidence above past": -0.101,
+            "size": 0.476,
+            "margin": -0.138,
+            "share": 3.969,
+            "opposite": 0.83,
+            "sessions": -0.314,
+            "newest session": -0.068,
+            "up": 0.917,
         },
         lasting={
-            "": -4.675,
-            "evidence per series": 0.338,
-            "session before": -1.239,
-            "evidence above past": -0.032,
-            "size": 0.151,
-            "margin": -0.145,
-            "share": 2.238,
-            "opposite": 0.431,
-            "sessions": 0.463,
-            "newest session": 0.522,
-            "up": 0.184,
+            "": -5.625,
+            "evidence per series": 0.432,
+            "session before": -1.078,
+            "evidence above past": -0.039,
+            "size": 0.086,
+            "margin": -0.14,
+            "share": 3.316,
+            "opposite": 0.707,
+            "sessions": 0.25,
+            "newest session": 0.721,
+            "up": 0.584,
         },
     ),
 )
@@ -710,7 +708,7 @@ def probability(weights: Mapping[str, float], features: Mapping[str, float], log
     return 1 / (1 + math.exp(-score - log_odds))
 
 
-def _probabilities(table: _SessionTable, candidate: _Candidate, lasted: int, ended: int) -> tuple[float, float]:
+def _probabilities(table: SessionTable, candidate: Candidate, lasted: int, ended: int) -> tuple[float, float]:
     """Probability that a candidate is a real event, and that it lasts."""
     model = model_of(candidate.sessions)
     usual, past = _BAD_SHARES[candidate.direction], table.past_evidence(1)[candidate.direction]

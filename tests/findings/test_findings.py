@@ -148,6 +148,21 @@ def test_recovery_resolves_the_finding(record_and_update: RecordAndUpdate) -> No
     assert recovery.resolution == f"recovery of {loss.id}"
 
 
+@pytest.mark.parametrize(("stays", "state"), [(True, "open"), (False, "resolved")])
+def test_finding_is_resolved_only_when_both_groups_returned(
+    record_and_update: RecordAndUpdate, stays: bool, state: str
+) -> None:
+    """Three series fall and return after 20 days; two rise on the same day, and return after 30 days or not at all."""
+    back, later = STEP + timedelta(days=20), STEP + timedelta(days=30)
+    scenario = scenario_of(
+        *(level("MPIIO", op, (STEP, 0.5), (back, 2.0)) for op in ("write", "read", "stat")),
+        *(level("POSIX", op, (STEP, 1.8), *([] if stays else [(later, 1 / 1.8)])) for op in ("write", "read")),
+        *(level("HDF5", op) for op in ("write", "read")),
+    )
+    (finding,) = (f for f in record_and_update(scenario, END) if f.opposite is not None)
+    assert (finding.date, finding.state) == (STEP.isoformat(), state)
+
+
 def test_recovery_is_reported_once_and_does_not_reopen(record_and_update: RecordAndUpdate) -> None:
     """After the recovery, one update in ten in which detection misses the loss must not reopen the finding."""
     back = STEP + timedelta(days=25)

@@ -104,7 +104,7 @@ def join_events(groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequen
 
     An event joins the group with its date and most of its series, which adds the series that are not yet sure; another
     event is a group of its own. Suspected changes of single series alone are no group; those of the date of an event,
-    and of at least half of its typical size, join it.
+    and of at least half of its typical size, join it. An event that repeats the last change of its series is left out.
 
     Args:
         groups: from `group_changes`.

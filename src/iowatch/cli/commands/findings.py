@@ -38,7 +38,7 @@ _all_option = click.option("--all", "everything", is_flag=True, help="Include cl
 def command(ctx: click.Context, system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
     """Findings: the changes of many series that belong to one event.
 
-    Without a subcommand: the list. Exit code 1 if a finding is open.
+    Without a subcommand: the list. Exit code 1 if a finding is open, or probably lasts.
     """
     ctx.default_map = {
         "list": {"system": system, "db": db, "as_json": as_json, "everything": everything},
@@ -54,7 +54,7 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
     """List findings, one line each; closed ones only with --all. Drifts follow.
 
-    Findings are updated first. Exit code 1 if a finding is open.
+    Findings are updated first. Exit code 1 if a finding is open, or suspected and probably lasting.
     """
     with History.existing(db) as history:
         found = refresh_findings(history, system)
@@ -82,7 +82,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
 @click.argument("finding", metavar="ID")
 @history_options
 def show(finding: str, db: str | None, as_json: bool) -> int:
-    """Show one finding with its evidence. A unique prefix of the ID is enough. Exit code 1 if it is open."""
+    """Show one finding with its evidence. A unique prefix of the ID is enough. Exit code 1 if it needs action."""
     with History.existing(db) as history:
         found = find_finding(history, finding)
         logs = find_log_differences(history, found)

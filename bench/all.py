@@ -2,8 +2,8 @@
 
 They print figures and assess nothing; targets are in their docstrings and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
-`aggressor`, `darshan_overhead` and `compare_same_stack` need arguments, `scale`, `detect_edison` and `detect_search`
-take long: run them by name or by hand.
+`aggressor`, `compare_same_stack`, `darshan_overhead` and `detect_unseen` need arguments, `scale`, `detect_edison` and
+`detect_search` take long: run them by name or by hand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BY_HAND = ("aggressor", "compare_same_stack", "darshan_overhead", "detect_edison", "detect_search", "scale")
+BY_HAND = (
+    "aggressor",
+    "compare_same_stack",
+    "darshan_overhead",
+    "detect_edison",
+    "detect_search",
+    "detect_unseen",
+    "scale",
+)
 PARTS = ("all", "detect_graph", "detect_sets", "runs", "sound_outputs")
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)
 

@@ -285,6 +285,26 @@ def test_slow_trend_is_drift(total: float) -> None:
     assert drift.ratio == pytest.approx(total, rel=0.1)
 
 
+def count_drifts(end_penalty: float, start: list[float]) -> int:
+    """Drifts in 100 series of 150 observations that begin like `start` and fall by 0.5 after it."""
+    rest = np.full(150 - len(start), start[-1] - 0.5)
+    logs = [
+        np.concatenate([start, rest]) + FAMILIES["gaussian"](np.random.default_rng([31, seed]), 150)
+        for seed in range(100)
+    ]
+    settings = replace(DetectorSettings(), drift_end_penalty=end_penalty)
+    found = detect_many([(times(150), np.exp(one)) for one in logs], settings=settings)
+    return sum(len(detection.drifts) for detection in found)
+
+
+def test_step_before_another_change_is_rarely_reported_as_drift() -> None:
+    """A slope that ends at another change has a free border more; without its penalty more steps become slopes."""
+    in_use = DetectorSettings().drift_end_penalty
+    step = [0.0] * 40 + [0.08] * 60
+    assert count_drifts(in_use, step) < count_drifts(0, step)
+    assert count_drifts(in_use, list(0.3 * np.arange(100) / 100)) >= 95
+
+
 @pytest.mark.parametrize("n", range(7))
 def test_too_few_observations_are_reported(n: int) -> None:
     detection = detect(times(n), stepped(n, n // 2, 3.0, seed=16))

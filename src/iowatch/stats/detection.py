@@ -51,7 +51,7 @@ def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
             return dated
 
 
-METHODS: dict[str, DetectionMethod] = {"levels": DetectionMethod("9", detect_levels)}
+METHODS: dict[str, DetectionMethod] = {"levels": DetectionMethod("10", detect_levels)}
 DEFAULT_METHOD = "levels"
 
 

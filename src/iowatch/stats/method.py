@@ -27,6 +27,7 @@ class DetectorSettings:
             * ln n.
         short_penalty: additional evidence for a level of few observations; 0 from transient_observations on.
         drift_penalty: evidence that a slope must contribute.
+        drift_end_penalty: additional evidence for each end of a slope that is a step within the series.
         drift_share: share of the series that a slope must span; steps explain shorter slopes equally well.
         transient_observations: maximum number of observations of a departure that counts as a transient.
         return_share: largest distance between the levels before and after a transient, as a share of the departure.
@@ -63,6 +64,7 @@ class DetectorSettings:
     penalty_per_log_observation: float = 1.0
     short_penalty: float = 8.0
     drift_penalty: float = 5.0
+    drift_end_penalty: float = 1.0
     drift_share: float = 0.5
     transient_observations: int = 14
     return_share: float = 0.25

@@ -290,7 +290,8 @@ def _best_slope(
         counts = ~series.away[observations]
         cost, slope = fit_slope(series, observations[counts].astype(float), series.logs[observations[counts]])
         steps = sum(s.cost for s in whole) + (end - first) * price
-        if cost + series.settings.drift_penalty < steps:
+        inner_ends = (first > 0) + (end < len(segments) - 1)
+        if cost + series.settings.drift_penalty + inner_ends * series.settings.drift_end_penalty < steps:
             return first, end, slope * len(observations)
     return None
 

@@ -79,8 +79,8 @@ class DetectorSettings:
     skew: float = 1.2
     prior_observations: float = 10.0
     floor: float = 0.006
-    settled_weights: tuple[float, ...] = (-2.05, 0.53, 0.51, 0.53, -5.18, -0.76, -3.44, -1.99)
-    newest_weights: tuple[float, ...] = (-5.36, 2.54, 0.31, -3.31, -6.74, -1.65, -3.3)
+    settled_weights: tuple[float, ...] = (-2.23, 0.66, 0.66, 0.52, -3.93, -1.14, -4.19, -1.55)
+    newest_weights: tuple[float, ...] = (-5.49, 2.54, 0.31, -3.31, -6.74, -1.65, -3.3)
     return_observations: float = 25.0
     first_observations: float = 30.0
     young_observations: float = 150.0

@@ -97,12 +97,13 @@ def test_series_cover_all_outcomes_of_the_graph(graph: list[Any]) -> None:
     assert sum(len(end.segments) < len(root.segments) for root, end in pairs) >= 20
     assert sum(end.series.away.sum() > root.series.away.sum() for root, end in pairs) >= 3
     assert sum(root.sloped(0.0) is not root for root in graph) >= 3
-    assert sum(len(end.segments) < len(_dated_once(root)) for root, end in zip(graph, ends[0], strict=True)) >= 2
+    dated_once = [_dated_once(root, settings) for settings in WEIGHTS.values() for root in graph]
+    assert sum(len(end.segments) < len(once) for (_, end), once in zip(pairs, dated_once, strict=True)) >= 2
     assert sum(len({len(end.segments) for end in same}) > 1 for same in zip(*ends, strict=True)) >= 10
 
 
-def _dated_once(root: Any) -> list[Any]:
+def _dated_once(root: Any, settings: DetectorSettings) -> list[Any]:
     """The levels before their dates reduce the confidence of further steps."""
-    dated = GRAPH._credible(root, IN_USE).sloped(IN_USE.drift_penalty).dated
+    dated = GRAPH._credible(root, settings).sloped(settings.drift_penalty).dated
     segments: list[Any] = dated.segments
     return segments

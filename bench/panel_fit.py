@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from multiprocessing import Pool
 
 import numpy as np
 from detect_edison import DAY, year
@@ -32,10 +33,6 @@ LENGTHS = (0.34, 0.2, 0.15, 0.12, 0.1, 0.09)
 """Share of the transients of 1 to 6 sessions."""
 PENALTY = 2.5
 """Ridge penalty of the standardised weights."""
-SHRINKAGE = 0.7
-"""The model of lasting is fitted to all candidates; of those that are reported first, less is known."""
-REPORTED = 0.2
-"""Candidates of at least this probability of being real are the inputs of the model of lasting."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,7 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
                 yield Example(candidate.sessions, candidate.features, real, real and one.length is None)
 
 
-def fit(inputs: list[Example], names: list[str], wanted: list[bool], shrinkage: float = 1.0) -> dict[str, float]:
+def fit(inputs: list[Example], names: list[str], wanted: list[bool]) -> dict[str, float]:
     """Weights of a ridge logistic regression by name, the constant under ""."""
     x = np.asarray([[one.features[name] for name in names] for one in inputs])
     mean, spread = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
@@ -196,27 +193,30 @@ def fit(inputs: list[Example], names: list[str], wanted: list[bool], shrinkage: 
         ridge = np.concatenate([[0.0], weights[1:]])
         return float(np.logaddexp(0, -score).sum() + PENALTY * ridge @ ridge), gradient + 2 * PENALTY * ridge
 
-    found = shrinkage * minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
+    found = minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
     weights = found[1:] / spread
     return {"": float(found[0] - weights @ mean)} | dict(zip(names, map(float, weights), strict=True))
+
+
+def _panel_examples(known: Year, seed: int, number: int) -> list[Example]:
+    rng = np.random.default_rng([seed, number])
+    return list(examples(plant(known, rng), rng))
 
 
 def main() -> None:
     """Print the tables of weights."""
     known = load_year()
-    found: list[Example] = []
-    for seed in SEEDS:
-        for number in range(PANELS_PER_SEED):
-            rng = np.random.default_rng([seed, number])
-            found += examples(plant(known, rng), rng)
+    panels = [(known, seed, number) for seed in SEEDS for number in range(PANELS_PER_SEED)]
+    with Pool() as pool:
+        found = [one for part in pool.starmap(_panel_examples, panels, chunksize=10) for one in part]
     print(
         f"{len(found)} candidates, {sum(one.real for one in found)} planted, {sum(one.lasting for one in found)} last"
     )
     for position, model in enumerate(panel_module.MODELS):
         mine = [one for one in found if panel_module.model_of(one.sessions) is model]
         real = fit(mine, list(model.real)[1:], [one.real for one in mine])
-        reported = [one for one in mine if panel_module.probability(real, one.features) >= REPORTED]
-        lasting = fit(reported, list(model.lasting)[1:], [one.lasting for one in reported], SHRINKAGE)
+        planted = [one for one in mine if one.real]
+        lasting = fit(planted, list(model.lasting)[1:], [one.lasting for one in planted])
         print(f"\nmodel {position}: {len(mine)} candidates")
         for label, weights in (("real", real), ("lasting", lasting)):
             print(f"    {label}: { ({name: round(weight, 3) for name, weight in weights.items()}) }")

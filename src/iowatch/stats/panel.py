@@ -71,6 +71,8 @@ _EARLIER, _MOVED = 1.0, 1.5
 _MIN_EVIDENCE, _MIN_SHIFT = 1.0, 0.02
 # Sessions of the past windows that a group is compared with; the mean of the largest values is its limit.
 _WINDOW_SESSIONS, _LARGEST = 4, 4
+# Scatters to which the distance of a member is limited in the mean of its group: one wild series is no group.
+_CLIP = 12.0
 # A session is unusual for a series beyond this number of scatters.
 _FAR = 3.0
 
@@ -534,14 +536,14 @@ class _Group:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # windows without observations
             usual = np.nanmedian(windows, axis=2)
-            past_distance = np.nanmean(np.clip(usual / table.scatter[members, None], -6, 6), axis=0)
+            past_distance = np.nanmean(np.clip(usual / table.scatter[members, None], -_CLIP, _CLIP), axis=0)
             newest = float(np.nanmean(self.sign * self.deviations[members, -1]))
             start = table.sessions - k
             before = float(np.nanmean(self.sign * (table.logs[members, start - 1] - table.levels[members, start])))
             far = np.abs(np.nanmedian(self.deviations, axis=1) / table.scatter)
         others = np.asarray(np.isfinite(self.deviations).any(axis=1))
         others[members] = False
-        distance = float(np.clip(shift / table.scatter[members], -6, 6).mean())
+        distance = float(np.clip(shift / table.scatter[members], -_CLIP, _CLIP).mean())
         past = table.past_evidence(sessions)[self.direction]
         return {
             "evidence": math.log(self.evidence + 2),
@@ -582,7 +584,7 @@ _SAME_DATE = 0.15
 # New events per direction and morning.
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
-_OPEN, _MIN_OPEN_SESSIONS = 0.65, 2
+_OPEN, _MIN_OPEN_SESSIONS = 0.6, 2
 # A past session is similar with this share of the evidence, and at least this evidence.
 _SIMILAR_SHARE, _LEAST_SIMILAR = 0.5, 5.0
 # Sessions with this evidence in one direction are bad (down) or good (up); their usual share, by direction, on Edison,
@@ -601,7 +603,7 @@ class PanelModel:
         report: least probability of being real of a new event that is reported; lower for the first session, because
             its morning is the one that counts.
         real: log odds that it is more than the usual bad sessions of the system.
-        lasting: log odds that it lasts.
+        lasting: log odds that a real one lasts.
     """
 
     sessions: int
@@ -616,53 +618,33 @@ MODELS = (
         1,
         0.28,
         real={
-            "": -3.145,
-            "distance above past": 0.586,
-            "up": 1.457,
-            "evidence per series": 0.694,
-            "opposite": 2.974,
-            "others far off": -1.445,
-            "size": 0.105,
+            "": -3.292,
+            "distance above past": 0.188,
+            "up": 1.974,
+            "evidence per series": 0.961,
+            "opposite": 3.09,
+            "others far off": -1.501,
+            "size": 0.025,
         },
-        lasting={
-            "": -1.556,
-            "distance above past": 0.306,
-            "up": 0.737,
-            "evidence per series": -0.058,
-            "opposite": 1.519,
-            "others far off": 0.179,
-            "size": 0.325,
-        },
+        lasting={"": 0.817, "opposite": 1.846},
     ),
     PanelModel(
         3,
         0.33,
         real={
-            "": -3.061,
-            "distance above past": 0.463,
-            "margin": 0.151,
-            "series": -1.034,
-            "session before": -0.768,
-            "evidence above past": 0.001,
-            "opposite": 0.755,
-            "others far off": -0.374,
-            "evidence": 1.321,
-            "sessions": -1.181,
-            "up": 0.558,
+            "": -2.994,
+            "distance above past": 0.144,
+            "margin": 0.13,
+            "series": -1.181,
+            "session before": -0.839,
+            "evidence above past": 0.069,
+            "opposite": 0.761,
+            "others far off": -0.313,
+            "evidence": 1.483,
+            "sessions": -1.211,
+            "up": 0.844,
         },
-        lasting={
-            "": -2.79,
-            "distance above past": 0.257,
-            "margin": 0.113,
-            "series": -0.379,
-            "session before": -0.403,
-            "evidence above past": -0.11,
-            "opposite": 0.673,
-            "others far off": -0.146,
-            "evidence": 0.899,
-            "sessions": -0.99,
-            "up": 0.478,
-        },
+        lasting={"": 0.056, "opposite": 1.639, "sessions": 0.13, "newest session": 0.723},
     ),
     PanelModel(
         10,
@@ -680,19 +662,7 @@ MODELS = (
             "newest session": -0.068,
             "up": 0.917,
         },
-        lasting={
-            "": -5.625,
-            "evidence per series": 0.432,
-            "session before": -1.078,
-            "evidence above past": -0.039,
-            "size": 0.086,
-            "margin": -0.14,
-            "share": 3.316,
-            "opposite": 0.707,
-            "sessions": 0.25,
-            "newest session": 0.721,
-            "up": 0.584,
-        },
+        lasting={"": -2.516, "opposite": 1.288, "sessions": 0.787, "newest session": 2.587},
     ),
 )
 
@@ -717,4 +687,4 @@ def _probabilities(table: SessionTable, candidate: Candidate, lasted: int, ended
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
     base_rate = _log_odds(share) - _log_odds(_LASTING_SHARE)
     real = probability(model.real, candidate.features, rarity)
-    return real, probability(model.lasting, candidate.features, base_rate)
+    return real, real * probability(model.lasting, candidate.features, base_rate)

@@ -3,7 +3,7 @@
 They print figures and assess nothing; targets are in their docstrings and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
 `aggressor`, `compare_same_stack`, `darshan_overhead` and `detect_unseen` need arguments, `scale`, `detect_edison` and
-`detect_search` take long: run them by name or by hand.
+`detect_search` take long, and `panel_fit` fits weights: run them by name or by hand.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ BY_HAND = (
     "detect_edison",
     "detect_search",
     "detect_unseen",
+    "panel_fit",
     "scale",
 )
 PARTS = ("all", "detect_graph", "detect_sets", "runs", "sound_outputs")

@@ -78,7 +78,7 @@ def test_a_change_that_lasts_becomes_more_probable_and_opens() -> None:
     assert [event.sessions for event in found] == [1, 3, 6]
     assert len({event.first_after + (event.sessions - 1) * DAY_S for event in found}) == 1
     assert found[0].probability_lasting < found[2].probability_lasting
-    assert not found[0].is_open and found[2].is_open
+    assert [event.is_open for event in found] == [False, True, True]
 
 
 def test_a_change_that_returned_is_no_event() -> None:

@@ -1,6 +1,7 @@
 """Scores on panels of series with planted events: what findings say on the first mornings (tests/data/panels.tar.xz).
 
-    python bench/panels.py [FOLDER]     the scores of the 100 panels, or of those in FOLDER, by the scorer beside them
+    python bench/panels.py [FOLDER]     the scores of the 100 panels, or of those in FOLDER, by the scorer beside them;
+                                        docs/images/panel-reliability.svg is drawn from the 100 panels
     python bench/panels.py cost         time of a morning with 200 series of ten years
 
 The panels are of Edison, whose year the models were fitted to (bench/panel_fit.py, other events): their scores are
@@ -10,6 +11,7 @@ the morning before. It records the runs in a history and updates the findings, a
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -108,13 +110,53 @@ def probability_lasting(finding: Finding) -> float:
 
 
 def scores(folder: Path) -> None:
-    scorer, truth, answers = folder / "score_panels.py", folder / "truth.json", folder / "answers.json"
-    scorer = scorer if scorer.exists() else unpacked("panels") / "score_panels.py"
+    scorer, truth = unpacked("panels") / "score_panels.py", folder / "truth.json"
     run = [sys.executable, scorer, "run", "--panels", folder / "panels", "--truth", truth]
     with tempfile.TemporaryDirectory() as place:
         answers = Path(place) / "answers.json"
         subprocess.run([*run, "--detector", f"{__file__}:judge", "--out", answers, "--jobs", "2"], check=True)
         subprocess.run([sys.executable, scorer, "score", "--truth", truth, "--answers", answers], check=True)
+        sys.path.append(str(scorer.parent))
+        from score_panels import news  # type: ignore[import-not-found]
+
+        first_reports = news(json.loads(truth.read_text()), json.loads(answers.read_text()))
+    if folder == unpacked("panels"):
+        (ROOT / "docs/images/panel-reliability.svg").write_text(reliability_diagram(first_reports))
+
+
+WIDE, LEFT, TOP = 260, 60, 16
+
+
+def reliability_diagram(first_reports: list[tuple[float, int]]) -> str:
+    """SVG of the share of first reports that lasted over the stated probability, in five bins of equal width.
+
+    The area of a dot is the number of reports; the bar is one standard error.
+    """
+    parts = [f'<line x1="{LEFT}" y1="{TOP + WIDE}" x2="{LEFT + WIDE}" y2="{TOP}" stroke="#999" stroke-dasharray="4"/>']
+    for tick in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        x, y = LEFT + WIDE * tick, TOP + WIDE * (1 - tick)
+        parts.append(f'<text x="{x:.0f}" y="{TOP + WIDE + 16}" text-anchor="middle">{tick:.0%}</text>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.0f}" text-anchor="end">{tick:.0%}</text>')
+    for low in (0.0, 0.2, 0.4, 0.6, 0.8):
+        inside = [(p, lasts) for p, lasts in first_reports if low <= p < low + 0.2 + 1e-9 * (low > 0.7)]
+        if not inside:
+            continue
+        n, share = len(inside), sum(lasts for _, lasts in inside) / len(inside)
+        error = max(share * (1 - share), 0.05) ** 0.5 / n**0.5
+        x, y = LEFT + WIDE * sum(p for p, _ in inside) / n, TOP + WIDE * (1 - share)
+        parts.append(
+            f'<path d="M{x:.1f} {y - WIDE * error:.1f}V{y + WIDE * error:.1f}" stroke="#0072b2"/>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{n**0.5:.1f}" fill="#0072b2"/>'
+            f'<text x="{x + n**0.5 + 4:.1f}" y="{y + 4:.1f}">{n}</text>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + 40}" height="{TOP + WIDE + 44}" '
+        f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
+        f'<rect x="{LEFT}" y="{TOP}" width="{WIDE}" height="{WIDE}" fill="none" stroke="#ccc"/>{"".join(parts)}'
+        f'<text x="{LEFT + WIDE / 2}" y="{TOP + WIDE + 36}" text-anchor="middle">stated probability</text>'
+        f'<text transform="translate(14 {TOP + WIDE / 2}) rotate(-90)" text-anchor="middle">share that lasted</text>'
+        "</svg>\n"
+    )
 
 
 def cost() -> None:

@@ -116,7 +116,9 @@ def _update_absent(
         why = f"superseded: the level since {format_day(max(starts))} is accepted" if later else None
         return replace(finding, resolution=why)
     since = finding.missed_since or newest_s
-    waiting = finding.state != "suspected" and newest_s - since < _CONFIRMATION_PERIOD_S
+    # The newest sessions state themselves when an event is over.
+    is_confirmed = any(not m.suspected for m in finding.members)
+    waiting = is_confirmed and finding.state != "suspected" and newest_s - since < _CONFIRMATION_PERIOD_S
     joined = next((f for f in found if _contains(f, finding)), None)
     reason = f"part of {joined.id}" if joined else None if waiting else _reason_over(finding)
     why = finding.resolution or reason

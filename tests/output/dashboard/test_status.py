@@ -342,7 +342,7 @@ def test_first_morning_is_on_the_page(
     history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, stored.to_json())])
     build_site(history, tmp_path / "site", now=update_time(end))
     text = shown(section(tmp_path / "site", "planted"))
-    assert re.search(r"Newest session: 2 of 8 series far off, MPIIO ×0.[45]\d*; session 1 since 10 Feb 2025", text), text
+    assert re.search(r"Newest session: 2 of 8 series far off, MPIIO ×0.[45]\d*; session 1 since 10 Feb 2025", text)
     assert f"(suspected, lasts with a probability of {100 * (finding.probability_lasting or 0):.0f} %)" in text
     assert "1 suspected (1 probably lasting)" in shown((tmp_path / "site/index.html").read_text())
     page = shown((tmp_path / "site/finding/planted-20250210-down.html").read_text())

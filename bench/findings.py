@@ -32,6 +32,7 @@ from tests.stats.planted import trial  # noqa: E402
 from iowatch.core import Output, Result, Scalar  # noqa: E402
 from iowatch.findings import Finding, update_findings  # noqa: E402
 from iowatch.findings.finding import TRANSIENT  # noqa: E402
+from iowatch.findings.text import iso_day, short_summary  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
 
@@ -156,6 +157,8 @@ def replay(whole: History, history: History) -> None:
     reported: Counter[str] = Counter()
     start, calls, redated = time.perf_counter(), 0, 0
     dates: dict[str, str] = {}
+    first: dict[str, str] = {}
+    opened: dict[str, str] = {}
     found: list[Finding] = []
     sessions = sorted(whole.sessions("edison"), key=lambda s: s.started_at)
     for _, group in groupby(sessions, key=lambda s: s.started_at // DAY_S):
@@ -168,6 +171,11 @@ def replay(whole: History, history: History) -> None:
         calls += 1
         redated += sum(dates.get(f.id, f.date) != f.date for f in found if f.state in ("open", "suspected"))
         dates |= {f.id: f.date for f in found}
+        morning = iso_day(last + DAY_S)
+        for finding in (f for f in found if f.probability_lasting is not None and f.resolution is None):
+            first.setdefault(finding.id, f"{morning} | {short_summary(finding)} | {finding.probability_lasting:.0%}")
+            if finding.state == "open":
+                opened.setdefault(finding.id, f"open on {morning}")
         reported.update(f"{f.state}: {update.split(':')[0].split(' since ')[0]}" for f in found for update in f.updates)
     print(f"session by session: {calls} calls in {time.perf_counter() - start:.0f} s; reported updates")
     for what, times in reported.most_common():
@@ -177,6 +185,10 @@ def replay(whole: History, history: History) -> None:
     single = sum(len(f.members) == 1 for f in needed if f not in over)
     print(f"{len(needed)} findings needed action, {len(over)} of them were dropped, {single} others have one series")
     print(f"the date of an open or suspected finding changed {redated} times")
+    print("\n| morning | events of the newest sessions | lasts | what became of it |\n|---|---|---|---|")
+    for finding in sorted((f for f in found if f.id in first), key=lambda f: first[f.id]):
+        became = [one for one in (opened.get(finding.id), finding.resolution) if one]
+        print(f"| {first[finding.id]} | {'; '.join(became) or finding.state} |")
 
 
 TRIALS = 100

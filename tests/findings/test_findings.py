@@ -15,7 +15,7 @@ from iowatch.core import UsageError
 from iowatch.findings import finding_from_json, format_finding, load_findings, state, update_findings
 from iowatch.findings.finding import with_updates
 from iowatch.findings.state import resolve_findings
-from iowatch.stats import Detection, detect_many, detection
+from iowatch.stats import Detection, Transient, detect_many, detection
 from iowatch.store import History
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, slower_mpiio, update_time
 
@@ -84,17 +84,35 @@ def test_finding_that_became_part_of_another_one_refers_to_it(record_and_update:
 
 @pytest.mark.parametrize(
     ("confidences", "observations", "sure"),
-    [((0.86,), 7, True), ((0.84,), 7, False), ((0.99,), 6, False), ((0.65, 0.65), 4, True), ((0.6, 0.6), 9, False)],
+    [
+        ((0.96,), 7, True),
+        ((0.94,), 7, False),
+        ((0.99, 0.99), 6, False),
+        ((0.8, 0.8), 7, True),
+        ((0.77, 0.77), 9, False),
+    ],
 )
-def test_change_without_company_needs_more_for_an_open_finding(
+def test_changes_of_single_series_need_observations_and_confidence_for_a_finding(
     record_and_update: RecordAndUpdate, confidences: tuple[float, ...], observations: int, sure: bool
 ) -> None:
-    """1 - 0.35 * 0.35 = 0.88, 1 - 0.4 * 0.4 = 0.84; the limit is 0.85."""
+    """1 - 0.2 * 0.2 = 0.96, 1 - 0.23 * 0.23 = 0.947; the limits are 0.95 and seven observations."""
     (finding,) = record_and_update(slower_mpiio(), END, None)
     members = tuple(replace(finding.members[0], confidence=c, observations=observations) for c in confidences)
     assert replace(finding, members=members).is_sure is sure
     suspected = tuple(replace(m, suspected=True) for m in members)
     assert not replace(finding, members=suspected).is_sure
+
+
+def test_change_that_detection_finds_to_be_a_transient_is_resolved_at_once(record_and_update: RecordAndUpdate) -> None:
+    (finding,) = record_and_update(slower_mpiio(), END, None)
+    finding = replace(finding, outlook=None)
+    start = float(finding.first_after)
+    away = Transient(0, start - 60, 4, start + 4 * 86_400, "down", 0.5, 5)
+    earlier = replace(away, time=start - 90 * 86_400, last_time=start - 86_400)
+    for transient, expected in ((away, "transient: back after at most 5 sessions"), (earlier, None)):
+        detections = {m.series_id: Detection(100, "ok", transients=(transient,)) for m in finding.members}
+        (absent,) = resolve_findings([], [finding], {}, finding.first_after + 86_400, detections)
+        assert absent.resolution == expected
 
 
 def test_steady_noise_gives_no_finding(record_and_update: RecordAndUpdate) -> None:

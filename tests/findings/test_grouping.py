@@ -46,7 +46,7 @@ def step(
 ) -> tuple[ChangePoint, ...]:
     """A step between the runs of the days `before` (default: the day before) and `day`; `gain` is a logarithm."""
     ratio, times = math.exp(gain), (day * DAY, (day - 1 if before is None else before) * DAY)
-    return (ChangePoint(day, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, confidence, 5, suspected),)
+    return (ChangePoint(day, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, confidence, 7, suspected),)
 
 
 def test_gains_and_losses_of_one_day_are_one_event() -> None:

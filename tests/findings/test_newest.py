@@ -103,7 +103,8 @@ def joined(changes: dict[int, tuple], *events: PanelEvent) -> list[ChangeGroup]:
 def test_suspected_changes_of_single_series_are_no_finding() -> None:
     suspected = {n: step(10, -0.5, suspected=True) for n in range(8)}
     assert joined(suspected) == []
-    (found,) = joined({**suspected, 7: step(10, -0.5)})
+    assert joined({7: step(10, -0.5, confidence=0.94)}) == []  # confirmed, not sure
+    (found,) = joined({**suspected, 7: step(10, -0.5, confidence=0.96)})
     assert found.event is None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -15,10 +15,21 @@ from iowatch.stats import Explanation, RankedCause
 
 # Confidence from which changes make a finding open, and observations that a change without company needs for it: of
 # single changes below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States").
-_SURE, _SURE_ALONE_OBSERVATIONS = 0.85, 7
+_SURE, _SURE_OBSERVATIONS = 0.95, 7
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
+
+
+def are_sure(confirmed: Iterable[tuple[float, int]]) -> bool:
+    """Whether confirmed changes of single series are enough for a finding without the newest sessions of all series.
+
+    Args:
+        confirmed: confidence and number of observations of each; shorter ones than a week of sessions may be a burst.
+    """
+    chosen = list(confirmed)
+    is_enough = any(observations >= _SURE_OBSERVATIONS for _, observations in chosen)
+    return is_enough and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= _SURE
 
 
 @dataclass(frozen=True)
@@ -233,12 +244,10 @@ class Finding:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the changes are enough for an open finding; a confirmed one alone needs more observations."""
+        """Whether the changes are enough for an open finding."""
         if self.outlook is not None and self.outlook.is_current and self.outlook.is_open:
             return True
-        confirmed = [m for m in self.members if not m.suspected]
-        is_enough = len(confirmed) > 1 or any(m.observations >= _SURE_ALONE_OBSERVATIONS for m in confirmed)
-        return is_enough and 1 - math.prod(1 - m.confidence for m in confirmed) >= _SURE
+        return are_sure((m.confidence, m.observations) for m in self.members if not m.suspected)
 
     @property
     def changed(self) -> int:

@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 
 from iowatch.core import DAY_S, METRICS
-from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding
+from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations
 from iowatch.findings.text import format_outlook, short_summary
@@ -40,6 +40,8 @@ _LASTING_STATES = ("open", "acknowledged", "accepted")
 _NEAR_S = 4 * DAY_S
 # Runs of one session start within this time of each other.
 _SESSION_S = DAY_S // 2
+# A group this near to a known finding with the same change of a series is that finding.
+_SAME_DATE_S = 3 * DAY_S
 
 
 def assess_newest_sessions(
@@ -99,8 +101,10 @@ def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:
     return lasted, ended
 
 
-def join_events(groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequence[SeriesRow]) -> list[ChangeGroup]:
-    """Groups with a confirmed change, and the events of the newest sessions, in order of time.
+def join_events(
+    groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequence[SeriesRow], known: Sequence[Finding] = ()
+) -> list[ChangeGroup]:
+    """Groups with sure changes, and the events of the newest sessions, in order of time.
 
     An event joins the group with its date and most of its series, which adds the series that are not yet sure; another
     event is a group of its own. Suspected changes of single series alone are no group; those of the date of an event,
@@ -109,9 +113,11 @@ def join_events(groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequen
     Args:
         groups: from `group_changes`.
         rows: the series of the panel, in its order.
+        known: findings of the last update; their changes need not be sure.
     """
     joined = [one for one in groups if any(not m.change.suspected for m in one.changes)]
     suspected = [m for one in groups if one not in joined for m in one.changes]
+    current = [f for f in known if f.resolution is None]
     for event in sorted(report.events, key=lambda one: one.first_after):
         made = _group_of_event(event, rows, suspected)
         same = [one for one in joined if one.event is None and _is_same_event(one, made)]
@@ -122,7 +128,20 @@ def join_events(groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequen
         more = [m for m in made.changes if m.row.id not in best.series_ids]
         changes = tuple(sorted((*best.changes, *more), key=lambda m: m.first_after))
         joined[joined.index(best)] = replace(best, changes=changes, event=event)
-    return sorted(joined, key=lambda one: (one.first_after, one.direction))
+    kept = [one for one in joined if one.event is not None or _is_finding(one, current)]
+    return sorted(kept, key=lambda one: (one.first_after, one.direction))
+
+
+def _is_finding(group: ChangeGroup, known: Sequence[Finding]) -> bool:
+    """Whether changes that the newest sessions do not show are a finding: sure, or those of a known one."""
+    confirmed = [m for m in group.changes if not m.change.suspected]
+    changed = {(m.row.id, m.direction) for m in confirmed}
+    is_known = any(
+        abs(group.first_after - f.first_after) <= _SAME_DATE_S
+        and changed & {(m.series_id, m.direction) for m in f.members}
+        for f in known
+    )
+    return is_known or are_sure((m.change.confidence, m.change.observations) for m in confirmed)
 
 
 def _is_same_event(group: ChangeGroup, event: ChangeGroup) -> bool:

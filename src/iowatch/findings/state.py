@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from statistics import median
+from types import MappingProxyType
 
 from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, suggest_name, utc_now
 from iowatch.findings import evidence, grouping, newest
@@ -55,7 +56,11 @@ def accepted_since_by_series(
 
 
 def resolve_findings(
-    found: Sequence[Finding], known: Sequence[Finding], level_starts: Mapping[int, int], newest_s: int
+    found: Sequence[Finding],
+    known: Sequence[Finding],
+    level_starts: Mapping[int, int],
+    newest_s: int,
+    detections: Mapping[int, Detection] = MappingProxyType({}),
 ) -> list[Finding]:
     """All findings with their resolution: not confirmed, or level returned.
 
@@ -64,12 +69,13 @@ def resolve_findings(
         known: findings of the last update.
         level_starts: starts of the accepted levels, from `accepted_since_by_series`.
         newest_s: time of the newest run, epoch seconds.
+        detections: of each series, by series id.
     """
     before = {finding.id: finding for finding in known}
     settled = {f.id: _update_present(f, before.get(f.id), newest_s) for f in found}
     for finding in known:
         if finding.id not in settled:
-            settled[finding.id] = _update_absent(finding, found, level_starts, newest_s)
+            settled[finding.id] = _update_absent(finding, found, level_starts, newest_s, detections)
     for earlier in sorted(found, key=lambda f: f.first_after):
         known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
         # For each group of the finding the later one that returns it.
@@ -107,7 +113,11 @@ def _update_present(finding: Finding, before: Finding | None, newest_s: int) -> 
 
 
 def _update_absent(
-    finding: Finding, found: Sequence[Finding], level_starts: Mapping[int, int], newest_s: int
+    finding: Finding,
+    found: Sequence[Finding],
+    level_starts: Mapping[int, int],
+    newest_s: int,
+    detections: Mapping[int, Detection],
 ) -> Finding:
     """Update a finding that is not detected: hidden by an accepted level, part of another one, or not confirmed."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
@@ -120,10 +130,26 @@ def _update_absent(
     is_confirmed = any(not m.suspected for m in finding.members)
     waiting = is_confirmed and finding.state != "suspected" and newest_s - since < _CONFIRMATION_PERIOD_S
     joined = next((f for f in found if _contains(f, finding)), None)
-    reason = f"part of {joined.id}" if joined else None if waiting else _reason_over(finding)
+    over = _transient_sessions(finding, detections)
+    if joined:
+        reason: str | None = f"part of {joined.id}"
+    elif over:
+        reason = f"{TRANSIENT}{format_count(over, 'session')}"
+    else:
+        reason = None if waiting else _reason_over(finding)
     why = finding.resolution or reason
     outlook = finding.outlook and replace(finding.outlook, is_current=why is None)
     return replace(finding, missed_since=since, seen_since=None, resolution=why, outlook=outlook)
+
+
+def _transient_sessions(finding: Finding, detections: Mapping[int, Detection]) -> int:
+    """Sessions that the change lasted, if detection found it to be a transient in most members; else 0."""
+    lengths = []
+    for member in finding.members:
+        known = detections[member.series_id].transients if member.series_id in detections else ()
+        spans = [t.observations for t in known if t.time <= member.first_after <= t.last_time]
+        lengths += spans[-1:]
+    return round(median(lengths)) if 2 * len(lengths) > len(finding.members) else 0
 
 
 def _reason_over(finding: Finding) -> str:
@@ -251,13 +277,13 @@ def update_findings(
     seconds = int(moment.timestamp())
     panel = newest.assess_newest_sessions(history, rows, detections, known, level_starts)
     changes = {number: one.steps for number, one in detections.items()}
-    groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows)
+    groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows, known)
     found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds)
     before = {finding.id: finding for finding in known}
     least = _least_probability(system)
     resolved = [
         with_state(finding, before.get(finding.id), decisions, moment.date(), report, least)
-        for finding in resolve_findings(found, known, level_starts, newest_s)
+        for finding in resolve_findings(found, known, level_starts, newest_s, detections)
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
     history.save_findings(stored)

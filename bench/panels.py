@@ -96,17 +96,11 @@ def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, 
                     "first_night": finding.first_after,
                     "members": [morning.names[_identity(dict(m.parameters))] for m in members],
                     "state": finding.state,
-                    "probability_lasting": probability_lasting(finding),
+                    # None where changes of single series decide, which state no probability.
+                    "probability_lasting": finding.probability_lasting,
                 }
             )
     return found, morning
-
-
-def probability_lasting(finding: Finding) -> float:
-    """Of the newest sessions, else the confidence of the detection in single series."""
-    if finding.outlook is not None and finding.outlook.is_current:
-        return finding.outlook.probability_lasting
-    return max(m.confidence for m in finding.members)
 
 
 def scores(folder: Path) -> None:

@@ -103,8 +103,8 @@ def joined(changes: dict[int, tuple], *events: PanelEvent) -> list[ChangeGroup]:
 def test_suspected_changes_of_single_series_are_no_finding() -> None:
     suspected = {n: step(10, -0.5, suspected=True) for n in range(8)}
     assert joined(suspected) == []
-    assert joined({7: step(10, -0.5, confidence=0.94)}) == []  # confirmed, not sure
-    (found,) = joined({**suspected, 7: step(10, -0.5, confidence=0.96)})
+    assert joined({7: step(10, -0.5, confidence=0.97)}) == []  # confirmed, not sure
+    (found,) = joined({**suspected, 7: step(10, -0.5, confidence=0.99)})
     assert found.event is None
 
 
@@ -120,7 +120,7 @@ def test_series_seen_later_or_in_the_other_direction_join_the_confirmed_group() 
 
 @pytest.mark.parametrize(("day", "members"), [(13, (0, 1)), (10, (2, 3))])
 def test_event_of_another_date_or_other_series_is_a_group_of_its_own(day: int, members: tuple[int, int]) -> None:
-    found = joined({n: step(10, -0.5) for n in (0, 1)}, event(*((n, -0.5) for n in members), day=day))
+    found = joined({n: step(10, -0.5, confidence=0.99) for n in (0, 1)}, event(*((n, -0.5) for n in members), day=day))
     assert sorted((g.event is not None, g.first_after // DAY) for g in found) == [(False, 10), (True, day)]
 
 

@@ -74,8 +74,8 @@ def test_gains_and_losses_of_one_session_are_one_event() -> None:
 
 
 def test_a_change_that_lasts_becomes_more_probable_and_opens() -> None:
-    found = [assess(planted(2, MPIIO_WRITES, 0.55, since)).events[0] for since in (1, 3, 6)]
-    assert [event.sessions for event in found] == [1, 3, 6]
+    found = [assess(planted(2, MPIIO_WRITES, 0.55, since)).events[0] for since in (1, 5, 8)]
+    assert [event.sessions for event in found] == [1, 5, 8]
     assert len({event.first_after + (event.sessions - 1) * DAY_S for event in found}) == 1
     assert found[0].probability_lasting < found[2].probability_lasting
     assert [event.is_open for event in found] == [False, True, True]

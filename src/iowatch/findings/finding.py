@@ -15,7 +15,7 @@ from iowatch.stats import Explanation, RankedCause
 
 # Confidence from which changes make a finding open, and observations that a change without company needs for it: of
 # single changes below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States").
-_SURE, _SURE_OBSERVATIONS = 0.95, 7
+_SURE_ONE, _SURE_ALL, _SURE_OBSERVATIONS = 0.95, 0.98, 7
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
@@ -28,8 +28,8 @@ def are_sure(confirmed: Iterable[tuple[float, int]]) -> bool:
         confirmed: confidence and number of observations of each; shorter ones than a week of sessions may be a burst.
     """
     chosen = list(confirmed)
-    is_enough = any(observations >= _SURE_OBSERVATIONS for _, observations in chosen)
-    return is_enough and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= _SURE
+    best = max((confidence for confidence, n in chosen if n >= _SURE_OBSERVATIONS), default=0.0)
+    return best >= _SURE_ONE and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= _SURE_ALL
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ def _choose(
     """The candidates of one direction to report: those of known events, and the most probable new ones."""
     kept: list[tuple[Candidate, float, float]] = []
     for session in known:
-        near = [one for one in rated if abs(one[0].session - session) <= 1 and one[1] >= _KEEP]
+        near = [one for one in rated if abs(one[0].session - session) <= 1 and one[1] >= _KEEP and not _is_over(*one)]
         if near:
             best = max(near, key=lambda one: one[1] + (_SAME_DATE if one[0].session == session else 0.0))
             kept += [best] if best not in kept else []
@@ -214,6 +214,12 @@ def _choose(
         if not any(_is_same(one[0], new[0]) for one in kept):
             kept.append(new)
     return kept
+
+
+def _is_over(candidate: Candidate, _real: float, lasting: float) -> bool:
+    """Whether the series of an event returned in the newest session and will hardly leave again."""
+    returned = candidate.sessions > 1 and candidate.features["newest session"] < _RETURNED
+    return returned and lasting < _HARDLY
 
 
 def _is_same(one: Candidate, other: Candidate) -> bool:
@@ -581,6 +587,8 @@ def _log_odds(probability: float) -> float:
 _KEEP, _SAME_EVENT_SESSIONS = 0.08, 3
 # A known event keeps its date unless another one is more probable by this.
 _SAME_DATE = 0.15
+# An event is over if this share of its size is left in the newest session, with less than this probability to last.
+_RETURNED, _HARDLY = 0.3, 0.3
 # New events per direction and morning.
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
@@ -616,7 +624,7 @@ class PanelModel:
 MODELS = (
     PanelModel(
         1,
-        0.28,
+        0.34,
         real={
             "": -3.292,
             "distance above past": 0.188,
@@ -630,7 +638,7 @@ MODELS = (
     ),
     PanelModel(
         3,
-        0.33,
+        0.38,
         real={
             "": -2.994,
             "distance above past": 0.144,
@@ -648,7 +656,7 @@ MODELS = (
     ),
     PanelModel(
         10,
-        0.42,
+        0.45,
         real={
             "": -4.109,
             "evidence per series": 0.5,

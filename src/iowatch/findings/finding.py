@@ -13,9 +13,10 @@ from pydantic import TypeAdapter
 from iowatch.core import Scalar
 from iowatch.stats import Explanation, RankedCause
 
-# Confidence from which changes make a finding open, and observations that a change without company needs for it: of
-# single changes below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States").
-_SURE_ONE, _SURE_ALL, _SURE_OBSERVATIONS = 0.95, 0.98, 7
+# Confidence, of one change and of several together, and observations from which changes of single series are a finding:
+# of those below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States"). Several need more,
+# because weak changes of one date may be one spell of noise.
+_SURE_ALONE, _SURE_TOGETHER, _SURE_OBSERVATIONS = 0.98, 0.995, 7
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
@@ -28,8 +29,9 @@ def are_sure(confirmed: Iterable[tuple[float, int]]) -> bool:
         confirmed: confidence and number of observations of each; shorter ones than a week of sessions may be a burst.
     """
     chosen = list(confirmed)
-    best = max((confidence for confidence, n in chosen if n >= _SURE_OBSERVATIONS), default=0.0)
-    return best >= _SURE_ONE and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= _SURE_ALL
+    is_enough = any(observations >= _SURE_OBSERVATIONS for _, observations in chosen)
+    least = _SURE_ALONE if len(chosen) == 1 else _SURE_TOGETHER
+    return is_enough and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= least
 
 
 @dataclass(frozen=True)

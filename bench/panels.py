@@ -138,8 +138,9 @@ def reliability_diagram(first_reports: list[tuple[float, int]]) -> str:
         n, share = len(inside), sum(lasts for _, lasts in inside) / len(inside)
         error = max(share * (1 - share), 0.05) ** 0.5 / n**0.5
         x, y = LEFT + WIDE * sum(p for p, _ in inside) / n, TOP + WIDE * (1 - share)
+        top, bottom = max(y - WIDE * error, TOP), min(y + WIDE * error, TOP + WIDE)
         parts.append(
-            f'<path d="M{x:.1f} {y - WIDE * error:.1f}V{y + WIDE * error:.1f}" stroke="#0072b2"/>'
+            f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="#0072b2"/>'
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{n**0.5:.1f}" fill="#0072b2"/>'
             f'<text x="{x + n**0.5 + 4:.1f}" y="{y + 4:.1f}">{n}</text>'
         )

@@ -1,6 +1,6 @@
 """The fit of the models of `iowatch.stats.panel`, on events planted in Edison's year.
 
-    python bench/panel_fit.py           prints the tables of weights for src/iowatch/stats/panel.py
+    python bench/panel_fit.py           prints the tables of weights for src/iowatch/stats/panel_models.py
 
 Panels are made as tests/data/panels.tar.xz describes (README.md inside it): all series of the system over 110 to 130
 sessions, less their lasting steps and slow variation, so that bad sessions, gaps and outliers stay together; half of
@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 
 from iowatch.core import Scalar
 from iowatch.stats import panel as panel_module
+from iowatch.stats import panel_models
 from iowatch.stats.panel import PanelSeries
 
 Floats = NDArray[np.float64]
@@ -164,7 +165,7 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
     begin = one.first - 3 if one.first is not None else int(rng.integers(45, len(one.starts) - 14))
     for newest in range(begin, begin + 13):
         upto = slice(0, newest + 1)
-        table = panel_module.SessionTable(
+        table = panel_module.PanelTable(
             [
                 PanelSeries(at[upto][seen[upto]], logs[upto][seen[upto]], case)
                 for at, logs, case in zip(one.times, one.logs, one.cases, strict=True)
@@ -212,8 +213,8 @@ def main() -> None:
     print(
         f"{len(found)} candidates, {sum(one.real for one in found)} planted, {sum(one.lasting for one in found)} last"
     )
-    for position, model in enumerate(panel_module.MODELS):
-        mine = [one for one in found if panel_module.model_of(one.sessions) is model]
+    for position, model in enumerate(panel_models.MODELS):
+        mine = [one for one in found if panel_models.model_of(one.sessions) is model]
         real = fit(mine, list(model.real)[1:], [one.real for one in mine])
         planted = [one for one in mine if one.real]
         lasting = fit(planted, list(model.lasting)[1:], [one.lasting for one in planted])

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
 from iowatch.stats.method import StepDirection
+from iowatch.stats.panel_models import model_of, probability
 from iowatch.stats.rules import (
     Condition,
     candidate_conditions,
@@ -182,7 +183,7 @@ def assess_panel(
     """
     if not any(len(one.times) for one in series):
         return PanelReport(None, 0, (), ())
-    table = SessionTable(series)
+    table = PanelTable(series)
     found: list[tuple[Candidate, float, float]] = []
     candidates = list(find_candidates(table))
     for direction in (0, 1):
@@ -227,7 +228,7 @@ def _is_same(one: Candidate, other: Candidate) -> bool:
     return abs(one.session - other.session) <= _SAME_EVENT_SESSIONS and bool(set(one.members) & set(other.members))
 
 
-def _merge_events(table: SessionTable, found: Sequence[tuple[Candidate, float, float]]) -> Iterator[PanelEvent]:
+def _merge_events(table: PanelTable, found: Sequence[tuple[Candidate, float, float]]) -> Iterator[PanelEvent]:
     """Events: groups of both directions that began in about the same session are one."""
     left = sorted(found, key=lambda one: -one[0].evidence)
     while left:
@@ -254,7 +255,7 @@ def _merge_events(table: SessionTable, found: Sequence[tuple[Candidate, float, f
         )
 
 
-def _make_group(table: SessionTable, candidate: Candidate) -> PanelGroup:
+def _make_group(table: PanelTable, candidate: Candidate) -> PanelGroup:
     members = []
     start = candidate.session
     for i in candidate.members:
@@ -268,7 +269,7 @@ def _make_group(table: SessionTable, candidate: Candidate) -> PanelGroup:
     return PanelGroup(_DIRECTIONS[candidate.direction], tuple(members), rule)
 
 
-class SessionTable:
+class PanelTable:
     """Series by sessions, with the level before each session and the scatter of each series.
 
     Attributes:
@@ -471,7 +472,7 @@ class Candidate:
     is_dated: bool
 
 
-def find_candidates(table: SessionTable) -> Iterator[Candidate]:
+def find_candidates(table: PanelTable) -> Iterator[Candidate]:
     """The best group for each direction and each of the newest sessions."""
     longest = min(NEWEST_SESSIONS, table.sessions - _MIN_LEVEL_OBSERVATIONS - 1)
     deviations = {k: table.deviations(table.sessions - k, k) for k in range(1, longest + 1)}
@@ -504,7 +505,7 @@ def find_candidates(table: SessionTable) -> Iterator[Candidate]:
 class _Group:
     """The series that one rule, or none, selects as moved since a session, and how this compares with the past."""
 
-    def __init__(self, table: SessionTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools) -> None:
+    def __init__(self, table: PanelTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools) -> None:
         self.table, self.direction, self.deviations, self.fresh = table, direction, deviations, fresh
         self.sign = (-1.0, 1.0)[direction]
         best, position = table.best_rule(evidence[:, None], fresh[:, None])
@@ -603,90 +604,7 @@ _BAD, _BAD_SHARES, _BAD_WEIGHT, _BAD_EXPONENT = 6.0, (0.19, 0.024), 20.0, 0.5
 _LASTING_SHARE, _LASTING_WEIGHT = 0.57, 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class PanelModel:
-    """Weights of the features of a candidate of at most `sessions` sessions, by name; "" is the constant.
-
-    Attributes:
-        report: least probability of being real of a new event that is reported; lower for the first session, because
-            its morning is the one that counts.
-        real: log odds that it is more than the usual bad sessions of the system.
-        lasting: log odds that a real one lasts.
-    """
-
-    sessions: int
-    report: float
-    real: Mapping[str, float]
-    lasting: Mapping[str, float]
-
-
-# By `python bench/panel_fit.py`.
-MODELS = (
-    PanelModel(
-        1,
-        0.34,
-        real={
-            "": -3.292,
-            "distance above past": 0.188,
-            "up": 1.974,
-            "evidence per series": 0.961,
-            "opposite": 3.09,
-            "others far off": -1.501,
-            "size": 0.025,
-        },
-        lasting={"": 0.817, "opposite": 1.846},
-    ),
-    PanelModel(
-        3,
-        0.38,
-        real={
-            "": -2.994,
-            "distance above past": 0.144,
-            "margin": 0.13,
-            "series": -1.181,
-            "session before": -0.839,
-            "evidence above past": 0.069,
-            "opposite": 0.761,
-            "others far off": -0.313,
-            "evidence": 1.483,
-            "sessions": -1.211,
-            "up": 0.844,
-        },
-        lasting={"": 0.056, "opposite": 1.639, "sessions": 0.13, "newest session": 0.723},
-    ),
-    PanelModel(
-        10,
-        0.45,
-        real={
-            "": -4.109,
-            "evidence per series": 0.5,
-            "session before": -1.172,
-            "evidence above past": -0.101,
-            "size": 0.476,
-            "margin": -0.138,
-            "share": 3.969,
-            "opposite": 0.83,
-            "sessions": -0.314,
-            "newest session": -0.068,
-            "up": 0.917,
-        },
-        lasting={"": -2.516, "opposite": 1.288, "sessions": 0.787, "newest session": 2.587},
-    ),
-)
-
-
-def model_of(sessions: int) -> PanelModel:
-    """The model of a candidate of that many sessions."""
-    return next((model for model in MODELS if sessions <= model.sessions), MODELS[-1])
-
-
-def probability(weights: Mapping[str, float], features: Mapping[str, float], log_odds: float = 0.0) -> float:
-    """Probability by a logistic model, with additional log odds."""
-    score = weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
-    return 1 / (1 + math.exp(-score - log_odds))
-
-
-def _probabilities(table: SessionTable, candidate: Candidate, lasted: int, ended: int) -> tuple[float, float]:
+def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: int) -> tuple[float, float]:
     """Probability that a candidate is a real event, and that it lasts."""
     model = model_of(candidate.sessions)
     usual, past = _BAD_SHARES[candidate.direction], table.past_evidence(1)[candidate.direction]

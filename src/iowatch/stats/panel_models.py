@@ -1,0 +1,90 @@
+"""Logistic models of the evidence of many series (`iowatch.stats.panel`): features in, probabilities out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PanelModel:
+    """Weights of the features of a candidate of at most `sessions` sessions, by name; "" is the constant.
+
+    Attributes:
+        report: least probability of being real of a new event that is reported; lower for the first session, because
+            its morning is the one that counts.
+        real: log odds that it is more than the usual bad sessions of the system.
+        lasting: log odds that a real one lasts.
+    """
+
+    sessions: int
+    report: float
+    real: Mapping[str, float]
+    lasting: Mapping[str, float]
+
+
+# By `python bench/panel_fit.py`.
+MODELS = (
+    PanelModel(
+        1,
+        0.34,
+        real={
+            "": -3.292,
+            "distance above past": 0.188,
+            "up": 1.974,
+            "evidence per series": 0.961,
+            "opposite": 3.09,
+            "others far off": -1.501,
+            "size": 0.025,
+        },
+        lasting={"": 0.817, "opposite": 1.846},
+    ),
+    PanelModel(
+        3,
+        0.38,
+        real={
+            "": -2.994,
+            "distance above past": 0.144,
+            "margin": 0.13,
+            "series": -1.181,
+            "session before": -0.839,
+            "evidence above past": 0.069,
+            "opposite": 0.761,
+            "others far off": -0.313,
+            "evidence": 1.483,
+            "sessions": -1.211,
+            "up": 0.844,
+        },
+        lasting={"": 0.056, "opposite": 1.639, "sessions": 0.13, "newest session": 0.723},
+    ),
+    PanelModel(
+        10,
+        0.45,
+        real={
+            "": -4.109,
+            "evidence per series": 0.5,
+            "session before": -1.172,
+            "evidence above past": -0.101,
+            "size": 0.476,
+            "margin": -0.138,
+            "share": 3.969,
+            "opposite": 0.83,
+            "sessions": -0.314,
+            "newest session": -0.068,
+            "up": 0.917,
+        },
+        lasting={"": -2.516, "opposite": 1.288, "sessions": 0.787, "newest session": 2.587},
+    ),
+)
+
+
+def model_of(sessions: int) -> PanelModel:
+    """The model of a candidate of that many sessions."""
+    return next((model for model in MODELS if sessions <= model.sessions), MODELS[-1])
+
+
+def probability(weights: Mapping[str, float], features: Mapping[str, float], log_odds: float = 0.0) -> float:
+    """Probability by a logistic model, with additional log odds."""
+    score = weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
+    return 1 / (1 + math.exp(-score - log_odds))

@@ -87,6 +87,14 @@ def test_a_change_that_returned_is_no_event() -> None:
     assert not assess(logs, known=[((SESSIONS - 5) * DAY_S, "down")]).events
 
 
+def test_a_known_event_is_over_when_its_series_return() -> None:
+    """Five sessions at the other level are still most of the newest eight; the last three are back."""
+    logs = noise(12)
+    logs[MPIIO_WRITES, -8:-3] += math.log(0.55)
+    assert assess(logs[:, :-3], known=[((SESSIONS - 8) * DAY_S, "down")]).events
+    assert not assess(logs, known=[((SESSIONS - 8) * DAY_S, "down")]).events
+
+
 def test_quiet_series_are_seldom_reported() -> None:
     """Independent noise without events: at most one report in fifty mornings (seven per year)."""
     reported = sum(bool(assess(noise(100 + seed)).events) for seed in range(100))

@@ -322,12 +322,14 @@ def test_backup_is_restored_into_postgresql(new_database: Callable[[str], str], 
 
 def test_backup_removes_the_drafts_of_a_killed_one(new_database: Callable[[str], str], tmp_path: Path) -> None:
     """A killed copy leaves the draft and SQLite's log; a young draft may be that of a running backup."""
+    folder = tmp_path / "backup"
+    folder.mkdir()
     for name in (".b.db.1", ".b.db.1-wal", ".b.db.1-shm", ".b.db.2"):
-        (tmp_path / name).write_text("half")
-        os.utime(tmp_path / name, (0, 0) if name != ".b.db.2" else None)
+        (folder / name).write_text("half")
+        os.utime(folder / name, (0, 0) if name != ".b.db.2" else None)
     with History.open(new_database("sqlite")) as history:
-        maintenance.backup_history(history, tmp_path / "b.db")
-    assert sorted(path.name for path in tmp_path.glob("*b.db*")) == [".b.db.2", "b.db"]
+        maintenance.backup_history(history, folder / "b.db")
+    assert sorted(path.name for path in folder.iterdir()) == [".b.db.2", "b.db"]
 
 
 def test_restoring_a_backup_keeps_newer_runs(new_database: Callable[[str], str], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from reframe.core.builtins import fixture, parameter, run_after, run_before, san
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from iowatch.core import files
+from iowatch.core import settings
 from reframe_tests.mixins.check import BenchmarkCheck, entries
 
 
@@ -33,8 +33,8 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
         if "benchio" in self.current_environ.features:
             self.program = "benchio"
             return
-        source = files.checkout_root() / "benchmarks" / "benchio"
-        builds = files.var_directory().absolute() / "build" / "benchio"
+        source = settings.product_root() / "benchmarks" / "benchio"
+        builds = settings.var_directory().absolute() / "build" / "benchio"
         place = builds / self.current_system.name / self.current_environ.name
         self.program = str(place / "benchio")
         self.executable = shlex.quote(self.program)
@@ -73,6 +73,6 @@ class BenchioCheck(BenchmarkCheck):
     @run_after("setup")
     def use_built_program(self) -> None:
         self.program = self.built.program
-        sources = files.checkout_root() / "benchmarks" / "benchio" / "CMakeLists.txt"
+        sources = settings.product_root() / "benchmarks" / "benchio" / "CMakeLists.txt"
         version = re.search(r"^project\(benchio VERSION (\S+)", sources.read_text(encoding="utf-8"), re.MULTILINE)
         self.built_version = version.group(1) if version else None

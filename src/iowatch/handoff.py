@@ -40,9 +40,9 @@ from iowatch.core import (
     Scalar,
     canonical_json,
     clean_text,
+    settings,
     write_atomically,
 )
-from iowatch.core import files as core_files
 
 SPOOL_FORMAT = 1
 RETEST = "retest"
@@ -316,7 +316,7 @@ def quarantine(place: Path, session: str, reason: str) -> QuarantinedCase:
     Raises:
         MachineError: the quarantine cannot be written.
     """
-    base = core_files.var_directory() / "quarantine" / session / ("session" if place.name == session else place.name)
+    base = settings.var_directory() / "quarantine" / session / ("session" if place.name == session else place.name)
     target = next(path for n in range(1, 10_000) if not os.path.lexists((path := _numbered(base, n)) / "case"))
     # First the reason: after a kill in between, the next session finds the case in the spool again.
     write_atomically(target / _REASON, clean_text(f"{reason}\n"))
@@ -334,7 +334,7 @@ def _numbered(path: Path, number: int) -> Path:
 def quarantined_cases() -> list[QuarantinedCase]:
     """Return the damaged cases that nobody has decided about."""
     found = []
-    for path in sorted((core_files.var_directory() / "quarantine").glob("*/*")):
+    for path in sorted((settings.var_directory() / "quarantine").glob("*/*")):
         try:
             reason = (path / _REASON).read_text(encoding="utf-8", errors="replace")
         except OSError as error:

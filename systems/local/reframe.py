@@ -7,7 +7,7 @@ stack that `iowatch stack install --system local` installed. Their `activate.sh`
 
 import os
 
-from iowatch.core import files
+from iowatch.core import settings
 from iowatch.site import load_system
 from iowatch.site.reframe_config import reframe_environments
 
@@ -21,7 +21,7 @@ site_configuration = {
             "descr": _system.title,
             "hostnames": [".*"],
             "modules_system": "nomod",
-            "prefix": str(files.var_directory() / "reframe"),
+            "prefix": str(settings.var_directory() / "reframe"),
             "max_local_jobs": 1,  # bandwidth is measured exclusively
             "partitions": [
                 {

@@ -1,6 +1,6 @@
 """ReFrame configuration of a one-node Slurm on this machine (`systems/slurm-local/cluster start`)."""
 
-from iowatch.core import files
+from iowatch.core import settings
 from iowatch.site import load_system
 from iowatch.site.reframe_config import reframe_environments
 from iowatch.site.schedulers import BLOCKED_REASONS
@@ -16,7 +16,7 @@ site_configuration = {
             # The same machine as `local`: chosen by name only.
             "hostnames": ["^$"],
             "modules_system": "nomod",
-            "prefix": str(files.var_directory() / "reframe"),
+            "prefix": str(settings.var_directory() / "reframe"),
             "partitions": [
                 {
                     "name": "default",

@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result as CliResult
 
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.core import Output, Result, files
+from iowatch.core import Output, Result, artefacts
 from iowatch.darshan import Trace, diff_trace_groups
 from iowatch.output import comparison
 from iowatch.output.comparison import comparison_document, comparison_markdown
@@ -24,7 +24,7 @@ def record_session(history: History, tmp_path: Path, number: int, stack: str, mp
     """A session with one run that wrote and read, and its log."""
     log = tmp_path / f"{number}-{stack}.darshan"
     log.write_bytes(build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, posix)])))
-    kept = Artefact("darshan", "trace.darshan", *files.store_artefact(log))
+    kept = Artefact("darshan", "trace.darshan", *artefacts.store_artefact(log))
     case = {"api": "MPIIO", "ranks": 4}
     results = tuple(Result(operation, "bandwidth", "MiB/s", (100.0 + number,), case) for operation in ("write", "read"))
     name, begin = f"night-{number}", START + number * DAY_S

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError, UsageError
-from iowatch.core.files import artefact_path, damaged_artefacts, prune_artefacts, store_artefact
+from iowatch.core.artefacts import artefact_path, damaged_artefacts, prune_artefacts, store_artefact
 
 DAY_S = 24 * 3600.0
 

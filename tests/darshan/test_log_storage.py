@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iowatch import handoff
-from iowatch.core import UsageError, files
+from iowatch.core import UsageError, artefacts
 from iowatch.darshan import DarshanReader, read_trace
 from iowatch.darshan.trace import PRIVACY_VARIABLE, keep_darshan_log
 from iowatch.session import session
@@ -23,7 +23,7 @@ def test_log_is_kept_unchanged(make_log: MakeLog, var: Path) -> None:
     log = make_log(posix=POSIX)
     found = keep_darshan_log(log)
     assert found is not None
-    assert files.artefact_path(found[0]).read_bytes() == log.read_bytes()
+    assert artefacts.artefact_path(found[0]).read_bytes() == log.read_bytes()
 
 
 @pytest.mark.parametrize("mode", ["hash", "drop"])

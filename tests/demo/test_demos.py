@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import InputError, files
+from iowatch.core import InputError, settings
 from iowatch.demo import scenarios
 from iowatch.demo.scenarios import (
     DEMONSTRATIONS,
@@ -29,7 +29,7 @@ from iowatch.findings import Finding
 from iowatch.store import History, SeriesFilter, SessionRecord
 
 SEED = 2009
-EDISON_TABLE = files.checkout_root() / scenarios.EDISON_TABLE
+EDISON_TABLE = settings.product_root() / scenarios.EDISON_TABLE
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from random import Random
 import yaml
 
 from iowatch.cli.main import _run_command
-from iowatch.core import files
+from iowatch.core import settings
 from iowatch.demo.scenarios import DEMONSTRATIONS, replay_demonstration
 from iowatch.store import History, maintenance
 from tests.conftest import ROOT
@@ -46,7 +46,7 @@ class Command(Work):
     def __init__(self, draw: Random, name: str) -> None:
         super().__init__(draw)
         self.name, self.number = name, 0
-        base = files.var_directory()
+        base = settings.var_directory()
         self.root, self.place, self.output = base / "root", base / "files", base / "ior.out"
         self.place.mkdir(parents=True)
         _copy_checkout(self.root)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.cli import main
-from iowatch.core import Output, Result, clean_text, escape_controls, files
+from iowatch.core import Output, Result, clean_text, escape_controls, settings
 from iowatch.output import notices
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.notice_channels import (
@@ -272,7 +272,7 @@ def file_faults(root: Path) -> Iterator[str]:
         "benchmarks/ior/suites/smoke.yaml": ("run", "--suite", "smoke", "--system", "local", "--dry-run"),
     }
     for name in ("systems/local", "benchmarks/ior/suites"):
-        shutil.copytree(files.checkout_root() / name, root / name)
+        shutil.copytree(settings.product_root() / name, root / name)
     os.environ["IOWATCH_ROOT"] = str(root)
     for place, command in places.items():
         path = root / place

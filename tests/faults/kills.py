@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from iowatch.core import files
+from iowatch.core import settings
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import session
 from iowatch.store import History
@@ -144,7 +144,7 @@ class Site(Work):
 
     def __init__(self, draw: Random) -> None:
         super().__init__(draw)
-        self.site, self.session_count = files.var_directory() / "site", 10
+        self.site, self.session_count = settings.var_directory() / "site", 10
         with History.open() as history:
             material.recorded_sessions(history, draw, range(self.session_count))
 
@@ -204,7 +204,7 @@ class Copy(Work):
     @property
     def target(self) -> str:
         name = f"copy-{self.copies}"
-        return create_database(self.socket, name) if self.socket else str(files.var_directory() / f"{name}.db")
+        return create_database(self.socket, name) if self.socket else str(settings.var_directory() / f"{name}.db")
 
     def prepare(self) -> None:
         self.copies += 1
@@ -237,7 +237,7 @@ class Program(Work):
             return os.posix_spawn(self.words[0], self.words, self.environment(), file_actions=file_actions_)
 
     def environment(self) -> Mapping[str, str]:
-        return {**os.environ, "IOWATCH_VAR": str(files.var_directory())}
+        return {**os.environ, "IOWATCH_VAR": str(settings.var_directory())}
 
 
 class Run(Program):
@@ -265,8 +265,8 @@ class Run(Program):
         new = [s for s in sessions if s.uuid not in before and s.status == "ok"]
         if len(new) != 1:
             found.append(f"the next run is {[s.status for s in sessions if s.uuid not in before]}")
-        found += [f"{p} is left in scratch" for p in (files.var_directory() / "scratch").glob("iowatch-*")]
-        found += [f"process {n} goes on" for n in remaining_processes(files.var_directory())]
+        found += [f"{p} is left in scratch" for p in (settings.var_directory() / "scratch").glob("iowatch-*")]
+        found += [f"process {n} goes on" for n in remaining_processes(settings.var_directory())]
         return found + material.broken_artefacts()
 
 
@@ -276,4 +276,4 @@ class FirstBuild(Run):
     name = "benchio build"
 
     def prepare(self) -> None:
-        shutil.rmtree(files.var_directory() / "build", ignore_errors=True)
+        shutil.rmtree(settings.var_directory() / "build", ignore_errors=True)

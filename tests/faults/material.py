@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from iowatch import handoff
-from iowatch.core import Output, Result, files
+from iowatch.core import Output, Result, settings
 from iowatch.session import session
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 
@@ -118,6 +118,6 @@ def broken_artefacts() -> list[str]:
     """Artefacts whose content does not match the digest in their name."""
     return [
         f"{path} is not what its name says"
-        for path in (files.var_directory() / "artefacts").glob("??/*")
+        for path in (settings.var_directory() / "artefacts").glob("??/*")
         if len(path.name) == 64 and hashlib.sha256(path.read_bytes()).hexdigest() != path.name
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result as CliResult
 
-from iowatch.core import Output, Result, files
+from iowatch.core import Output, Result, artefacts
 from iowatch.findings import Finding, find_log_differences, update_findings
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 from tests.darshan.conftest import LogSpec, build
@@ -24,7 +24,7 @@ def log(place: Path, number: int, mpiio: Mapping[str, float]) -> Artefact:
     path.write_bytes(
         build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, {"POSIX_READS": 100 * (1 + number % 3)})]))
     )
-    return Artefact("darshan", "trace.darshan", *files.store_artefact(path))
+    return Artefact("darshan", "trace.darshan", *artefacts.store_artefact(path))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from iowatch.core import InputError, format_count, write_atomically
+from iowatch.core import InputError, format_count, settings, write_atomically
 from iowatch.core.yamlfile import YamlDocument
 from iowatch.reference import published
 
@@ -95,7 +95,7 @@ def write_digests(root: Path | None = None, path: Path = DIGESTS) -> Path:
     Raises:
         InputError: a table is damaged.
     """
-    base = root or published.published_directory()
+    base = root or settings.product_root() / "reference" / "published"
     published.load_all_tables(base)
     write_atomically(path, digest_text(base))
     return path
@@ -126,7 +126,7 @@ def find_digest_changes(root: Path | None = None, digests: Path = DIGESTS) -> li
     Raises:
         InputError: a file is damaged, or there are no digests at all.
     """
-    base = root or published.published_directory()
+    base = root or settings.product_root() / "reference" / "published"
     files = _table_files(base)
     if not files:
         return []

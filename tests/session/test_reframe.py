@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import InputError, files
+from iowatch.core import InputError, settings
 from iowatch.session import reframe
 from iowatch.session.plan import make_session_plan
 from iowatch.session.reframe import ReframeSite, load_site
@@ -41,7 +41,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReframeSite:
     place = tmp_path / "systems" / "here"
     place.mkdir(parents=True)
     (place / "reframe.py").write_text(CONFIGURATION)
-    monkeypatch.setattr(files, "checkout_root", lambda: tmp_path)
+    monkeypatch.setattr(settings, "product_root", lambda: tmp_path)
     return load_site("here")
 
 

@@ -142,13 +142,13 @@ def copy_system(place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('SCHEDULER = "local"', 'SCHEDULER = "local', "line 13: unterminated string literal"),
+        ('SCHEDULER = "local"', 'SCHEDULER = "local', "line 7: unterminated string literal"),
         ('SCHEDULER = "local"', 'SCHEDULER = "slrum"', "no scheduler is called 'slrum'\n  Did you mean 'slurm'?"),
         ("LAUNCHER = None", 'LAUNCHER = "mprun"', "no such launcher: 'mprun'"),
         ('"time_limit": "60m"', '"time_limit": "60 minutes"', "time_limit '60 minutes', expected for example '1h30m'"),
         ("ACCESS = []", 'ACCESS = ["--account", 7]', "systems/0/partitions/0/access/1: 7 is not of type 'string'"),
         ('MODULES_SYSTEM = "nomod"', 'MODULES_SYSTEM = "tcl"', "systems/0/modules_system: 'tcl' is not one of"),
-        ("[_partition(settings)", "[settings.partition", "AttributeError: 'dict' object has no attribute 'partition'"),
+        ("launcher=LAUNCHER", "launcher=LAUNCHER.name", "AttributeError: 'NoneType' object has no attribute 'name'"),
     ],
 )
 def test_broken_reframe_configuration_is_refused_by_doctor_and_dry_run(

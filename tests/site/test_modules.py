@@ -134,7 +134,8 @@ def invalid_stacks(place: Path) -> None:
 def test_invalid_stack_does_not_affect_the_others(site: Path, var: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     site.parent.rmdir()
     invalid_stacks(site.parents[1])
-    monkeypatch.setattr(stacks, "_stacks_directory", lambda system: site.parents[1])
+    folders = {path.name: path for path in site.parents[1].iterdir()}
+    monkeypatch.setattr(stacks, "_stack_folders", lambda system: folders)
     monkeypatch.setattr(stack_probe, "system_stacks", lambda system, programs: [])
     found = {one.name: one for one in stacks.discover_stacks("local")}
     assert {name for name, one in found.items() if one.status == "installed"} == {"good"}

@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result as Done
 from sqlalchemy import event, update
 
-from iowatch.core import InputError, MachineError, Output, Result, UsageError, files
+from iowatch.core import InputError, MachineError, Output, Result, UsageError, artefacts
 from iowatch.store import (
     Artefact,
     ExpectedResult,
@@ -221,9 +221,9 @@ def test_damaged_kept_files_are_reported(var: Path, tmp_path: Path, new_database
     for number in range(3):
         source = tmp_path / f"{number}.out"
         source.write_text(f"output {number}")
-        stored.append(Artefact("stdout", source.name, *files.store_artefact(source)))
-    files.artefact_path(stored[1].sha256).write_text("out")
-    files.artefact_path(stored[2].sha256).write_text("output X")
+        stored.append(Artefact("stdout", source.name, *artefacts.store_artefact(source)))
+    artefacts.artefact_path(stored[1].sha256).write_text("out")
+    artefacts.artefact_path(stored[2].sha256).write_text("output X")
     with History.open(new_database("sqlite")) as history:
         history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000))
         history.record_runs("s", [replace(run(0), artefacts=tuple(stored))])
@@ -379,9 +379,9 @@ def test_prune_keeps_the_evidence_of_findings(var: Path, tmp_path: Path, cli: Ca
     for number in range(3):
         file = tmp_path / "log"
         file.write_text(f"log {number}")
-        digest, _ = files.store_artefact(file)
+        digest, _ = artefacts.store_artefact(file)
         digests.append(digest)
-        os.utime(files.artefact_path(digest), (time.time() - 100 * 86400,) * 2)
+        os.utime(artefacts.artefact_path(digest), (time.time() - 100 * 86400,) * 2)
     with History.open() as history:
         fill(history)
         numbers = [one.id for one in history.runs("local-1")]
@@ -394,7 +394,7 @@ def test_prune_keeps_the_evidence_of_findings(var: Path, tmp_path: Path, cli: Ca
     dry_run = json.loads(cli("history", "prune", "--days", 30, "--dry-run", "--json").stdout)
     assert set(dry_run["removed"]) == {digests[1], digests[2]}
     assert cli("history", "prune", "--days", 30).exit_code == 0
-    assert [files.artefact_path(digest).exists() for digest in digests] == [True, False, False]
+    assert [artefacts.artefact_path(digest).exists() for digest in digests] == [True, False, False]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from iowatch.benchmarks.benchmark import Benchmark
 from iowatch.benchmarks.registry import get_benchmark
-from iowatch.core import InputError, Scalar, UsageError, files, suggest_name
+from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument
 
 ReferencePolicy = Literal["required", "optional", "none"]
@@ -95,7 +95,7 @@ class SuiteCase:
 
 def suite_names() -> list[str]:
     """Return the names of all suites of all benchmarks."""
-    return sorted({path.stem for path in (files.checkout_root() / "benchmarks").glob("*/suites/*.yaml")})
+    return sorted({suite for _, suite in settings.list_files("suite")})
 
 
 def load_suite(suite: str) -> list[SuiteCase]:
@@ -107,14 +107,14 @@ def load_suite(suite: str) -> list[SuiteCase]:
     """
     if suite not in suite_names():  # a pattern such as `*` is not a name
         raise UsageError(f"no suite '{suite}'", hint=suggest_name(suite, suite_names()))
-    chosen = sorted((files.checkout_root() / "benchmarks").glob(f"*/suites/{suite}.yaml"))
+    chosen = [path for (_, name), path in settings.list_files("suite").items() if name == suite]
     return [case for path in chosen for case in read_suite_file(path)]
 
 
 def cases_of_benchmark(benchmark: str) -> list[SuiteCase]:
     """Return all cases of all suites of one benchmark (ReFrame generates its tests from them)."""
-    folder = files.checkout_root() / "benchmarks" / benchmark / "suites"
-    return [case for path in sorted(folder.glob("*.yaml")) for case in read_suite_file(path)]
+    own = [path for (name, _), path in settings.list_files("suite").items() if name == benchmark]
+    return [case for path in own for case in read_suite_file(path)]
 
 
 def read_suite_file(path: Path) -> list[SuiteCase]:
@@ -124,7 +124,8 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
         InputError: not YAML, against the schema, or an option that the benchmark does not have.
     """
     document = YamlDocument(path).validated(_SuiteFile, hint="The form is described in docs/benchmarks.md.")
-    chosen = get_benchmark(path.parent.parent.name)
+    # benchmarks/<benchmark>/suites/<suite>.yaml of the product, suites/<benchmark>/<suite>.yaml of a site.
+    chosen = get_benchmark((path.parents[1] if path.parent.name == "suites" else path.parent).name)
     combinations = [_check_options(path, chosen, options) for options in _combinations(document)]
     names = list(dict.fromkeys(name for options in combinations for name in options))
     varying = [name for name in names if len({options.get(name) for options in combinations}) > 1]

@@ -319,16 +319,6 @@ def require_system_name(system: str) -> None:
         raise UsageError(f"'{system}' is not the name of a system", hint="Expected for example archer2.")
 
 
-def path_in_reference(folder: str, system: str) -> Path:
-    """Return `reference/<folder>/<system>.yaml`.
-
-    A name that an older version stored and that would lead out of the directory is quoted as in an address: an error
-    would make the findings of all systems fail.
-    """
-    name = re.sub(r"^\.|[/%\0]", lambda found: f"%{ord(found[0]):02X}", system)
-    return files.checkout_root() / "reference" / folder / f"{name}.yaml"
-
-
 def read_system_file(path: Path, system: str, model: type[Model], hint: str) -> Model | None:
     """Return the file of a system as a record with a field `system`; None if the file is absent or empty.
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from iowatch.core import InputError, IowatchError, MachineError, UsageError, files
+from iowatch.core import InputError, IowatchError, MachineError, UsageError, artefacts, files, settings
 
 TIMEOUT_S = 120.0
 _ERRORS: dict[int, type[IowatchError]] = {2: InputError, 3: MachineError}
@@ -238,7 +238,7 @@ _KEPT_METADATA = ("lib_ver", "h")
 
 def site_key() -> bytes:
     """Return the key for this site's hashes, created at first use in `var/privacy.key`, readable only by its owner."""
-    path = files.var_directory() / "privacy.key"
+    path = settings.var_directory() / "privacy.key"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = files.new_draft(path)
@@ -300,7 +300,7 @@ def keep_darshan_log(log: Path) -> tuple[str, int] | None:
 
     A log cannot be anonymised: it also identifies each file by Darshan's own unkeyed hash of the path.
     """
-    return files.store_artefact(log) if privacy_mode() == "keep" else None
+    return artefacts.store_artefact(log) if privacy_mode() == "keep" else None
 
 
 def read_first_kept_trace(digests: Iterable[str], reader: DarshanReader) -> Trace | None:
@@ -311,7 +311,7 @@ def read_first_kept_trace(digests: Iterable[str], reader: DarshanReader) -> Trac
     Args:
         digests: SHA-256 of the logs of the run.
     """
-    path = next((path for digest in digests if (path := files.artefact_path(digest)).is_file()), None)
+    path = next((path for digest in digests if (path := artefacts.artefact_path(digest)).is_file()), None)
     with contextlib.suppress(InputError):
         if path is not None and (trace := read_trace(path, reader)).status == "ok":
             return trace

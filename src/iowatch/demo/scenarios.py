@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from iowatch.benchmarks.importers import tokio
-from iowatch.core import METRICS, InputError, Output, Result, Scalar, files, format_time, to_mib_per_s
+from iowatch.core import METRICS, InputError, Output, Result, Scalar, format_time, settings, to_mib_per_s
 from iowatch.findings import Finding, update_findings
 from iowatch.session.imports import by_day, read_tokio
 from iowatch.site import Stack, StackPart
@@ -316,7 +316,7 @@ PAUSE_ENDED = date(2017, 8, 4)
 
 def _edison_sessions(_seed: int) -> Iterator[SimulatedSession]:
     """One session per day with runs; nothing is generated, so the seed has no effect."""
-    for day, runs in by_day(read_tokio(files.checkout_root() / EDISON_TABLE, tokio.TOKIO_SYSTEM)):
+    for day, runs in by_day(read_tokio(settings.product_root() / EDISON_TABLE, tokio.TOKIO_SYSTEM)):
         label = {"label": EDISON_LABEL}
         started = runs[0].started_at
         session = SessionRecord(f"demo-edison-{day}", tokio.TOKIO_SYSTEM, "edison", "demo", started, label)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, UsageError, suggest_name, utc_now
+from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, UsageError, settings, suggest_name, utc_now
 from iowatch.findings import series, state, text
 from iowatch.reference import (
     ProposalLevel,
@@ -138,7 +138,7 @@ def check_reference_files(history: History | None, system: str | None = None) ->
     """
     if system is not None and system not in system_names():
         raise UsageError(f"no system '{system}'", hint=suggest_name(system, system_names()))
-    chosen = [system] if system else sorted(p.stem for p in bandwidth.reference_file_path("x").parent.glob("*.yaml"))
+    chosen = [system] if system else [name for (name,) in settings.list_files("bandwidth")]
     remarks = [remark for name in chosen for remark in _check_system_references(history, name)]
     if system is None:
         try:

@@ -110,7 +110,7 @@ def compare_run_bandwidths(results: ResultsByRun) -> BandwidthComparison | None:
 def artefact_location(file: Artefact) -> Path | None:
     """Path of an artefact; None if it was pruned, or is on another machine."""
     try:
-        path = core.files.artefact_path(file.sha256).absolute()
+        path = core.artefacts.artefact_path(file.sha256).absolute()
     except core.InputError:
         return None
     return path if path.is_file() else None

@@ -33,9 +33,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, PositiveFloat, StringConstraints, model_validator
 
 from iowatch import __version__
-from iowatch.core import InputError, MachineError, escape_line, escape_texts, files, write_atomically, yamlfile
+from iowatch.core import InputError, MachineError, escape_line, escape_texts, settings, write_atomically, yamlfile
 from iowatch.output.report import escape_markdown as markdown
-from iowatch.site import system_directory
+from iowatch.site import system_file
 
 NoticeKind = Literal["finding", "session", "overdue", "digest"]
 
@@ -211,7 +211,7 @@ def load_notify_settings(system: str) -> NotifySettings | None:
         UsageError: unknown system.
         InputError: the file is invalid; all faults with file, line and field.
     """
-    path = system_directory(system) / "notify.yaml"
+    path = system_file(system, "notify")
     if not path.exists():
         return None
     hint = "docs/operations.md lists the fields."
@@ -351,7 +351,7 @@ def _deliver_once(channel: Channel, notice: Notice, timeout_s: float) -> None:
     else:
         # A relative directory is one in var/.
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", notice.key).strip("-.")[:120]
-        directory = files.var_directory() / Path(channel.directory).expanduser()
+        directory = settings.var_directory() / Path(channel.directory).expanduser()
         write_atomically(directory / f"{name}.md", issue_text(notice))
 
 

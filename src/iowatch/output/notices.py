@@ -27,9 +27,9 @@ from iowatch.core import (
     InputError,
     IowatchError,
     exclusive_file_lock,
-    files,
     format_count,
     parse_json,
+    settings,
     utc_now,
     write_atomically,
 )
@@ -265,7 +265,7 @@ class Outbox:
 
 
 def _outbox_path(system: str) -> Path:
-    return files.var_directory() / "notify" / f"{system}.json"
+    return settings.var_directory() / "notify" / f"{system}.json"
 
 
 def read_outbox(system: str) -> Outbox:

@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from iowatch.core import METRICS, InputError, Metric, Scalar, UsageError, files, format_number, suggest_name
+from iowatch.core import METRICS, InputError, Metric, Scalar, UsageError, format_number, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument
 
 NonEmptyText = Annotated[str, Field(min_length=1)]
@@ -203,8 +203,8 @@ PROVENANCE = "provenance"
 
 
 def reference_file_path(system: str) -> Path:
-    """Return the path of the reference file of a system."""
-    return files.checkout_root() / "reference" / "bandwidth" / f"{system}.yaml"
+    """Return the path of the reference file of a system: that of the site, or else the product's."""
+    return settings.find_file("bandwidth", system)
 
 
 def load_references(system: str, path: Path | None = None) -> References:

@@ -10,15 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from iowatch.core import Scalar, UsageError, parse_json, suggest_name
-from iowatch.core.yamlfile import (
-    ClosedModel,
-    Entries,
-    append_entry,
-    path_in_reference,
-    read_system_file,
-    require_system_name,
-)
+from iowatch.core import Scalar, UsageError, parse_json, settings, suggest_name
+from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, read_system_file, require_system_name
 from iowatch.site import system_names
 
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -112,18 +105,18 @@ _FIELDS_HINT = "docs/findings.md, 'Events', lists the fields."
 
 
 def event_file_path(system: str) -> Path:
-    """Return the path of the event file of a system."""
-    return path_in_reference("events", system)
+    """Return the path of the site's event file of a system."""
+    return settings.site_file("events", system)
 
 
 def load_events(system: str) -> tuple[Event, ...]:
-    """Return the events of a system by date; empty if there is no file.
+    """Return the events of a system by date, those of the product and of the site; empty if there is no file.
 
     Raises:
-        InputError: the file is damaged; lists every fault with file, line and field.
+        InputError: a file is damaged; lists every fault with file, line and field.
     """
-    file = read_system_file(event_file_path(system), system, EventFile, _FIELDS_HINT)
-    return tuple(sorted(file.events, key=lambda e: e.date)) if file else ()
+    files = [read_system_file(path, system, EventFile, _FIELDS_HINT) for path in settings.all_files("events", system)]
+    return tuple(sorted((event for file in files if file for event in file.events), key=lambda e: e.date))
 
 
 def add_event(system: str, entry: dict[str, Any]) -> Event:
@@ -150,6 +143,6 @@ def require_known_system(system: str, systems_in_history: Callable[[], Iterable[
         UsageError: the system is unknown.
     """
     require_system_name(system)
-    known = {*system_names(), *(file.stem for file in event_file_path(system).parent.glob("*.yaml"))}
+    known = {*system_names(), *(name for (name,) in settings.list_files("events"))}
     if system not in known and system not in (known := known | set(systems_in_history())):
         raise UsageError(f"no system '{system}'", hint=suggest_name(system, sorted(known)))

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from iowatch.core import MIB, Case, InputError, Scalar, UsageError, files, parse_size, suggest_name
+from iowatch.core import MIB, Case, InputError, Scalar, UsageError, parse_size, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument
 from iowatch.site import FileSystem
 
@@ -191,9 +191,11 @@ def _value_faults(document: YamlDocument, sidecar: TableSidecar, rows: list[list
     return faults
 
 
-def published_directory() -> Path:
-    """Return the directory with one subdirectory per source."""
-    return files.checkout_root() / "reference" / "published"
+def _source_folders(root: Path | None) -> dict[str, Path]:
+    """Folders of the sources by number: those of a directory, or those of the product and the site."""
+    if root is not None:
+        return {path.parent.name: path.parent for path in sorted(root.glob("*/source.yaml"))}
+    return {number: path.parent for (number,), path in settings.list_files("published").items()}
 
 
 def read_published_table(path: Path) -> PublishedTable:
@@ -212,12 +214,16 @@ def read_published_table(path: Path) -> PublishedTable:
 
 def load_sources(root: Path | None = None) -> dict[str, PublishedSource]:
     """Return all sources by number, which is the name of their directory."""
-    found = sorted((root or published_directory()).glob("*/source.yaml"))
-    return {path.parent.name: YamlDocument(path).validated(PublishedSource) for path in found}
+    folders = _source_folders(root).items()
+    return {number: YamlDocument(folder / "source.yaml").validated(PublishedSource) for number, folder in folders}
+
+
+def _known_sources(root: Path | None) -> dict[str, PublishedSource]:
+    return _read_sources(root, () if root else tuple(settings.roots()))
 
 
 @cache
-def _cached_sources(root: Path) -> dict[str, PublishedSource]:
+def _read_sources(root: Path | None, _roots: tuple[Path, ...]) -> dict[str, PublishedSource]:
     return load_sources(root)
 
 
@@ -227,7 +233,7 @@ def source_number(name: str, root: Path | None = None) -> str:
     Raises:
         UsageError: unknown source.
     """
-    sources = _cached_sources(root or published_directory())
+    sources = _known_sources(root)
     numbers = {source.key: number for number, source in sources.items()} | {number: number for number in sources}
     if name not in numbers:
         raise UsageError(f"no published source '{name}'", hint=suggest_name(name, list(numbers)))
@@ -240,14 +246,14 @@ def source_key(name: str, root: Path | None = None) -> str:
     Raises:
         UsageError: no such source.
     """
-    return _cached_sources(root or published_directory())[source_number(name, root)].key
+    return _known_sources(root)[source_number(name, root)].key
 
 
 def cite_table(name: str) -> str:
     """Return `Lawrence et al. 2017, Table 13` for `lawrence2017/13` or `000/13`; other texts unchanged."""
     source, separator, table = name.partition("/")
     try:
-        cited = _cached_sources(published_directory())[source_number(source)].cited
+        cited = _known_sources(None)[source_number(source)].cited
     except UsageError:
         return name
     if not separator:
@@ -267,7 +273,7 @@ def published_table_names(source: str, root: Path | None = None) -> list[str]:
     Raises:
         UsageError: unknown source.
     """
-    folder = (root or published_directory()) / source_number(source, root)
+    folder = _source_folders(root)[source_number(source, root)]
     return sorted((p.stem for p in folder.glob("*.yaml") if p.stem != "source"), key=_table_sort_key)
 
 
@@ -281,7 +287,7 @@ def load_published_table(source: str, table: str, root: Path | None = None) -> P
     known = published_table_names(source, root)
     if table not in known:
         raise UsageError(f"source {source} has no table '{table}'", hint=suggest_name(table, known))
-    folder = (root or published_directory()) / source_number(source, root)
+    folder = _source_folders(root)[source_number(source, root)]
     return read_published_table(folder / f"{table}.yaml")
 
 
@@ -291,11 +297,12 @@ def load_all_tables(root: Path | None = None) -> list[PublishedTable]:
     Raises:
         InputError: a file is damaged.
     """
-    base = root or published_directory()
-    if lone := [path for path in sorted(base.glob("*/*.csv")) if not path.with_name(f"{path.stem}.yaml").exists()]:
+    folders = _source_folders(root)
+    tables = (path for folder in folders.values() for path in sorted(folder.glob("*.csv")))
+    if lone := [path for path in tables if not path.with_name(f"{path.stem}.yaml").exists()]:
         raise InputError("\n".join(f"{path}: no sidecar {path.stem}.yaml beside it" for path in lone))
-    names = ((source, name) for source in load_sources(base) for name in published_table_names(source, base))
-    return [read_published_table(base / source / f"{name}.yaml") for source, name in names]
+    names = ((source, name) for source in folders for name in published_table_names(source, root))
+    return [read_published_table(folders[source] / f"{name}.yaml") for source, name in names]
 
 
 CORES_PER_NODE = {"archer": 24}

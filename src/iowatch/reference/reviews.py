@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
-from iowatch.core import UsageError
-from iowatch.core.yamlfile import ClosedModel, Entries, Model, append_entry, path_in_reference, read_system_file
+from iowatch.core import UsageError, settings
+from iowatch.core.yamlfile import ClosedModel, Entries, Model, append_entry, read_system_file
 
 
 def current_author() -> str:
@@ -106,7 +106,7 @@ _FIELDS_HINT = "docs/findings.md, 'Review', lists the fields."
 
 def review_file_path(system: str) -> Path:
     """Return the path of the review file of a system."""
-    return path_in_reference("reviews", system)
+    return settings.site_file("reviews", system)
 
 
 def _read_review_file(system: str) -> ReviewFile:

@@ -19,9 +19,9 @@ from iowatch.core import (
     IowatchError,
     Output,
     UsageError,
+    artefacts,
     clean_text,
     escape_line,
-    files,
     format_time,
     parse_time,
     utc_now,
@@ -222,7 +222,7 @@ def _make_run_record(
     if output.facts.get(UNRECOGNISED):
         raise InputError(f"{path}: refused, nothing is stored: {output.reason}")
     moment = moment or _time_in_output(output, path) or time_in_name(path)
-    sha256, size = files.store_artefact(path)
+    sha256, size = artefacts.store_artefact(path)
     started_at = int(moment.timestamp())
     identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"
     name = escape_line(os.fsencode(path.name).decode("utf-8", "replace"))  # a name may be invalid UTF-8

@@ -23,7 +23,7 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry
-from iowatch.core import InputError, MachineError, files
+from iowatch.core import InputError, MachineError, settings
 
 _POLL_S = 0.1
 # Signals that end ReFrame, and seconds before the next one. SIGINT is first: ReFrame turns SIGTERM into an ordinary
@@ -135,7 +135,7 @@ def check_path(name: str) -> Path:
         InputError: it is missing or not Python, or does not define the check class of the benchmark. ReFrame would
             run nothing, or report failures of a class that no case has.
     """
-    path, expected = files.checkout_root() / "reframe_tests" / f"{name}.py", registry.get_benchmark(name).check
+    path, expected = settings.product_root() / "reframe_tests" / f"{name}.py", registry.get_benchmark(name).check
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     except (OSError, ValueError, SyntaxError) as error:

@@ -25,7 +25,17 @@ from pydantic import TypeAdapter
 
 from iowatch import __version__, handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.core import InputError, MachineError, UsageError, clean_text, files, format_count, suggest_name, utc_now
+from iowatch.core import (
+    InputError,
+    MachineError,
+    UsageError,
+    artefacts,
+    clean_text,
+    format_count,
+    settings,
+    suggest_name,
+    utc_now,
+)
 from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
 from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
@@ -115,7 +125,7 @@ class SessionContext:
     def scratch(self) -> Path:
         """Scratch directory: as chosen, of the system, or `var/scratch`."""
         configured = next((p.scratch for p in self.site.partitions if p.scratch is not None), None)
-        return (self.chosen_scratch or configured or files.var_directory() / "scratch").absolute()
+        return (self.chosen_scratch or configured or settings.var_directory() / "scratch").absolute()
 
     @cached_property
     def duplicates(self) -> dict[str, str]:
@@ -146,8 +156,8 @@ class SessionContext:
     def check_variables(self, directory: Path) -> dict[str, str]:
         """Environment of the checks in a session with this directory."""
         return {
-            "IOWATCH_ROOT": str(files.checkout_root()),
-            "IOWATCH_VAR": str(files.var_directory().absolute()),
+            "IOWATCH_SITE": str(settings.site_root()),
+            "IOWATCH_VAR": str(settings.var_directory().absolute()),
             "IOWATCH_SESSION": directory.name,
             "IOWATCH_SUITE": self.suite,
             "IOWATCH_SESSION_DIR": str(directory),
@@ -159,7 +169,7 @@ class SessionContext:
     @contextmanager
     def system_lock(self, history: History) -> Iterator[list[str]]:
         """Hold the lock of the system; yields the UUIDs of interrupted sessions, which are recovered first."""
-        with hold_lock(files.var_directory() / "lock" / f"{self.system_name}.lock"):
+        with hold_lock(settings.var_directory() / "lock" / f"{self.system_name}.lock"):
             recovered = recover_sessions(history, self.system_name)
             for uuid_ in recovered:
                 self.report_message(f"recovered the results of the interrupted session {uuid_}")
@@ -203,7 +213,7 @@ def nightly_policy(system: str, *, jitter: bool) -> NightlyPolicy:
 def file_system_lock_path(directory: Path) -> Path:
     """Lock of the file system of a directory (which need not exist yet); two systems may share the lock."""
     existing = next(path for path in (directory, *directory.parents) if path.exists())
-    return files.var_directory() / "lock" / f"device-{existing.stat().st_dev:x}.lock"
+    return settings.var_directory() / "lock" / f"device-{existing.stat().st_dev:x}.lock"
 
 
 @contextmanager
@@ -249,7 +259,7 @@ def exclusive_lock() -> Iterator[None]:
     Raises:
         MachineError: a session is running.
     """
-    directory = files.var_directory() / "lock"
+    directory = settings.var_directory() / "lock"
     known = {f"{name}.lock" for name in system_names()} | {path.name for path in directory.glob("*.lock")}
     with ExitStack() as held:
         for name in sorted(known):
@@ -259,7 +269,7 @@ def exclusive_lock() -> Iterator[None]:
 
 def session_runs_directory() -> Path:
     """`var/runs`: one directory per session."""
-    return files.var_directory() / "runs"
+    return settings.var_directory() / "runs"
 
 
 def start_session(history: History, record: SessionRecord, expected: Sequence[ExpectedResult]) -> Path:
@@ -272,7 +282,7 @@ def start_session(history: History, record: SessionRecord, expected: Sequence[Ex
     directory = session_runs_directory() / record.uuid
     if any(character.isspace() for character in str(directory.absolute())):
         raise UsageError(
-            f"ReFrame does not support '{files.var_directory()}': there is a blank in the path",
+            f"ReFrame does not support '{settings.var_directory()}': there is a blank in the path",
             hint="Set IOWATCH_VAR to a directory without blanks.",
         )
     (directory / "cases").mkdir(parents=True)
@@ -316,7 +326,8 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
         Artefact(kind, name, *content)
         for kind, names in case.files.items()
         for name in names
-        if (content := (keep_darshan_log if kind == "darshan" else files.store_artefact)(directory / name)) is not None
+        if (content := (keep_darshan_log if kind == "darshan" else artefacts.store_artefact)(directory / name))
+        is not None
     )
     logs = [directory / name for name in case.files.get("darshan", [])]
     traced = case.facts.get("tracing") != "none"

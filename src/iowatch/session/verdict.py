@@ -10,7 +10,7 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry, suites
-from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, files, format_count, format_number
+from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, artefacts, format_count, format_number
 from iowatch.findings import (
     SESSION_REPORT,
     Finding,
@@ -195,7 +195,7 @@ def _damaged_file_problems(day: int) -> list[str]:
     """A sample of the kept files, so that damage of the disk is found before a finding needs them."""
     return [
         f"{path} does not have the content that its name states; remove it, check the disk, run `iowatch history check`"
-        for path in files.damaged_artefacts(day)
+        for path in artefacts.damaged_artefacts(day)
     ]
 
 

@@ -32,7 +32,7 @@ from iowatch.site.system import (
     Weekday,
     find_time_zone,
     load_system,
-    system_directory,
+    system_file,
     system_names,
     utc_offsets,
 )

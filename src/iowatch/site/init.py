@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from iowatch.core import UsageError, files, suggest_name, units
+from iowatch.core import UsageError, settings, suggest_name, units
 from iowatch.site import machine, schedulers, storage, system
 
 _SLURM = ("slurm", "squeue")
@@ -215,14 +215,14 @@ def write_system(name: str, *, scheduler: str | None = None, force: bool = False
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot name a system", hint="Use lower-case letters, digits and dashes.")
-    directory = files.checkout_root() / "systems" / name
+    directory = settings.site_file("system", name).parent
     if (directory / "system.yaml").exists() and not force:
         raise UsageError(f"systems/{name} already exists", hint="--force overwrites it.")
     facts = detect_machine(scheduler)
     directory.mkdir(parents=True, exist_ok=True)
-    template = (files.checkout_root() / "systems" / system.TEMPLATE_NAME / "reframe.py").read_text(encoding="utf-8")
-    settings = _SETTINGS.sub(lambda _: reframe_settings_text(facts), template)
-    texts = {"system.yaml": system_yaml_text(name, facts), "reframe.py": settings}
+    template = settings.find_file("reframe", system.TEMPLATE_NAME).read_text(encoding="utf-8")
+    configuration = _SETTINGS.sub(lambda _: reframe_settings_text(facts), template)
+    texts = {"system.yaml": system_yaml_text(name, facts), "reframe.py": configuration}
     for file, text in texts.items():
         (directory / file).write_text(text, encoding="utf-8")
     system.read_system(directory / "system.yaml")

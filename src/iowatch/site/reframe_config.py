@@ -1,6 +1,6 @@
 """ReFrame configuration: environments of stacks, launchers, retired systems, and runs inside an allocation.
 
-`systems/<name>/reframe.py` calls `reframe_environments`. `published_configuration` describes machines that are only
+`systems/<name>/reframe.py` calls `system_configuration`. `published_configuration` describes machines that are only
 known from publications, for dry runs and imports. `iowatch run --ab` writes a configuration that calls
 `allocation_configuration`: all cases run on the same nodes of the allocation, one after the other, without a queue;
 only scheduler and launcher differ from the system's own `reframe.py`.
@@ -19,7 +19,7 @@ import runpy
 import shlex
 import textwrap
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from reframe.core.launchers import JobLauncher
 from reframe.core.systems import System as ReframeSystem
 from reframe.utility.typecheck import Duration
 
-from iowatch.core import InputError, IowatchError, MachineError, files, suggest_name
+from iowatch.core import InputError, IowatchError, MachineError, settings, suggest_name
 from iowatch.site import Stack, discover_stacks, load_system, write_stack_files
+from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 
 
 def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
@@ -44,7 +45,7 @@ def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
         InputError: the file is missing, fails, or ReFrame refuses it.
         IowatchError: reported by the configuration itself (no stack on this machine, …).
     """
-    path = files.checkout_root() / "systems" / system / "reframe.py"
+    path = settings.find_file("reframe", system)
     try:
         configuration = runpy.run_path(str(path)).get("site_configuration")
         if not isinstance(configuration, dict):
@@ -149,6 +150,56 @@ def reframe_environments(system: str) -> list[dict[str, Any]]:
     return [reframe_environment(stack) for stack in usable]
 
 
+def system_configuration(
+    path: str,
+    *,
+    scheduler: str,
+    launcher: str | None,
+    mpi_types: Mapping[str, str],
+    hostnames: Sequence[str],
+    modules_system: str,
+    access: Sequence[str],
+    partitions: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return ReFrame's `site_configuration` of a system from the settings of `systems/_template/reframe.py`.
+
+    Args:
+        path: of the system's `reframe.py`; the name of its folder is that of the system.
+        launcher: None for that of the scheduler.
+        mpi_types: srun's `--mpi` type for each MPI.
+        access: additional options of every job.
+        partitions: queues with `name`, `queue` (None: the scheduler's default), `cores` per node and `time_limit`.
+    """
+    system = load_system(Path(path).resolve().parent.name)
+    environments = with_mpi_types(reframe_environments(system.name), mpi_types)
+    options = SCHEDULER_OPTIONS[scheduler]
+    described = [
+        {
+            "name": queue["name"],
+            "scheduler": options.scheduler,
+            "launcher": launcher or options.launcher,
+            "access": access_options(scheduler, queue["queue"], access),
+            "environs": [environment["name"] for environment in environments],
+            "sched_options": {"slurm_job_cancel_reasons": BLOCKED_REASONS},
+            "max_jobs": 1,  # one job at a time, so that benchmarks do not disturb each other
+            "time_limit": queue["time_limit"],
+            "processor": {"num_cpus": queue["cores"]},
+            "extras": {"scratch": str(system.scratch_directory()), "queue_minutes": system.limits.queue_minutes},
+        }
+        for queue in partitions
+    ]
+    configured = {
+        "name": system.name,
+        "descr": system.title,
+        "hostnames": list(hostnames),
+        "modules_system": modules_system,
+        "prefix": str(settings.var_directory() / "reframe"),
+        "max_local_jobs": 1,
+        "partitions": described,
+    }
+    return {"systems": [configured], "environments": environments}
+
+
 def published_configuration(name: str, *, scheduler: str, launcher: str, features: Sequence[str]) -> dict[str, Any]:
     """Return ReFrame's `site_configuration` of a retired system: one partition, one environment `published`.
 
@@ -175,7 +226,7 @@ def published_configuration(name: str, *, scheduler: str, launcher: str, feature
         "descr": system.title,
         "hostnames": ["^$"],
         "modules_system": "nomod",
-        "prefix": str(files.var_directory() / "reframe"),
+        "prefix": str(settings.var_directory() / "reframe"),
         "partitions": [partition],
     }
     extras = {"stack": "published", "versions": {}}

@@ -73,7 +73,7 @@ BLOCKED_REASONS = [
 ]  # fmt: skip
 
 
-def access_options(scheduler: str, queue: str | None, more: list[str]) -> list[str]:
+def access_options(scheduler: str, queue: str | None, more: Sequence[str]) -> list[str]:
     """Return ReFrame's `access` options of a partition.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from iowatch.core import InputError, files, parse_json, write_atomically, yamlfile
+from iowatch.core import InputError, files, parse_json, settings, write_atomically, yamlfile
 
 STACK_FORMAT = 1
 
@@ -281,7 +281,7 @@ def load_module_commands(modules: Sequence[str]) -> list[str]:
 
 def stack_directory(system: str, name: str) -> Path:
     """Return the directory of a stack's generated files: `var/stacks/<system>/<stack>`."""
-    return files.var_directory() / "stacks" / system / name
+    return settings.var_directory() / "stacks" / system / name
 
 
 def activation_script(stack: Stack, bin_directory: Path | None) -> str:

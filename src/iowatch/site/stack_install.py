@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.core import InputError, MachineError, UsageError, files, yamlfile
+from iowatch.core import InputError, MachineError, UsageError, settings, yamlfile
 from iowatch.site import Stack, StackPart, load_stack, load_system, stack_directory, stack_probe, write_stack_files
 from iowatch.site.stack import lock_matches_manifest, parse_pinned_spec, read_lock, read_lock_parts, root_specs
 from iowatch.site.stacks import REFERENCE_STACK, manifest_directory
@@ -31,12 +31,12 @@ SPACK_URL = "https://github.com/spack/spack.git"
 
 def bootstrap_directory() -> Path:
     """Return the directory of the clone that `--bootstrap` makes."""
-    return files.var_directory() / "spack"
+    return settings.var_directory() / "spack"
 
 
 def spack_settings_file() -> Path:
     """Return the path of the file with the pins and the settings that all stacks share."""
-    return files.checkout_root() / "benchmarks" / "spack_repo" / "common.yaml"
+    return settings.product_root() / "benchmarks" / "spack_repo" / "common.yaml"
 
 
 def pinned_spack_version() -> str:
@@ -57,7 +57,7 @@ def pinned_spack_commit() -> str:
     Raises:
         InputError: the reference lock is damaged, or was made by another release.
     """
-    path = files.checkout_root() / "spack.lock"
+    path = settings.product_root() / "spack.lock"
     made_by = read_lock(path).get("spack") or {}
     if made_by.get("version") != pinned_spack_version() or not made_by.get("commit"):
         raise InputError(
@@ -227,7 +227,7 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
     if concretize:
         pinned = dict(map(parse_pinned_spec, root_specs(manifest)))
         # Packages that the reference stack takes from the system; other stacks name them themselves.
-        own = files.checkout_root() / "systems" / system / "externals.yaml"
+        own = settings.find_file("externals", system)
         if stack == REFERENCE_STACK and own.is_file():
             includes.insert(0, own)
         includes = [_adapt_include(path, target, pinned, say) for path in includes]

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from iowatch.core import InputError, UsageError, files, parse_json, suggest_name
+from iowatch.core import InputError, UsageError, parse_json, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument
 from iowatch.site import machine, stack_probe
 from iowatch.site.stack import Stack, StackKind, load_module_commands, read_lock_parts, stack_directory, stack_from_json
@@ -96,13 +96,16 @@ def _mark_if_broken(stack: Stack) -> Stack:
     return replace(stack, status="broken", note=f"missing: {', '.join(missing)}") if missing else stack
 
 
-def _stacks_directory(system: str) -> Path:
-    return files.checkout_root() / "systems" / system / "stacks"
+def _stack_folders(system: str) -> dict[str, Path]:
+    """Folders of a system's stacks by name: those of the product, of all systems of the site, and of its own."""
+    own = {name: path for (of, name), path in settings.list_files("stack").items() if of == system}
+    shared = {name: path for (name,), path in settings.list_files("shared_stack").items()}
+    return {REFERENCE_STACK: settings.product_root()} | shared | {n: p for n, p in own.items() if p.is_dir()}
 
 
 def manifest_directory(system: str, name: str) -> Path:
-    """Return the directory of a stack's `spack.yaml`: the top one for `reference`, otherwise one of the system."""
-    return files.checkout_root() if name == REFERENCE_STACK else _stacks_directory(system) / name
+    """Return the directory of a stack's `spack.yaml` or `modules.yaml`, which need not exist."""
+    return _stack_folders(system).get(name) or settings.site_file("stack", system, name)
 
 
 def stack_from_lock(path: Path, name: str, system: str) -> Stack:
@@ -127,13 +130,11 @@ def _spack_stack(system: str, name: str) -> Stack:
     return Stack(name, system, "spack", "declared", (), note=note)
 
 
-def _folder_stack(system: str, folder: Path) -> Stack:
+def _folder_stack(system: str, name: str, folder: Path) -> Stack:
     """Return the stack of a folder; broken, with the reason, if its files do not describe one."""
-    reference = folder == manifest_directory(system, REFERENCE_STACK)
-    name = REFERENCE_STACK if reference else folder.name
     found = [file for file in (MODULES_FILE, "spack.yaml") if (folder / file).is_file()]
     try:
-        if found == ["spack.yaml"] or reference:
+        if found == ["spack.yaml"] or name == REFERENCE_STACK:
             return _spack_stack(system, name)
         if found == [MODULES_FILE]:
             return _mark_if_broken(load_module_stack(system, folder / MODULES_FILE, load_system(system).programs))
@@ -162,8 +163,7 @@ def discover_stacks(system: str) -> list[Stack]:
     facts = load_system(system)
     stacks = stack_probe.system_stacks(system, facts.programs) if facts.system_stacks else []
     if facts.retired is None:
-        folders = sorted(path for path in _stacks_directory(system).glob("[!.]*") if path.is_dir())
-        stacks += [_folder_stack(system, folder) for folder in [*folders, manifest_directory(system, REFERENCE_STACK)]]
+        stacks += [_folder_stack(system, name, folder) for name, folder in _stack_folders(system).items()]
     return sorted(stacks, key=lambda stack: (stack.status != "installed", -len(stack.features), stack.name))
 
 

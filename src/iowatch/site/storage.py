@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import MachineError, file_system_type, files, format_size, mount_types
+from iowatch.core import MachineError, file_system_type, files, format_size, mount_types, settings
 from iowatch.site.machine import query_command
 from iowatch.site.system import FileSystemIdentity
 
@@ -261,7 +261,7 @@ def prepare_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdent
 
 
 def _is_below_var(base: Path) -> bool:
-    return base.is_relative_to(files.var_directory().absolute())
+    return base.is_relative_to(settings.var_directory().absolute())
 
 
 def _unusable_scratch(base: Path, error: OSError) -> MachineError:

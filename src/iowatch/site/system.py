@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from iowatch.core import DAY_S, InputError, MachineError, UsageError, files, suggest_name, units
+from iowatch.core import DAY_S, InputError, MachineError, UsageError, settings, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument
 
 
@@ -409,7 +409,7 @@ class System(ClosedModel):
         where = f"systems/{self.name}/system.yaml: field 'scratch'"
         if self.scratch is None:
             raise UsageError(f"{where} is not set", hint="Set it to a directory on the file system to measure.")
-        known = {**os.environ, "IOWATCH_VAR": str(files.var_directory().absolute())}
+        known = {**os.environ, "IOWATCH_VAR": str(settings.var_directory().absolute())}
         text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), self.scratch.path)
         if "$" in text:
             raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
@@ -423,12 +423,11 @@ TEMPLATE_NAME = "_template"
 
 def system_names() -> list[str]:
     """Return the names of all systems, sorted: the directories of `systems/` with a `system.yaml`."""
-    paths = (files.checkout_root() / "systems").glob("*/system.yaml")
-    return sorted({path.parent.name for path in paths} - {TEMPLATE_NAME})
+    return sorted({name for (name,) in settings.list_files("system")} - {TEMPLATE_NAME})
 
 
-def system_directory(name: str) -> Path:
-    """Return the directory of a system.
+def system_file(name: str, kind: str = "system") -> Path:
+    """Return the path of a file of a system, which need not exist: `system`, `reframe`, `notify` or `externals`.
 
     Raises:
         UsageError: unknown system.
@@ -436,7 +435,7 @@ def system_directory(name: str) -> Path:
     known = system_names()
     if name not in known:
         raise UsageError(f"no system '{name}'", hint=f"{suggest_name(name, known)} `iowatch system init` makes one.")
-    return files.checkout_root() / "systems" / name
+    return settings.find_file(kind, name)
 
 
 def read_system(path: Path) -> System:
@@ -465,5 +464,5 @@ def load_system(name: str) -> System:
         UsageError: unknown system.
         InputError: the file is damaged.
     """
-    path = system_directory(name) / "system.yaml"
+    path = system_file(name)
     return _read_cached(path, path.stat().st_mtime_ns)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size
+from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size, settings
 
 # Revisions of `migrations/versions`, oldest first; the schemas 0001 to 0004 of development are not upgraded.
 FIRST_SCHEMA = "0100"
@@ -54,11 +54,11 @@ class HistoryUnavailableError(MachineError):
 
 
 def database_url(place: str | None = None) -> str:
-    """Return the URL of the database: `place` (path or URL), else `IOWATCH_DB`, else `var/iowatch.db` of the checkout.
+    """Return the URL of the database: `place` (path or URL), else the setting `database`.
 
     `postgresql://…`, as PostgreSQL's own programs accept it, selects the driver that is installed with iowatch.
     """
-    chosen = place or os.environ.get("IOWATCH_DB") or str(files.var_directory() / "iowatch.db")
+    chosen = place or settings.database_place()
     chosen = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", chosen)
     return chosen if "://" in chosen else f"sqlite:///{Path(chosen).absolute()}"
 

@@ -24,10 +24,12 @@ from iowatch.core import (
     InputError,
     MachineError,
     UsageError,
+    artefacts,
     clean_text,
     files,
     format_size,
     format_time,
+    settings,
     summarise_samples,
 )
 from iowatch.store import read, write
@@ -149,11 +151,11 @@ def _summary_matches(row: Any) -> bool:
 def _artefacts(connection: Connection) -> list[tuple[Path, int]]:
     """Return path and size in bytes of every file that the history names, kept or not."""
     kept = select(ArtefactTable.sha256, func.max(ArtefactTable.size_bytes).label("size")).group_by(ArtefactTable.sha256)
-    return [(files.artefact_path(row.sha256), row.size) for row in connection.execute(kept)]
+    return [(artefacts.artefact_path(row.sha256), row.size) for row in connection.execute(kept)]
 
 
 def _artefact_faults(connection: Connection) -> Iterator[str]:
-    damaged = [path for path, size in _artefacts(connection) if path.exists() and not files.is_intact(path, size)]
+    damaged = [path for path, size in _artefacts(connection) if path.exists() and not artefacts.is_intact(path, size)]
     if damaged:
         paths = ", ".join(map(str, damaged[:_NAMED_FILES]))
         more = f" and {len(damaged) - _NAMED_FILES} more" if len(damaged) > _NAMED_FILES else ""
@@ -175,7 +177,7 @@ def _notes(connection: Connection) -> Iterator[str]:
     if missing:
         size = format_size(sum(missing))
         yield f"{len(missing)} files of runs ({size}) are not in var/artefacts: pruned, or kept elsewhere"
-    var = files.var_directory()
+    var = settings.var_directory()
     if var.exists() and (free := files.free_bytes(var)) < _LOW_SPACE_BYTES:
         yield f"{var} is low on disk space ({format_size(free)}): `iowatch history prune`, or move it (IOWATCH_VAR)"
 

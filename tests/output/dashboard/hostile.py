@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from iowatch.core import Output, Result, UsageError, files
+from iowatch.core import Output, Result, UsageError, artefacts
 from iowatch.findings import update_findings
 from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 
@@ -61,7 +61,7 @@ def _run(number: int, day: int, attack: str, place: Path) -> RunRecord:
     results = (Result("write", "bandwidth", "MiB/s", (value, value * 0.97), case),)
     output = place / "output.txt"
     output.write_text(f"{attack}\n", encoding="utf-8", errors="replace")
-    digest, size = files.store_artefact(output)
+    digest, size = artefacts.store_artefact(output)
     parts = [{"name": attack, "version": attack, "hash": attack, "compiler": attack}]
     failed = day == 13
     return RunRecord(

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.core import Output, Result, Scalar, files
+from iowatch.core import Output, Result, Scalar, artefacts
 from iowatch.darshan import DarshanReader, add_trace_results
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
@@ -60,7 +60,7 @@ def _run(number: int, log: Path | None) -> RunRecord:
     if log is not None:
         with DarshanReader() as reader:
             output = add_trace_results(output, [log], reader)
-        digest, size = files.store_artefact(log)
+        digest, size = artefacts.store_artefact(log)
         # The program was started twice; the tests use either start.
         names = ("trace.darshan", "trace.second.darshan")
         kept = tuple(Artefact("darshan", name, digest, size) for name in names)

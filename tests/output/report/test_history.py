@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import Output, files
+from iowatch.core import Output, artefacts
 from iowatch.core import Result as Measured
 from iowatch.core import files as files_module
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
@@ -32,7 +32,7 @@ def _run(name: str, status: str, place: Path) -> RunRecord:
     kept = []
     for kind in ("stdout", "darshan"):
         (place / kind).write_text(f"{kind} of {name}")
-        kept.append(Artefact(kind, f"rfm.{kind}", *files.store_artefact(place / kind)))
+        kept.append(Artefact(kind, f"rfm.{kind}", *artefacts.store_artefact(place / kind)))
     ok = status == "ok"
     results = (Measured("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX"}),) if ok else ()
     output = Output("ior", "4", "ok" if ok else "failed", None if ok else "killed", results)

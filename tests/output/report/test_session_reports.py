@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.core import Output, Result, files
+from iowatch.core import Output, Result, artefacts
 from iowatch.findings import SESSION_REPORT, HistoryExtent
 from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
 from iowatch.session import verdict as verdict_module
@@ -205,12 +205,12 @@ def test_session_verifies_a_sample_of_the_kept_files(history: History, tmp_path:
     source.write_text(
         next(text for text in map(str, itertools.count()) if sha256(text.encode()).hexdigest()[:2] == "00")
     )
-    digest, _ = files.store_artefact(source)
+    digest, _ = artefacts.store_artefact(source)
     history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000), [expected("a")])
     history.record_runs("s", [ran("a")])
     history.end_session("s", "ok", 1060)
     assert assess_session(history, SessionSummary("s")).exit_code == 0
-    files.artefact_path(digest).write_text("damaged")
+    artefacts.artefact_path(digest).write_text("damaged")
     verdict = assess_session(history, SessionSummary("s"))
     assert verdict.exit_code == 1
     assert [digest in problem for problem in verdict.problems] == [True]

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli.common import ANY_PATH, history_options, print_json, print_lines, print_message
-from iowatch.core import files
+from iowatch.core import settings
 from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site, serve_site
 from iowatch.store import History
 
@@ -34,7 +34,7 @@ def command() -> None:
 def build(output: Path | None, zone: str | None, sessions: int, reports: int, db: str | None, as_json: bool) -> None:
     """Build the site in a new directory and replace the old one atomically."""
     with History.existing(db) as history:
-        built = build_site(history, output or files.var_directory() / "site", zone, sessions, reports)
+        built = build_site(history, output or settings.var_directory() / "site", zone, sessions, reports)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:
@@ -46,4 +46,4 @@ def build(output: Path | None, zone: str | None, sessions: int, reports: int, db
 @click.option("--site", type=ANY_PATH, help="Directory of the site [default: site/ in var/].")
 def serve(port: int, site: Path | None) -> None:
     """Serve the built site on the loopback address."""
-    serve_site(site or files.var_directory() / "site", port, print_message)
+    serve_site(site or settings.var_directory() / "site", port, print_message)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli.common import OUTPUT_FILE, Decorator, json_option, print_json, print_lines, print_message
-from iowatch.core import files
+from iowatch.core import settings
 from iowatch.demo.scenarios import DEMONSTRATIONS, largest_findings, prepare_demo_path, replay_demonstration
 from iowatch.findings import format_finding, format_finding_list
 from iowatch.store import History
@@ -55,7 +55,7 @@ def regress(db: Path | None, seed: int, as_json: bool) -> int:
 
 
 def _run_demo(name: str, db: Path | None, seed: int, as_json: bool) -> int:
-    path = db or files.var_directory() / f"demo-{name}.db"
+    path = db or settings.var_directory() / f"demo-{name}.db"
     prepare_demo_path(path)
     demonstration = DEMONSTRATIONS[name]
     reports = []

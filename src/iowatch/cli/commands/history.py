@@ -13,7 +13,17 @@ from typing import Any, BinaryIO
 import click
 
 from iowatch.cli import common
-from iowatch.core import DAY_S, UsageError, files, format_count, format_size, format_time, parse_size, parse_time
+from iowatch.core import (
+    DAY_S,
+    UsageError,
+    artefacts,
+    files,
+    format_count,
+    format_size,
+    format_time,
+    parse_size,
+    parse_time,
+)
 from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
 from iowatch.session import session as sessions
@@ -106,7 +116,7 @@ def prune(
     if days is None and size is None:
         raise click.UsageError("--days or --size is required")
     with History.existing(db) as history:
-        done = files.prune_artefacts(
+        done = artefacts.prune_artefacts(
             max_age_s=None if days is None else days * DAY_S,
             max_bytes=None if size is None else parse_size(size),
             protected=maintenance.protected_digests(history),

@@ -142,7 +142,7 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
     """
     local = find_time_zone(zone)
     environment = Environment(
-        loader=FileSystemLoader(core.files.checkout_root() / "dashboards" / "templates"),
+        loader=FileSystemLoader(core.settings.product_root() / "dashboards" / "templates"),
         autoescape=True,
         finalize=core.escape_texts,
         undefined=StrictUndefined,
@@ -214,4 +214,4 @@ def embed_json(document: Any) -> Markup:
 
 def static_files() -> list[Path]:
     """Files of `dashboards/static`."""
-    return sorted(path for path in (core.files.checkout_root() / "dashboards" / "static").iterdir() if path.is_file())
+    return sorted(path for path in (core.settings.product_root() / "dashboards" / "static").iterdir() if path.is_file())

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jinja2 import Environment, TemplateError
 
-from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, MachineError, Metric, Scalar
+from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, MachineError, Metric, Scalar, settings
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
@@ -68,14 +68,14 @@ def published_measurements() -> Mapping[str, Sequence[Mapping[str, Any]]]:
 
     Maxima are first, because they are the headlines ([lawrence2017], section 6).
     """
-    return _read_measurements(published.published_directory())
+    return _read_measurements(tuple(settings.roots()))
 
 
 @cache
-def _read_measurements(directory: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+def _read_measurements(_roots: tuple[Path, ...]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for table in filter(published.has_long_form, published.load_all_tables(directory)):
-        where = {"where": f"{published.source_key(table.source, directory)}/{table.name}", "title": table.sidecar.title}
+    for table in filter(published.has_long_form, published.load_all_tables()):
+        where = {"where": f"{published.source_key(table.source)}/{table.name}", "title": table.sidecar.title}
         for one in published.table_measurements(table):
             found[str(one["system"])].append({**one, **where})
     order = {"max": 0, "mean": 1, "median": 2}

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from iowatch.comparison import ComparisonOptions, Outcome, SideSpec, compare_sides, parse_side
-from iowatch.core import IowatchError, files, yamlfile
+from iowatch.core import IowatchError, settings, yamlfile
 from iowatch.output.comparison import (
     comparison_document,
     explanation_lines,
@@ -122,12 +122,12 @@ class _ComparisonList(yamlfile.ClosedModel):
 
 
 def _requests_from_list() -> Iterator[ComparisonRequest]:
-    """Comparisons listed in `dashboards/comparisons.yaml`.
+    """Comparisons listed in `comparisons.yaml` (of a clone: `dashboards/comparisons.yaml`).
 
     Raises:
         InputError: the file is not readable, or a row has no `left` and `right`.
     """
-    place = files.checkout_root() / "dashboards" / "comparisons.yaml"
+    place = settings.find_file("comparisons")
     listed = yamlfile.YamlDocument(place).validated(_ComparisonList).comparisons if place.is_file() else ()
     for row in listed:
         left, right = parse_side(row.left), parse_side(row.right)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch import __version__, darshan
-from iowatch.core import IowatchError, Summary, files, format_number, summarise_samples
+from iowatch.core import IowatchError, Summary, artefacts, format_number, summarise_samples
 from iowatch.output.dashboard import data, shorten_text, write_in_processes
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
@@ -217,7 +217,7 @@ def _copy_output(site: data.SiteBuild, artefact: Artefact) -> str | None:
         return None
     name = f"output/{artefact.sha256}.{'darshan' if artefact.kind == 'darshan' else 'txt'}"
     if not site.writer.reuse(name):
-        if not files.is_intact(source, artefact.size_bytes):
+        if not artefacts.is_intact(source, artefact.size_bytes):
             return None
         shutil.copyfile(source, site.writer.target(name))
     return name

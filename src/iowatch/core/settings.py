@@ -1,0 +1,306 @@
+"""Settings, and the places of files: the product's own, those of the site's repository, and what runs write.
+
+The product's files (systems, suites, published tables, templates, benchio) are in the clone or in the installed wheel.
+A site's files are in its own repository. Reading looks there first; what people write always goes there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from iowatch.core.errors import MachineError, UsageError
+from iowatch.core.yamlfile import ClosedModel, YamlDocument
+
+SITE_FILE = "site.yaml"
+_HINT = "docs/settings.md lists the settings; `iowatch config` shows those in force."
+
+
+class Thresholds(ClosedModel):
+    """Thresholds of systems that have none of their own in `system.yaml`."""
+
+    suspected_probability: Annotated[float, Field(gt=0, le=1)] = 0.5
+
+
+class SiteSettings(ClosedModel):
+    """Content of `site.yaml`; the environment variable of a field (`ENVIRONMENT`) has precedence over the file."""
+
+    title: Annotated[str, Field(min_length=1, max_length=120, description="title of the pages")] = "iowatch"
+    timezone: Annotated[str, Field(description="IANA name of the zone of all times that people type or read")] = "UTC"
+    database: Annotated[str | None, Field(description="the history: a path, or the URL of PostgreSQL")] = None
+    var: Annotated[str, Field(description="directory of all files that runs write")] = "var"
+    darshan_privacy: Annotated[
+        Literal["keep", "hash", "drop"], Field(description="what happens to Darshan logs, which contain user names")
+    ] = "keep"
+    keep_days: Annotated[float | None, Field(ge=0, description="age in days of the oldest files to keep")] = None
+    keep_size: Annotated[str | None, Field(description="total size of files to keep, for example 50g")] = None
+    thresholds: Annotated[Thresholds, Field(description="of systems that have none in `system.yaml`")] = Thresholds()
+    notify: Annotated[Any, Field(description="notices of systems without a `notify.yaml`, in the same form")] = None
+
+
+@dataclass(frozen=True)
+class EnvironmentSetting:
+    """A variable of the environment that people set.
+
+    Attributes:
+        field: the field of `site.yaml` that it has precedence over; None for variables without one.
+        option: the option of commands that has precedence over both.
+    """
+
+    variable: str
+    field: str | None = None
+    option: str | None = None
+    description: str = ""
+
+
+ENVIRONMENT = (
+    EnvironmentSetting(
+        "IOWATCH_SITE", None, None, "the site's repository, instead of the nearest parent with site.yaml"
+    ),
+    EnvironmentSetting("IOWATCH_TIMEZONE", "timezone"),
+    EnvironmentSetting("IOWATCH_DB", "database", "--db"),
+    EnvironmentSetting("IOWATCH_VAR", "var"),
+    EnvironmentSetting("IOWATCH_DARSHAN_PRIVACY", "darshan_privacy"),
+    EnvironmentSetting("IOWATCH_KEEP_DAYS", "keep_days"),
+    EnvironmentSetting("IOWATCH_KEEP_SIZE", "keep_size"),
+    EnvironmentSetting("IOWATCH_SCRATCH", None, "--scratch", "where plain `reframe` writes"),
+    EnvironmentSetting("IOWATCH_UMASK", None, None, "umask of all that iowatch writes, octal"),
+    EnvironmentSetting("IOWATCH_ALLOW_NETWORK_SQLITE", None, None, "1: allow SQLite on a network file system"),
+    EnvironmentSetting("IOWATCH_WRONG_CLOCK", None, None, "UUIDs of sessions whose clock was wrong"),
+    EnvironmentSetting("IOWATCH_OVERHEAD_CASE", None, None, "case whose Darshan overhead plain `reframe` measures"),
+    EnvironmentSetting("IOWATCH_ROOT", None, None, "a clone whose files are used instead of the installed ones"),
+    EnvironmentSetting("IOWATCH_DEBUG", None, None, "1: print a traceback for internal errors"),
+)
+
+
+@dataclass(frozen=True)
+class EffectiveSetting:
+    """A setting in force: its value, and where it comes from (a variable, a file with line, or `default`)."""
+
+    name: str
+    value: Any
+    origin: str
+    variable: str | None
+    option: str | None
+    description: str
+
+
+def effective_settings() -> list[EffectiveSetting]:
+    """Return all settings of `site.yaml`, then the variables without a field there, with values and origins.
+
+    Raises:
+        InputError: `site.yaml` is invalid. UsageError: a variable is.
+    """
+    document, values = _site_document(), site_settings().model_dump()
+    values |= {"database": database_place(), "var": str(var_directory())}
+    by_field = {row.field: row for row in ENVIRONMENT if row.field}
+    found = []
+    for name, field in SiteSettings.model_fields.items():
+        row = by_field.get(name)
+        origin = document.where([name]) if document and name in (document.data or {}) else "default"
+        origin = row.variable if row and os.environ.get(row.variable) else origin
+        variable, option = (row.variable, row.option) if row else (None, None)
+        found.append(EffectiveSetting(name, values[name], origin, variable, option, field.description or ""))
+    for row in ENVIRONMENT:
+        if row.field is None:
+            name, value = row.variable.removeprefix("IOWATCH_").lower(), os.environ.get(row.variable) or None
+            origin = row.variable if value else "default"
+            found.append(EffectiveSetting(name, value, origin, row.variable, row.option, row.description))
+    return found
+
+
+def site_settings() -> SiteSettings:
+    """Return the settings of the site: of `site.yaml`, with those of the environment.
+
+    Raises:
+        InputError: `site.yaml` is invalid. UsageError: a variable is.
+    """
+    path = site_root() / SITE_FILE
+    changed = path.stat().st_mtime_ns if path.is_file() else 0
+    given = ((row.field, os.environ.get(row.variable)) for row in ENVIRONMENT if row.field)
+    return _read_settings(path, changed, tuple((field, value) for field, value in given if value))
+
+
+@cache
+def _read_settings(path: Path, changed_ns: int, given: tuple[tuple[str, str], ...]) -> SiteSettings:
+    document = _site_document()
+    stated = document.validated(SiteSettings, hint=_HINT) if document and document.data is not None else SiteSettings()
+    try:
+        return SiteSettings.model_validate({**stated.model_dump(), **dict(given)})
+    except ValidationError as error:
+        fault = error.errors()[0]
+        variable = next(row.variable for row in ENVIRONMENT if row.field == fault["loc"][0])
+        raise UsageError(f"{variable} is '{fault['input']}': {fault['msg']}", hint=_HINT) from error
+
+
+def _site_document() -> YamlDocument | None:
+    path = site_root() / SITE_FILE
+    return YamlDocument(path) if path.is_file() else None
+
+
+def _is_product(directory: Path) -> bool:
+    return (directory / "systems").is_dir() and (directory / "benchmarks").is_dir()
+
+
+def product_root() -> Path:
+    """Return the directory of the product's own files: the clone, or `iowatch/data` of an installed wheel.
+
+    Raises:
+        MachineError: `IOWATCH_ROOT` names another directory, or the installation is incomplete.
+    """
+    if named := os.environ.get("IOWATCH_ROOT"):
+        if not _is_product(Path(named)):
+            raise MachineError(f"IOWATCH_ROOT is {named}, which has no systems/ and benchmarks/", hint="Unset it.")
+        return Path(named)
+    package = Path(__file__).resolve().parents[1]
+    found = next((place for place in (package / "data", package.parents[1]) if _is_product(place)), None)
+    if found is None:
+        raise MachineError(f"the installation in {package} is incomplete: no data/", hint="Install iowatch again.")
+    return found
+
+
+def is_clone() -> bool:
+    """Whether the product's files are those of a clone, not of an installed wheel."""
+    return product_root().name != "data"
+
+
+def site_root() -> Path:
+    """Return the directory of the site's files.
+
+    It is `IOWATCH_SITE`, or the nearest parent of the working directory with a `site.yaml`, or the clone from which
+    iowatch runs, or `iowatch` in `XDG_DATA_HOME` (`~/.local/share`).
+
+    Raises:
+        UsageError: `IOWATCH_SITE` is not a directory.
+    """
+    if named := os.environ.get("IOWATCH_SITE"):
+        if not Path(named).is_dir():
+            raise UsageError(f"IOWATCH_SITE is {named}, which is not a directory", hint=f"iowatch init {named}")
+        return Path(named).absolute()
+    here = Path.cwd()
+    found = next((place for place in (here, *here.parents) if (place / SITE_FILE).is_file()), None)
+    if found is not None and not os.environ.get("IOWATCH_ROOT"):
+        return found
+    if is_clone():
+        return product_root()
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "iowatch"
+
+
+def var_directory() -> Path:
+    """Return the directory for all files that runs write: the setting `var`, relative to the site's repository."""
+    named = os.environ.get("IOWATCH_VAR")  # relative to the working directory
+    return Path(named) if named else site_root() / _expand(site_settings().var)
+
+
+def database_place() -> str:
+    """Return the setting `database`: a path or URL, by default `iowatch.db` in `var`."""
+    if named := os.environ.get("IOWATCH_DB"):
+        return named
+    stated = site_settings().database
+    if stated is None:
+        return str(var_directory() / "iowatch.db")
+    return stated if "://" in stated else str(site_root() / _expand(stated))
+
+
+def _expand(path: str) -> str:
+    return os.path.expandvars(Path(path).expanduser())
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Files of one kind: their patterns in the product and in a site's repository; each `*` is a part of the name."""
+
+    name: str
+    product: str
+    site: str
+
+    def pattern(self, root: Path) -> str:
+        """Pattern in a directory; a clone without `site.yaml` keeps the site's files in the product's layout."""
+        return self.product if _same(root, product_root()) else self.site
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one == other or one.resolve() == other.resolve()
+
+
+_ROWS = (
+    Kind("system", "systems/*/system.yaml", "systems/*/system.yaml"),
+    Kind("reframe", "systems/*/reframe.py", "systems/*/reframe.py"),
+    Kind("externals", "systems/*/externals.yaml", "systems/*/externals.yaml"),
+    Kind("notify", "systems/*/notify.yaml", "systems/*/notify.yaml"),
+    Kind("stack", "systems/*/stacks/*", "systems/*/stacks/*"),
+    Kind("shared_stack", "", "stacks/*"),
+    Kind("suite", "benchmarks/*/suites/*.yaml", "suites/*/*.yaml"),
+    Kind("bandwidth", "reference/bandwidth/*.yaml", "reference/bandwidth/*.yaml"),
+    Kind("published", "reference/published/*/source.yaml", "reference/published/*/source.yaml"),
+    Kind("map", "reference/maps/*.yaml", "maps/*.yaml"),
+    Kind("events", "reference/events/*.yaml", "events/*.yaml"),
+    Kind("reviews", "reference/reviews/*.yaml", "reviews/*.yaml"),
+    Kind("comparisons", "dashboards/comparisons.yaml", "comparisons.yaml"),
+)
+KINDS: Mapping[str, Kind] = {row.name: row for row in _ROWS}
+
+
+def roots() -> list[Path]:
+    """Return the directories that are searched for files, in their order: the site's, and the product's if another."""
+    site, product = site_root(), product_root()
+    return [site] if _same(site, product) else [site, product]
+
+
+def list_files(kind: str) -> dict[tuple[str, ...], Path]:
+    """Return all files of a kind by the parts of their names; a file of the site replaces one of the product."""
+    found: dict[tuple[str, ...], Path] = {}
+    for root in reversed(roots()):
+        pattern = KINDS[kind].pattern(root)
+        if not pattern:
+            continue
+        expression = re.compile(re.escape(pattern).replace(r"\*", "([^/]+)"))
+        for path in sorted(root.glob(pattern)):
+            matched = expression.fullmatch(path.relative_to(root).as_posix())
+            if matched and not any(part.startswith(".") for part in matched.groups()):
+                found[matched.groups()] = path
+    return dict(sorted(found.items()))
+
+
+def all_files(kind: str, *names: str) -> list[Path]:
+    """Return the paths of a file of the site and of the product, which need not exist."""
+    return [root / _fill(KINDS[kind].pattern(root), names) for root in roots()]
+
+
+def find_file(kind: str, *names: str) -> Path:
+    """Return the path of a file, which need not exist: of the site, or of the product where the site has none."""
+    paths = all_files(kind, *names)
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def site_file(kind: str, *names: str) -> Path:
+    """Return the path of a file of the site's repository, which need not exist, to write it."""
+    root = site_root()
+    return root / _fill(KINDS[kind].pattern(root), names)
+
+
+def _fill(pattern: str, names: tuple[str, ...]) -> str:
+    """Put names into a pattern. One that would lead out of a directory is quoted as in an address.
+
+    An older version may have stored such a name; an error would make the findings of all systems fail.
+    """
+    parts = iter(re.sub(r"^\.|[/%\0]", lambda found: f"%{ord(found[0]):02X}", name) for name in names)
+    return re.sub(r"\*", lambda _: next(parts), pattern)
+
+
+def overridden_files() -> list[tuple[Path, Path]]:
+    """Return (file of the site, file of the product) wherever the site replaces a file of the product."""
+    product, found = product_root(), []
+    for kind in KINDS.values() if len(roots()) > 1 else ():
+        for names, path in list_files(kind.name).items():
+            replaced = product / _fill(kind.product, names)
+            if path != replaced and replaced.exists():
+                found.append((path, replaced))
+    return found

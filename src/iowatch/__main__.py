@@ -1,0 +1,5 @@
+"""`python -m iowatch`."""
+
+from iowatch.cli.main import main
+
+main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import re
 import stat
@@ -15,6 +16,7 @@ from typing import BinaryIO
 
 from iowatch.core.errors import MachineError
 
+_LOG = logging.getLogger(__name__)
 DRAFT_HINT = "Is its directory writable, and is there free space?"
 # A copy left by a killed process; a running copy is renamed within seconds.
 DRAFT_AGE_S = 24 * 3600.0
@@ -127,6 +129,7 @@ def open_atomically(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
             if kept is not None:
                 draft.chmod(kept)
             draft.replace(path)
+            _LOG.debug("wrote %s", path)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise

@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import ctypes
 import json
+import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from iowatch import handoff
 from iowatch.benchmarks import registry
 from iowatch.core import InputError, MachineError, settings
 
+_LOGGER = logging.getLogger(__name__)
 _POLL_S = 0.1
 # Signals that end ReFrame, and seconds before the next one. SIGINT is first: ReFrame turns SIGTERM into an ordinary
 # exception, which a check may catch and drop, and then ignores further ones.
@@ -193,6 +196,7 @@ def run_reframe(
         MachineError: ReFrame cannot be started.
     """
     (directory / _REPORT).unlink(missing_ok=True)  # of an earlier start
+    _LOGGER.debug("starts: %s; its output: %s", shlex.join(arguments), directory / _LOG)
     with (directory / _LOG).open("wb") as stream:
         try:
             process = subprocess.Popen(

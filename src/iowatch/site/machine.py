@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 TIMEOUT_S = 10.0
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ def run_program(*command: str, timeout_s: float, **variables: str) -> subprocess
         OSError, subprocess.SubprocessError: it is absent, cannot be started, or times out.
     """
     environment, nothing = {**os.environ, **variables}, subprocess.DEVNULL
+    _LOG.debug("starts: %s", shlex.join(command))
     return subprocess.run(
         command, capture_output=True, stdin=nothing, text=True, errors="replace", timeout=timeout_s, env=environment
     )

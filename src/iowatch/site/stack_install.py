@@ -7,9 +7,11 @@ first. Spack is needed only here; jobs source `activate.sh`.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +28,7 @@ from iowatch.site import Stack, StackPart, load_stack, load_system, stack_direct
 from iowatch.site.stack import lock_matches_manifest, parse_pinned_spec, read_lock, read_lock_parts, root_specs
 from iowatch.site.stacks import REFERENCE_STACK, manifest_directory
 
+_LOG = logging.getLogger(__name__)
 SPACK_URL = "https://github.com/spack/spack.git"
 
 
@@ -367,6 +370,7 @@ def _clone_spack() -> str:
 
 
 def _git(*arguments: str) -> str:
+    _LOG.debug("starts: git %s", shlex.join(arguments))
     try:
         done = subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, errors="replace")
     except FileNotFoundError as error:
@@ -396,6 +400,7 @@ def _stream_lines(command: list[str]) -> Iterator[str]:
         MachineError: it failed; the message contains the last lines.
     """
     tail: list[str] = []
+    _LOG.debug("starts: %s", shlex.join(command))
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, errors="replace"
     ) as process:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import sqlite3
@@ -19,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size, settings
 
+_LOG = logging.getLogger(__name__)
 # Revisions of `migrations/versions`, oldest first; the schemas 0001 to 0004 of development are not upgraded.
 FIRST_SCHEMA = "0100"
 SCHEMA_HEAD = "0101"
@@ -85,6 +87,7 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
     except (ArgumentError, ValueError) as error:
         shown = re.sub(r":[^:/@]*@", ":***@", url)  # a URL that cannot be parsed may contain a password
         raise UsageError(f"cannot use the database '{shown}': {error}", hint=_URL_HINT) from error
+    _LOG.debug("history: %s", engine.url)  # its text has *** for a password
     if engine.dialect.name == "sqlite":
         path = Path(engine.url.database or "")
         if not create and not path.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,33 +13,30 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import Result
 
-from iowatch.cli.main import iowatch, restrict_permissions
+from iowatch.cli.common import stdout_console
+from iowatch.cli.help import walk_commands
+from iowatch.cli.main import AREAS, iowatch, restrict_permissions
 from iowatch.site.system import load_system, system_names
+from iowatch.store import FindingRow, History, SessionRecord
+
+
+def contexts() -> dict[tuple[str, ...], click.Context]:
+    """The context of every command and subcommand, by its words; that of `iowatch` itself has none."""
+    root = click.Context(iowatch, info_name="iowatch")
+    return {tuple(found.command_path.split()[1:]): found for found in walk_commands(root)}
 
 
 def commands() -> list[tuple[str, ...]]:
     """All commands and subcommands."""
-    context = click.Context(iowatch)
-    found: list[tuple[str, ...]] = []
-    for name in iowatch.list_commands(context):
-        command = iowatch.get_command(context, name)
-        assert command is not None
-        found.append((name,))
-        if isinstance(command, click.Group):
-            found += [(name, sub) for sub in command.list_commands(context)]
-    return found
+    return [words for words in contexts() if words]
 
 
 def command_of(words: tuple[str, ...]) -> click.Command:
     """The command or subcommand of these words."""
-    context, command = click.Context(iowatch), iowatch.get_command(click.Context(iowatch), words[0])
-    for word in words[1:]:
-        assert isinstance(command, click.Group)
-        command = command.get_command(context, word)
-    assert command is not None
-    return command
+    return contexts()[words].command
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
@@ -47,6 +45,139 @@ def test_every_command_has_help_with_an_example(cli: Callable[..., Result], word
     assert result.exit_code == 0
     assert "Example" in result.output
     assert f"iowatch {words[0]}" in result.output
+
+
+@pytest.mark.parametrize("words", contexts(), ids=" ".join)
+def test_help_fits_one_screen(
+    cli: Callable[..., Result], words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24 lines of 80 columns: a terminal as it opens. What is left out is in --help-all."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli(*words, "--help").output.splitlines()
+    assert len(lines) <= 24, "\n".join(lines)
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+    everything = cli(*words, "--help-all").output
+    for option in command_of(words).params:
+        assert option.opts[-1] in everything or isinstance(option, click.Argument)
+
+
+def test_required_options_and_examples_stay_on_the_first_screen(cli: Callable[..., Result]) -> None:
+    """`run` has the most options. Its examples can be pasted: what does not fit continues after a backslash."""
+    shown = cli("run", "--help").output
+    assert "--junit" not in shown
+    assert "--junit" in cli("run", "--help-all").output
+    assert "    iowatch run --ab system-openmpi system-mpich \\\n        --case benchio:api=mpiio,file=shared" in shown
+    for words in commands():
+        for option in command_of(words).params:
+            if option.required and isinstance(option, click.Option):
+                assert option.opts[-1] in cli(*words, "--help").output, words
+
+
+def test_first_screen_names_every_command_once(cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By area; a command without one is listed as well."""
+    monkeypatch.setitem(AREAS, "Measure", ("run", "import", "parse"))
+    table = cli("--help").output.split("Commands:")[1].split("Options:")[0]
+    named = re.findall(r"([a-z]+)(?:,|$)", table, re.MULTILINE)
+    assert sorted(named) == iowatch.list_commands(click.Context(iowatch))
+    assert re.search(r"Other +darshan\n", table)
+
+
+@pytest.mark.parametrize("position", [0, 2], ids=["before the command", "behind it"])
+def test_quiet_and_verbose(cli: Callable[..., Result], tmp_path: Path, position: int) -> None:
+    """The number of pages is a message; that a file was written is for --verbose."""
+    outputs = []
+    for flag in ([], ["--quiet"], ["--verbose"], []):
+        words: list[object] = ["man", tmp_path / "man1"]
+        words[position:position] = flag
+        outputs.append(cli(*words).stderr)
+    normal, quiet, verbose, again = outputs
+    assert re.fullmatch(r"\d+ pages written to .*\n", normal)
+    assert quiet == ""
+    assert f"wrote {tmp_path}/man1/iowatch-run.1\n" in verbose
+    assert verbose.endswith(normal)
+    assert again == normal  # the level is that of one command, not of the process
+
+
+def test_errors_are_printed_with_quiet(cli: Callable[..., Result], var: Path) -> None:
+    assert "no history at" in cli("--quiet", "history", "list").stderr
+
+
+def test_colours_are_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR (no-color.org) removes colours even where the output is a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    def shown() -> str:
+        console = stdout_console()
+        with console.capture() as capture:
+            console.print("slower", style="red")
+        return capture.get()
+
+    assert "\x1b[31m" in shown()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown() == "slower\n"
+
+
+COMPLETIONS = [
+    (["com"], {"compare", "completion"}),
+    (["run", "--system", "fran"], {"franklin"}),
+    (["run", "--suite", "smo"], {"smoke"}),
+    (["run", "--dry"], {"--dry-run"}),
+    (["history", "list", "--benchmark", "ben"], {"benchio"}),
+    (["stack", "show", "netcdf-4.4"], {"netcdf-4.4.0"}),
+    (["system", "show", "fran"], {"franklin"}),
+    (["findings", "show", "franklin-20090317"], {"franklin-20090317-up"}),
+    (["findings", "show", "x"], set()),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), COMPLETIONS, ids=[" ".join(words) for words, _ in COMPLETIONS])
+def test_names_are_completed(words: list[str], expected: set[str], history: History) -> None:
+    history.begin_session(SessionRecord("first", "franklin", "nightly", "demo", 1_237_248_000))
+    history.save_findings([FindingRow("franklin-20090317-up", "franklin", 1_237_248_000, 1_237_248_000, "open", {})])
+    found = ShellComplete(iowatch, {}, "iowatch", "_IOWATCH_COMPLETE").get_completions(words[:-1], words[-1])
+    assert {item.value for item in found} == expected
+
+
+def test_completion_without_a_history_is_empty(var: Path) -> None:
+    """A message would appear within the line that somebody types."""
+    completer = ShellComplete(iowatch, {}, "iowatch", "_IOWATCH_COMPLETE")
+    assert completer.get_completions(["findings", "show"], "") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(cli: Callable[..., Result], shell: str) -> None:
+    """The script is valid for its shell where that is installed, and calls `iowatch` back."""
+    script = cli("completion", shell).stdout
+    assert f"_IOWATCH_COMPLETE={shell}_complete" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+def test_bash_completes_with_the_printed_script(tmp_path: Path) -> None:
+    """As a person uses it: the script is evaluated, then its function is called for the words of a line."""
+    program = tmp_path / "iowatch"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from iowatch.cli.main import main; main()" "$@"\n')
+    program.chmod(0o755)
+    line = "COMP_WORDS=(iowatch hist); COMP_CWORD=1; _iowatch_completion iowatch; echo ${COMPREPLY[@]}"
+    script = f'PATH={tmp_path}:$PATH; eval "$(iowatch completion bash)"; {line}'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "history\n", done.stderr
+
+
+def test_manual_pages(cli: Callable[..., Result], tmp_path: Path) -> None:
+    """One per command; groff reads them without a warning, and shows options and examples."""
+    assert cli("man", tmp_path).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {f"{'-'.join(['iowatch', *words])}.1" for words in contexts()}
+    assert "\n.B \\-\\-system TEXT\n" in (tmp_path / "iowatch-run.1").read_text()
+    if shutil.which("groff"):
+        pages = sorted(tmp_path.iterdir())
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", "-P-c", *pages], capture_output=True, text=True, check=True
+        )
+        assert done.stderr == ""
+        assert "iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write" in done.stdout
 
 
 def test_help_imports_no_slow_library() -> None:
@@ -61,7 +192,7 @@ def test_help_imports_no_slow_library() -> None:
 
 def test_help_lists_every_command_with_its_short_help(cli: Callable[..., Result]) -> None:
     """The lines are read from the source files of the commands; these are the imported commands."""
-    shown = " ".join(cli("--help").output.split())
+    shown = " ".join(cli("--help-all").output.split())
     for name in iowatch.list_commands(click.Context(iowatch)):
         assert f" {name} {command_of((name,)).short_help}" in shown
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,9 +75,27 @@ def print_lines(*lines: str) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
+_LOG = logging.getLogger("iowatch")
+
+
+class _StderrHandler(logging.Handler):
+    """Log records on stderr, unwrapped and without markup; stderr is looked up for each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        SafeConsole(stderr=True, highlight=False).print(self.format(record), markup=False, emoji=False, soft_wrap=True)
+
+
+def start_log() -> None:
+    """Print messages of level INFO on stderr: `--quiet` and `--verbose` change the level of the logger `iowatch`."""
+    _LOG.setLevel(logging.INFO)
+    _LOG.propagate = False
+    if not _LOG.handlers:
+        _LOG.addHandler(_StderrHandler())
+
+
 def print_message(text: str) -> None:
-    """A message on stderr, unwrapped and without markup."""
-    SafeConsole(stderr=True, highlight=False).print(text, markup=False, emoji=False, soft_wrap=True)
+    """A message or progress on stderr; none with `--quiet`."""
+    _LOG.info("%s", text)
 
 
 def stdout_console() -> Console:

@@ -14,19 +14,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from iowatch import __version__
 from iowatch.cli import commands
+from iowatch.cli.common import start_log
+from iowatch.cli.help import first_sentence, global_options, prepare_command
 from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
 
 
 def _module_name(command: str) -> str:
     """`import` is a keyword, so its module is `import_`."""
     return f"{command}_" if command == "import" else command
-
-
-def _first_sentence(text: str) -> str:
-    return " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".") + "."
 
 
 def _read_short_help(command: str) -> str:
@@ -39,19 +38,18 @@ def _read_short_help(command: str) -> str:
         return f"(no command: {file} defines no function `command`)"
     keywords = [word for node in function.decorator_list if isinstance(node, ast.Call) for word in node.keywords]
     given = next((word.value for word in keywords if word.arg == "short_help"), None)
-    return str(ast.literal_eval(given)) if given else _first_sentence(ast.get_docstring(function) or "")
+    return str(ast.literal_eval(given)) if given else first_sentence(ast.get_docstring(function) or "")
 
 
-def _format_help(command: click.Command) -> click.Command:
-    """Keep examples as they are and short help complete: click wraps the former and truncates the latter."""
-    if command.epilog and not command.epilog.startswith("\b"):
-        command.epilog = f"\b\n{command.epilog}"
-    if command.help and not command.short_help:
-        command.short_help = _first_sentence(command.help)
-    if isinstance(command, click.Group):
-        for subcommand in command.commands.values():
-            _format_help(subcommand)
-    return command
+# Commands in `iowatch --help`, by what they are used for. A command that is absent here is listed under "Other".
+AREAS = {
+    "Set up": ("init", "doctor", "config", "system", "stack", "upgrade"),
+    "Measure": ("run", "import", "parse", "darshan"),
+    "What changed": ("findings", "detect", "review", "event"),
+    "Compare": ("compare", "reference"),
+    "Report": ("history", "dashboard", "notify"),
+    "Try and learn": ("demo", "completion", "man"),
+}
 
 
 class LazyCommandGroup(click.Group):
@@ -64,11 +62,32 @@ class LazyCommandGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, _read_short_help(name)) for name in self.list_commands(ctx)])
 
+    def get_help(self, ctx: click.Context) -> str:
+        """The names of all commands by area; `--help-all` has a line per command."""
+        formatter, names = ctx.make_formatter(), self.list_commands(ctx)
+        self.format_usage(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text((self.help or "").split("\n\n")[0])
+        rows = [(area, ", ".join(name for name in AREAS[area] if name in names)) for area in AREAS]
+        other = ", ".join(sorted(set(names).difference(*AREAS.values())))
+        with formatter.section("Commands"):
+            formatter.write_dl([*rows, *([("Other", other)] if other else [])])
+        click.Command.format_options(self, ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        return formatter.getvalue().rstrip("\n")
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands without their import, then options."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=_read_short_help(name)) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"{commands.__name__}.{_module_name(cmd_name)}")
-        return _format_help(module.command)
+        return prepare_command(module.command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,7 +97,12 @@ class LazyCommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyCommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=list(global_options()),
+    epilog="\b\nExamples:\n  iowatch demo franklin\n  iowatch run --system local --suite smoke",
+)
 @click.version_option(__version__, prog_name="iowatch")
 def iowatch() -> None:
     """Monitor parallel I/O performance on HPC systems: run benchmarks, store results, detect and explain changes.
@@ -93,6 +117,7 @@ def _report(text: str) -> None:
 
 
 def _run_command(arguments: Sequence[str]) -> int:
+    start_log()
     try:
         outcome = iowatch.main(list(arguments), prog_name="iowatch", standalone_mode=False)
     except IowatchError as error:

@@ -77,7 +77,8 @@ def command(
 
 
 command.help = f"""Compare the same cases on two sides and report where RIGHT is faster or slower than LEFT.
+{_SIDES.rstrip()}
 
 Ratios are right / left; the intervals account for dependent samples within a session; the verdicts are
 corrected for the number of cases (docs/comparison.md).
-{_SIDES}"""
+"""

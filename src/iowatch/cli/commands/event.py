@@ -33,7 +33,10 @@ def command() -> None:
 @system_option(required=True)
 @click.option("--date", "day", type=DATE, required=True, metavar="YYYY-MM-DD", help="First day, UTC.")
 @click.option("--until", type=DATE, metavar="YYYY-MM-DD", help="Last day, UTC [default: the same].")
-@click.option("--kind", type=click.Choice(get_args(EventKind)), required=True)
+@click.option(
+    "--kind", type=click.Choice(get_args(EventKind)), required=True, metavar="KIND",
+    help=f"{', '.join(get_args(EventKind))}.",
+)  # fmt: skip
 @click.option("--details", help="What was done.")
 @click.option("--source", help="Source: a ticket, mail or page.")
 @click.option("--scope", multiple=True, metavar="NAME=VALUE", help="What it can affect: file_system=scratch1.")

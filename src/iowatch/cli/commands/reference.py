@@ -19,10 +19,8 @@ def command() -> None:
 
     \b
     Examples:
-      iowatch reference show --published                    all sources and tables
-      iowatch reference show --published lawrence2017 2     Lawrence et al. 2017, Table 2
-      iowatch reference propose --system local              old and new values, as table and diff
-      iowatch reference propose --system local --write --why "after the upgrade of 3 May"
+      iowatch reference show --published lawrence2017 2   # Table 2
+      iowatch reference propose --system local            # old and new values
       iowatch reference check
     """
 

@@ -72,7 +72,20 @@ def run_and_report(
 @common.system_option(default="local")
 @click.option("--stack", "stacks", multiple=True, metavar="STACK", help="Only this stack (may be repeated).")
 @click.option("--suite", default="smoke", show_default=True, help="Parameter set: smoke, nightly, survey, ….")
-@click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: the system's].")
+@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
+@click.option(
+    "--case", "cases", multiple=True, metavar="NAME", help="Only this case, as --dry-run lists it (may be repeated)."
+)
+@click.option("--dry-run", is_flag=True, help="Dry run: show what would run, its cost, and what cannot run.")
+@click.option(
+    "--night", is_flag=True,
+    help="Nightly session: apply jitter, blackouts and budgets of system.yaml; repeat suspected runs.",
+)  # fmt: skip
+@click.option(
+    "--darshan", type=click.Choice(["on", "off"]),
+    help="Trace every run, or none [default: where the stack has darshan-runtime; --ab: on both sides or none].",
+)  # fmt: skip
+@click.option("--no-jitter", is_flag=True, help="With --night: start immediately.")
 @click.option(
     "--ab", nargs=2, metavar="STACK STACK",
     help="Interleaved A/B run of two stacks, with comparison (docs/comparison.md).",
@@ -87,21 +100,8 @@ def run_and_report(
     "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES",
     help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
-@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
-@click.option(
-    "--case", "cases", multiple=True, metavar="NAME", help="Only this case, as --dry-run lists it (may be repeated)."
-)
 @click.option("--seed", type=int, help="With --ab: seed of the execution order [default: random].")
-@click.option(
-    "--night", is_flag=True,
-    help="Nightly session: apply jitter, blackouts and budgets of system.yaml; repeat suspected runs.",
-)  # fmt: skip
-@click.option(
-    "--darshan", type=click.Choice(["on", "off"]),
-    help="Trace every run, or none [default: where the stack has darshan-runtime; --ab: on both sides or none].",
-)  # fmt: skip
-@click.option("--no-jitter", is_flag=True, help="With --night: start immediately.")
-@click.option("--dry-run", is_flag=True, help="Dry run: show what would run, its cost, and what cannot run.")
+@click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: the system's].")
 @click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the verdict as JUnit XML.")
 @click.option(
     "--markdown", type=common.OUTPUT_FILE, metavar="FILE",

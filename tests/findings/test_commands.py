@@ -122,15 +122,6 @@ def test_invalid_scope_is_reported(root: Path, cli: Cli) -> None:
     assert (found.exit_code, "NAME=VALUE" in found.output) == (2, True)
 
 
-@pytest.mark.parametrize(
-    "command", ["findings", "findings list", "findings show", "review", "review accept", "event add", "demo franklin"]
-)
-def test_help_has_an_example(cli: Cli, command: str) -> None:
-    found = cli(*command.split(), "--help")
-    assert found.exit_code == 0
-    assert "Example: iowatch" in found.output
-
-
 @pytest.mark.usefixtures("planted", "root")
 def test_note_does_not_claim_to_change_the_state(cli: Cli) -> None:
     words = ("--by", "A. Reviewer", "--reason", "vendor asked")

@@ -85,12 +85,14 @@ class _StderrHandler(logging.Handler):
         SafeConsole(stderr=True, highlight=False).print(self.format(record), markup=False, emoji=False, soft_wrap=True)
 
 
-def start_log() -> None:
-    """Print messages of level INFO on stderr: `--quiet` and `--verbose` change the level of the logger `iowatch`."""
+def reset_log() -> None:
+    """Print messages again after a command with `--quiet` or `--verbose`, which change the level of the logger."""
     _LOG.setLevel(logging.INFO)
-    _LOG.propagate = False
-    if not _LOG.handlers:
-        _LOG.addHandler(_StderrHandler())
+
+
+_LOG.addHandler(_StderrHandler())
+_LOG.propagate = False
+reset_log()
 
 
 def print_message(text: str) -> None:

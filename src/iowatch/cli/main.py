@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from iowatch import __version__
 from iowatch.cli import commands
-from iowatch.cli.common import start_log
+from iowatch.cli.common import reset_log
 from iowatch.cli.help import first_sentence, global_options, prepare_command
 from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
 
@@ -117,7 +117,7 @@ def _report(text: str) -> None:
 
 
 def _run_command(arguments: Sequence[str]) -> int:
-    start_log()
+    reset_log()
     try:
         outcome = iowatch.main(list(arguments), prog_name="iowatch", standalone_mode=False)
     except IowatchError as error:

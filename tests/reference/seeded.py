@@ -39,7 +39,7 @@ _Record = dict[str, Scalar | None]
 
 
 def _case_parameters(record: _Record) -> dict[str, Scalar | None]:
-    """Case parameters in the vocabulary of docs/architecture.md."""
+    """Case parameters in the vocabulary of docs/case-parameters.md."""
     case: dict[str, Scalar | None] = {name: record[name] for name in _IDENTITY_PARAMETERS}
     case |= {"file": "shared", "ranks": record["writers"], "nodes": record["nodes"]}
     for name, ours in _SIZE_PARAMETERS.items():

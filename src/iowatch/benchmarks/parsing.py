@@ -395,7 +395,7 @@ class OutputBuilder:
         tool: missing values of a damaged output may have been below it.
 
         Args:
-            operation: see docs/architecture.md, "Case parameters".
+            operation: see docs/case-parameters.md.
             metric: a name in `iowatch.core.METRICS`.
             samples: in the metric's unit, in the order measured.
             case: parameters; None values are omitted.

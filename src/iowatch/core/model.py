@@ -60,7 +60,7 @@ class Case:
 
     Attributes:
         benchmark: `benchio`, `ior`, `mdtest`, `h5bench`…
-        parameters: name (docs/architecture.md, "Case parameters") to scalar; None is the same as absent.
+        parameters: name (docs/case-parameters.md) to scalar; None is the same as absent.
     """
 
     benchmark: str

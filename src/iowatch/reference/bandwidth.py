@@ -150,7 +150,7 @@ def _format_value(value: Scalar) -> str:
 
 
 def format_case_key(parameters: Mapping[str, Scalar | None]) -> str:
-    """Return the key of an entry: case parameters (docs/architecture.md) without the operation."""
+    """Return the key of an entry: case parameters (docs/case-parameters.md) without the operation."""
     kept = {name: value for name, value in parameters.items() if value is not None and name != "operation"}
     return ",".join(f"{name}={_format_value(kept[name])}" for name in sorted(kept))
 
@@ -314,7 +314,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
-# Described in docs/architecture.md, "Case parameters"; a test keeps both consistent.
+# Described in docs/case-parameters.md; a test keeps both consistent.
 KNOWN_PARAMETERS = (
     "ab_run", "alignment_bytes", "api", "arrays", "block_bytes", "branches", "cache", "chunk", "collective",
     "collective_metadata", "columns", "compressed", "depth", "dimensions", "directories", "distribution",
@@ -355,7 +355,7 @@ def find_unknown_names(
 def _suggest(word: str, known: list[str]) -> str:
     """Return a hint with the closest name only: the list of all names is too long."""
     guess = get_close_matches(word, known, n=1)
-    listed = "docs/architecture.md lists the names; add new ones to reference/bandwidth.py."
+    listed = "docs/case-parameters.md lists the names; add new ones to reference/bandwidth.py."
     return f"Did you mean '{guess[0]}'?" if guess else listed
 
 

@@ -5,7 +5,7 @@
     reference/published/<source>/<table>.yaml    caption, section, columns with units, notes
 
 The file keeps cells as printed ("785.00"); reading converts them to numbers, and blanks to None. The long form
-has one measurement per row, in the terms of docs/architecture.md. Its columns are set by four parts of the sidecar,
+has one measurement per row, in the terms of docs/case-parameters.md. Its columns are set by four parts of the sidecar,
 later ones override earlier ones: `common`, the `values` of the row's texts, the `key` columns of the row, and
 `measured` of the column.
 """
@@ -346,7 +346,7 @@ def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
     return found
 
 
-# Case parameters (docs/architecture.md, "Case parameters") by column of the long form, if the names differ.
+# Case parameters (docs/case-parameters.md) by column of the long form, if the names differ.
 _PARAMETER_BY_COLUMN = {"writers": "ranks", "total_mib": "total_bytes", "stripe_size_mib": "stripe_bytes"}
 _NOT_PARAMETERS = {"system", "benchmark", "statistic", "value", "unit"}
 # If a case and a published figure both state these parameters, they must agree.

@@ -1,8 +1,29 @@
 """iowatch: regression and performance monitoring for parallel I/O on HPC systems."""
 
+import re
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 try:
     __version__ = version("iowatch")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
+
+
+def describe_version() -> str:
+    """Return version and commit: of the clone, as git describes it now, or of the build (`0.2.0, commit 1a2b3c4`)."""
+    clone = Path(__file__).parents[2]
+    if (clone / ".git").exists():
+        words = ["git", "-C", str(clone), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=9"]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10)
+        except (OSError, subprocess.SubprocessError):
+            return f"{__version__}, commit unknown"
+        return f"{__version__.partition('+')[0]}, commit {done.stdout.strip()}"
+    try:
+        from iowatch._version import commit_id
+    except ImportError:
+        commit_id = None
+    found = commit_id or next(iter(re.findall(r"\+g?([0-9a-f]{7,})", __version__)), "unknown")
+    return f"{__version__.partition('+')[0]}, commit {str(found).removeprefix('g')}"

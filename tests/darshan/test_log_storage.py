@@ -10,7 +10,7 @@ import pytest
 from iowatch import handoff
 from iowatch.core import UsageError, artefacts
 from iowatch.darshan import DarshanReader, read_trace
-from iowatch.darshan.trace import PRIVACY_VARIABLE, keep_darshan_log
+from iowatch.darshan.trace import keep_darshan_log
 from iowatch.session import session
 from iowatch.store import History, SessionRecord
 
@@ -31,7 +31,7 @@ def test_names_are_not_stored_with_privacy_setting(
     mode: str, make_log: MakeLog, reader: DarshanReader, var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the spool to the artefact store: the counters are stored, path and program are not."""
-    monkeypatch.setenv(PRIVACY_VARIABLE, mode)
+    monkeypatch.setenv("IOWATCH_DARSHAN_PRIVACY", mode)
     log = make_log(posix=POSIX, exe="/home/alice/bin/program")
     with History.open(str(tmp_path / "history.db")) as history:
         place = session.start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {}), [])
@@ -50,7 +50,7 @@ def test_names_are_not_stored_with_privacy_setting(
 def test_misspelt_privacy_setting_is_refused_before_the_session(
     var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(PRIVACY_VARIABLE, "hashed")
+    monkeypatch.setenv("IOWATCH_DARSHAN_PRIVACY", "hashed")
     with History.open(str(tmp_path / "history.db")) as history, pytest.raises(UsageError, match="hashed"):
         session.start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {}), [])
     assert not (var / "runs").exists()

@@ -17,7 +17,7 @@ from iowatch.core import SafeConsole, escape_json_controls
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 database_option = click.option(
-    "--db", metavar="PATH|URL", help="The history [default: IOWATCH_DB, or var/iowatch.db of the checkout]."
+    "--db", metavar="PATH|URL", help="The history [default: the setting `database`; see `iowatch config`]."
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout and nothing else.")

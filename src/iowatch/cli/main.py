@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from iowatch import __version__
+from iowatch import describe_version
 from iowatch.cli import commands
 from iowatch.cli.common import reset_log
 from iowatch.cli.help import first_sentence, global_options, prepare_command
@@ -97,13 +97,26 @@ class LazyCommandGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(f"iowatch {describe_version()}")
+        context.exit()
+
+
 @click.group(
     cls=LazyCommandGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     params=list(global_options()),
     epilog="\b\nExamples:\n  iowatch demo franklin\n  iowatch run --system local --suite smoke",
 )
-@click.version_option(__version__, prog_name="iowatch")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and the commit.",
+)
 def iowatch() -> None:
     """Monitor parallel I/O performance on HPC systems: run benchmarks, store results, detect and explain changes.
 

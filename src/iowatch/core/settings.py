@@ -20,6 +20,7 @@ from iowatch.core.errors import MachineError, UsageError
 from iowatch.core.yamlfile import ClosedModel, YamlDocument
 
 SITE_FILE = "site.yaml"
+_PASSWORD = re.compile(r"(//[^:/@]*):[^@/]*@")
 _HINT = "docs/settings.md lists the settings; `iowatch config` shows those in force."
 
 
@@ -99,13 +100,15 @@ def effective_settings() -> list[EffectiveSetting]:
         InputError: `site.yaml` is invalid. UsageError: a variable is.
     """
     document, values = _site_document(), site_settings().model_dump()
-    values |= {"database": database_place(), "var": str(var_directory())}
+    values |= {"database": _PASSWORD.sub(r"\1:***@", database_place()), "var": str(var_directory())}
     by_field = {row.field: row for row in ENVIRONMENT if row.field}
     found = []
     for name, field in SiteSettings.model_fields.items():
         row = by_field.get(name)
         origin = document.where([name]) if document and name in (document.data or {}) else "default"
         origin = row.variable if row and os.environ.get(row.variable) else origin
+        if isinstance(values[name], dict) and name == "thresholds":
+            values[name] = ", ".join(f"{key} {value}" for key, value in values[name].items())
         variable, option = (row.variable, row.option) if row else (None, None)
         found.append(EffectiveSetting(name, values[name], origin, variable, option, field.description or ""))
     for row in ENVIRONMENT:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from iowatch.core import InputError, IowatchError, MachineError, UsageError, artefacts, files, settings
+from iowatch.core import InputError, IowatchError, MachineError, artefacts, files, settings
 
 TIMEOUT_S = 120.0
 _ERRORS: dict[int, type[IowatchError]] = {2: InputError, 3: MachineError}
@@ -229,8 +229,6 @@ def read_trace(path: Path, reader: DarshanReader | None = None) -> Trace:
         return Trace(**used.request("summary", path))
 
 
-PRIVACY_VARIABLE = "IOWATCH_DARSHAN_PRIVACY"
-
 # Names that Darshan itself assigns.
 _PUBLIC_NAMES = ("<STDIN>", "<STDOUT>", "<STDERR>", "heatmap:")
 _KEPT_METADATA = ("lib_ver", "h")
@@ -284,15 +282,12 @@ def anonymise_trace(trace: Trace, mode: str, key: bytes | None = None) -> Trace:
 
 
 def privacy_mode() -> str:
-    """Return the value of `IOWATCH_DARSHAN_PRIVACY`: `keep` (the default), `hash` or `drop`.
+    """Return the setting `darshan_privacy`: `keep` (the default), `hash` or `drop`.
 
     Raises:
-        UsageError: any other value.
+        UsageError: any other value in the environment. InputError: in `site.yaml`.
     """
-    mode = os.environ.get(PRIVACY_VARIABLE) or "keep"
-    if mode not in ("keep", "hash", "drop"):
-        raise UsageError(f"{PRIVACY_VARIABLE} is '{mode}'", hint="Expected keep, hash or drop.")
-    return mode
+    return settings.site_settings().darshan_privacy
 
 
 def keep_darshan_log(log: Path) -> tuple[str, int] | None:

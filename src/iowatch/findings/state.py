@@ -13,7 +13,7 @@ from datetime import date, datetime
 from statistics import median
 from types import MappingProxyType
 
-from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, suggest_name, utc_now
+from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, settings, suggest_name, utc_now
 from iowatch.findings import evidence, grouping, newest
 from iowatch.findings.finding import (
     NOT_CONFIRMED,
@@ -29,7 +29,7 @@ from iowatch.findings.finding import (
 from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
 from iowatch.findings.text import finding_line, format_day
 from iowatch.reference import events, reviews
-from iowatch.site import NightlyPolicy, load_system
+from iowatch.site import load_system
 from iowatch.stats import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
 from iowatch.store import FindingRow, History, SeriesRow
 
@@ -382,7 +382,8 @@ def _least_probability(system: str) -> float:
         policy = load_system(system).night
     except IowatchError:  # imported data have no system; a damaged file is reported by what needs it
         policy = None
-    return (policy or NightlyPolicy()).suspected_probability
+    own = policy.suspected_probability if policy else None
+    return settings.site_settings().thresholds.suspected_probability if own is None else own
 
 
 def _store_session_report(history: History, system: str, report: str) -> None:

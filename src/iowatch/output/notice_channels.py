@@ -205,17 +205,19 @@ class NotifySettings(yamlfile.ClosedModel):
 
 
 def load_notify_settings(system: str) -> NotifySettings | None:
-    """Settings of a system, or None without `notify.yaml`.
+    """Settings of a system, of its `notify.yaml` or else of `notify` in `site.yaml`; None without both.
 
     Raises:
         UsageError: unknown system.
         InputError: the file is invalid; all faults with file, line and field.
     """
-    path = system_file(system, "notify")
-    if not path.exists():
+    path, hint = system_file(system, "notify"), "docs/operations.md lists the fields."
+    if path.exists():
+        return yamlfile.YamlDocument(path).validated(NotifySettings, hint=hint, quote=False)
+    if settings.site_settings().notify is None:
         return None
-    hint = "docs/operations.md lists the fields."
-    return yamlfile.YamlDocument(path).validated(NotifySettings, hint=hint, quote=False)
+    document = yamlfile.YamlDocument(settings.site_root() / settings.SITE_FILE)
+    return document.validated(NotifySettings, ("notify",), hint=hint, quote=False)
 
 
 # Below the limits of the servers (Slack truncates at 40,000 characters, Mattermost rejects more than 16,383).

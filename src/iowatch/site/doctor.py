@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.core import InputError, MachineError, UsageError
+from iowatch.core import InputError, MachineError, UsageError, settings
 from iowatch.site import (
     FileSystemIdentity,
     Stack,
@@ -93,6 +93,7 @@ class DoctorReport:
         problems: faults of the system's own files that prevent every run, one sentence each.
         broken_stacks: name and reason of each.
         scratch: the directory and the file system that it is on; None if `problems` has the reason.
+        overridden: files of the site that replace one of the product.
         unanswered: queries of Prometheus in system.yaml without an answer, with the reason; runs are not affected.
     """
 
@@ -108,6 +109,7 @@ class DoctorReport:
     broken_stacks: tuple[str, ...] = ()
     scratch: str | None = None
     unanswered: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[RequirementStatus, ...]:
@@ -160,6 +162,7 @@ def examine_machine(system: str = "local") -> DoctorReport:
         broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in known if stack.status == "broken"),
         scratch=scratch,
         unanswered=() if described.retired else _unanswered_queries(described),
+        overridden=tuple(str(path.relative_to(settings.site_root())) for path, _ in settings.overridden_files()),
     )
 
 

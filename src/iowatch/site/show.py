@@ -46,6 +46,8 @@ def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
         console.print(f"  broken stack {stack}", markup=False, soft_wrap=True)
     for query in report.unanswered:
         console.print(f"  not recorded: {query}", markup=False, soft_wrap=True)
+    for name in report.overridden:
+        console.print(f"  {name} of this site replaces a file of iowatch", markup=False, soft_wrap=True)
     memory = _format_size(report.memory_bytes)
     console.print(f"\n{report.distribution}; {report.cores} cores, {memory} memory", markup=False)
     console.print(f"Scheduler: {report.scheduler.title}", markup=False)

@@ -309,7 +309,8 @@ class NightlyPolicy(ClosedModel):
         blackouts: no session starts in a blackout, and a running session ends before the next one.
         repeat_suspected: retest cases in the same session whose newest observations differ.
         retest_delay_minutes: wait so long before retests that cannot run on other nodes than the first runs.
-        suspected_probability: a suspected finding that lasts with at least this probability counts as a finding.
+        suspected_probability: a suspected finding that lasts with at least this probability counts as a finding;
+            None: as in site.yaml (0.5).
     """
 
     minutes: PositiveInt | None = None
@@ -319,7 +320,7 @@ class NightlyPolicy(ClosedModel):
     blackouts: tuple[Blackout, ...] = ()
     repeat_suspected: bool = True
     retest_delay_minutes: PositiveInt | None = None
-    suspected_probability: Annotated[float, Field(gt=0, le=1)] = 0.5
+    suspected_probability: Annotated[float, Field(gt=0, le=1)] | None = None
 
 
 class PrometheusSettings(ClosedModel):

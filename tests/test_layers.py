@@ -38,12 +38,12 @@ ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
 MODULES = {
     ".".join(("iowatch", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in sorted(SOURCE.rglob("*.py"))
-    if "migrations" not in path.parts
+    if "migrations" not in path.parts and path.name != "_version.py"  # written by a build
 }
 
 
 def package_of(module: str) -> str:
-    return [*module.split("."), ""][1]
+    return [*module.split("."), ""][1].replace("__main__", "cli")
 
 
 def imports(path: Path) -> set[str]:

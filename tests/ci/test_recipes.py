@@ -30,7 +30,7 @@ def test_cron_lines_are_valid(name: str) -> None:
     for field, (low, high) in zip(fields, LIMITS, strict=True):
         assert FIELD.fullmatch(field), field
         assert all(low <= int(number) <= high for number in re.findall(r"\d+", field.split("/")[0]))
-    assert "ci/nightly --system" in line
+    assert "iowatch nightly --system" in line
     # cron turns an unescaped % into a line break (crontab(5)).
     assert "%" not in line
 
@@ -68,7 +68,7 @@ def test_gitlab_file_has_the_required_fields() -> None:
     assert job["stage"] in document["stages"]
     assert all(isinstance(line, str) for line in job["script"])
     assert job["allow_failure"] == {"exit_codes": [1]}
-    assert f"--junit {job['artifacts']['reports']['junit']}" in job["script"][0]
+    assert f'--junit "$CI_PROJECT_DIR/{job["artifacts"]["reports"]["junit"]}"' in job["script"][0]
 
 
 def test_github_file_has_the_required_fields() -> None:

@@ -218,11 +218,15 @@ def _expand(path: str) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """Files of one kind: their patterns in the product and in a site's repository; each `*` is a part of the name."""
+    """Files of one kind: their patterns in the product and in a site's repository; each `*` is a part of the name.
+
+    Entries of the same name replace one another, or are read together if they are `merged`.
+    """
 
     name: str
     product: str
     site: str
+    merged: bool = False
 
     def pattern(self, root: Path) -> str:
         """Pattern in a directory; a clone without `site.yaml` keeps the site's files in the product's layout."""
@@ -244,7 +248,7 @@ _ROWS = (
     Kind("bandwidth", "reference/bandwidth/*.yaml", "reference/bandwidth/*.yaml"),
     Kind("published", "reference/published/*/source.yaml", "reference/published/*/source.yaml"),
     Kind("map", "reference/maps/*.yaml", "maps/*.yaml"),
-    Kind("events", "reference/events/*.yaml", "events/*.yaml"),
+    Kind("events", "reference/events/*.yaml", "events/*.yaml", merged=True),
     Kind("reviews", "reference/reviews/*.yaml", "reviews/*.yaml"),
     Kind("comparisons", "dashboards/comparisons.yaml", "comparisons.yaml"),
 )
@@ -301,7 +305,7 @@ def _fill(pattern: str, names: tuple[str, ...]) -> str:
 def overridden_files() -> list[tuple[Path, Path]]:
     """Return (file of the site, file of the product) wherever the site replaces a file of the product."""
     product, found = product_root(), []
-    for kind in KINDS.values() if len(roots()) > 1 else ():
+    for kind in (kind for kind in KINDS.values() if not kind.merged and len(roots()) > 1):
         for names, path in list_files(kind.name).items():
             replaced = product / _fill(kind.product, names)
             if path != replaced and replaced.exists():

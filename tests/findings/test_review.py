@@ -212,7 +212,7 @@ def test_invalid_date_is_refused_with_its_line(root: Path) -> None:
     path.write_text("system: planted\nevents:\n  - date: 2025-02-30\n    kind: outage\n    title: a\n")
     with pytest.raises(InputError) as caught:
         events.load_events("planted")
-    assert caught.value.message.startswith(f"{path}:3: '2025-02-30' is no date")
+    assert caught.value.message.startswith(f"{path}:3:11: '2025-02-30' is no date")
 
 
 def test_list_without_entries_is_empty(root: Path) -> None:

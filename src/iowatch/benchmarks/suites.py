@@ -16,8 +16,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,7 +27,7 @@ from pydantic import Field
 from iowatch.benchmarks.benchmark import Benchmark
 from iowatch.benchmarks.registry import get_benchmark
 from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
-from iowatch.core.yamlfile import CheckedModel, YamlDocument
+from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
 
 ReferencePolicy = Literal["required", "optional", "none"]
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
@@ -35,6 +36,7 @@ _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 class _SuiteFile(CheckedModel):
     """The schema of a suite file: a number is not a text."""
 
+    docs = "docs/benchmarks.md#format-of-a-suite"
     format: Literal[1]
     summary: str
     repeats: str | None = None
@@ -123,10 +125,14 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
     Raises:
         InputError: not YAML, against the schema, or an option that the benchmark does not have.
     """
-    document = YamlDocument(path).validated(_SuiteFile, hint="The form is described in docs/benchmarks.md.")
+    document = YamlDocument(path, _SuiteFile.docs)
+    suite = document.validated(_SuiteFile)
     # benchmarks/<benchmark>/suites/<suite>.yaml of the product, suites/<benchmark>/<suite>.yaml of a site.
     chosen = get_benchmark((path.parents[1] if path.parent.name == "suites" else path.parent).name)
-    combinations = [_check_options(path, chosen, options) for options in _combinations(document)]
+    combinations = [
+        _check_options(partial(_where_option, document, number), chosen, options)
+        for number, options in _combinations(suite)
+    ]
     names = list(dict.fromkeys(name for options in combinations for name in options))
     varying = [name for name in names if len({options.get(name) for options in combinations}) > 1]
     cases = [
@@ -135,20 +141,22 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
             benchmark=chosen.name,
             name=",".join(f"{name}={options[name]}" for name in varying if name in options) or "single",
             options=options,
-            reference=document.reference,
-            time_limit_s=document.time_limit,
-            trace=document.trace,
-            may_differ=tuple(document.may_differ),
+            reference=suite.reference,
+            time_limit_s=suite.time_limit,
+            trace=suite.trace,
+            may_differ=tuple(suite.may_differ),
         )
         for options in combinations
     ]
     shown = {name for case in cases for name in chosen.shows(case.options)}
-    for name in document.may_differ:
+    for number, name in enumerate(suite.may_differ):
         if name not in shown:
-            raise InputError(f"{path}: may_differ: no case asks for '{name}'", hint=suggest_name(name, sorted(shown)))
+            fault = f"{document.where(['may_differ', number])}: field 'may_differ': no case asks for '{name}'."
+            raise InputError(f"{fault} {suggest_name(name, sorted(shown))}", hint=document.hint)
     for name, count in Counter(case.name for case in cases).items():
         if count > 1:
-            raise InputError(f"{path}: the case '{name}' is defined twice", hint="Remove one entry of the matrix.")
+            fault = f"{document.where(['matrix'])}: field 'matrix': the case '{name}' is defined twice"
+            raise InputError(f"{fault}; expected once", hint=document.hint)
     return cases
 
 
@@ -159,8 +167,8 @@ def with_options(case: SuiteCase, changed: Mapping[str, str]) -> SuiteCase:
         InputError: the benchmark has no such option, or the value is invalid.
     """
     values = {name: _scalar(text) for name, text in changed.items()}
-    place = Path(f"{case.suite}/{case.name}")
-    return replace(case, options=_check_options(place, case.tool, {**case.options, **values}))
+    where = f"{case.suite}/{case.name}"
+    return replace(case, options=_check_options(lambda _option: where, case.tool, {**case.options, **values}))
 
 
 def _scalar(text: str) -> Scalar:
@@ -169,24 +177,56 @@ def _scalar(text: str) -> Scalar:
     return int(text) if number else text == "true" if text in ("true", "false") else text
 
 
-def _combinations(document: _SuiteFile) -> Iterable[dict[str, Scalar]]:
-    for entry in document.matrix:
+def _combinations(suite: _SuiteFile) -> Iterable[tuple[int, dict[str, Scalar]]]:
+    """Yield the number of the matrix entry, from 0, and the options of each case."""
+    for number, entry in enumerate(suite.matrix):
         axes = [[(name, v) for v in (value if isinstance(value, list) else [value])] for name, value in entry.items()]
         for chosen in itertools.product(*axes):
-            yield {**document.defaults, **dict(chosen)}
+            yield number, {**suite.defaults, **dict(chosen)}
 
 
-def _check_options(path: Path, chosen: Benchmark, options: dict[str, Scalar]) -> dict[str, Scalar]:
+def _where_option(document: YamlDocument, entry: int, option: str | None) -> str:
+    """Return the position of an option of a matrix entry, or that of the entry."""
+    if option is None:
+        return document.where(["matrix", entry])
+    own = option in document.data["matrix"][entry]
+    return document.where(["matrix", entry, option] if own else ["defaults", option], value=True)
+
+
+def _check_options(
+    where: Callable[[str | None], str], chosen: Benchmark, options: dict[str, Scalar]
+) -> dict[str, Scalar]:
+    """Return the options if the benchmark can be run with them.
+
+    Args:
+        where: position of an option by its name, or of all of them.
+    """
+    hint = documentation_hint(_SuiteFile.docs)
     for name in options:
         if name not in chosen.options:
-            raise InputError(
-                f"{path}: {chosen.name} has no option '{name}'", hint=suggest_name(name, [*chosen.options])
-            )
+            known = suggest_name(name, [*chosen.options])
+            raise InputError(f"{where(name)}: {chosen.name} has no option '{name}'. {known}", hint=hint)
+    error = _evaluation_error(chosen, options)
+    if error is None:
+        return options
+    rest = {name: {n: v for n, v in options.items() if n != name} for name in options}
+    wrong = next((name for name in options if _evaluation_error(chosen, rest[name]) is None), None)
+    if wrong is None:
+        words = ", ".join(f"{name}: {value}" for name, value in options.items())
+        fault = f"{chosen.name} cannot be run with {{{words}}}"
+    else:
+        fault = f"option '{wrong}' of {chosen.name}: expected {chosen.options[wrong]} (found '{options[wrong]}')"
+    # Errors of Python only say which function could not use the value.
+    reason = f": {error.message}" if isinstance(error, InputError) else ""
+    raise InputError(f"{where(wrong)}: {fault}{reason}", hint=hint) from error
+
+
+def _evaluation_error(chosen: Benchmark, options: Mapping[str, Scalar]) -> Exception | None:
+    """Evaluate everything that a session computes later, so that errors are reported before it starts."""
     try:
-        # Evaluate everything that a session computes later, so that errors are reported before it starts.
         for name in ("ranks", "nodes"):
             if int(options.get(name, 1)) < 1:
-                raise ValueError(f"{name} must be at least 1")
+                raise InputError(f"{name} must be at least 1")
         for part in (chosen.program, chosen.requires, chosen.expects, chosen.configuration, chosen.case, chosen.shows):
             part(options)
         for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs, chosen.samples):
@@ -194,9 +234,5 @@ def _check_options(path: Path, chosen: Benchmark, options: dict[str, Scalar]) ->
         for command in (chosen.arguments, chosen.prepare, chosen.before):
             command(options, "scratch")
     except (InputError, LookupError, ValueError, TypeError, ArithmeticError) as error:
-        reason = f"unknown value {error}" if isinstance(error, KeyError) else str(error)
-        words = ", ".join(f"{name}: {value}" for name, value in options.items())
-        raise InputError(
-            f"{path}: {chosen.name} cannot be run with {{{words}}}: {reason}", hint="docs/benchmarks.md."
-        ) from error
-    return options
+        return error
+    return None

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from iowatch.core.errors import MachineError, UsageError
-from iowatch.core.yamlfile import ClosedModel, YamlDocument
+from iowatch.core.yamlfile import ClosedModel, YamlDocument, describe_fault
 
 SITE_FILE = "site.yaml"
 _PASSWORD = re.compile(r"(//[^:/@]*):[^@/]*@")
@@ -33,6 +33,8 @@ class Thresholds(ClosedModel):
 class SiteSettings(ClosedModel):
     """Content of `site.yaml`; the environment variable of a field (`ENVIRONMENT`) has precedence over the file."""
 
+    docs = "docs/operations.md#settings"
+    quoted = False  # it may contain the password of the database
     title: Annotated[str, Field(min_length=1, max_length=120, description="title of the pages")] = "iowatch"
     timezone: Annotated[str, Field(description="IANA name of the zone of all times that people type or read")] = "UTC"
     database: Annotated[str | None, Field(description="the history: a path, or the URL of PostgreSQL")] = None
@@ -134,18 +136,18 @@ def site_settings() -> SiteSettings:
 @cache
 def _read_settings(path: Path, changed_ns: int, given: tuple[tuple[str, str], ...]) -> SiteSettings:
     document = _site_document()
-    stated = document.validated(SiteSettings, hint=_HINT) if document and document.data is not None else SiteSettings()
+    stated = document.validated(SiteSettings) if document and document.data is not None else SiteSettings()
     try:
         return SiteSettings.model_validate({**stated.model_dump(), **dict(given)})
     except ValidationError as error:
         fault = error.errors()[0]
         variable = next(row.variable for row in ENVIRONMENT if row.field == fault["loc"][0])
-        raise UsageError(f"{variable} is '{fault['input']}': {fault['msg']}", hint=_HINT) from error
+        raise UsageError(f"{variable} is '{fault['input']}': {describe_fault(fault)}", hint=_HINT) from error
 
 
 def _site_document() -> YamlDocument | None:
     path = site_root() / SITE_FILE
-    return YamlDocument(path) if path.is_file() else None
+    return YamlDocument(path, SiteSettings.docs, quote=SiteSettings.quoted) if path.is_file() else None
 
 
 def _is_product(directory: Path) -> bool:

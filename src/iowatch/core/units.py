@@ -52,9 +52,9 @@ def parse_size(text: str) -> int:
     try:
         size = Decimal(number) * base ** _PREFIX_POWER[prefix.lower()]
     except InvalidOperation as error:
-        raise InputError(f"'{text}' is not a size") from error
+        raise InputError(f"'{text}' is not a size", hint="Expected a number of bytes.") from error
     if size != size.to_integral_value():
-        raise InputError(f"'{text}' is {size} bytes: not a whole number of bytes")
+        raise InputError(f"'{text}' is {size} bytes: not a whole number of bytes", hint="Expected one.")
     return int(size)
 
 

@@ -6,16 +6,20 @@ parser, and its nodes have line and column. ruamel.yaml is used only to rewrite 
 
 from __future__ import annotations
 
+import datetime as dt
 import io
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from functools import reduce
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
@@ -26,9 +30,16 @@ from iowatch.core.units import MIB, format_size
 
 
 class ClosedModel(BaseModel):
-    """A frozen record that rejects unknown keys, so that a misspelt key is not silently ignored."""
+    """A frozen record that rejects unknown keys, so that a misspelt key is not silently ignored.
+
+    Attributes:
+        docs: page, and section, that documents a file of this form; named by every message about such a file.
+        quoted: whether messages repeat what was found; False if it may be a misplaced secret.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    docs: ClassVar[str] = ""
+    quoted: ClassVar[bool] = True
 
 
 class CheckedModel(ClosedModel):
@@ -38,6 +49,7 @@ class CheckedModel(ClosedModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Closed = TypeVar("Closed", bound=ClosedModel)
 Entry = TypeVar("Entry")
 # A list in a file; a key without entries, for example after the last one was deleted, is an empty list.
 Entries = Annotated[tuple[Entry, ...], BeforeValidator(lambda found: () if found is None else found)]
@@ -73,17 +85,46 @@ _MAX_BYTES = 4 * MIB
 _MAX_LEVELS = 50
 _MAX_ENTRIES = 200_000
 _MAX_CHARACTERS = 20_000
+_LIMITS = f"{_MAX_LEVELS} levels, {_MAX_ENTRIES} entries, {_MAX_CHARACTERS} characters per text"
 _MAX_FAULTS = 20
 _MAX_QUOTED = 200
 
 _MAPPING, _SEQUENCE = yaml.MappingNode, yaml.SequenceNode
-# Replacements for pydantic's messages that use Python terms.
-_MESSAGES = {
-    "tuple_type": "expected a list, each entry behind '- '",
-    "list_type": "expected a list, each entry behind '- '",
-    "model_type": "expected fields, 'name: value'",
-    "model_attributes_type": "expected fields, 'name: value'",
+# Descriptions of faults in values, by pydantic's type of the fault; its own texts use Python's terms.
+_FAULTS = {
+    "missing": "required, but absent",
+    **dict.fromkeys(("tuple_type", "list_type"), "expected a list, each entry behind '- '"),
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected fields, 'name: value'"),
+    "invalid_key": "expected a text as the name of a field",
+    "string_type": "expected a text",
+    "string_too_short": "expected a text of at least {min_length} characters",
+    "string_too_long": "expected a text of at most {max_length} characters",
+    "string_pattern_mismatch": "expected a text that matches {pattern}",
+    **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "expected a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "expected a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "expected true or false"),
+    "greater_than": "expected more than {gt:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "less_than": "expected less than {lt:g}",
+    "less_than_equal": "expected at most {le:g}",
+    "too_short": "expected at least {min_length} entries",
+    "too_long": "expected at most {max_length} entries",
+    "literal_error": "expected {expected}",
+    "union_tag_invalid": "expected {expected_tags} (found '{tag}')",
+    "union_tag_not_found": "required, but absent",
 }
+# The same for several types with one description, by the first part of their names.
+_KINDS_OF_FAULTS = {
+    "date": "expected a date, for example 2026-03-17",
+    "datetime": "expected date and time with a zone, for example 2026-03-17T02:00:00Z",
+    "timezone": "expected date and time with a zone, for example 2026-03-17T02:00:00Z",
+    "time": "expected a time of day, for example 22:30",
+}
+
+
+def documentation_hint(docs: str) -> str | None:
+    """Return the line of a message that names the page of `ClosedModel.docs`."""
+    return f"{docs} documents the fields and their values." if docs else None
 
 
 class YamlDocument:
@@ -94,29 +135,76 @@ class YamlDocument:
         data: its content; None if the file is empty.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, docs: str = "", *, quote: bool = True) -> None:
         """Read a file.
+
+        Args:
+            docs: the page that documents the file (`ClosedModel.docs`).
+            quote: whether messages repeat what was found.
 
         Raises:
             InputError: not readable, not YAML, above a limit, an invalid date, or a duplicate key in one mapping.
         """
-        self.path = path
-        text = _read_text(path)
+        self.path, self._quote = path, quote
+        self.hint = documentation_hint(docs)
+        text = self._read_text()
         loader = _Loader(text)
         try:
-            _require_limits(path, text)
+            self._require_allowed(text)
             self._node = loader.get_single_node()
-            for mark, key in _duplicate_keys(self._node):
-                raise InputError(f"{path}:{mark.line + 1}:{mark.column + 1}: key '{key}' occurs twice")
+            self._require_good_keys()
             self.data: Any = None if self._node is None else clean_text(loader.construct_document(self._node))
         except yaml.YAMLError as error:
-            mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
-            position = f"{mark.line + 1}:{mark.column + 1}: " if mark else " "
-            raise InputError(f"{path}:{position}not YAML: {problem}") from error
-        except _NOT_CONSTRUCTED as error:
-            raise InputError(_invalid_value_message(path, self._node) or f"{path}: not YAML: {error!r}") from error
+            line, column, fault = _describe_syntax_fault(text, error)
+            found = "".join(text.splitlines()[line : line + 1]).strip()
+            found = f" (found {describe_value(found)})" if quote and found else ""
+            raise self._refused(f"not YAML: {fault}{found}", line, column) from None
+        except _NOT_CONSTRUCTED:
+            node = _find_invalid_value(self._node) or self._node
+            kind = node.tag.rpartition(":")[2]
+            found = describe_value(node.value) if quote and isinstance(node, yaml.ScalarNode) else "a value"
+            fault = f"{found} is no {_EXPECTED.get(kind, f'{kind}; expected a text in quotes')}"
+            raise self._refused(fault, node.start_mark.line, node.start_mark.column) from None
         finally:
             loader.dispose()
+
+    def _refused(self, fault: str, line: int = 0, column: int = 0) -> InputError:
+        """Return the error for a fault at a position that is counted from 0."""
+        return InputError(f"{self.path}:{line + 1}:{column + 1}: {fault}", hint=self.hint)
+
+    def _read_text(self) -> str:
+        try:
+            with self.path.open("rb") as stream:
+                content = stream.read(_MAX_BYTES + 1)
+        except OSError as error:
+            raise InputError(f"{self.path}: not readable: {error.strerror}", hint=self.hint) from error
+        if len(content) > _MAX_BYTES:
+            raise self._refused(f"larger than {format_size(_MAX_BYTES)}; expected a file for people")
+        try:
+            return content.decode("utf-8-sig")  # some editors put a byte order mark in front
+        except UnicodeDecodeError as error:
+            before = content[: error.start].decode(errors="replace")
+            fault = f"byte {content[error.start]:#04x} is not UTF-8; expected a file in UTF-8: save it again as UTF-8"
+            raise self._refused(fault, *_position(before, len(before))) from None
+
+    def _require_allowed(self, text: str) -> None:
+        """Reject controls, and files above the limits.
+
+        Raises:
+            InputError: with the position.
+            YAMLError: not YAML.
+        """
+        if control := _CONTROLS.search(text):
+            fault = f"the character U+{ord(control[0]):04X}; expected text without control characters"
+            raise self._refused(fault, *_position(text, control.start()))
+        if found := _find_excess(text):
+            mark, excess = found
+            raise self._refused(f"{excess}; expected at most {_LIMITS}", mark.line, mark.column)
+
+    def _require_good_keys(self) -> None:
+        for mark, key, fault in _key_faults(self._node):
+            name = f"key {describe_value(key)}" if self._quote else "a key"
+            raise self._refused(f"{name} {fault}", mark.line, mark.column)
 
     def where(self, location: Sequence[int | str], *, value: bool = False) -> str:
         """Return `file:line:column` of the deepest part of `location` that exists in the file.
@@ -134,48 +222,108 @@ class YamlDocument:
                     mark = node.start_mark
         return f"{self.path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{self.path}:1:1"
 
-    def validated(
-        self, model: type[Model], at: Sequence[int | str] = (), *, hint: str | None = None, quote: bool = True
-    ) -> Model:
+    def validated(self, model: type[Model], at: Sequence[int | str] = ()) -> Model:
         """Return the data of the file, or the part of it at `at`, as a record.
-
-        Args:
-            hint: where the fields are documented.
-            quote: repeat the value found; False if it may be a misplaced secret.
 
         Raises:
             InputError: the data violate the schema; lists all faults, each with file, line, column and field.
         """
+        part = reduce(lambda part, key: part[key], at, self.data)
         try:
-            return model.model_validate(reduce(lambda part, key: part[key], at, self.data))
+            return model.model_validate(part)
         except ValidationError as error:
+            grouped = _group_faults(error, part)
             faults = [
-                f"{self.where(location, value=is_value)}: {text}"
-                for location, is_value, text in islice(_describe_faults(error, model, at, quote), _MAX_FAULTS)
+                f"{self.where([*at, *location], value=is_value)}: {text}"
+                for location, is_value, text in _describe_faults(grouped[:_MAX_FAULTS], model, at, self._quote)
             ]
-            if error.error_count() > _MAX_FAULTS:
-                faults.append(f"{self.path}: {error.error_count() - _MAX_FAULTS} more faults")
-            raise InputError("\n".join(faults), hint=hint) from (error if quote else None)
+            if len(grouped) > _MAX_FAULTS:
+                faults.append(f"{self.path}: {len(grouped) - _MAX_FAULTS} more faults")
+            raise InputError("\n".join(faults), hint=self.hint) from (error if self._quote else None)
 
 
-def _read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise InputError(f"{path}: larger than {format_size(_MAX_BYTES)}", hint="Expected a file for people.")
-        return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not readable: {error}") from error
-
-
-def _require_limits(path: Path, text: str) -> None:
-    """Reject a file that is too large for its readers, before anything is built from it.
-
-    An alias counts as all entries that it repeats.
+def read_model(path: Path, model: type[Closed], at: Sequence[int | str] = ()) -> Closed:
+    """Return the content of a file, or the part of it at `at`, that is described by one model.
 
     Raises:
-        InputError: too many levels or entries, a text that is too long, or an alias that contains itself.
+        InputError: as `YamlDocument` and `YamlDocument.validated`.
+    """
+    return YamlDocument(path, model.docs, quote=model.quoted).validated(model, at)
+
+
+# YAML 1.1, 5.1: characters that a file must not have.
+_CONTROLS = re.compile("[^\\t\\n\\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _position(text: str, offset: int) -> tuple[int, int]:
+    """Return line and column of a character, counted from 0."""
+    return text.count("\n", 0, offset), offset - (text.rfind("\n", 0, offset) + 1)
+
+
+_INDENTED = "expected blanks, no tabs, and as many in front of all entries of a block"
+_UNCLOSED = "the quoted text that begins here has no end; expected one more quote"
+# Context and problem of PyYAML's errors (libyaml: scanner.c, parser.c; composer.py, constructor.py), and our words for
+# them; the position is that of the problem, or that of its context: where the quoted text, the list, … begins.
+_SYNTAX_FAULTS = (
+    ("quoted scalar: .*(end of stream|document)", "context", _UNCLOSED),
+    ("quoted scalar:", "problem", "an unknown escape in double quotes; expected for example \\\\, or single quotes"),
+    ("flow sequence:", "context", "expected ',' between the entries of this list and ']' behind them"),
+    ("flow mapping:", "context", "expected ',' between these fields and '}' behind them"),
+    ("simple key:", "context", "expected 'name: value', or an entry behind '- '"),
+    ("(alias|anchor):", "problem", "a value that begins with '*' or '&' must be in quotes"),
+    ("undefined alias", "problem", "an alias without its anchor ('&'); a text that begins with '*' must be in quotes"),
+    ("duplicate anchor", "problem", "an anchor ('&') that exists already; its name must differ"),
+    ("block scalar:", "problem", "a text behind '|' or '>' must begin on the next line"),
+    ("(tag|constructor)", "problem", "an unknown type ('!'); a text that begins with '!' must be in quotes"),
+    ("(single document|directive|document start)", "problem", "a second document or a directive; expected one"),
+    ("unhashable|mapping keys|complex key", "problem", "a name that is no text; expected 'name: value'"),
+    ("for merging", "problem", "expected the fields of an anchor behind '<<'"),
+    ("block sequence entries", "problem", "an entry behind '- ' must begin on a line of its own"),
+    ("block (mapping|collection):", "problem", f"expected 'name: value' or an entry behind '- '; {_INDENTED}"),
+    ("cannot start any token", "problem", "a value cannot begin with this character; a text must then be in quotes"),
+)  # fmt: skip
+
+
+def _describe_syntax_fault(text: str, error: yaml.YAMLError) -> tuple[int, int, str]:
+    """Return line and column, counted from 0, and a description of an error of PyYAML."""
+    marks = {name: getattr(error, f"{name}_mark", None) for name in ("context", "problem")}
+    mark = marks["problem"] or marks["context"]
+    if mark is None:
+        return 0, 0, "expected 'name: value'"
+    line = "".join(text.splitlines()[mark.line : mark.line + 1])
+    if tab := re.match(r"[ -]*\t", line):
+        return mark.line, tab.end() - 1, f"a tab in the indentation; {_INDENTED}"
+    if line[: mark.column].rstrip().endswith(("'", '"')) and "scanning" not in str(getattr(error, "context", None)):
+        if begin := _begin_of_long_quote(text):
+            return begin.line, begin.column, _UNCLOSED
+        return mark.line, mark.column, "text behind a quoted text; a quote that belongs to the text must be doubled"
+    words = f"{getattr(error, 'context', None)}: {getattr(error, 'problem', None)}"
+    if "mapping values" in words:
+        twice = re.search(r":\s", line[: mark.column])
+        fault = "a second ': ' in one value: the text must be in quotes" if twice else f"wrong indentation; {_INDENTED}"
+        return mark.line, mark.column, fault
+    for pattern, place, fault in _SYNTAX_FAULTS:
+        if re.search(pattern, words):
+            found = marks[place] or mark
+            return found.line, found.column, fault
+    return mark.line, mark.column, "expected 'name: value', or an entry behind '- '"
+
+
+def _begin_of_long_quote(text: str) -> Any:
+    """Return the position of the last quoted text before a fault if it extends over lines, or None."""
+    last = None
+    with suppress(yaml.YAMLError):
+        for token in yaml.scan(text, _Loader):
+            last = token if isinstance(token, yaml.ScalarToken) and token.style in ("'", '"') else last
+    return last.start_mark if last and last.start_mark.line < last.end_mark.line else None
+
+
+def _find_excess(text: str) -> tuple[Any, str] | None:
+    """Return position and description of what is too large for the readers of a file, before anything is built from it.
+
+    An alias counts as all entries that it repeats; one that contains itself is an excess, too.
+
+    Raises:
         YAMLError: not YAML.
     """
     sizes: dict[str | None, int] = {}
@@ -198,35 +346,90 @@ def _require_limits(path: Path, text: str) -> None:
             anchor, before = opened.pop()
             sizes[anchor] = count - before
         if problem or count > _MAX_ENTRIES:
-            mark, what = event.start_mark, problem or f"more than {_MAX_ENTRIES} entries, with those of aliases"
-            limits = f"{_MAX_LEVELS} levels, {_MAX_ENTRIES} entries, {_MAX_CHARACTERS} characters per text"
-            raise InputError(f"{path}:{mark.line + 1}:{mark.column + 1}: {what}", hint=f"Limits of a file: {limits}.")
+            return event.start_mark, problem or f"more than {_MAX_ENTRIES} entries, with those of aliases"
+    return None
+
+
+def describe_value(value: object) -> str:
+    """Return what was found in a file in its own terms, on one line."""
+    if value is None or value == {}:
+        return "nothing"
+    if isinstance(value, dict):
+        return "fields"
+    is_text = isinstance(value, str | dt.date | dt.time)
+    text = str(value) if is_text else json.dumps(value, ensure_ascii=False, default=str)
+    text = text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
+    return escape_line(f"'{text}'" if is_text else text)
+
+
+_Location = tuple[int | str, ...]
+_LocatedFaults = tuple[_Location, list[ErrorDetails]]
+
+
+def _group_faults(error: ValidationError, data: Any) -> list[_LocatedFaults]:
+    """Return the faults by their location in the data; a value that fits none of several types has one fault for each.
+
+    Pydantic's locations also contain types and tags of unions, which are no part of the file.
+    """
+    grouped: dict[_Location, list[ErrorDetails]] = {}
+    for fault in error.errors(include_url=False):
+        part: Any = data
+        location: list[int | str] = []
+        for key in fault["loc"]:
+            if key in (part if isinstance(part, dict) else range(len(part) if isinstance(part, list) else 0)):
+                part = part[key]
+                location.append(key)
+        if fault["type"] == "missing":
+            location.append(fault["loc"][-1])
+        elif fault["type"].startswith("union_tag"):
+            location.append(fault["ctx"]["discriminator"].strip("'"))
+        grouped.setdefault(tuple(location), []).append(fault)
+    return list(grouped.items())
 
 
 def _describe_faults(
-    error: ValidationError, model: type[BaseModel], at: Sequence[int | str], quote: bool
-) -> Iterator[tuple[list[int | str], bool, str]]:
+    grouped: Iterable[tuple[_Location, list[ErrorDetails]]],
+    model: type[BaseModel],
+    at: Sequence[int | str],
+    quote: bool,
+) -> Iterator[tuple[_Location, bool, str]]:
     """Yield location, whether the value there is wrong (not the key), and description of each fault."""
-    for fault in error.errors(include_url=False):
-        location = [*at, *fault["loc"]]
-        field = ".".join(str(key) for key in location)
+    for location, faults in grouped:
+        first = faults[0]
+        field = ".".join(escape_line(str(key)) for key in (*at, *location))
         prefix = f"field '{field}': " if field else ""
-        if fault["type"] == "extra_forbidden":
-            hint = suggest_name(str(location[-1]), _known_fields(model, fault["loc"][:-1]))
+        if first["type"] == "extra_forbidden":
+            hint = suggest_name(str(location[-1]), _known_fields(model, first["loc"][:-1]))
             yield location, False, f"{prefix}unknown field. {hint}"
             continue
-        message = _MESSAGES.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
-        # A fault of several fields has no single value to show: `found` would contain all of them.
-        quoted = quote and fault["type"] != "missing" and not isinstance(fault["input"], dict)
-        yield location, True, prefix + message + (f" (found {repr(fault['input'])[:_MAX_QUOTED]})" if quoted else "")
+        texts = list(dict.fromkeys(describe_fault(fault) for fault in faults))
+        message = " or ".join([texts[0], *(text.removeprefix("expected ") for text in texts[1:])])
+        # A fault of several fields has no single value to show.
+        whole = first["type"] in ("missing", "union_tag_invalid", "union_tag_not_found")
+        whole = whole or (first["type"] == "value_error" and isinstance(first["input"], dict))
+        quoted = quote and not whole
+        yield location, True, prefix + message + (f" (found {describe_value(first['input'])})" if quoted else "")
+
+
+def describe_fault(fault: ErrorDetails) -> str:
+    """Return what is wrong with a value and what is allowed, without the value."""
+    known = _FAULTS.get(fault["type"]) or _KINDS_OF_FAULTS.get(fault["type"].partition("_")[0])
+    text = known.format_map(fault.get("ctx", {})) if known else fault["msg"].removeprefix("Value error, ")
+    if fault["type"] in ("literal_error", "union_tag_invalid"):
+        context = fault.get("ctx", {})
+        word, allowed = context.get("tag", fault["input"]), context.get("expected", context.get("expected_tags", ""))
+        near = get_close_matches(str(word), re.findall(r"'([^']*)'", allowed), n=1)
+        text += f". Did you mean '{near[0]}'?" if near else ""
+    return text
 
 
 def _known_fields(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    """Return the field names of the models at a location; indices and tags of unions in it are not fields."""
+    """Return the field names of the models at a location; its tags select one model of a union."""
     models = {model}
     for key in location:
         rows = [kind.model_fields[key].annotation for kind in models if key in kind.model_fields]
-        models = set().union(*map(_models_in, rows)) or models
+        tagged = {k for k in models if any(key in get_args(f.annotation) for f in k.model_fields.values())}
+        models = set().union(*map(_models_in, rows)) or tagged or models
     return sorted({field.alias or name for kind in models for name, field in kind.model_fields.items()})
 
 
@@ -247,48 +450,62 @@ def _child_node(node: Any, key: int | str) -> tuple[Any, Any] | None:
     return None
 
 
-def _duplicate_keys(node: Any) -> Iterator[tuple[Any, str]]:
-    """Yield keys that occur twice in one mapping; YAML would silently keep the last."""
+def _key_faults(node: Any) -> Iterator[tuple[Any, str, str]]:
+    """Yield position, key and fault of keys that occur twice in one mapping, or that YAML would change.
+
+    YAML would keep the last of two; `1.10` would be the number 1.1.
+    """
     if isinstance(node, _MAPPING):
-        seen: set[str] = set()
+        seen: dict[str, Any] = {}
         for name, value in node.value:
-            if name.value in seen:
-                yield name.start_mark, name.value
-            seen.add(name.value)
-            yield from _duplicate_keys(value)
+            if isinstance(name, yaml.ScalarNode):
+                mark, key = name.start_mark, name.value
+                if (first := seen.setdefault(key, mark)) is not mark:
+                    yield mark, key, f"occurs twice, first on line {first.line + 1}; expected once"
+                if name.tag in _CHANGED_TYPES and str(yaml.SafeLoader("").construct_object(name)) != key:
+                    yield mark, key, "is no text; expected a text, here in quotes"
+            yield from _key_faults(value)
     elif isinstance(node, _SEQUENCE):
         for value in node.value:
-            yield from _duplicate_keys(value)
+            yield from _key_faults(value)
 
 
+_CHANGED_TYPES = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"))
 # PyYAML's errors for values that do not fit their type: 30 February, a number of 5,000 digits, `!!bool maybe`.
 _NOT_CONSTRUCTED = (ValueError, TypeError, KeyError, AttributeError)
+_EXPECTED = {
+    "timestamp": "date: expected a day of the calendar, for example 2026-03-17",
+    "int": "integer that iowatch can read; expected fewer digits",
+    "bool": "boolean: expected true or false",
+}
 
 
-def _invalid_value_message(path: Path, node: Any) -> str | None:
-    """Return a message about the first value that does not fit its type, such as 30 February, or None."""
+def _find_invalid_value(node: Any) -> Any:
+    """Return the first value that does not fit its type, such as 30 February, or None."""
     if isinstance(node, yaml.ScalarNode):
         try:
             yaml.SafeLoader("").construct_object(node)
-        except _NOT_CONSTRUCTED as error:
-            kind = {"timestamp": "date", "int": "integer"}.get(name := node.tag.rpartition(":")[2], name)
-            reason = f": {error}" if kind == "date" else ""
-            return f"{path}:{node.start_mark.line + 1}: '{node.value[:_MAX_QUOTED]}' is no {kind}{reason}"
+        except _NOT_CONSTRUCTED:
+            return node
         return None
     children = [child for pair in node.value for child in (pair if isinstance(node, _MAPPING) else (pair,))]
-    return next(filter(None, (_invalid_value_message(path, child) for child in children)), None)
+    return next(filter(None, map(_find_invalid_value, children)), None)
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """Return the data of a file that is a mapping.
+def read_mapping(path: Path, docs: str) -> dict[str, Any]:
+    """Return the data of a file with fields that another program defines.
+
+    Args:
+        docs: the page that documents the file.
 
     Raises:
-        InputError: not readable, not YAML, or not a mapping.
+        InputError: not readable, not YAML, or no fields.
     """
-    data = YamlDocument(path).data
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: expected a mapping, found {type(data).__name__}")
-    return data
+    document = YamlDocument(path, docs)
+    if not isinstance(document.data, dict):
+        fault = f"expected fields, 'name: value' (found {describe_value(document.data)})"
+        raise InputError(f"{document.where(())}: {fault}", hint=document.hint)
+    return document.data
 
 
 _MAX_NAME_CHARACTERS = 200
@@ -319,28 +536,26 @@ def require_system_name(system: str) -> None:
         raise UsageError(f"'{system}' is not the name of a system", hint="Expected for example archer2.")
 
 
-def read_system_file(path: Path, system: str, model: type[Model], hint: str) -> Model | None:
+def read_system_file(path: Path, system: str, model: type[Closed]) -> Closed | None:
     """Return the file of a system as a record with a field `system`; None if the file is absent or empty.
-
-    Args:
-        hint: where the fields are documented.
 
     Raises:
         InputError: the file violates the schema or belongs to another system; lists all faults with their positions.
     """
-    document = YamlDocument(path) if path.exists() else None
+    document = YamlDocument(path, model.docs) if path.exists() else None
     if document is None or document.data is None:
         return None
-    file = document.validated(model, hint=hint)
+    file = document.validated(model)
     found = getattr(file, "system", None)
     if found != system:
-        raise InputError(f"{path}:1: field 'system' is '{found}', expected '{system}' (the file's name)")
+        fault = f"field 'system': expected '{system}', the file's name (found {describe_value(found)})"
+        raise InputError(f"{document.where(['system'], value=True)}: {fault}", hint=document.hint)
     return file
 
 
 def append_entry(
-    path: Path, system: str, key: str, entry: Mapping[str, Any], model: type[Model], *, name: str, hint: str
-) -> Model:
+    path: Path, system: str, key: str, entry: Mapping[str, Any], model: type[Closed], *, name: str
+) -> Closed:
     """Add one entry to the list `key` of a file, which is created with `system` if absent; comments are kept.
 
     Several processes may append concurrently: each reads, appends and writes under a lock.
@@ -357,20 +572,22 @@ def append_entry(
     try:
         validated = model.model_validate(kept)
     except ValidationError as error:
-        faults = "\n".join(f"{name}: {text}" for _, _, text in _describe_faults(error, model, (), True))
-        raise InputError(faults, hint=hint) from error
+        described = _describe_faults(_group_faults(error, kept), model, (), True)
+        faults = "\n".join(f"{name}: {text}" for _, _, text in described)
+        raise InputError(faults, hint=documentation_hint(model.docs)) from error
     editor = YAML(typ="rt")
     editor.preserve_quotes = True
     editor.width = 110
     editor.indent(mapping=2, sequence=4, offset=2)
     with files.exclusive_file_lock(path):
-        empty = not path.exists() or YamlDocument(path).data is None
-        document = CommentedMap({"system": system}) if empty else editor.load(path.read_text(encoding="utf-8"))
+        empty = not path.exists() or YamlDocument(path, model.docs).data is None
+        document = CommentedMap({"system": system}) if empty else editor.load(path.read_text(encoding="utf-8-sig"))
         if document.get(key) is None:
             document[key] = CommentedSeq()
         document[key].append(CommentedMap(kept))
         text = io.StringIO()
         editor.dump(document, text)
-        _require_limits(path, text.getvalue())  # a file that no command could read again
+        if found := _find_excess(text.getvalue()):  # a file that no command could read again
+            raise InputError(f"{path}:{found[0].line + 1}: {found[1]}; expected at most {_LIMITS}")
         files.write_atomically(path, text.getvalue())
     return validated

@@ -186,6 +186,8 @@ class NotifySettings(yamlfile.ClosedModel):
         suspected: also report suspected findings.
     """
 
+    docs = "docs/operations.md#notices"
+    quoted = False
     dashboard: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
     digest: Weekday = "monday"
     overdue_hours: PositiveFloat = 26.0
@@ -211,13 +213,12 @@ def load_notify_settings(system: str) -> NotifySettings | None:
         UsageError: unknown system.
         InputError: the file is invalid; all faults with file, line and field.
     """
-    path, hint = system_file(system, "notify"), "docs/operations.md lists the fields."
+    path = system_file(system, "notify")
     if path.exists():
-        return yamlfile.YamlDocument(path).validated(NotifySettings, hint=hint, quote=False)
+        return yamlfile.read_model(path, NotifySettings)
     if settings.site_settings().notify is None:
         return None
-    document = yamlfile.YamlDocument(settings.site_root() / settings.SITE_FILE)
-    return document.validated(NotifySettings, ("notify",), hint=hint, quote=False)
+    return yamlfile.read_model(settings.site_root() / settings.SITE_FILE, NotifySettings, ("notify",))
 
 
 # Below the limits of the servers (Slack truncates at 40,000 characters, Mattermost rejects more than 16,383).

@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from iowatch.core import METRICS, InputError, Metric, Scalar, UsageError, format_number, settings, suggest_name
-from iowatch.core.yamlfile import CheckedModel, YamlDocument
+from iowatch.core.yamlfile import CheckedModel, YamlDocument, describe_value
 
 NonEmptyText = Annotated[str, Field(min_length=1)]
 _CASE = re.compile(r"\w+=[\w.:/+-]+(,\w+=[\w.:/+-]+)*")
@@ -51,6 +51,7 @@ class Provenance(CheckedModel):
         versions: parts of the stack and their versions at that time; empty if unknown.
     """
 
+    docs = "docs/references.md#file-format"
     statistic: Literal["max", "median", "median of maxima", "median of minima"]
     n: Annotated[int, Field(ge=1)] | None = None
     spread: Annotated[float, Field(ge=0)] | None = None
@@ -216,10 +217,10 @@ def load_references(system: str, path: Path | None = None) -> References:
     place = path or reference_file_path(system)
     if not place.exists():
         return References(system, place, ())
-    document = YamlDocument(place)
+    document = YamlDocument(place, Provenance.docs)
     entries, faults = _parse_entries(system, document)
     if faults:
-        raise InputError("\n".join(faults), hint="docs/references.md shows the form.")
+        raise InputError("\n".join(faults), hint=document.hint)
     return References(system, place, tuple(entries))
 
 
@@ -235,7 +236,7 @@ def _iter_values(node: Any, at: _Path, faults: list[str], document: YamlDocument
         return
     if not isinstance(node, dict) or not node:
         level = ("check", "partition", "stack", "case", "variable")[len(place)]
-        faults.append(f"{document.where(at)}: expected a mapping of each {level}, found {node!r}")
+        faults.append(f"{document.where(at)}: expected '{level}: …' below, found {describe_value(node)}")
         return
     for key, value in node.items():
         if key != "$index":
@@ -246,12 +247,13 @@ def _parse_entries(system: str, document: YamlDocument) -> tuple[list[Reference]
     faults: list[str] = []
     data = document.data
     if not isinstance(data, dict):
-        return [], [f"{document.where([])}: expected a mapping of check classes, found {type(data).__name__}"]
+        return [], [f"{document.where([])}: expected 'check class: …', found {describe_value(data)}"]
     checks = {name: value for name, value in data.items() if name != PROVENANCE}
     for name, value in checks.items():
         if isinstance(value, dict) and value.get("$index") != INDEX:
             found = value.get("$index")
-            faults.append(f"{document.where([name, '$index'])}: {name}.$index must be {INDEX}, found {found!r}")
+            fault = f"{name}.$index must be {describe_value(INDEX)}, found {describe_value(found)}"
+            faults.append(f"{document.where([name, '$index'])}: {fault}")
     values = dict(_iter_values(checks, (), faults, document)) if checks else {}
     provenance = _iter_values(data.get(PROVENANCE) or {}, (PROVENANCE,), faults if values else [], document)
     origins = dict.fromkeys(at[1:] for at, _ in provenance)
@@ -282,9 +284,9 @@ def _key_faults(system: str, document: YamlDocument, at: _Path) -> Iterator[str]
     """Yield faults in the keys that lead to a value; equal for all values below a wrong key."""
     _, partition, _, case, name = at
     if not partition.startswith(f"{system}:"):
-        yield f"{document.where(at[:2])}: partition '{partition}' is not '{system}:<partition>'"
+        yield f"{document.where(at[:2])}: partition '{partition}': expected '{system}:<partition>'"
     if not is_case_key(case):
-        yield f"{document.where(at[:4])}: case '{case}' is not name=value,name=value"
+        yield f"{document.where(at[:4])}: case '{case}': expected name=value,name=value"
     elif case != ",".join(sorted(case.split(","))):
         yield f"{document.where(at[:4])}: case '{case}' is not sorted by name, so it could be there twice"
     try:
@@ -296,18 +298,18 @@ def _key_faults(system: str, document: YamlDocument, at: _Path) -> Iterator[str]
 def _value_faults(name: str, value: Any) -> Iterator[str]:
     """Yield faults in `[value, low, high, unit]`."""
     if not isinstance(value, list) or len(value) != 4:
-        yield f"{name}: expected [value, low, high, unit], found {value!r}"
+        yield f"{name}: expected [value, low, high, unit], found {describe_value(value)}"
         return
     number, low, high, unit = value
     if not _is_number(number) or number <= 0:
-        yield f"{name}: the value must be a positive number, found {number!r} (ReFrame never fails on 0)"
+        yield f"{name}: the value must be a positive number, found {describe_value(number)} (ReFrame never fails on 0)"
     if low is not None and not (_is_number(low) and -1 <= low <= 0):
-        yield f"{name}: the lower bound is relative, from -1 to 0 or null, found {low!r}"
+        yield f"{name}: the lower bound is relative, from -1 to 0 or null, found {describe_value(low)}"
     if high is not None and not (_is_number(high) and high >= 0):
-        yield f"{name}: the upper bound is relative, 0 or more or null, found {high!r}"
+        yield f"{name}: the upper bound is relative, 0 or more or null, found {describe_value(high)}"
     known = [m for m in METRICS if name.endswith(f"_{m}")]
     if known and unit != (expected := METRICS[max(known, key=len)].unit):
-        yield f"{name}: the unit is {expected}, found {unit!r}"
+        yield f"{name}: the unit is {expected}, found {describe_value(unit)}"
 
 
 def _is_number(value: Any) -> bool:

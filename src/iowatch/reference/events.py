@@ -47,6 +47,7 @@ class Event(ClosedModel):
         by: author of the entry.
     """
 
+    docs = "docs/findings.md#events"
     date: dt.date
     until: dt.date | None = None
     kind: EventKind
@@ -79,6 +80,7 @@ class Event(ClosedModel):
 class EventFile(ClosedModel):
     """The complete file."""
 
+    docs = Event.docs
     system: NonEmptyText
     events: Entries[Event] = ()
 
@@ -101,9 +103,6 @@ def parse_scope(given: Sequence[str]) -> dict[str, Scalar]:
     return scope
 
 
-_FIELDS_HINT = "docs/findings.md, 'Events', lists the fields."
-
-
 def event_file_path(system: str) -> Path:
     """Return the path of the site's event file of a system."""
     return settings.site_file("events", system)
@@ -115,7 +114,7 @@ def load_events(system: str) -> tuple[Event, ...]:
     Raises:
         InputError: a file is damaged; lists every fault with file, line and field.
     """
-    files = [read_system_file(path, system, EventFile, _FIELDS_HINT) for path in settings.all_files("events", system)]
+    files = [read_system_file(path, system, EventFile) for path in settings.all_files("events", system)]
     return tuple(sorted((event for file in files if file for event in file.events), key=lambda e: e.date))
 
 
@@ -130,7 +129,7 @@ def add_event(system: str, entry: dict[str, Any]) -> Event:
     """
     load_events(system)
     kept, name = {field: value for field, value in entry.items() if value}, f"event of '{system}'"
-    return append_entry(event_file_path(system), system, "events", kept, Event, name=name, hint=_FIELDS_HINT)
+    return append_entry(event_file_path(system), system, "events", kept, Event, name=name)
 
 
 def require_known_system(system: str, systems_in_history: Callable[[], Iterable[str]]) -> None:

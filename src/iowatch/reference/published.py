@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from iowatch.core import MIB, Case, InputError, Scalar, UsageError, parse_size, settings, suggest_name
-from iowatch.core.yamlfile import CheckedModel, YamlDocument
+from iowatch.core.yamlfile import CheckedModel, YamlDocument, read_model
 from iowatch.site import FileSystem
 
 PublishedCell = int | float | str | None
@@ -72,6 +72,7 @@ class TableSidecar(CheckedModel):
         notes: remarks for readers; inconsistencies are in ERRATA.md, too.
     """
 
+    docs = "docs/references.md#published-figures"
     title: str
     section: str
     heading: str | None = None
@@ -92,6 +93,7 @@ class PublishedSource(CheckedModel):
         file: its name among the seed documents.
     """
 
+    docs = TableSidecar.docs
     key: str
     cited: str
     title: str
@@ -204,7 +206,7 @@ def read_published_table(path: Path) -> PublishedTable:
     Raises:
         InputError: sidecar or CSV is absent or violates the schema.
     """
-    document = YamlDocument(path)
+    document = YamlDocument(path, TableSidecar.docs)
     sidecar = document.validated(TableSidecar)
     rows = _read_table_rows(path.with_name(f"{path.stem}.csv"), sidecar.columns)
     if faults := _value_faults(document, sidecar, rows):
@@ -215,7 +217,7 @@ def read_published_table(path: Path) -> PublishedTable:
 def load_sources(root: Path | None = None) -> dict[str, PublishedSource]:
     """Return all sources by number, which is the name of their directory."""
     folders = _source_folders(root).items()
-    return {number: YamlDocument(folder / "source.yaml").validated(PublishedSource) for number, folder in folders}
+    return {number: read_model(folder / "source.yaml", PublishedSource) for number, folder in folders}
 
 
 def _known_sources(root: Path | None) -> dict[str, PublishedSource]:

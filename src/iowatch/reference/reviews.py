@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from iowatch.core import UsageError, settings
-from iowatch.core.yamlfile import ClosedModel, Entries, Model, append_entry, read_system_file
+from iowatch.core.yamlfile import Closed, ClosedModel, Entries, append_entry, read_system_file
 
 
 def current_author() -> str:
@@ -50,6 +50,7 @@ class Decision(ClosedModel):
         until: last day on which the decision applies; absent: no expiry.
     """
 
+    docs = "docs/findings.md#review"
     finding: NonEmptyText
     decision: DecisionKind
     by: NonEmptyText
@@ -86,6 +87,7 @@ class PlanDecision(ClosedModel):
         date: date and time (UTC); if a session delivers a result after it, the next loss is another one.
     """
 
+    docs = Decision.docs
     suite: NonEmptyText
     lost: Annotated[tuple[LostRun, ...], Field(min_length=1)]
     by: NonEmptyText
@@ -96,12 +98,10 @@ class PlanDecision(ClosedModel):
 class ReviewFile(ClosedModel):
     """The complete file."""
 
+    docs = Decision.docs
     system: NonEmptyText
     decisions: Entries[Decision] = ()
     plans: Entries[PlanDecision] = ()
-
-
-_FIELDS_HINT = "docs/findings.md, 'Review', lists the fields."
 
 
 def review_file_path(system: str) -> Path:
@@ -110,7 +110,7 @@ def review_file_path(system: str) -> Path:
 
 
 def _read_review_file(system: str) -> ReviewFile:
-    file = read_system_file(review_file_path(system), system, ReviewFile, _FIELDS_HINT)
+    file = read_system_file(review_file_path(system), system, ReviewFile)
     return file or ReviewFile(system=system)
 
 
@@ -149,6 +149,6 @@ def add_plan_decision(system: str, entry: dict[str, Any]) -> PlanDecision:
     return _append(system, "plans", entry, PlanDecision, f"decision on the plan of '{entry.get('suite')}'")
 
 
-def _append(system: str, key: str, entry: dict[str, Any], model: type[Model], name: str) -> Model:
+def _append(system: str, key: str, entry: dict[str, Any], model: type[Closed], name: str) -> Closed:
     _read_review_file(system)
-    return append_entry(review_file_path(system), system, key, entry, model, name=name, hint=_FIELDS_HINT)
+    return append_entry(review_file_path(system), system, key, entry, model, name=name)

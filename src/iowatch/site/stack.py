@@ -116,6 +116,8 @@ def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:
         raise InputError(f"{where}: not a stack: field '{field}': {first['msg']}", hint=hint) from error
 
 
+# Spack documents the form of its files; this page, which of them iowatch reads.
+SPACK_DOCS = "docs/stacks.md#pinned-versions"
 LOCKFILE_VERSIONS = (5, 6)
 _VERSION = re.compile(r"^(?P<name>[a-z0-9][a-z0-9_-]*)(?:@=?(?P<version>[\w.-]+))?")
 _LANGUAGES = {"c", "cxx", "fortran"}
@@ -129,7 +131,7 @@ def root_specs(path: Path) -> tuple[str, ...]:
     Raises:
         InputError: not a Spack environment.
     """
-    document = yamlfile.read_mapping(path)
+    document = yamlfile.read_mapping(path, SPACK_DOCS)
     try:
         specs = document["spack"]["specs"]
     except (KeyError, TypeError) as error:

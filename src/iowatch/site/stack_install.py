@@ -25,7 +25,14 @@ import yaml
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError, settings, yamlfile
 from iowatch.site import Stack, StackPart, load_stack, load_system, stack_directory, stack_probe, write_stack_files
-from iowatch.site.stack import lock_matches_manifest, parse_pinned_spec, read_lock, read_lock_parts, root_specs
+from iowatch.site.stack import (
+    SPACK_DOCS,
+    lock_matches_manifest,
+    parse_pinned_spec,
+    read_lock,
+    read_lock_parts,
+    root_specs,
+)
 from iowatch.site.stacks import REFERENCE_STACK, manifest_directory
 
 _LOG = logging.getLogger(__name__)
@@ -49,7 +56,7 @@ def pinned_spack_version() -> str:
         MachineError: the file is absent or has no pin.
     """
     try:
-        return str(yamlfile.read_mapping(spack_settings_file())["packages"]["spack"]["require"]).lstrip("@")
+        return str(yamlfile.read_mapping(spack_settings_file(), SPACK_DOCS)["packages"]["spack"]["require"]).lstrip("@")
     except (InputError, KeyError, TypeError) as error:
         raise MachineError(f"{spack_settings_file()}: no pin 'packages: spack: require': {error}") from error
 
@@ -224,7 +231,7 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
     target = stack_directory(system, stack) / "env"
     if not concretize:
         _check_lock(manifest, committed, say)
-    document = yamlfile.read_mapping(manifest)
+    document = yamlfile.read_mapping(manifest, SPACK_DOCS)
     includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
     target.mkdir(parents=True, exist_ok=True)
     if concretize:
@@ -277,7 +284,7 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
     Raises:
         InputError: a package that must not be built is absent, or not in the version that the stack requires.
     """
-    document = yamlfile.read_mapping(include)
+    document = yamlfile.read_mapping(include, SPACK_DOCS)
     found: dict[str, list[str]] = {"difference": [], "absent": [], "other version": []}
     for package in (document.get("packages") or {}).values():
         if isinstance(package, dict) and package.get("externals"):

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from iowatch.core import InputError, UsageError, parse_json, settings, suggest_name
-from iowatch.core.yamlfile import CheckedModel, YamlDocument
+from iowatch.core.yamlfile import CheckedModel, read_model
 from iowatch.site import machine, stack_probe
 from iowatch.site.stack import Stack, StackKind, load_module_commands, read_lock_parts, stack_directory, stack_from_json
 from iowatch.site.system import load_system
@@ -25,7 +25,7 @@ TIMEOUT_S = 120.0
 def _require_text(value: object) -> object:
     # YAML reads `true` and `1.10` as a boolean and as the number 1.1, which are not valid names of modules or values.
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"{value!r} is no text; write it in quotes")
+        raise ValueError("expected a text; write it in quotes")
     return str(value)
 
 
@@ -36,6 +36,7 @@ _Variable = Annotated[_Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*
 class _ModulesFile(CheckedModel):
     """A `modules.yaml`: environment modules to load, environment variables to set."""
 
+    docs = "docs/stacks.md#three-kinds"
     modules: Annotated[list[_Text], Field(min_length=1)]
     settings: dict[_Variable, _Text] | None = None
 
@@ -49,7 +50,7 @@ def load_module_stack(system: str, path: Path, programs: tuple[str, ...] = ()) -
     Raises:
         InputError: the file is damaged.
     """
-    file = YamlDocument(path).validated(_ModulesFile, hint="docs/stacks.md shows the form.")
+    file = read_model(path, _ModulesFile)
     modules, settings = tuple(file.modules), file.settings or {}
     name = path.parent.name
     # -I: modules may include a Python, whose PYTHONHOME and PYTHONPATH would break this interpreter.

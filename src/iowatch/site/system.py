@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from iowatch.core import DAY_S, InputError, MachineError, UsageError, settings, suggest_name, units
+from iowatch.core import DAY_S, InputError, IowatchError, MachineError, UsageError, settings, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument
 
 
@@ -78,19 +78,24 @@ ProgramDirectory = Annotated[str, StringConstraints(pattern=r"^/[^:]*$")]
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
+def _value_error(error: IowatchError) -> ValueError:
+    """Return the error of a field, for pydantic, which adds the field and the value."""
+    return ValueError(f"{error.message}. {error.hint or 'Expected another value.'}")
+
+
 def _parse_size_field(value: object) -> object:
-    """Return the bytes of a size such as `64g`; pydantic reports a ValueError with its field."""
+    """Return the bytes of a size such as `64g`; see `_value_error`."""
     try:
         return units.parse_size(value) if isinstance(value, str) else value
     except InputError as error:
-        raise ValueError(error.message) from error
+        raise _value_error(error) from error
 
 
 def _bandwidth_unit(unit: str) -> str:
     try:
         units.to_mib_per_s(1.0, unit)
     except InputError as error:
-        raise ValueError(error.message) from error
+        raise _value_error(error) from error
     return unit
 
 
@@ -103,7 +108,7 @@ def _check_zone_name(name: str) -> str:
     try:
         find_time_zone(name)
     except UsageError as error:
-        raise ValueError(f"{error.message}. {error.hint}") from error
+        raise _value_error(error) from error
     except MachineError:
         pass
     return name
@@ -364,6 +369,7 @@ class System(ClosedModel):
         scratch: directory of the benchmarks; in the file a path, or a block that also declares its file system.
     """
 
+    docs = "docs/systems.md#fields-of-systemyaml"
     name: SystemIdentifier
     title: NonEmptyText
     site: NonEmptyText | None = None
@@ -447,9 +453,11 @@ def read_system(path: Path) -> System:
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    system = YamlDocument(path).validated(System, hint="docs/systems.md lists the fields.")
+    document = YamlDocument(path, System.docs)
+    system = document.validated(System)
     if system.name != path.parent.name:
-        raise InputError(f"{path}: field 'name' is '{system.name}', expected '{path.parent.name}' (its folder)")
+        fault = f"field 'name': expected '{path.parent.name}', the name of its folder (found '{system.name}')"
+        raise InputError(f"{document.where(['name'], value=True)}: {fault}", hint=document.hint)
     return system
 
 

@@ -64,7 +64,7 @@ def test_settings_are_read(write: Callable[[str], Path]) -> None:
     ("old", "new", "line", "word"),
     [
         ("digest: monday", "digest: someday", 2, "digest"),
-        ("kind: slack", "kind: pigeon", 4, "pigeon"),
+        ("kind: slack", "kind: pigeon", 5, "pigeon"),
         ("url: {environment: IOWATCH_SLACK}", "url: hunter2", 6, "url"),
         ("url: {environment: IOWATCH_SLACK}", "url: {environment: A, file: B}", 6, "one of"),
         ("environment: IOWATCH_SLACK", "secret: hunter2", 6, "unknown field"),

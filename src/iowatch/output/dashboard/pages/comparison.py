@@ -118,6 +118,7 @@ class _ListedComparison(yamlfile.ClosedModel):
 
 
 class _ComparisonList(yamlfile.ClosedModel):
+    docs = "docs/dashboard.md#pages"
     comparisons: tuple[_ListedComparison, ...] = ()
 
 
@@ -128,7 +129,7 @@ def _requests_from_list() -> Iterator[ComparisonRequest]:
         InputError: the file is not readable, or a row has no `left` and `right`.
     """
     place = settings.find_file("comparisons")
-    listed = yamlfile.YamlDocument(place).validated(_ComparisonList).comparisons if place.is_file() else ()
+    listed = yamlfile.read_model(place, _ComparisonList).comparisons if place.is_file() else ()
     for row in listed:
         left, right = parse_side(row.left), parse_side(row.right)
         yield ComparisonRequest(row.title or f"{left.text} against {right.text}", left, right)

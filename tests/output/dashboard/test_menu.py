@@ -103,3 +103,11 @@ def test_menu_links_to_pages_of_the_site(franklin_site: Path) -> None:
         page.title for page in sorted((p for p in PAGES if p.menu), key=lambda p: p.menu or 0)
     ]
     assert all((franklin_site / name).is_file() for name, _ in entries)
+
+
+def test_pages_have_the_title_of_the_site(history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`title` of site.yaml, escaped as all text."""
+    (tmp_path / "site.yaml").write_text("title: Our <I/O>\n")
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
+    build_site(history, tmp_path / "pages")
+    assert "<title>Status – Our &lt;I/O&gt;</title>" in (tmp_path / "pages/index.html").read_text()

@@ -150,7 +150,8 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
         lstrip_blocks=True,
     )
     menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
-    environment.globals.update(metrics=core.METRICS, menu=menu, zone=zone, version=__version__)
+    title = core.settings.site_settings().title
+    environment.globals.update(metrics=core.METRICS, menu=menu, zone=zone, version=__version__, site_title=title)
     environment.globals.update(plotly_style_ids=plotly_style_ids)
     environment.filters.update(
         number=core.format_number,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.benchmarks.suites import load_suite
 from iowatch.core import InputError, UsageError
 from iowatch.site import machine, reframe_config
 from iowatch.site.init import write_system
@@ -60,6 +61,18 @@ def test_machine_without_a_known_file_system_is_valid(checkout: Path, monkeypatc
     monkeypatch.setattr("iowatch.site.storage.list_mounts", list)
     written = write_system("here", scheduler="local")
     assert read_system(Path(written.files[0])).file_systems == ()
+
+
+@pytest.mark.usefixtures("checkout", "fake")  # without the batch system of this machine
+def test_smoke_suite_fits_a_machine_with_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a scheduler; a batch system would leave a job with more ranks than cores in the queue for ever."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    written = write_system("here", scheduler="local")
+    monkeypatch.delenv("IOWATCH_ROOT")
+    needed = max(case.ranks for case in load_suite("smoke"))
+    assert read_system(Path(written.files[0])).limits.ranks_per_node == needed
+    batch = write_system("batch", scheduler="squeue")
+    assert read_system(Path(batch.files[0])).limits.ranks_per_node == 2
 
 
 def test_misspelt_scheduler_in_a_configuration_is_refused() -> None:

@@ -144,6 +144,16 @@ def _file_systems(facts: MachineFacts, day: str) -> list[str]:
     return rows
 
 
+# Ranks of the suite `smoke`. Without a scheduler an MPI can start more ranks than there are cores, so that a session is
+# possible on a machine with two.
+LEAST_RANKS = 4
+
+
+def _ranks_per_node(facts: MachineFacts) -> int:
+    cores = max((partition.cores or 0 for partition in facts.partitions), default=0) or facts.cores
+    return max(cores, LEAST_RANKS) if facts.scheduler == "local" else cores
+
+
 def system_yaml_text(name: str, facts: MachineFacts) -> str:
     """Return the text of `system.yaml`."""
     day = units.utc_now().date().isoformat()
@@ -160,7 +170,7 @@ def system_yaml_text(name: str, facts: MachineFacts) -> str:
         f"scratch: {_yaml_text(directory)}",
         "limits:",
         *limits,
-        f"  ranks_per_node: {max((p.cores or 0 for p in facts.partitions), default=0) or facts.cores}",
+        f"  ranks_per_node: {_ranks_per_node(facts)}",
         "  free_bytes: 10g  # must stay free on scratch",
         "  minutes: 60  # longest job",
         *(["  queue_minutes: 240  # longest wait in the queue"] if facts.scheduler != "local" else []),

@@ -68,10 +68,10 @@ def test_smoke_suite_fits_a_machine_with_two_cores(monkeypatch: pytest.MonkeyPat
     """Without a scheduler; a batch system would leave a job with more ranks than cores in the queue for ever."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     written = write_system("here", scheduler="local")
+    batch = write_system("batch", scheduler="squeue")
     monkeypatch.delenv("IOWATCH_ROOT")
     needed = max(case.ranks for case in load_suite("smoke"))
     assert read_system(Path(written.files[0])).limits.ranks_per_node == needed
-    batch = write_system("batch", scheduler="squeue")
     assert read_system(Path(batch.files[0])).limits.ranks_per_node == 2
 
 

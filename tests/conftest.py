@@ -155,3 +155,20 @@ def cli() -> Callable[..., Result]:
         return CliRunner().invoke(program, ["--", *map(str, words)])
 
     return run
+
+
+@pytest.fixture
+def declared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set the time zones of systems, which need not exist in `systems/`: `declared(local="Europe/Berlin")`."""
+    from iowatch.site import system
+
+    load = system.load_system
+
+    def declare(**zones: str) -> None:
+        def load_system(name: str) -> system.System:
+            known = load(name) if name in system.system_names() else system.System(name=name, title=name)
+            return known.model_copy(update={"timezone": zones.get(name)})
+
+        monkeypatch.setattr(system, "load_system", load_system)
+
+    return declare

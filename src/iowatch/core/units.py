@@ -1,14 +1,14 @@
 """Units and times: the only module that converts units.
 
-iowatch represents bandwidths in MiB/s (2^20 bytes per second), times in seconds, sizes in bytes and
-dates are UTC (docs/glossary.md).
+iowatch represents bandwidths in MiB/s (2^20 bytes per second), times in seconds, sizes in bytes, and moments in epoch
+seconds or UTC; people write and read them in a time zone (docs/systems.md, "Times").
 """
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, tzinfo
 from decimal import Decimal, InvalidOperation
 
 from iowatch.core.errors import InputError
@@ -87,8 +87,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def parse_time(text: str) -> datetime:
-    """Return the UTC time of ISO 8601 text (`20180924`, too) or epoch seconds; text without a zone is UTC.
+def parse_time(text: str, zone: tzinfo = UTC) -> datetime:
+    """Return the UTC time of ISO 8601 text (`20180924`, too) or epoch seconds.
+
+    Args:
+        zone: of text without one; the first of two equal local times is meant.
 
     Raises:
         InputError: neither format, or not within the years 1 to 9999 in UTC.
@@ -98,7 +101,7 @@ def parse_time(text: str) -> datetime:
         if seconds is not None:
             return datetime.fromtimestamp(seconds, UTC)
         moment = datetime.fromisoformat(text.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return (moment.replace(tzinfo=zone) if moment.tzinfo is None else moment).astimezone(UTC)
     except (OverflowError, ValueError, OSError) as error:
         raise InputError(f"'{text}' is not a time", hint="Expected ISO 8601 or epoch seconds.") from error
 
@@ -113,3 +116,21 @@ def _number(text: str) -> float | None:
 def format_time(moment: datetime) -> str:
     """Format a time as ISO 8601 in UTC to the second, ending in Z."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_local_time(seconds: float, zone: tzinfo) -> str:
+    """Format epoch seconds for people, with the name of the zone at that time: `2026-10-25 02:30 CEST`."""
+    return datetime.fromtimestamp(seconds, zone).strftime("%Y-%m-%d %H:%M %Z")
+
+
+def local_day(seconds: float, zone: tzinfo) -> date:
+    """Return the day in a zone of a moment in epoch seconds."""
+    return datetime.fromtimestamp(seconds, zone).date()
+
+
+def start_of_day(day: date, zone: tzinfo) -> int:
+    """Return the epoch seconds of the midnight with which a day begins in a zone.
+
+    Where clocks skip midnight, it is the moment of the change.
+    """
+    return int(datetime.combine(day, time(), zone).timestamp())

@@ -1,6 +1,6 @@
 """`systems/<name>/system.yaml`: schema, reader and time zone of a system.
 
-All times are stored in UTC; only pages show them in the time zone of the system.
+All times are stored in UTC; people write and read them in the time zone of the system (docs/systems.md, "Times").
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -26,7 +27,17 @@ from pydantic import (
     model_validator,
 )
 
-from iowatch.core import DAY_S, InputError, IowatchError, MachineError, UsageError, settings, suggest_name, units
+from iowatch.core import (
+    DAY_S,
+    InputError,
+    IowatchError,
+    MachineError,
+    UsageError,
+    local_day,
+    settings,
+    suggest_name,
+    units,
+)
 from iowatch.core.yamlfile import ClosedModel, YamlDocument
 
 
@@ -276,7 +287,7 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
 class Blackout(ClosedModel):
-    """A period without measurements, in UTC.
+    """A period without measurements, in the time zone of the system.
 
     Attributes:
         reason: why the session was skipped or ended early; shown to users.
@@ -298,7 +309,7 @@ class Blackout(ClosedModel):
         if self.since and self.until and self.until < self.since:
             raise ValueError(f"'until' {self.until} is before 'since' {self.since}")
         if (self.start.tzinfo or self.end.tzinfo) is not None:
-            raise ValueError("times are UTC and have no zone: for example 22:30")
+            raise ValueError("times are in the zone of the system and name none: for example 22:30")
         return self
 
 
@@ -359,7 +370,7 @@ class System(ClosedModel):
     """A machine.
 
     Attributes:
-        timezone: IANA name of the zone in which the dashboard shows times; all other times are in UTC.
+        timezone: IANA name of the zone in which people write and read its times; None is that of the site.
         retired: why it can no longer be measured; None for a machine in service.
         system_stacks: whether its stacks include those of the operating system's packages, found by examining
             the machine on which iowatch runs.
@@ -475,3 +486,40 @@ def load_system(name: str) -> System:
     """
     path = system_file(name)
     return _read_cached(path, path.stat().st_mtime_ns)
+
+
+def site_zone() -> tzinfo:
+    """Return the time zone of what concerns all systems, and of systems that name none.
+
+    Raises:
+        InputError: `site.yaml` is invalid. MachineError: the machine has no time zone data.
+    """
+    return find_time_zone(settings.site_settings().timezone)
+
+
+def system_zone(name: str) -> tzinfo:
+    """Return the time zone in which people write and read the times of a system (docs/systems.md, "Times").
+
+    Raises:
+        MachineError: the machine has no time zone data.
+    """
+    try:
+        declared = load_system(name).timezone
+    except IowatchError:  # imported data have no system; a damaged file is reported by what needs it
+        declared = None
+    return find_time_zone(declared) if declared else site_zone()
+
+
+def shared_zone(systems: Iterable[str]) -> tzinfo:
+    """Return the time zone of these systems, or that of the site if they have several.
+
+    Raises:
+        MachineError: the machine has no time zone data.
+    """
+    zones = {system_zone(name) for name in systems}
+    return zones.pop() if len(zones) == 1 else site_zone()
+
+
+def system_today(name: str, now: datetime | None = None) -> date:
+    """Return the day in the zone of a system, now or at another moment."""
+    return local_day((now or units.utc_now()).timestamp(), system_zone(name))

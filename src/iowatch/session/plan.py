@@ -11,15 +11,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from types import MappingProxyType
 from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import IowatchError, UsageError, format_size, format_time, suggest_name
+from iowatch.core import IowatchError, UsageError, format_local_time, format_size, suggest_name
 from iowatch.handoff import ExtraWork, RunKey
 from iowatch.session.reframe import ReframeSite
-from iowatch.site import Blackout, NightlyPolicy, SystemLimits, Weekday, exceeded_limits, load_stack
+from iowatch.site import Blackout, NightlyPolicy, SystemLimits, Weekday, exceeded_limits, load_stack, system_zone
 from iowatch.store import ExpectedResult, History
 
 _HISTORY_SESSIONS = 10  # number of last sessions searched for durations
@@ -217,35 +217,44 @@ def jitter_s(policy: NightlyPolicy, system: str, day: date) -> float:
     return int.from_bytes(digest[:8], "big") / 2**64 * 60 * (policy.jitter_minutes or 0)
 
 
-def blackout_windows(blackout: Blackout, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
-    """Start and end (UTC) of the blackout on each of its days from `first` on."""
+def blackout_windows(blackout: Blackout, first: date, days: int, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
+    """Start and end (UTC) of the blackout on each of its days from `first` on.
+
+    A local time that a clock change skips or repeats has two moments; the blackout starts at the first and ends at
+    the second, so that it is never shorter than meant.
+    """
     for number in range(days):
         day = first + number * _DAY
         weekday = _WEEKDAYS[day.weekday()]  # not strftime: a site's configuration may have set a locale
         other_day = blackout.days and weekday not in blackout.days
         if other_day or not (blackout.since or day) <= day <= (blackout.until or day):
             continue
-        start = datetime.combine(day, blackout.start, UTC)
-        end = datetime.combine(day, blackout.end, UTC)
         # An end that is not after the start is on the next day; 00:00 to 00:00 is the whole day.
-        yield start, end if end > start else end + _DAY
+        last = day if blackout.end > blackout.start else day + _DAY
+        start, end = datetime.combine(day, blackout.start), datetime.combine(last, blackout.end)
+        yield min(_moments(start, zone)), max(_moments(end, zone))
 
 
-def current_blackout(policy: NightlyPolicy, moment: datetime) -> tuple[Blackout, datetime] | None:
-    """The blackout that contains `moment`, and its end; None outside all blackouts."""
+def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
+    """Both interpretations (UTC) of a local time; they are equal unless clocks change then."""
+    return [local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
+
+
+def current_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
+    """The blackout (times in `zone`) that contains `moment`, and its end (UTC); None outside all blackouts."""
     for blackout in policy.blackouts:
-        for start, end in blackout_windows(blackout, moment.date() - _DAY, 2):
+        for start, end in blackout_windows(blackout, moment.astimezone(zone).date() - _DAY, 3, zone):
             if start <= moment < end:
                 return blackout, end
     return None
 
 
-def next_blackout(policy: NightlyPolicy, moment: datetime) -> tuple[Blackout, datetime] | None:
-    """The first blackout of the next days that starts after `moment`, and its start."""
+def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
+    """The first blackout (times in `zone`) of the next days that starts after `moment`, and its start (UTC)."""
     starts = (
         (blackout, start)
         for blackout in policy.blackouts
-        for start, _ in blackout_windows(blackout, moment.date(), _BLACKOUT_LOOKAHEAD_DAYS)
+        for start, _ in blackout_windows(blackout, moment.astimezone(zone).date(), _BLACKOUT_LOOKAHEAD_DAYS, zone)
         if start > moment
     )
     return min(starts, key=lambda found: found[1], default=None)
@@ -259,13 +268,15 @@ def wait_for_start(
     sleep: Callable[[float], None] = time.sleep,
 ) -> str | None:
     """Wait for the start time of a nightly session; if a blackout excludes it, return the reason without waiting."""
-    seconds = jitter_s(policy, system, now.date())
+    zone = system_zone(system)
+    seconds = jitter_s(policy, system, now.astimezone(zone).date())
     start = now + timedelta(seconds=seconds)
-    blackout = current_blackout(policy, start)
+    blackout = current_blackout(policy, start, zone)
     if blackout is not None:
-        return f"no session on {system}: blackout '{blackout[0].reason}' until {format_time(blackout[1])}"
+        end = format_local_time(blackout[1].timestamp(), zone)
+        return f"no session on {system}: blackout '{blackout[0].reason}' until {end}"
     if seconds >= 1:
-        report_message(f"the session on {system} starts at {format_time(start)}")
+        report_message(f"the session on {system} starts at {format_local_time(start.timestamp(), zone)}")
         sleep(seconds)
     return None
 
@@ -297,15 +308,16 @@ class SessionBudget:
         return None
 
 
-def session_budget(policy: NightlyPolicy, start: datetime) -> SessionBudget:
-    """Budget of a session that starts at `start`; the next blackout limits its time."""
+def session_budget(policy: NightlyPolicy, start: datetime, zone: tzinfo) -> SessionBudget:
+    """Budget of a session that starts at `start`; the next blackout (times in `zone`) limits its time."""
     seconds = None if policy.minutes is None else 60.0 * policy.minutes
     reason = f"the budget of {policy.minutes} minutes"
-    upcoming = next_blackout(policy, start)
+    upcoming = next_blackout(policy, start, zone)
     if upcoming is not None:
         left = (upcoming[1] - start).total_seconds()
         if seconds is None or left < seconds:
-            seconds, reason = left, f"the time until the blackout '{upcoming[0].reason}' at {upcoming[1]:%H:%M} UTC"
+            clock = f"{upcoming[1].astimezone(zone):%H:%M %Z}"
+            seconds, reason = left, f"the time until the blackout '{upcoming[0].reason}' at {clock}"
     return SessionBudget(seconds, policy.node_hours, policy.bytes, reason)
 
 

@@ -32,7 +32,7 @@ from iowatch.session.plan import (
     require_runs,
     session_budget,
 )
-from iowatch.site import schedulers
+from iowatch.site import schedulers, system_zone
 from iowatch.store import History, NoHistoryError
 
 _WAIT_STEP_S = 1.0
@@ -95,7 +95,9 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
         UsageError: unknown stack; no run is possible or fits the budget.
         InputError: the check of a benchmark is missing or has another class.
     """
-    meter = UsageMeter(session_budget(context.policy, utc_now()) if context.policy else SessionBudget())
+    policy = context.policy
+    budget = session_budget(policy, utc_now(), system_zone(context.system_name)) if policy else SessionBudget()
+    meter = UsageMeter(budget)
     site, limits, duplicates = context.site, context.limits, context.duplicates
     run_history = load_run_history(history, context.system_name) if history else {}
     plan = make_session_plan(site, context.cases, context.stacks, limits, duplicates=duplicates)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import time
+from datetime import time, tzinfo
 
 from rich.console import Console
 from rich.table import Table
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import format_count, format_number, format_size, make_table
-from iowatch.site import Blackout, FileSystem, NightlyPolicy, Stack, StackDiff, System, doctor, stack_probe
+from iowatch.site import Blackout, FileSystem, NightlyPolicy, Stack, StackDiff, System, doctor, stack_probe, system_zone
 
 
 def _format_size(size_bytes: int | None) -> str:
@@ -126,22 +126,22 @@ def _storage(system: System) -> tuple[Table, Table]:
     return rows, peaks
 
 
-def _format_blackout(blackout: Blackout) -> str:
-    """Return `blackout 'backup' (mon tue 22:30 to 01:00 UTC, since 2026-11-21)`."""
+def _format_blackout(blackout: Blackout, zone: tzinfo) -> str:
+    """Return `blackout 'backup' (mon tue 22:30 to 01:00 Europe/Berlin, since 2026-11-21)`."""
     days = " ".join(blackout.days) or "every day"
     season = [f"{word} {day}" for word, day in (("since", blackout.since), ("until", blackout.until)) if day]
     if blackout.start == blackout.end == time(0):
         span = days
     else:
-        span = f"{days} {blackout.start:%H:%M} to {blackout.end:%H:%M} UTC"
+        span = f"{days} {blackout.start:%H:%M} to {blackout.end:%H:%M} {zone}"
     return f"blackout '{blackout.reason}' ({', '.join([span, *season])})"
 
 
-def _format_nightly_policy(night: NightlyPolicy) -> str:
+def _format_nightly_policy(night: NightlyPolicy, zone: tzinfo) -> str:
     """Return the policy of nightly sessions in one line."""
     plain = night.model_dump(exclude={"blackouts", "repeat_suspected", "suspected_probability"}, exclude_none=True)
     words = [f"{name} {format_size(value) if name == 'bytes' else value}" for name, value in plain.items()]
-    words += [_format_blackout(blackout) for blackout in night.blackouts]
+    words += [_format_blackout(blackout, zone) for blackout in night.blackouts]
     words += [] if night.repeat_suspected else ["suspected cases are not repeated"]
     return ", ".join(words)
 
@@ -149,16 +149,16 @@ def _format_nightly_policy(night: NightlyPolicy) -> str:
 def render_system(system: System, console: Console) -> None:
     """Print all facts about a system."""
     console.print(f"{system.name}: {system.title}", markup=False)
-    limits = system.limits.model_dump(exclude_none=True).items()
+    limits, zone = system.limits.model_dump(exclude_none=True).items(), system_zone(system.name)
     facts = {
         "Site": system.site,
-        "Time zone of the dashboard": system.timezone,
+        "Time zone": str(zone),
         "State": f"retired: {system.retired}" if system.retired else "in service",
         "Scratch": system.scratch and ", ".join(filter(None, (system.scratch.path, str(system.scratch)))),
         "Limits of the suites": ", ".join(
             f"{name} {format_size(value) if name.endswith('_bytes') else value}" for name, value in limits
         ),
-        "Night": _format_nightly_policy(system.night) if system.night != NightlyPolicy() else "",
+        "Night": _format_nightly_policy(system.night, zone) if system.night != NightlyPolicy() else "",
     }
     for title, text in facts.items():
         if text:

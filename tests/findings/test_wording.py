@@ -24,7 +24,10 @@ def line_of(*differences: EvidenceDifference) -> str:
         "opposite": None,
     }
     return finding_line(
-        cast("Finding", SimpleNamespace(**facts, load=None, explanation=explanation, differences=differences))
+        cast(
+            "Finding",
+            SimpleNamespace(**facts, system="planted", load=None, explanation=explanation, differences=differences),
+        )
     )
 
 

@@ -29,6 +29,7 @@ from iowatch.findings.state import (
 )
 from iowatch.findings.text import (
     detection_cells,
+    finding_day,
     format_day,
     format_decision,
     format_extent,

@@ -21,6 +21,7 @@ from iowatch.core import (
     covariate_label,
     format_count,
     get_covariate,
+    local_day,
     recorded_covariates,
     run_covariates,
 )
@@ -32,7 +33,7 @@ from iowatch.darshan import (
     escape_control_characters,
     read_first_kept_trace,
 )
-from iowatch.findings import grouping, text
+from iowatch.findings import grouping
 from iowatch.findings.finding import (
     CovariateDifference,
     EvidenceDifference,
@@ -44,6 +45,7 @@ from iowatch.findings.finding import (
 )
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
+from iowatch.site import system_zone
 from iowatch.stats import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes, short_case_names
 from iowatch.store import History, SeriesPoints, SeriesRow
 
@@ -389,7 +391,7 @@ def build_finding(
         system=system,
         state="suspected",
         direction=group.direction,
-        date=text.iso_day(group.first_after),
+        date=local_day(group.first_after, system_zone(system)).isoformat(),
         last_before=group.last_before,
         first_after=group.first_after,
         size=_mean_gain(group.main),

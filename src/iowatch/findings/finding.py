@@ -171,7 +171,7 @@ class Finding:
     Attributes:
         id: stable across updates.
         direction: `up` is better performance, `down` worse, for any metric; of the larger group, the main one.
-        date: day of the change (ISO, UTC); the change lies between `last_before` and `first_after`.
+        date: day of the change (ISO) in the zone of the system; it lies between `last_before` and `first_after`.
         size: geometric mean of the gains of the members of the main group.
         line: summary of the finding in one line.
         members: those of the main group, then those of the opposite group.

@@ -16,10 +16,11 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import DAY_S, METRICS, Scalar
+from iowatch.core import DAY_S, METRICS, Scalar, local_day
 from iowatch.findings.finding import Finding, FindingMember, PerformanceDirection
 from iowatch.findings.series import headline_series, headline_values, load_detections
-from iowatch.findings.text import format_day, format_factor, iso_day
+from iowatch.findings.text import format_day, format_factor
+from iowatch.site import system_zone
 from iowatch.stats import (
     ChangePoint,
     Detection,
@@ -393,7 +394,7 @@ def _gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
 
 def new_finding_id(system: str, group: ChangeGroup, taken: set[str]) -> str:
     """Id from system, date and direction, `franklin-20090317-up`; a number is appended if the id is taken."""
-    stem = f"{system[:22]}-{iso_day(group.first_after).replace('-', '')}-{group.direction}"
+    stem = f"{system[:22]}-{local_day(group.first_after, system_zone(system)):%Y%m%d}-{group.direction}"
     return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
 
 
@@ -443,4 +444,5 @@ def format_trends(found: Iterable[Trend]) -> Iterator[str]:
     for position, trend in enumerate(found):
         if position == 0:
             yield "Slow trends, no step and no finding:"
-        yield f"  {trend.system}: {trend.name} {format_factor(trend.gain)} since {format_day(trend.first)}"
+        since = format_day(trend.first, system_zone(trend.system))
+        yield f"  {trend.system}: {trend.name} {format_factor(trend.gain)} since {since}"

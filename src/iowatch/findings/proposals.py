@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, UsageError, settings, suggest_name, utc_now
-from iowatch.findings import series, state, text
+from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, UsageError, local_day, settings, suggest_name
+from iowatch.findings import series, state
 from iowatch.reference import (
     ProposalLevel,
     ReferenceFileChange,
@@ -19,7 +19,7 @@ from iowatch.reference import (
     published,
     read_reference_text,
 )
-from iowatch.site import load_system, system_names
+from iowatch.site import load_system, system_names, system_today, system_zone
 from iowatch.stats import ChangePoint
 from iowatch.store import History, SeriesFilter, SeriesPoints, SeriesRow
 
@@ -36,7 +36,7 @@ def propose_from_history(
         UsageError: the system is not in the history.
         InputError: a file of references, events or reviews is damaged.
     """
-    day = today or utc_now().date()
+    day = today or system_today(system)
     path = bandwidth.reference_file_path(system)
     content = read_reference_text(path)  # read first, so that a concurrent edit is detected
     references = bandwidth.load_references(system)
@@ -90,7 +90,7 @@ def _series_level(
     if ended_by is not None:
         inside &= points.time < ended_by.time
         what = "suspected" if ended_by.suspected else "not reviewed"
-        note = f"a change on {text.iso_day(ended_by.time)} is {what}: later sessions are excluded"
+        note = f"a change on {local_day(ended_by.time, system_zone(row.system))} is {what}: later sessions are excluded"
     runs = points.run_id[inside]
     parameters = row.case.parameters
     return ProposalLevel(
@@ -157,7 +157,7 @@ def _check_system_references(history: History | None, system: str) -> list[polic
         retired = load_system(system).retired
     except InputError as error:
         return _remarks_from_error(error)
-    measured, today = _measured_series(history, system), utc_now().date()
+    measured, today = _measured_series(history, system), system_today(system)
     remarks = policy.audit_references(references, policy.check_class_names(), measured, today)
     # A retired system is not measured any more: age, bounds and use of its entries do not matter.
     return [r for r in remarks if r.severity == "error"] if retired else remarks

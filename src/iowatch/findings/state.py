@@ -27,9 +27,9 @@ from iowatch.findings.finding import (
     with_updates,
 )
 from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
-from iowatch.findings.text import finding_line, format_day
+from iowatch.findings.text import finding_day, finding_line, format_day
 from iowatch.reference import events, reviews
-from iowatch.site import load_system
+from iowatch.site import load_system, system_today, system_zone
 from iowatch.stats import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
 from iowatch.store import FindingRow, History, SeriesRow
 
@@ -86,7 +86,7 @@ def resolve_findings(
         last = max((f for f in returns if f is not None), key=lambda f: f.first_after, default=None)
         if last is not None and None not in returns:
             # Resolved now: the confirmation period starts at the first update without this reason.
-            why = f"{RETURNED}{format_day(last.first_after)} ({last.id})"
+            why = f"{RETURNED}{finding_day(last)} ({last.id})"
             settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
         for later in (f for f in returns if f is not None):
             mostly_shared = 2 * _count_shared(later, earlier) > len(later.members)
@@ -123,7 +123,11 @@ def _update_absent(
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
         later = max(starts) > max(m.first_after for m in finding.members)
-        why = f"superseded: the level since {format_day(max(starts))} is accepted" if later else None
+        why = (
+            f"superseded: the level since {format_day(max(starts), system_zone(finding.system))} is accepted"
+            if later
+            else None
+        )
         return replace(finding, resolution=why)
     since = finding.missed_since or newest_s
     # The newest sessions state themselves when an event is over.
@@ -270,7 +274,8 @@ def update_findings(
     moment = now or utc_now()
     known = load_findings(history, system)
     decisions = reviews.load_decisions(system)
-    level_starts = accepted_since_by_series(known, decisions, moment.date())
+    day = system_today(system, moment)
+    level_starts = accepted_since_by_series(known, decisions, day)
     rows = headline_series(history, system)
     newest_s = max((row.last or 0 for row in rows), default=0)
     detections = detect_series(history, rows, level_starts, method)
@@ -282,7 +287,7 @@ def update_findings(
     before = {finding.id: finding for finding in known}
     least = _least_probability(system)
     resolved = [
-        with_state(finding, before.get(finding.id), decisions, moment.date(), report, least)
+        with_state(finding, before.get(finding.id), decisions, day, report, least)
         for finding in resolve_findings(found, known, level_starts, newest_s, detections)
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
@@ -304,7 +309,7 @@ def _find_findings(
     """Findings of all groups of changes, without their state; unchanged ones are not rebuilt."""
     matched = grouping.match_findings(groups, known)
     recorded_events = events.load_events(system)
-    stamp = canonical_json({"events": [e.model_dump(mode="json") for e in recorded_events]})
+    stamp = f"{system_zone(system)} {canonical_json({'events': [e.model_dump(mode='json') for e in recorded_events]})}"
     newest_s = max((row.last or 0 for row in rows), default=0)
     taken = {finding.id for finding in known}
     kept: list[Finding] = []
@@ -409,7 +414,7 @@ def find_finding(history: History, name: str) -> Finding:
 
 def accepted_level_starts(history: History, system: str, today: date | None = None) -> dict[int, int]:
     """Start of the accepted level by series id, in epoch seconds, from the stored findings and decisions."""
-    day = today or utc_now().date()
+    day = today or system_today(system)
     return accepted_since_by_series(load_findings(history, system), reviews.load_decisions(system), day)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import tzinfo
 
-from iowatch.core import covariate_label, format_count, format_number, format_size
+from iowatch.core import covariate_label, format_count, format_local_time, format_number, format_size, local_day
 from iowatch.findings.finding import (
     AppliedDecision,
     CovariateDifference,
@@ -15,6 +15,7 @@ from iowatch.findings.finding import (
     PerformanceDirection,
 )
 from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
+from iowatch.site import system_zone
 from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
 
 _MAX_EXCEPTIONS = 3
@@ -30,9 +31,14 @@ def format_factor(value: float) -> str:
     return f"×{value:.0f}" if value >= 9.95 else f"×{value:.2g}"
 
 
-def format_day(moment: int) -> str:
-    """`17 Mar 2009`, UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%-d %b %Y")
+def format_day(moment: float, zone: tzinfo) -> str:
+    """`17 Mar 2009`: the day in a zone of a moment in epoch seconds."""
+    return local_day(moment, zone).strftime("%-d %b %Y")
+
+
+def finding_day(finding: Finding) -> str:
+    """`17 Mar 2009`: the day of a finding in the zone of its system."""
+    return format_day(finding.first_after, system_zone(finding.system))
 
 
 def finding_line(finding: Finding) -> str:
@@ -48,7 +54,7 @@ def finding_line(finding: Finding) -> str:
             f"{one.explanation.changed} {direction}, {_format_common_factor(one.explanation, one.compared, one.size)}"
             for one, direction in ((finding, finding.direction), (opposite, opposite_direction(finding)))
         ]
-    parts = [f"{format_day(finding.first_after)}: {what}", *groups]
+    parts = [f"{finding_day(finding)}: {what}", *groups]
     control = explanation.control
     if control is not None and explanation.rule is not None:
         parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
@@ -77,7 +83,7 @@ def format_outlook(finding: Finding) -> str:
     outlook = finding.outlook
     if outlook is None:
         return "no assessment of the newest sessions"
-    since = f"session {outlook.sessions} since {format_day(finding.first_after)}"
+    since = f"session {outlook.sessions} since {finding_day(finding)}"
     seen = f"of {format_count(outlook.similar, 'such session')} before {outlook.over_next} over in the next"
     seen = seen if outlook.similar else "no such session before"
     return f"{since}; {seen}; probability that it lasts {100 * outlook.probability_lasting:.0f} %"
@@ -154,20 +160,27 @@ def _format_exceptions(misfits: Sequence[RuleException]) -> str:
     return f"does not fit: {', '.join(named)}"
 
 
-def detection_cells(detection: Detection) -> Iterator[tuple[str, ...]]:
-    """Cells of each change and drift of a series: kind, since, observations, ratio, before, after, confidence."""
+def detection_cells(detection: Detection, zone: tzinfo) -> Iterator[tuple[str, ...]]:
+    """Cells of each change and drift of a series: kind, since, observations, ratio, before, after, confidence.
+
+    Args:
+        zone: of the days.
+    """
     for step in detection.steps:
         numbers = (format_number(x) for x in (step.ratio, step.before, step.after))
         what = f"suspected {step.direction}" if step.suspected else step.direction
-        yield what, iso_day(step.time), str(step.observations), *numbers, f"{step.confidence:.2f}"
+        yield what, str(local_day(step.time, zone)), str(step.observations), *numbers, f"{step.confidence:.2f}"
     for drift in detection.drifts:
         count = str(drift.last_index - drift.index + 1)
-        yield f"drift {drift.direction}", iso_day(drift.time), count, format_number(drift.ratio), "", "", ""
-
-
-def iso_day(moment: float) -> str:
-    """`2009-03-17`, UTC."""
-    return datetime.fromtimestamp(moment, UTC).date().isoformat()
+        yield (
+            f"drift {drift.direction}",
+            str(local_day(drift.time, zone)),
+            count,
+            format_number(drift.ratio),
+            "",
+            "",
+            "",
+        )
 
 
 _WIDTH = 17
@@ -219,7 +232,7 @@ def remaining_changes(findings: Iterable[Finding]) -> tuple[str, ...]:
             count = len(finding.members)
             lines.append(
                 f"{count} series {'remains' if count == 1 else 'remain'} {percent:.0f} % {side} the level before "
-                f"{format_day(finding.first_after)} ({format_decision(decision)}; {finding.id})"
+                f"{finding_day(finding)} ({format_decision(decision)}; {finding.id})"
             )
     return tuple(lines)
 
@@ -242,7 +255,7 @@ def format_finding(finding: Finding) -> Iterator[str]:
             yield f"{title if position == 0 else '':<{_WIDTH}}{text}"
     yield ""
     yield from _format_causes(finding.causes)
-    yield from _format_members(finding.members)
+    yield from _format_members(finding.members, system_zone(finding.system))
 
 
 def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
@@ -252,10 +265,9 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         for one, direction in ((finding, finding.direction), (finding.opposite, opposite_direction(finding)))
         if one is not None
     ]
-    times = (
-        f"{format_day(t)} {datetime.fromtimestamp(t, UTC):%H:%M}" for t in (finding.last_before, finding.first_after)
-    )
-    yield "What changed", [*groups, f"between the runs of {' and '.join(times)} UTC"]
+    zone = system_zone(finding.system)
+    times = (format_local_time(t, zone) for t in (finding.last_before, finding.first_after))
+    yield "What changed", [*groups, f"between the runs of {' and '.join(times)}"]
     yield from _factor_sections(found)
     if finding.opposite is not None:
         yield f"The {opposite_direction(finding)} group", ["compared with the same unchanged series:"]
@@ -349,13 +361,13 @@ def _format_causes(causes: Sequence[RankedCause]) -> Iterator[str]:
     yield ""
 
 
-def _format_members(members: Iterable[FindingMember]) -> Iterator[str]:
+def _format_members(members: Iterable[FindingMember], zone: tzinfo) -> Iterator[str]:
     rows = [("Series", "before", "after", "unit", "factor", "since", "confidence", "runs")]
     for m in sorted(members, key=lambda m: -max(m.gain, 1 / m.gain)):
         runs = f"{m.run_before or '-'} -> {m.run_after or '-'}"
         confidence = "suspected" if m.suspected else f"{m.confidence:.3f}"
         levels = (format_number(m.before), format_number(m.after))
-        rows.append((m.name, *levels, m.unit, format_factor(m.gain), format_day(m.first_after), confidence, runs))
+        rows.append((m.name, *levels, m.unit, format_factor(m.gain), format_day(m.first_after, zone), confidence, runs))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(

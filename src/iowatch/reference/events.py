@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
-from iowatch.core import Scalar, UsageError, parse_json, settings, suggest_name
+from iowatch.core import Scalar, UsageError, parse_json, settings, start_of_day, suggest_name
 from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, read_system_file, require_system_name
-from iowatch.site import system_names
+from iowatch.site import system_names, system_zone
 
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 EventKind = Literal[
@@ -41,7 +41,7 @@ class Event(ClosedModel):
     """One event.
 
     Attributes:
-        date, until: first and last day, UTC; `until` is absent for one day.
+        date, until: first and last day in the zone of the system; `until` is absent for one day.
         scope: affected case parameters or axes (`file_system: scratch1`); empty: the whole system.
         parts: changes made at the same time, each of which is a possible cause.
         by: author of the entry.
@@ -58,6 +58,7 @@ class Event(ClosedModel):
     parts: tuple[EventPart, ...] = ()
     source: NonEmptyText | None = None
     by: NonEmptyText | None = None
+    _zone: dt.tzinfo = PrivateAttr(default=dt.UTC)  # of its system: `load_events`
 
     @model_validator(mode="after")
     def _in_order(self) -> Event:
@@ -68,13 +69,12 @@ class Event(ClosedModel):
     @property
     def start(self) -> int:
         """Start of the first day in epoch seconds."""
-        return int(dt.datetime.combine(self.date, dt.time(), dt.UTC).timestamp())
+        return start_of_day(self.date, self._zone)
 
     @property
     def end(self) -> int:
         """End of the last day in epoch seconds."""
-        following = (self.until or self.date) + dt.timedelta(days=1)
-        return int(dt.datetime.combine(following, dt.time(), dt.UTC).timestamp())
+        return start_of_day((self.until or self.date) + dt.timedelta(days=1), self._zone)
 
 
 class EventFile(ClosedModel):
@@ -115,7 +115,10 @@ def load_events(system: str) -> tuple[Event, ...]:
         InputError: a file is damaged; lists every fault with file, line and field.
     """
     files = [read_system_file(path, system, EventFile) for path in settings.all_files("events", system)]
-    return tuple(sorted((event for file in files if file for event in file.events), key=lambda e: e.date))
+    found, zone = [event for file in files if file for event in file.events], system_zone(system)
+    for event in found:
+        event._zone = zone
+    return tuple(sorted(found, key=lambda e: e.date))
 
 
 def add_event(system: str, entry: dict[str, Any]) -> Event:

@@ -46,8 +46,8 @@ class Decision(ClosedModel):
         finding: id of the finding.
         decision: `accepted`, the new level is the normal one; `dismissed`, not relevant; `acknowledged`,
             being handled; `note`, a remark without effect.
-        by, reason, date: author, reason and date.
-        until: last day on which the decision applies; absent: no expiry.
+        by, reason, date: author, reason and day.
+        until: last day on which the decision applies; absent: no expiry. Days are in the zone of the system.
     """
 
     docs = "docs/findings.md#review"

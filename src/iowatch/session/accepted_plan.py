@@ -19,7 +19,7 @@ from iowatch.handoff import RunKey
 from iowatch.reference import reviews
 from iowatch.session.plan import SessionPlan, UnavailableCase, UnplannedRun, make_session_plan
 from iowatch.session.session import MessageCallback, SessionContext
-from iowatch.site import Stack, discover_stacks
+from iowatch.site import Stack, discover_stacks, system_zone
 from iowatch.store import ExpectedResult, History, SessionRow
 
 # Attributes of a session.
@@ -147,10 +147,10 @@ def _group_by_run(items: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]
 def _loss_reasons(
     history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
 ) -> dict[RunKey, str]:
-    found, last_runs = {}, None
+    found, last_runs, zone = {}, None, system_zone(context.system_name)
     for key in keys:
         last_runs = history.last_run_times(context.system_name) if last_runs is None else last_runs
-        when = f"last run on {format_day(last_runs[key])}" if key in last_runs else "it never delivered a result"
+        when = f"last run on {format_day(last_runs[key], zone)}" if key in last_runs else "it never delivered a result"
         found[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from iowatch.cli.common import INPUT_FILE, history_options, print_json, stdout_c
 from iowatch.core import PlainTable, covariate_label
 from iowatch.findings import detect_csv, detect_system, detection_cells
 from iowatch.output.history import format_case_name
+from iowatch.site import system_zone
 from iowatch.stats import DEFAULT_METHOD, METHODS, Detection
 from iowatch.store import History
 
@@ -43,7 +45,7 @@ def command(
     if as_json:
         print_json({"series": {name: detection.to_json() for name, detection in found.items()}})
     else:
-        _print_report(found)
+        _print_report(found, UTC if system is None else system_zone(system))
     ctx.exit(1 if any(detection.changes for detection in found.values()) else 0)
 
 
@@ -57,8 +59,8 @@ def _detect_system(db: str | None, system: str, method: str) -> dict[str, Detect
     }
 
 
-def _print_report(found: Mapping[str, Detection]) -> None:
-    """The answer first, then one line per change."""
+def _print_report(found: Mapping[str, Detection], zone: tzinfo) -> None:
+    """The answer first, then one line per change; days are in `zone`."""
     console = stdout_console()
     changed = sum(bool(detection.changes) for detection in found.values())
     console.print(f"{changed} of {len(found)} series changed")
@@ -69,7 +71,7 @@ def _print_report(found: Mapping[str, Detection]) -> None:
         console.print(f"{count} adjusted for {covariate_label(covariate)}")
     table = PlainTable("series", "what", "since", "observations", "ratio", "before", "after", "confidence", box=None)
     for name, detection in found.items():
-        for cells in detection_cells(detection):
+        for cells in detection_cells(detection, zone):
             table.add_row(name, *cells)
     if table.row_count:
         console.print(table)

@@ -31,8 +31,8 @@ def command() -> None:
 )
 @click.argument("title")
 @system_option(required=True)
-@click.option("--date", "day", type=DATE, required=True, metavar="YYYY-MM-DD", help="First day, UTC.")
-@click.option("--until", type=DATE, metavar="YYYY-MM-DD", help="Last day, UTC [default: the same].")
+@click.option("--date", "day", type=DATE, required=True, metavar="YYYY-MM-DD", help="First day, in the system's zone.")
+@click.option("--until", type=DATE, metavar="YYYY-MM-DD", help="Last day [default: the same].")
 @click.option(
     "--kind", type=click.Choice(get_args(EventKind)), required=True, metavar="KIND",
     help=f"{', '.join(get_args(EventKind))}.",

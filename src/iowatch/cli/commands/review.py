@@ -8,10 +8,10 @@ from datetime import datetime
 import click
 
 from iowatch.cli.common import DATE, history_options, print_json, print_lines, print_message, system_option
-from iowatch.core import utc_now
 from iowatch.findings import find_finding, update_findings
 from iowatch.reference import current_author, reviews
 from iowatch.session import accepted_plan
+from iowatch.site import system_today
 from iowatch.store import History
 
 
@@ -40,7 +40,13 @@ def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> N
     @command.command(name, help=help_text, epilog=f"Example: iowatch review {name} ID {example}")
     @click.argument("finding", metavar="ID")
     @click.option("--reason", required=True, help="Reason, understandable without context.")
-    @click.option("--until", type=DATE, required=needs_end, metavar="YYYY-MM-DD", help="Last day of the decision.")
+    @click.option(
+        "--until",
+        type=DATE,
+        required=needs_end,
+        metavar="YYYY-MM-DD",
+        help="Last day of the decision, in the system's time zone.",
+    )
     @click.option("--by", help="Author [default: git's user.name].")
     @history_options
     def record_decision(
@@ -53,7 +59,7 @@ def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> N
                 "decision": decision,
                 "by": by or current_author(),
                 "reason": reason,
-                "date": utc_now().date(),
+                "date": system_today(found.system),
                 "until": until.date() if until else None,
             }
             reviews.add_decision(found.system, entry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -69,13 +70,13 @@ def test_many_filters_are_not_read_as_a_file_name() -> None:
 
 
 def test_periods_count_whole_days() -> None:
-    assert parse_period("2026-01-01..2026-01-01") == (1_767_225_600, 1_767_225_600 + 86_400)
-    assert parse_period("..2026-01-01T06:00:00") == (None, 1_767_225_600 + 6 * 3600)
-    assert parse_period("1767225600..1767229200") == (1_767_225_600, 1_767_229_200)  # as long as a date
+    assert parse_period("2026-01-01..2026-01-01", UTC) == (1_767_225_600, 1_767_225_600 + 86_400)
+    assert parse_period("..2026-01-01T06:00:00", UTC) == (None, 1_767_225_600 + 6 * 3600)
+    assert parse_period("1767225600..1767229200", UTC) == (1_767_225_600, 1_767_229_200)  # as long as a date
     with pytest.raises(UsageError, match="ends before"):
-        parse_period("2026-02-01..2026-01-01")
+        parse_period("2026-02-01..2026-01-01", UTC)
     with pytest.raises(UsageError, match="not a period"):
-        parse_period("2026-02-01")
+        parse_period("2026-02-01", UTC)
 
 
 # Sides of the history

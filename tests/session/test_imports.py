@@ -77,7 +77,7 @@ def test_invalid_file_is_reported_and_the_others_are_imported(
     ],
 )
 def test_dates_are_read_from_file_names(name: str, expected: datetime) -> None:
-    assert time_in_name(Path(name)) == expected
+    assert time_in_name(Path(name), UTC) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_dates_are_read_from_file_names(name: str, expected: datetime) -> None:
 )  # fmt: skip
 def test_file_names_without_date_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="--time"):
-        time_in_name(Path(name))
+        time_in_name(Path(name), UTC)
 
 
 def test_sizes_of_tokio_are_rounded_to_gib(history: History, tmp_path: Path) -> None:

@@ -27,13 +27,16 @@ from iowatch.core import (
     InputError,
     Scalar,
     UsageError,
+    local_day,
     parse_json,
     parse_size,
     parse_time,
+    start_of_day,
     suggest_name,
     to_mib_per_s,
 )
 from iowatch.reference import events, published
+from iowatch.site import shared_zone
 from iowatch.stats import Side, SideSamples, SideSummary
 from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
 
@@ -113,10 +116,13 @@ def _parse_filter_value(name: str, value: str) -> Scalar | None:
     return found if isinstance(found, str | int | float | bool) else value
 
 
-def parse_period(name: str) -> tuple[int | None, int | None]:
+def parse_period(name: str, zone: dt.tzinfo) -> tuple[int | None, int | None]:
     """Parse `DATE..DATE` to epoch seconds, with an exclusive end; an end without a time includes the whole day.
 
     Either date may be empty.
+
+    Args:
+        zone: of dates without one.
 
     Raises:
         UsageError: not a period, or the end is not after the start.
@@ -125,12 +131,11 @@ def parse_period(name: str) -> tuple[int | None, int | None]:
     if not separator:
         raise UsageError(f"'{name}' is not a period", hint="Expected for example since:2026-01-01..2026-02-01")
     try:
-        begin = int(parse_time(first).timestamp()) if first else None
-        end = int(parse_time(last).timestamp()) if last else None
+        begin, end = (int(parse_time(text, zone).timestamp()) if text else None for text in (first, last))
     except InputError as error:
         raise UsageError(f"period '{name}': {error}", hint="Expected dates such as 2026-01-31") from error
     if end is not None and _DAY.fullmatch(last):
-        end += DAY_S
+        end = start_of_day(local_day(end, zone) + dt.timedelta(days=1), zone)
     if begin is not None and end is not None and end <= begin:
         raise UsageError(f"period '{name}' ends before it begins")
     return begin, end
@@ -357,7 +362,8 @@ def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, day
     elif spec.kind == "session":
         chosen = ResultFilter(session=history().session(spec.name).uuid)
     elif spec.kind == "since":
-        begin, end = parse_period(spec.name)
+        named = spec.filters.get("system")
+        begin, end = parse_period(spec.name, shared_zone([str(named)] if named else history().systems()))
         chosen = ResultFilter(since=begin, until=end)
     else:
         chosen = _event_period(spec, place, days)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from rich.console import Console
@@ -12,8 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from iowatch.comparison import Outcome, SideProvenance, describe_entry
-from iowatch.core import Case, Scalar, escape_controls, format_count, format_number, format_time, get_metric, text
+from iowatch.core import (
+    Case,
+    Scalar,
+    escape_controls,
+    format_count,
+    format_number,
+    format_time,
+    get_metric,
+    local_day,
+    text,
+)
 from iowatch.darshan import TraceChange, escape_control_characters
+from iowatch.site import shared_zone
 from iowatch.stats import MAX_STATED_RANGE, PairComparison, SideSummary, format_percent, short_case_names
 from iowatch.store import fold_node_names
 
@@ -276,9 +287,11 @@ def provenance_lines(outcome: Outcome) -> Iterator[str]:
     """Measurement period of each side, stack diff, and differences between the nodes."""
     provenance = outcome.provenance
     sides = tuple(zip(outcome.names, (provenance.left, provenance.right), strict=True))
-    parts = [f"{name}, {format_count(side.runs, 'run')} {_format_period(side)}" for name, side in sides if side]
+    system = outcome.matched.common.get("system")
+    zone = shared_zone([system] if system else [])
+    parts = [f"{name}, {format_count(side.runs, 'run')} {_format_period(side, zone)}" for name, side in sides if side]
     if parts:
-        yield f"Measured: {'; '.join(parts)} (UTC)."
+        yield f"Measured: {'; '.join(parts)} ({zone})."
     if (found := provenance.libraries) is not None:
         changed = []
         for one in found.differences:
@@ -305,8 +318,8 @@ def _shorten_node_list(nodes: Sequence[str]) -> str:
     return parts if len(parts) <= _MAX_NODES_LENGTH else f"{len(nodes)} nodes"
 
 
-def _format_period(side: SideProvenance) -> str:
-    first, last = (f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}" for time in (side.first, side.last))
+def _format_period(side: SideProvenance, zone: tzinfo) -> str:
+    first, last = (local_day(time, zone) for time in (side.first, side.last))
     return f"on {first}" if first == last else f"from {first} to {last}"
 
 

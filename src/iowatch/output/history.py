@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.console import Console
 from iowatch import core
 from iowatch.darshan import BandwidthComparison, compare_bandwidths
 from iowatch.findings import find_retests
+from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
 
 FilesByRun = Mapping[int, Sequence[Artefact]]
@@ -27,8 +27,8 @@ def format_case_name(case: core.Case) -> str:
     return " ".join(words)
 
 
-def _format_time(seconds: int | None) -> str:
-    return "–" if seconds is None else core.format_time(datetime.fromtimestamp(seconds, UTC))
+def _format_time(seconds: int | None, system: str) -> str:
+    return "–" if seconds is None else core.format_local_time(seconds, system_zone(system))
 
 
 def _make_history_table(*columns: str) -> core.PlainTable:
@@ -37,17 +37,19 @@ def _make_history_table(*columns: str) -> core.PlainTable:
 
 def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
     """Print sessions, one per line."""
-    table = _make_history_table("session", "system", "suite", "status", "started (UTC)", "runs")
+    table = _make_history_table("session", "system", "suite", "status", "started", "runs")
     for row in rows:
-        table.add_row(row.uuid, row.system, row.suite, row.status, _format_time(row.started_at), str(row.runs))
+        table.add_row(
+            row.uuid, row.system, row.suite, row.status, _format_time(row.started_at, row.system), str(row.runs)
+        )
     console.print(table if rows else "No sessions yet: `iowatch run` or `iowatch import` makes some.")
 
 
 def print_series(console: Console, rows: Sequence[SeriesRow]) -> None:
     """Print series, one per line."""
-    table = _make_history_table("id", "system", "stack", "case", "metric", "n", "last (UTC)")
+    table = _make_history_table("id", "system", "stack", "case", "metric", "n", "last")
     for row in rows:
-        case, last = format_case_name(row.case), _format_time(row.last)
+        case, last = format_case_name(row.case), _format_time(row.last, row.system)
         table.add_row(str(row.id), row.system, row.stack, case, row.metric, str(row.n), last)
     console.print(table if rows else "No series yet: `iowatch run` or `iowatch import` makes some.")
 
@@ -66,7 +68,8 @@ def print_session(
         files: artefacts by run.
         every_file: list the artefacts of all runs; else only those of failed or incomplete runs.
     """
-    console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {_format_time(row.started_at)}", markup=False)
+    started = _format_time(row.started_at, row.system)
+    console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {started}", markup=False)
     table = _make_history_table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
     for run, results in runs:
         if not results:

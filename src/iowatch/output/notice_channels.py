@@ -181,7 +181,7 @@ class NotifySettings(yamlfile.ClosedModel):
 
     Attributes:
         dashboard: address of the published site, for links.
-        digest: day of the weekly digest (UTC), or `never`.
+        digest: day of the weekly digest in the zone of the system, or `never`.
         overdue_hours: hours after the last session from which the next one is overdue.
         suspected: also report suspected findings.
     """

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +28,7 @@ from iowatch.core import (
     IowatchError,
     exclusive_file_lock,
     format_count,
+    format_local_time,
     parse_json,
     settings,
     utc_now,
@@ -35,6 +36,7 @@ from iowatch.core import (
 )
 from iowatch.findings import Finding, finding_from_json, format_decision, format_finding, remaining_changes
 from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, deliver_notice
+from iowatch.site import system_today, system_zone
 from iowatch.store import History, SessionRow
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -156,7 +158,7 @@ def _overdue_notice(
     last_activity, since = None, "No session has run yet"
     if last is not None:
         last_activity = last.ended_at or last.started_at
-        since = f"No session since {datetime.fromtimestamp(last_activity, UTC):%Y-%m-%d %H:%M} UTC"
+        since = f"No session since {format_local_time(last_activity, system_zone(system))}"
         if now.timestamp() - last_activity <= settings.overdue_hours * _HOUR_S:
             return
     empty = [row for row in sessions if not row.runs and (last_activity is None or row.started_at > last_activity)]
@@ -185,8 +187,9 @@ def _digest_notice(
     settings: NotifySettings,
     now: datetime,
 ) -> Iterator[Notice]:
-    """One notice per ISO week, on the configured day or at the first later call."""
-    if settings.digest == "never" or now.weekday() < _DAYS.index(settings.digest):
+    """One notice per ISO week in the zone of the system, on the configured day or at the first later call."""
+    day = system_today(system, now)
+    if settings.digest == "never" or day.weekday() < _DAYS.index(settings.digest):
         return
     since = now - timedelta(days=7)
     week = [row for row in sessions if since.timestamp() <= row.started_at <= now.timestamp()]
@@ -195,12 +198,12 @@ def _digest_notice(
     new_findings = [f for f in findings if f.first_seen_at >= since.timestamp()]
     open_findings = [f for f in findings if f.needs_action]
     count = ", ".join(f"{number} {status}" for status, number in sorted(outcomes.items())) or "none"
-    year, number, _ = now.isocalendar()
+    year, number, _ = day.isocalendar()
     yield Notice(
         kind="digest",
         key=f"digest {system} {year}-W{number:02d}",
         system=system,
-        title=f"{system}: the week to {now:%Y-%m-%d}: {format_count(len(week), 'session')}, "
+        title=f"{system}: the week to {day}: {format_count(len(week), 'session')}, "
         f"{format_count(len(open_findings), 'finding')} {'waits' if len(open_findings) == 1 else 'wait'}",
         lines=(
             f"Sessions: {count}" + (f"; {format_count(imported, 'import')} of runs of this week" if imported else ""),

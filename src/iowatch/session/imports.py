@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from iowatch.core import (
     yamlfile,
 )
 from iowatch.darshan import PARSED_TOOLS, parse_tool_file
+from iowatch.site import system_zone
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 
 # A format with many runs per file, which no benchmark prints.
@@ -66,25 +67,26 @@ class ImportResult:
         return asdict(self)
 
 
-def time_in_name(path: Path) -> datetime:
-    """The first date (with time of day, else midnight) in a file name, interpreted as UTC.
+def time_in_name(path: Path, zone: tzinfo) -> datetime:
+    """The first date (with time of day, else midnight) in a file name, interpreted in a time zone; in UTC.
 
     Raises:
         InputError: the name contains no date, or only invalid dates or dates outside 1990 to today.
     """
     matches = list(_DATE.finditer(path.name))
-    found = next(filter(None, map(_moment_from_match, matches)), None)
+    found = next(filter(None, (_moment_from_match(match, zone) for match in matches)), None)
     if found is not None:
         return found
     what = f"no date ({_DATE_FORMATS})" if not matches else f"'{matches[0].group()}' is no date from 1990 to today"
     raise InputError(f"{what} in the name '{path.name}'; give it with --time (ISO 8601 or epoch seconds)")
 
 
-def _moment_from_match(match: re.Match[str]) -> datetime | None:
+def _moment_from_match(match: re.Match[str], zone: tzinfo) -> datetime | None:
     digits = re.sub(r"\D", "", match.group())
     try:
-        moment = datetime.strptime(f"{digits:0<14}", "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-    except ValueError:
+        moment = datetime.strptime(f"{digits:0<14}", "%Y%m%d%H%M%S")
+        moment = moment.replace(tzinfo=zone).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
     return moment if _is_plausible_date(moment) else None
 
@@ -221,7 +223,7 @@ def _make_run_record(
     output = parse_tool_file(tool, path)
     if output.facts.get(UNRECOGNISED):
         raise InputError(f"{path}: refused, nothing is stored: {output.reason}")
-    moment = moment or _time_in_output(output, path) or time_in_name(path)
+    moment = moment or _time_in_output(output, path) or time_in_name(path, system_zone(system))
     sha256, size = artefacts.store_artefact(path)
     started_at = int(moment.timestamp())
     identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"

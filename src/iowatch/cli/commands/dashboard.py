@@ -19,9 +19,7 @@ def command() -> None:
 
 @command.command("build", epilog="Example: iowatch dashboard build --output /srv/www/iowatch --zone Europe/London")
 @click.option("--output", type=ANY_PATH, help="Where [default: site/ in var/].")
-@click.option(
-    "--zone", help="Time zone of the pages (IANA name) [default: that of system.yaml (`timezone`), else UTC]."
-)
+@click.option("--zone", help="Time zone of the times on the pages (IANA name) [default: that of the systems].")
 @click.option(
     "--sessions", type=click.IntRange(min=1), default=DEFAULT_SESSIONS, show_default=True,
     help="Number of newest sessions per system with full pages; older sessions get a list of runs.",

@@ -27,6 +27,7 @@ from iowatch.core import (
 from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
 from iowatch.session import session as sessions
+from iowatch.site import shared_zone
 from iowatch.store import (
     Artefact,
     History,
@@ -204,7 +205,7 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
 @click.option("--stack", help="Only this stack.")
 @click.option("--metric", help="Only this metric.")
 @click.option("--session", help="Only this session (UUID).")
-@click.option("--since", help="Only results from this time on (ISO 8601 or epoch seconds).")
+@click.option("--since", help="Only results from this time on: ISO 8601 (in the system's time zone) or epoch seconds.")
 @click.option("--until", help="Only results before this time.")
 @common.database_option
 def export_history(
@@ -217,10 +218,11 @@ def export_history(
     **chosen: Any,
 ) -> None:
     """Write results with every sample to a file that other programs read."""
-    begin, end = (None if text is None else int(parse_time(text).timestamp()) for text in (since, until))
-    if begin is not None and end is not None and begin >= end:
-        raise UsageError(f"--since {since} is not before --until {until}: the period is empty")
     with History.existing(db) as history:
+        zone = shared_zone([chosen["system"]] if chosen["system"] else history.systems())
+        begin, end = (None if text is None else int(parse_time(text, zone).timestamp()) for text in (since, until))
+        if begin is not None and end is not None and begin >= end:
+            raise UsageError(f"--since {since} is not before --until {until}: the period is empty")
         series = SeriesFilter(**chosen)
         history.require_series(series)
         uuid = None if session is None else history.session(session).uuid

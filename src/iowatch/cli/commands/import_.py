@@ -9,7 +9,7 @@ import click
 from iowatch.cli import common
 from iowatch.core import format_count, parse_time
 from iowatch.session.imports import IMPORTED_TOOLS, import_files
-from iowatch.site import system_names
+from iowatch.site import system_names, system_zone
 from iowatch.store import History
 
 
@@ -24,8 +24,8 @@ from iowatch.store import History
 @click.option(
     "--time",
     "moment",
-    help="When it ran, ISO 8601 or epoch seconds [default: the start in benchio's record or Darshan's log, else from "
-    "each file's name].",
+    help="When it ran, ISO 8601 (in the system's time zone) or epoch seconds [default: the start in benchio's record "
+    "or Darshan's log, else from each file's name].",
 )
 @click.option("--partition", default="default", show_default=True)
 @click.option("--stack", default="unknown", show_default=True, help="Name of the stack it ran with.")
@@ -46,7 +46,7 @@ def command(
     (exit code 1). A file that is not an output of TOOL, or has no date, is refused (exit code 2). Neither stops the
     others.
     """
-    when = parse_time(moment) if moment else None
+    when = parse_time(moment, system_zone(system)) if moment else None
     with History.open(db) as history:
         if system not in (*system_names(), *history.systems()):
             common.print_message(f"note: '{system}' is a new name, neither in systems/ nor in the history")

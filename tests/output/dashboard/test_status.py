@@ -229,7 +229,7 @@ def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:
     after = text.partition('<h2 id="trends">')[2].partition("</h2>")[2]
     found = shown(after.partition("</ul>")[0] + "</ul>")
     for one in trends:
-        assert re.search(rf"{re.escape(format_factor(one.gain))} since {format_day(one.first)}", found)
+        assert re.search(rf"{re.escape(format_factor(one.gain))} since {format_day(one.first, UTC)}", found)
     assert "1 slow trend" in shown((shapes_site / "index.html").read_text(encoding="utf-8"))
 
 

@@ -20,7 +20,6 @@ from tests.output.dashboard.browser import Browser
 
 DAY_S = 86400
 TOKYO = "Asia/Tokyo"
-Declare = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
@@ -104,27 +103,15 @@ def test_times_are_local_and_findings_keep_their_dates(tokyo: Path) -> None:
     assert "18 Mar 2009" not in re.sub(r"<[^>]*>", "", finding)
 
 
-def test_time_zone_is_a_setting_of_the_system(franklin_history: Path, tmp_path: Path, declared: Declare) -> None:
+def test_time_zone_is_a_setting_of_the_system(
+    franklin_history: Path, tmp_path: Path, declared: Callable[..., None]
+) -> None:
     declared(franklin="America/Los_Angeles")
     with History.open(str(franklin_history)) as history:
         build_site(history, tmp_path / "site")
         assert "Times in America/Los_Angeles" in (tmp_path / "site/index.html").read_text()
         build_site(history, tmp_path / "site", "UTC")
-        assert "Times in UTC." in (tmp_path / "site/index.html").read_text()
-
-
-@pytest.fixture
-def declared(monkeypatch: pytest.MonkeyPatch) -> Declare:
-    """Set the time zone of systems in `systems/`."""
-    from iowatch.site import system
-
-    def declare(**chosen: str) -> None:
-        load = system.load_system
-        monkeypatch.setattr(
-            system, "load_system", lambda name: load(name).model_copy(update={"timezone": chosen.get(name)})
-        )
-
-    return declare
+        assert "Times in UTC;" in (tmp_path / "site/index.html").read_text()
 
 
 # The run of 17 March 2009, 22:00 UTC, which in Tokyo (UTC+9) is the next morning.

@@ -23,7 +23,7 @@ from iowatch.output.dashboard import Page, SiteBuild, collect_catalogue, safe_fi
 from iowatch.output.dashboard.pages import PAGES
 from iowatch.output.history import format_case_name
 from iowatch.reference import cite_table
-from iowatch.site import find_time_zone
+from iowatch.site import find_time_zone, shared_zone, system_zone
 from iowatch.store import History
 
 DEFAULT_SESSIONS = 30
@@ -51,8 +51,8 @@ def build_site(
     """Write the site to `place`; all pages are rebuilt.
 
     Args:
-        zone: IANA name of the time zone of displayed times; None is `timezone` in `system.yaml` of the systems, or
-            UTC if they name no time zone or several.
+        zone: IANA name of the time zone of displayed times; None is that of the systems, or that of the site if they
+            have several. Dates of sessions, events and findings are in the zone of their system.
         sessions: number of newest sessions of each system with a full page of their runs, with outputs and Darshan
             figures; sessions before and after a finding always have a full page, all others a short one.
         reports: number of runs of each session before or after a finding with PyDarshan's full report, which takes
@@ -67,13 +67,10 @@ def build_site(
         find_time_zone(zone)
     with site_build(place) as writer:
         catalogue = collect_catalogue(history)
-        named = {m.facts.timezone for m in catalogue.machines if m.facts is not None and m.facts.timezone}
-        # A site has one time zone, so UTC is used if the systems name several.
-        shown_in = zone or (named.pop() if len(named) == 1 else "UTC")
+        shown_in = find_time_zone(zone) if zone else shared_zone(machine.name for machine in catalogue.machines)
         templates = make_template_environment(shown_in, pages)
         moment = int((now or core.utc_now()).timestamp())
-        zone_info = find_time_zone(shown_in)
-        site = SiteBuild(history, catalogue, templates, writer, zone_info, sessions, reports, moment)
+        site = SiteBuild(history, catalogue, templates, writer, shown_in, sessions, reports, moment)
         for source in [*static_files(), plotly_script()]:
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
         for page in pages:
@@ -131,16 +128,12 @@ def plotly_style_ids() -> tuple[str, ...]:
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
-def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
-    """Create the environment for `dashboards/templates`; times are shown in `zone` (IANA name), with UTC on hover.
+def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environment:
+    """Create the environment for `dashboards/templates`; times are shown in `zone`, with UTC on hover.
 
     The global `menu` lists the pages of the menu in order.
-
-    Raises:
-        UsageError: unknown time zone.
-        MachineError: the machine has no time zone data.
     """
-    local = find_time_zone(zone)
+    zone_of = cache(system_zone)
     environment = Environment(
         loader=FileSystemLoader(core.settings.product_root() / "dashboards" / "templates"),
         autoescape=True,
@@ -151,7 +144,7 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
     )
     menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
     title = core.settings.site_settings().title
-    environment.globals.update(metrics=core.METRICS, menu=menu, zone=zone, version=__version__, site_title=title)
+    environment.globals.update(metrics=core.METRICS, menu=menu, zone=str(zone), version=__version__, site_title=title)
     environment.globals.update(plotly_style_ids=plotly_style_ids)
     environment.filters.update(
         number=core.format_number,
@@ -167,16 +160,17 @@ def make_template_environment(zone: str, pages: Sequence[Page]) -> Environment:
         cite=cite_table,
         decision=format_decision,
         samples=format_samples,
-        when=partial(time_element, zone=local),
-        day=partial(time_element, zone=local, date=True),
+        when=partial(time_element, zone=zone),
+        day=lambda seconds, system: time_element(seconds, zone, zone_of(system)),
     )
     return environment
 
 
-def time_element(seconds: int | None, zone: tzinfo, *, date: bool = False) -> Markup:
-    """A time in the zone of the site, with UTC on hover.
+def time_element(seconds: int | None, zone: tzinfo, day_zone: tzinfo | None = None) -> Markup:
+    """A time in a zone, with UTC on hover.
 
-    With `date` it is shown as the UTC date of a session, an event or a change, as in findings, their ids and commands.
+    Args:
+        day_zone: show the day in this zone instead, that of a system: as in findings, their ids, and commands.
     """
     if seconds is None:
         return Markup("–")
@@ -184,7 +178,7 @@ def time_element(seconds: int | None, zone: tzinfo, *, date: bool = False) -> Ma
     utc, local = core.format_time(moment), moment.astimezone(zone).strftime(_MINUTE)
     hover = f"{utc} (UTC)" if zone is UTC else f"{local} {zone}, {utc} (UTC)"
     # Contains only digits and the validated name of a zone, no untrusted text.
-    shown = format_day(int(seconds)) if date else local
+    shown = format_day(seconds, day_zone) if day_zone else local
     return Markup(f'<time datetime="{utc}" title="{hover}">{shown}</time>')  # noqa: S704  # nosec B704
 
 

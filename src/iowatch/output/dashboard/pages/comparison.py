@@ -6,12 +6,11 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
 from iowatch.comparison import ComparisonOptions, Outcome, SideSpec, compare_sides, parse_side
-from iowatch.core import IowatchError, settings, yamlfile
+from iowatch.core import IowatchError, local_day, settings, yamlfile
 from iowatch.output.comparison import (
     comparison_document,
     explanation_lines,
@@ -24,6 +23,7 @@ from iowatch.output.comparison import (
     trace_comparison_lines,
 )
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
+from iowatch.site import system_zone
 from iowatch.stats import ComparisonSettings, SideSamples, short_case_names
 
 _MAX_STACKS = 3
@@ -106,9 +106,9 @@ def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
             SideSpec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})
             for side in ("left", "right")
         )
-        day = datetime.fromtimestamp(row.started_at, UTC)
+        day = local_day(row.started_at, system_zone(machine.name))
         stacks = " against ".join(str(row.attributes["ab_run"].get(side)) for side in ("left", "right"))
-        yield ComparisonRequest(f"{machine.name}: {stacks}, A/B run of {day:%Y-%m-%d}", left, right)
+        yield ComparisonRequest(f"{machine.name}: {stacks}, A/B run of {day}", left, right)
 
 
 class _ListedComparison(yamlfile.ClosedModel):

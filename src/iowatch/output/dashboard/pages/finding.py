@@ -13,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from iowatch.core import format_number
-from iowatch.findings import Finding, FindingMember, combine_retests, format_day, format_factor, retest_times, text
+from iowatch.findings import Finding, FindingMember, combine_retests, finding_day, format_factor, retest_times, text
 from iowatch.output.dashboard import data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.pages.session import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
@@ -69,7 +69,7 @@ def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples
     if explanation.control is not None:
         names.append(FanLabel(explanation.control.label, explanation.control.ratio, False))
     others = [(mark.start, str(number)) for number, mark in enumerate(other_recorded_events(finding, machine), start=1)]
-    wide = narrow = format_day(finding.first_after)
+    wide = narrow = finding_day(finding)
     if finding.causes:
         best = finding.causes[0]
         when = "" if best.when == "at the change" else f"{best.when}: "

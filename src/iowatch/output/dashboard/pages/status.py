@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from iowatch.core import format_time
+from iowatch.core import format_time, parse_time
 from iowatch.findings import SESSION_REPORT, Finding, format_extent, history_extent, remaining_changes
 from iowatch.output.dashboard import data, levels
 from iowatch.output.dashboard.pages import finding
+from iowatch.site import system_zone
 
 # To keep the page small: a picture of the largest finding of some systems, else one line per finding.
 _MAX_PICTURES = 3
@@ -143,5 +144,5 @@ FEED = data.Page("feed.xml", "Atom feed", None, publish_feed)
 def _last_update(one: Finding) -> str:
     """Time of the last change of a finding: first detected, no longer detected, or decided."""
     seen = datetime.fromtimestamp(max(one.first_seen_at, one.missed_since or 0), UTC)
-    decided = datetime.fromisoformat(one.review.date).replace(tzinfo=UTC) if one.review else seen
+    decided = parse_time(one.review.date, system_zone(one.system)) if one.review else seen
     return format_time(max(seen, decided))

@@ -17,7 +17,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.comparison.sides import parse_period
-from iowatch.core import format_local_time, local_day, parse_time, start_of_day
+from iowatch.core import InputError, format_local_time, local_day, parse_time, start_of_day
 from iowatch.findings import Finding, format_finding, update_findings
 from iowatch.output.notices import compose_notices
 from iowatch.reference import events, reviews
@@ -47,13 +47,22 @@ def epoch(text: str) -> int:
 # The zone of a system
 
 
-def test_zone_of_a_system_is_declared_or_that_of_the_site(declared: Declare) -> None:
+def test_zone_of_a_system_is_declared_or_that_of_the_site(declared: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
     declared(a="Europe/Berlin", b="Europe/Berlin", c="Asia/Tokyo")
     assert [str(system_zone(name)) for name in ("a", "c", "d")] == ["Europe/Berlin", "Asia/Tokyo", "UTC"]
     assert str(shared_zone(["a", "b"])) == "Europe/Berlin"
-    assert str(shared_zone(["a", "c"])) == str(shared_zone([])) == "UTC"  # several or none: that of the site
-    late = utc("2026-01-31T23:30")
+    monkeypatch.setenv("IOWATCH_TIMEZONE", "America/New_York")
+    assert [str(system_zone(name)) for name in ("a", "d")] == ["Europe/Berlin", "America/New_York"]
+    assert str(shared_zone(["a", "c"])) == str(shared_zone([])) == "America/New_York"  # several or none: of the site
+    late = utc("2026-02-01T03:30")
     assert (system_today("a", late), system_today("d", late)) == (date(2026, 2, 1), date(2026, 1, 31))
+
+
+def test_unknown_zone_of_the_site_is_reported_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site.yaml").write_text("title: A site\ntimezone: Europe/Brelin\n")
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
+    with pytest.raises(InputError, match=r"site.yaml:2:11: field 'timezone'.*Did you mean 'Europe/Berlin'"):
+        system_zone("nowhere")
 
 
 # Days and times of a zone

@@ -42,6 +42,8 @@ from iowatch.core.units import (
     KIB,
     MIB,
     TIB,
+    ZoneName,
+    find_time_zone,
     format_count,
     format_local_time,
     format_number,
@@ -53,4 +55,5 @@ from iowatch.core.units import (
     start_of_day,
     to_mib_per_s,
     utc_now,
+    utc_offsets,
 )

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from iowatch.core.errors import MachineError, UsageError
+from iowatch.core.units import ZoneName
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, describe_fault
 
 SITE_FILE = "site.yaml"
@@ -36,7 +37,9 @@ class SiteSettings(ClosedModel):
     docs = "docs/operations.md#settings"
     quoted = False  # it may contain the password of the database
     title: Annotated[str, Field(min_length=1, max_length=120, description="title of the pages")] = "iowatch"
-    timezone: Annotated[str, Field(description="IANA name of the zone of all times that people type or read")] = "UTC"
+    timezone: Annotated[ZoneName, Field(description="IANA name of the zone of all times that people type or read")] = (
+        "UTC"
+    )
     database: Annotated[str | None, Field(description="the history: a path, or the URL of PostgreSQL")] = None
     var: Annotated[str, Field(description="directory of all files that runs write")] = "var"
     darshan_privacy: Annotated[

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, date, datetime, time, tzinfo
+from bisect import bisect_left
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from iowatch.core.errors import InputError
+from pydantic import AfterValidator
+
+from iowatch.core.errors import InputError, MachineError, UsageError
 
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 DAY_S = 86_400
@@ -134,3 +142,60 @@ def start_of_day(day: date, zone: tzinfo) -> int:
     Where clocks skip midnight, it is the moment of the change.
     """
     return int(datetime.combine(day, time(), zone).timestamp())
+
+
+def find_time_zone(name: str) -> tzinfo:
+    """Return the time zone with this name; `UTC` needs no zone data of the machine.
+
+    Raises:
+        UsageError: unknown time zone.
+        MachineError: the machine has no time zone data.
+    """
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        if not (known := available_timezones()):
+            raise MachineError(
+                f"no time zone data on this machine, cannot use '{name}'",
+                hint="apt-get install tzdata, or python -m pip install tzdata; UTC needs neither.",
+            ) from error
+        guess = get_close_matches(name, sorted(known), n=1)
+        hint = f"Did you mean '{guess[0]}'?" if guess else "Expected for example Europe/London."
+        raise UsageError(f"'{name}' is not a time zone of the IANA database", hint=hint) from error
+
+
+@lru_cache(maxsize=64)
+def utc_offsets(zone: tzinfo, first_day: int, last_day: int) -> tuple[tuple[int, int], ...]:
+    """Return UTC offsets and their start: (epoch s, seconds); the first also applies to all earlier times.
+
+    Args:
+        first_day, last_day: range of days since 1970 that is searched for changes.
+    """
+    moments = [day * DAY_S for day in range(first_day, last_day + 2)]
+    found = [(0, _offset(zone, moments[0]))]
+    for begin, end in pairwise(moments):
+        after = _offset(zone, end)
+        if after != _offset(zone, begin):
+            seconds = range(begin, end)
+            found.append((begin + bisect_left(seconds, True, key=lambda s: _offset(zone, s) == after), after))
+    return tuple(found)
+
+
+def _offset(zone: tzinfo, moment: int) -> int:
+    return round((datetime.fromtimestamp(moment, zone).utcoffset() or timedelta()).total_seconds())
+
+
+def _check_zone_name(name: str) -> str:
+    """Check a zone name; without zone data it is accepted, and commands that show times report the missing data."""
+    try:
+        find_time_zone(name)
+    except UsageError as error:
+        raise ValueError(f"{error.message}. {error.hint}") from error
+    except MachineError:
+        pass
+    return name
+
+
+ZoneName = Annotated[str, AfterValidator(_check_zone_name)]

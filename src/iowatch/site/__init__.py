@@ -30,12 +30,10 @@ from iowatch.site.system import (
     System,
     SystemLimits,
     Weekday,
-    find_time_zone,
     load_system,
     shared_zone,
     system_file,
     system_names,
     system_today,
     system_zone,
-    utc_offsets,
 )

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from difflib import get_close_matches
-from functools import cache, lru_cache
-from itertools import pairwise
+from datetime import date, datetime, time, tzinfo
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import (
     AfterValidator,
@@ -27,62 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from iowatch.core import (
-    DAY_S,
-    InputError,
-    IowatchError,
-    MachineError,
-    UsageError,
-    local_day,
-    settings,
-    suggest_name,
-    units,
-)
+from iowatch.core import InputError, IowatchError, UsageError, local_day, settings, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument
-
-
-def find_time_zone(name: str) -> tzinfo:
-    """Return the time zone with this name; `UTC` needs no zone data of the machine.
-
-    Raises:
-        UsageError: unknown time zone.
-        MachineError: the machine has no time zone data.
-    """
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        if not (known := available_timezones()):
-            raise MachineError(
-                f"no time zone data on this machine, cannot use '{name}'",
-                hint="apt-get install tzdata, or python -m pip install tzdata; UTC needs neither.",
-            ) from error
-        guess = get_close_matches(name, sorted(known), n=1)
-        hint = f"Did you mean '{guess[0]}'?" if guess else "Expected for example Europe/London."
-        raise UsageError(f"'{name}' is not a time zone of the IANA database", hint=hint) from error
-
-
-@lru_cache(maxsize=64)
-def utc_offsets(zone: tzinfo, first_day: int, last_day: int) -> tuple[tuple[int, int], ...]:
-    """Return UTC offsets and their start: (epoch s, seconds); the first also applies to all earlier times.
-
-    Args:
-        first_day, last_day: range of days since 1970 that is searched for changes.
-    """
-    moments = [day * DAY_S for day in range(first_day, last_day + 2)]
-    found = [(0, _offset(zone, moments[0]))]
-    for begin, end in pairwise(moments):
-        after = _offset(zone, end)
-        if after != _offset(zone, begin):
-            seconds = range(begin, end)
-            found.append((begin + bisect_left(seconds, True, key=lambda s: _offset(zone, s) == after), after))
-    return tuple(found)
-
-
-def _offset(zone: tzinfo, moment: int) -> int:
-    return round((datetime.fromtimestamp(moment, zone).utcoffset() or timedelta()).total_seconds())
-
 
 SystemIdentifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 ProgramDirectory = Annotated[str, StringConstraints(pattern=r"^/[^:]*$")]
@@ -112,20 +54,6 @@ def _bandwidth_unit(unit: str) -> str:
 
 Size = Annotated[PositiveInt, BeforeValidator(_parse_size_field)]
 BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
-
-
-def _check_zone_name(name: str) -> str:
-    """Check a zone name; without zone data it is accepted, and commands that show times report the missing data."""
-    try:
-        find_time_zone(name)
-    except UsageError as error:
-        raise _value_error(error) from error
-    except MachineError:
-        pass
-    return name
-
-
-Zone = Annotated[str, AfterValidator(_check_zone_name)]
 
 
 class SourcedModel(ClosedModel):
@@ -384,7 +312,7 @@ class System(ClosedModel):
     name: SystemIdentifier
     title: NonEmptyText
     site: NonEmptyText | None = None
-    timezone: Zone | None = None
+    timezone: units.ZoneName | None = None
     retired: NonEmptyText | None = None
     system_stacks: bool = False
     programs: tuple[ProgramDirectory, ...] = ()
@@ -494,7 +422,7 @@ def site_zone() -> tzinfo:
     Raises:
         InputError: `site.yaml` is invalid. MachineError: the machine has no time zone data.
     """
-    return find_time_zone(settings.site_settings().timezone)
+    return units.find_time_zone(settings.site_settings().timezone)
 
 
 def system_zone(name: str) -> tzinfo:
@@ -507,7 +435,7 @@ def system_zone(name: str) -> tzinfo:
         declared = load_system(name).timezone
     except IowatchError:  # imported data have no system; a damaged file is reported by what needs it
         declared = None
-    return find_time_zone(declared) if declared else site_zone()
+    return units.find_time_zone(declared) if declared else site_zone()
 
 
 def shared_zone(systems: Iterable[str]) -> tzinfo:

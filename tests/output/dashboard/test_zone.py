@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
-from iowatch.core import InputError, MachineError, UsageError
+from iowatch.core import InputError, MachineError, UsageError, units
+from iowatch.core.units import find_time_zone, utc_offsets
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.drawing import date_ticks
-from iowatch.site import system
-from iowatch.site.system import find_time_zone, read_system, utc_offsets
+from iowatch.site.system import read_system
 from iowatch.store import History
 from tests.output.dashboard.browser import Browser
 
@@ -43,8 +43,8 @@ def _absent(name: str) -> ZoneInfo:
 
 
 def test_machine_without_zone_data_is_reported_and_has_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "ZoneInfo", _absent)
-    monkeypatch.setattr(system, "available_timezones", set)
+    monkeypatch.setattr(units, "ZoneInfo", _absent)
+    monkeypatch.setattr(units, "available_timezones", set)
     with pytest.raises(MachineError, match="no time zone data on this machine") as error:
         find_time_zone("Europe/London")
     assert "tzdata" in str(error.value.hint)
@@ -74,8 +74,8 @@ def test_misspelt_zone_of_a_system_is_reported_with_its_line(tmp_path: Path) -> 
 
 def test_system_file_is_read_without_zone_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that show no times do not need `tzdata`: a session must not fail without it."""
-    monkeypatch.setattr(system, "ZoneInfo", _absent)
-    monkeypatch.setattr(system, "available_timezones", set)
+    monkeypatch.setattr(units, "ZoneInfo", _absent)
+    monkeypatch.setattr(units, "available_timezones", set)
     assert read_system(_system(tmp_path, "Europe/Berlin")).timezone == "Europe/Berlin"
 
 

@@ -23,7 +23,7 @@ from iowatch.output.dashboard import Page, SiteBuild, collect_catalogue, safe_fi
 from iowatch.output.dashboard.pages import PAGES
 from iowatch.output.history import format_case_name
 from iowatch.reference import cite_table
-from iowatch.site import find_time_zone, shared_zone, system_zone
+from iowatch.site import shared_zone, system_zone
 from iowatch.store import History
 
 DEFAULT_SESSIONS = 30
@@ -64,10 +64,10 @@ def build_site(
         MachineError: the site cannot be written; the machine has no time zone data.
     """
     if zone is not None:
-        find_time_zone(zone)
+        core.find_time_zone(zone)
     with site_build(place) as writer:
         catalogue = collect_catalogue(history)
-        shown_in = find_time_zone(zone) if zone else shared_zone(machine.name for machine in catalogue.machines)
+        shown_in = core.find_time_zone(zone) if zone else shared_zone(machine.name for machine in catalogue.machines)
         templates = make_template_environment(shown_in, pages)
         moment = int((now or core.utc_now()).timestamp())
         site = SiteBuild(history, catalogue, templates, writer, shown_in, sessions, reports, moment)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iowatch.core import utc_offsets
 from iowatch.findings import combine_retests, retest_times
 from iowatch.output.dashboard import data, drawing, levels, shorten_text, write_in_processes
-from iowatch.site import utc_offsets
 from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk, fold_node_names
 
 _ROWS = 14

@@ -17,7 +17,7 @@ from html import escape
 from math import log
 from pathlib import Path
 
-from iowatch.benchmarks.importers import tokio
+from iowatch.benchmarks.importers import read_table
 from iowatch.stats import ChangePoint, Detection, detect_many
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +42,7 @@ class Nights:
 def year() -> list[Nights]:
     """All series of at least 100 observations, by name."""
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for run in tokio.read_tokio_summaries(DATA):
+    for run in read_table(DATA, "tokio").runs:
         for result in run.output.results:
             case = result.case
             tool = {"ior": "IOR"}.get(run.output.tool or "", str(run.output.tool))

@@ -23,7 +23,7 @@ from detect_fit import LENGTHS, RATIOS, Floats, Known, Noise, bare, blocks
 from detect_search import line
 from detect_sets import draw_nightly, truth
 
-from iowatch.benchmarks.importers import tokio
+from iowatch.benchmarks.importers import read_table
 from iowatch.stats import detect_many
 
 KINDS = {"step": 160, "none": 100, "multi": 40, "temp": 40, "outlier": 40, "stepout": 30, "drift": 30}
@@ -36,7 +36,7 @@ WINDOW = 61
 def residuals(table: Path) -> list[Floats]:
     """ln values less their running median, of each series."""
     series: dict[tuple[Any, ...], list[tuple[float, float]]] = defaultdict(list)
-    for run in tokio.read_tokio_summaries(table):
+    for run in read_table(table, "tokio").runs:
         for result in run.output.results:
             name = (run.output.tool, result.operation, *(result.case[k] for k in ("file", "file_system", "ranks")))
             series[name].append((float(run.started_at), result.samples[0]))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from iowatch.benchmarks.importers import tokio
+from iowatch.benchmarks.importers import read_table
 from iowatch.reference import bandwidth, published
 from iowatch.reference.propose import compute_bounds
 
@@ -44,7 +44,7 @@ def edison(folder: Path) -> list[np.ndarray]:
     """Nightly bandwidths of each case on Edison, in time order."""
     series: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for path in sorted(folder.glob("*.csv.[gx]z")):
-        for run in tokio.read_tokio_summaries(path):
+        for run in read_table(path, "tokio").runs:
             for result in run.output.results:
                 name = f"{run.output.tool} {result.operation} {sorted(result.case.items())}"
                 series[name].append((run.started_at, max(result.samples)))

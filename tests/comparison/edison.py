@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-from iowatch.benchmarks.importers import tokio
+from iowatch.benchmarks.importers import read_table
 from iowatch.core import Case
 from iowatch.stats import Pair, SideSamples, detect_many
 from tests.datasets import EDISON
@@ -20,7 +20,7 @@ _PRESENT = 0.6  # of the observations of a period
 def _year() -> list[tuple[Case, list[tuple[float, float]], list[float]]]:
     """Each series: its case, its observations (time, MiB/s), the times of its changes."""
     points: dict[Case, list[tuple[float, float]]] = defaultdict(list)
-    for run in tokio.read_tokio_summaries(EDISON):
+    for run in read_table(EDISON, "tokio").runs:
         for result in run.output.results:
             points[result.full_case(str(run.output.tool))].append((float(run.started_at), result.samples[0]))
     long = {case: sorted(found) for case, found in points.items() if len(found) >= _FEWEST}

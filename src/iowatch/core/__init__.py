@@ -53,6 +53,7 @@ from iowatch.core.units import (
     parse_size,
     parse_time,
     start_of_day,
+    to_metric_unit,
     to_mib_per_s,
     utc_now,
     utc_offsets,

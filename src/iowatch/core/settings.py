@@ -148,6 +148,14 @@ def _read_settings(path: Path, changed_ns: int, given: tuple[tuple[str, str], ..
         raise UsageError(f"{variable} is '{fault['input']}': {describe_fault(fault)}", hint=_HINT) from error
 
 
+def stated_timezone() -> str | None:
+    """Return the setting `timezone` if the site states it; None if it has only the default."""
+    if named := os.environ.get("IOWATCH_TIMEZONE"):
+        return named
+    document = _site_document()
+    return site_settings().timezone if document and "timezone" in (document.data or {}) else None
+
+
 def _site_document() -> YamlDocument | None:
     path = site_root() / SITE_FILE
     return YamlDocument(path, SiteSettings.docs, quote=SiteSettings.quoted) if path.is_file() else None

@@ -25,6 +25,15 @@ KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 DAY_S = 86_400
 
 _PREFIX_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_BANDWIDTH_UNIT = re.compile(r"([kKMGTP]?)(i?)(B|[Bb]ytes?|bit)/s(?:ec)?")
+# Other units of metrics: factor and stored unit.
+_FACTORS: dict[str, tuple[float, str]] = {
+    **dict.fromkeys(("s", "sec", "seconds"), (1.0, "s")),
+    **{"ms": (1e-3, "s"), "us": (1e-6, "s"), "ns": (1e-9, "s"), "min": (60.0, "s"), "h": (3600.0, "s")},
+    **dict.fromkeys(("1/s", "/s", "ops/s", "op/s", "IOPS", "iops"), (1.0, "1/s")),
+    **dict.fromkeys(("kIOPS", "kiops", "kops/s"), (1e3, "1/s")),
+    **{"1": (1.0, "1"), "%": (0.01, "1")},
+}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(ib|b)?\s*", re.IGNORECASE)
 
 
@@ -33,17 +42,31 @@ def to_mib_per_s(value: float, unit: str) -> float:
 
     Args:
         value: the printed number.
-        unit: `B/s`, or a prefix k, M, G, T with `iB/s` (powers of 1024) or `B/s` (powers of 1000).
+        unit: `B/s`, or a prefix k, M, G, T with `iB/s` (powers of 1024) or `B/s` (powers of 1000); `bit/s`, too.
 
     Raises:
         InputError: unknown unit.
     """
-    match = re.fullmatch(r"([kKMGTP]?)(i?)B/s(?:ec)?", unit)
+    match = _BANDWIDTH_UNIT.fullmatch(unit)
     if match is None:
         raise InputError(f"unknown unit of bandwidth '{unit}'", hint="Expected for example MiB/s, GiB/s, MB/s.")
-    prefix, binary = match.groups()
+    prefix, binary, amount = match.groups()
     base = 1024 if binary else 1000
-    return value * float(base ** _PREFIX_POWER[prefix.lower()]) / MIB
+    return value * float(base ** _PREFIX_POWER[prefix.lower()]) / (MIB * (8 if amount == "bit" else 1))
+
+
+def to_metric_unit(value: float, unit: str) -> tuple[float, str]:
+    """Convert a value to the unit in which metrics of its kind are stored: MiB/s, s, 1/s or 1.
+
+    Raises:
+        InputError: unknown unit.
+    """
+    if _BANDWIDTH_UNIT.fullmatch(unit):
+        return to_mib_per_s(value, unit), "MiB/s"
+    if unit not in _FACTORS:
+        raise InputError(f"unknown unit '{unit}'", hint=f"Expected MiB/s, MB/s, Gbit/s… or {', '.join(_FACTORS)}.")
+    factor, stored = _FACTORS[unit]
+    return value * factor, stored
 
 
 def parse_size(text: str) -> int:

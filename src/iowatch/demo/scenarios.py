@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.benchmarks.importers import tokio
+from iowatch.benchmarks.importers import read_table
 from iowatch.core import METRICS, InputError, Output, Result, Scalar, format_time, settings, to_mib_per_s
 from iowatch.findings import Finding, update_findings
-from iowatch.session.imports import by_day, read_tokio
+from iowatch.session.imports import TOKIO, by_day, run_record
 from iowatch.site import Stack, StackPart
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 
@@ -308,6 +308,7 @@ def regress_scenario() -> Scenario:
     )
 
 
+EDISON_SYSTEM = "edison"
 EDISON_LABEL = "measured on NERSC's Edison, published with TOKIO-ABC"
 EDISON_TABLE = "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
 # No benchmark ran from 18 July to 3 August 2017.
@@ -316,10 +317,11 @@ PAUSE_ENDED = date(2017, 8, 4)
 
 def _edison_sessions(_seed: int) -> Iterator[SimulatedSession]:
     """One session per day with runs; nothing is generated, so the seed has no effect."""
-    for day, runs in by_day(read_tokio(settings.product_root() / EDISON_TABLE, tokio.TOKIO_SYSTEM)):
+    table = read_table(settings.product_root() / EDISON_TABLE, TOKIO)
+    for day, runs in by_day(run_record(run, EDISON_SYSTEM) for run in table.runs):
         label = {"label": EDISON_LABEL}
         started = runs[0].started_at
-        session = SessionRecord(f"demo-edison-{day}", tokio.TOKIO_SYSTEM, "edison", "demo", started, label)
+        session = SessionRecord(f"demo-edison-{day}", EDISON_SYSTEM, "edison", "demo", started, label)
         yield SimulatedSession(session, (), tuple(replace(run, facts={**run.facts, **label}) for run in runs))
 
 
@@ -346,7 +348,7 @@ def _simulate(scenario: Scenario, *report_days: date) -> Demonstration:
 
 DEMONSTRATIONS = {
     "edison": Demonstration(
-        tokio.TOKIO_SYSTEM, EDISON_LABEL, date(2018, 2, 15), _edison_sessions, (PAUSE_ENDED + timedelta(days=1),)
+        EDISON_SYSTEM, EDISON_LABEL, date(2018, 2, 15), _edison_sessions, (PAUSE_ENDED + timedelta(days=1),)
     ),
     "franklin": _simulate(franklin_scenario(), MAINTENANCE + timedelta(days=1)),
     "regress": _simulate(regress_scenario(), STACK_REBUILT + timedelta(days=5), STRIPING_RESET + timedelta(days=5)),

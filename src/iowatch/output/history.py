@@ -10,6 +10,7 @@ from rich.console import Console
 from iowatch import core
 from iowatch.darshan import BandwidthComparison, compare_bandwidths
 from iowatch.findings import find_retests
+from iowatch.session.imports import TablePreview
 from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
 
@@ -117,3 +118,38 @@ def artefact_location(file: Artefact) -> Path | None:
     except core.InputError:
         return None
     return path if path.is_file() else None
+
+
+def print_table_preview(console: Console, preview: TablePreview) -> None:
+    """Print what tables would become: totals, conversions, one series per line."""
+    failed = f", {preview.failed} failed" if preview.failed else ""
+    refused = sum(problem.refused for problem in preview.troubles)
+    console.print(
+        f"map {preview.map}: {core.format_count(preview.sessions, 'session')}, {core.format_count(preview.runs, 'run')}"
+        f"{failed}, {core.format_count(len(preview.series), 'series')}; {refused} refused; nothing is stored",
+        markup=False,
+    )
+    rows = (
+        ("excluded by the map", preview.skipped),
+        ("without a value", preview.empty),
+        ("repeated", preview.repeated),
+    )
+    for what, number in rows:
+        if number:
+            console.print(f"  {core.format_count(number, 'row')} {what}")
+    if preview.ambiguous:
+        console.print(
+            f"  {core.format_count(preview.ambiguous, 'local time')} occur twice (summer time ends): the first used"
+        )
+    for unit, metric, stored, number in preview.units:
+        console.print(f"  {metric}: {core.format_count(number, 'value')} in {unit}, stored in {stored}", markup=False)
+    table = core.text.make_table(
+        "partition", "stack", "case", "metric", "n", "first", "last", "min", "median", "max", "unit",
+        right=("n", "min", "median", "max"),
+    )  # fmt: skip
+    for row in preview.series:
+        numbers = [core.format_number(value) for value in (row.min, row.median, row.max)]
+        times = [_format_time(moment, preview.system) for moment in (row.first, row.last)]
+        case = format_case_name(row.case)
+        table.add_row(row.partition, row.stack, case, row.metric, str(row.n), *times, *numbers, row.unit)
+    console.print(table if preview.series else "No series.")

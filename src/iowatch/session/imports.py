@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from iowatch.benchmarks.importers import tokio
+from iowatch.benchmarks.importers import MappedRun, MappedTable, read_table
+from iowatch.benchmarks.importers.mapped import EARLIEST
+from iowatch.benchmarks.importers.maps import TableMap, load_map
 from iowatch.benchmarks.parsing import UNRECOGNISED
 from iowatch.core import (
+    METRICS,
+    Case,
     InputError,
     IowatchError,
     Output,
@@ -24,26 +30,31 @@ from iowatch.core import (
     escape_line,
     format_time,
     parse_time,
+    settings,
+    summarise_samples,
     utc_now,
     yamlfile,
 )
 from iowatch.darshan import PARSED_TOOLS, parse_tool_file
-from iowatch.site import system_zone
-from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from iowatch.site import load_system, system_zone
+from iowatch.store import Artefact, History, ResultFilter, RunRecord, SeriesFilter, SessionRecord, StackRecord
 
-# A format with many runs per file, which no benchmark prints.
-TOKIO = "tokio"
-IMPORTED_TOOLS = (*PARSED_TOOLS, TOKIO)
+# Tables of many runs per file, which no benchmark prints: by a map, or by the ready map of that name.
+CSV, TOKIO = "csv", "tokio"
+IMPORTED_TOOLS = (*PARSED_TOOLS, CSV, TOKIO)
 # `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
-# A job number may look like a date, so earlier dates are rejected.
-_EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)
+_UUID_CHARACTERS = 64  # of the column in the database
 _DATE_FORMATS = "YYYYMMDD, YYYYMMDDhhmmss, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportProblem:
-    """A file that was refused, or stored as failed."""
+    """A file or line of a table that was refused, or stored as failed.
+
+    Attributes:
+        file: path; `path:line` of a line.
+    """
 
     file: str
     reason: str
@@ -55,13 +66,15 @@ class ImportResult:
     """Result of an import: numbers of runs, of stored and of already known runs; files with problems.
 
     Attributes:
-        files: number of runs, readable or not; a file is one run, except tables of many runs (`tokio`).
+        files: number of runs, readable or not; a file is one run, except tables of many runs.
+        skipped: rows of tables that the map excludes, that have no value, or that repeat an earlier row.
     """
 
     files: int
     stored: int
     known: int
     troubles: tuple[ImportProblem, ...] = field(default_factory=tuple)
+    skipped: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,9 +104,13 @@ def _moment_from_match(match: re.Match[str], zone: tzinfo) -> datetime | None:
     return moment if _is_plausible_date(moment) else None
 
 
+def _latest() -> datetime:
+    return utc_now() + timedelta(days=1)  # one additional day, because times are often local
+
+
 def _is_plausible_date(moment: datetime) -> bool:
-    # One additional day, because times are often local.
-    return _EARLIEST <= moment <= utc_now() + timedelta(days=1)
+    # A job number may look like a date, so dates before 1990 are rejected.
+    return EARLIEST <= moment <= _latest()
 
 
 def _require_file(path: Path) -> Path:
@@ -121,17 +138,10 @@ def import_files(
     Raises:
         UsageError: unknown tool; invalid name of a system, partition or stack; `moment` before 1990 or after today.
     """
-    system, partition, stack = clean_text((system, partition, stack))  # a name may be invalid UTF-8
-    yamlfile.require_system_name(system)
-    yamlfile.require_name("partition", partition)
-    yamlfile.require_name("stack", stack)
-    if moment is not None and not _is_plausible_date(moment):
-        raise UsageError(
-            f"the time {format_time(moment)} is before 1990 or in the future",
-            hint="Expected a time from 1990 to today.",
-        )
     if tool == TOKIO:
-        return _import_tokio(history, files, system)
+        return import_tables(history, load_map(TOKIO), files, system=system, partition=partition, stack=stack)
+    system, partition, stack = _require_names(system, partition, stack)
+    _require_plausible(moment)
     records: list[RunRecord] = []
     troubles: list[ImportProblem] = []
     for path in files:
@@ -143,19 +153,38 @@ def import_files(
         records.append(record)
         if record.output.status != "ok":
             troubles.append(ImportProblem(str(path), f"{record.output.status}: {record.output.reason}", refused=False))
-    stored = store_imported_runs(history, tool, system, records)
+    stored = 0
+    for day, runs in by_day(map(clean_text, records)):
+        stored += _store_session(history, tool, system, f"{day:%Y%m%d}", runs)
     return ImportResult(len(files), stored, len(records) - stored, tuple(troubles))
 
 
-def store_imported_runs(history: History, tool: str, system: str, records: Iterable[RunRecord]) -> int:
-    """Store runs, one session per day (UTC) and tool; returns the number of new runs."""
-    stored = 0
-    for day, runs in by_day(map(clean_text, records)):
-        uuid = f"import-{tool}-{system}-{day:%Y%m%d}"
-        history.begin_session(SessionRecord(uuid, system, tool, "import", runs[0].started_at))
-        stored += history.record_runs(uuid, runs)
-        failed = any(run.status != "ok" for run in history.runs(uuid))
-        history.end_session(uuid, "failed" if failed else "ok", runs[-1].started_at)
+def _require_names(system: str, partition: str, stack: str) -> tuple[str, str, str]:
+    """Return the names without characters that no database stores: an argument may be invalid UTF-8."""
+    system, partition, stack = clean_text((system, partition, stack))
+    yamlfile.require_system_name(system)
+    yamlfile.require_name("partition", partition)
+    yamlfile.require_name("stack", stack)
+    return system, partition, stack
+
+
+def _require_plausible(moment: datetime | None) -> None:
+    if moment is not None and not _is_plausible_date(moment):
+        raise UsageError(
+            f"the time {format_time(moment)} is before 1990 or in the future",
+            hint="Expected a time from 1990 to today.",
+        )
+
+
+def _store_session(history: History, suite: str, system: str, name: str, runs: Sequence[RunRecord]) -> int:
+    """Store runs, in order of time, as one session; return the number of new runs."""
+    uuid = f"import-{suite}-{system}-{name}"
+    if len(uuid) > _UUID_CHARACTERS or escape_line(uuid) != uuid:
+        uuid = f"import-{hashlib.sha256(uuid.encode()).hexdigest()[:40]}"
+    history.begin_session(SessionRecord(uuid, system, suite, "import", runs[0].started_at))
+    stored = history.record_runs(uuid, runs)
+    failed = any(run.status != "ok" for run in history.runs(uuid))
+    history.end_session(uuid, "failed" if failed else "ok", runs[-1].started_at)
     return stored
 
 
@@ -166,40 +195,231 @@ def by_day(records: Iterable[RunRecord]) -> Iterator[tuple[date, list[RunRecord]
         yield day, list(group)
 
 
-def read_tokio(path: Path, system: str) -> list[RunRecord]:
-    """Read the runs of a summary of TOKIO-ABC (NERSC).
+@dataclass(frozen=True, slots=True)
+class PreviewedSeries:
+    """A series of a preview: times in epoch seconds, values in the unit of the metric; `n` observations."""
 
-    Raises:
-        InputError: the file is not such a summary, or damaged.
+    partition: str
+    stack: str
+    case: Case
+    metric: str
+    unit: str
+    n: int
+    first: int
+    last: int
+    min: float
+    median: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class TablePreview:
+    """What tables become.
+
+    Attributes:
+        sessions, runs, failed: numbers; `runs` includes the failed ones.
+        units: (unit of the file, metric, unit of the metric, number of values).
+        ambiguous: local times that occur twice, when summer time ends; the first is used.
     """
-    return [
+
+    map: str
+    system: str
+    sessions: int
+    runs: int
+    failed: int
+    series: tuple[PreviewedSeries, ...]
+    units: tuple[tuple[str, str, str, int], ...]
+    skipped: int
+    empty: int
+    repeated: int
+    ambiguous: int
+    troubles: tuple[ImportProblem, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        series = [{**asdict(one), "case": json.loads(one.case.canonical)} for one in self.series]
+        return {**asdict(self), "series": series}
+
+
+def stated_zone(system: str) -> str | None:
+    """Return the time zone that the system or the site states; None if it is only UTC by default."""
+    try:
+        declared = load_system(system).timezone
+    except IowatchError:  # imported data need no system
+        declared = None
+    return declared or settings.stated_timezone()
+
+
+class _Tables:
+    """The runs of several tables, each once, by session."""
+
+    def __init__(self, system: str) -> None:
+        self._system = system
+        self.sessions: dict[str, list[RunRecord]] = {}
+        self.tables: list[MappedTable] = []
+        self.troubles: list[ImportProblem] = []
+        self.places: dict[str, str] = {}
+        self._outputs: dict[str, Output] = {}
+        self.repeated = 0
+
+    def add(self, path: Path, table: MappedTable) -> None:
+        self.tables.append(table)
+        self.repeated += table.repeated
+        self.troubles += [ImportProblem(f"{path}:{one.line}", one.reason) for one in table.refused]
+        for run in table.runs:
+            self._add_run(run, f"{path}:{run.line}")
+
+    def _add_run(self, run: MappedRun, place: str) -> None:
+        record = run_record(run, self._system)
+        known = self._outputs.setdefault(record.fingerprint, record.output)
+        if record.fingerprint not in self.places:
+            self.places[record.fingerprint] = place
+            self.sessions.setdefault(run.session, []).append(record)
+            if record.output.status != "ok":
+                self.troubles.append(ImportProblem(place, f"failed: {record.output.reason}", refused=False))
+        elif known == record.output:
+            self.repeated += 1
+        else:
+            other = self.places[record.fingerprint]
+            self.troubles.append(ImportProblem(place, f"same time and case as {other}, other value"))
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        return [run for runs in self.sessions.values() for run in runs]
+
+    def total(self, name: str) -> int:
+        return sum(getattr(table, name) for table in self.tables)
+
+
+def run_record(run: MappedRun, system: str) -> RunRecord:
+    """Return a run of a table as a record of the history."""
+    prefix, _, identity = run.identity.partition("\0")
+    return clean_text(
         RunRecord(
             name=run.name,
             partition=run.partition,
-            stack=StackRecord("unknown"),
-            fingerprint=hashlib.sha256(f"{TOKIO}\0{system}\0{run.identity}".encode()).hexdigest(),
+            stack=StackRecord(run.stack),
+            fingerprint=hashlib.sha256(f"{prefix}\0{system}\0{identity}".encode()).hexdigest(),
             started_at=run.started_at,
             output=run.output,
             wall_s=run.wall_s,
             facts=run.facts,
         )
-        for run in tokio.read_tokio_summaries(path)
-    ]
+    )
 
 
-def _import_tokio(history: History, files: Sequence[Path], system: str) -> ImportResult:
-    """Import summaries of TOKIO-ABC (NERSC); a file contains a year of runs, each with its own time."""
-    stored = known = 0
-    troubles: list[ImportProblem] = []
+def _read_tables(
+    chosen: TableMap, files: Sequence[Path], system: str, moment: datetime | None, partition: str, stack: str
+) -> _Tables:
+    system, partition, stack = _require_names(system, partition, stack)
+    _require_plausible(moment)
+    found = _Tables(system)
     for path in files:
         try:
-            records = read_tokio(path, system)
+            table = read_table(
+                _require_file(path), chosen, moment=moment, latest=_latest(), partition=partition, stack=stack
+            )
         except InputError as error:
-            troubles.append(ImportProblem(str(path), error.message))
-            continue
-        new = store_imported_runs(history, TOKIO, system, records)
-        stored, known = stored + new, known + len(records) - new
-    return ImportResult(stored + known, stored, known, tuple(troubles))
+            reason = str(error).removeprefix(f"{path}: ")
+            found.troubles.append(ImportProblem(str(path), reason))
+        else:
+            found.add(path, table)
+    return found
+
+
+def preview_tables(
+    chosen: TableMap,
+    files: Sequence[Path],
+    *,
+    system: str,
+    moment: datetime | None = None,
+    partition: str = "default",
+    stack: str = "unknown",
+) -> TablePreview:
+    """Return what `import_tables` would store; arguments and errors as there."""
+    found = _read_tables(chosen, files, system, moment, partition, stack)
+    units: Counter[tuple[str, str]] = sum((table.units for table in found.tables), Counter())
+    return TablePreview(
+        map=chosen.name,
+        system=system,
+        sessions=len(found.sessions),
+        runs=len(found.runs),
+        failed=sum(run.output.status != "ok" for run in found.runs),
+        series=_previewed_series(found.runs),
+        units=tuple((unit, name, METRICS[name].unit, n) for (unit, name), n in sorted(units.items())),
+        skipped=found.total("skipped"),
+        empty=found.total("empty"),
+        repeated=found.repeated,
+        ambiguous=found.total("ambiguous"),
+        troubles=tuple(found.troubles),
+    )
+
+
+def _previewed_series(runs: Iterable[RunRecord]) -> tuple[PreviewedSeries, ...]:
+    points: dict[tuple[str, str, Case, str], list[tuple[int, float]]] = {}
+    for run in runs:
+        for result in run.output.results:
+            key = (run.partition, run.stack.name, result.full_case(run.output.tool), result.metric)
+            points.setdefault(key, []).extend((run.started_at, value) for value in result.samples)
+    rows = []
+    for (partition, stack, case, metric), found in points.items():
+        times = [time for time, _ in found]
+        values = summarise_samples([value for _, value in found])
+        unit, n = METRICS[metric].unit, len(set(times))
+        numbers = (values.min, values.median, values.max)
+        rows.append(PreviewedSeries(partition, stack, case, metric, unit, n, min(times), max(times), *numbers))
+    return tuple(sorted(rows, key=lambda row: (row.partition, row.stack, row.case.canonical, row.metric)))
+
+
+def import_tables(
+    history: History,
+    chosen: TableMap,
+    files: Sequence[Path],
+    *,
+    system: str,
+    moment: datetime | None = None,
+    partition: str = "default",
+    stack: str = "unknown",
+) -> ImportResult:
+    """Store the runs of tables by a map; a line that is refused is reported and does not stop the others.
+
+    Args:
+        moment: start of the runs, for a map without a time.
+        partition, stack: of runs for which the map states none.
+
+    Raises:
+        UsageError: invalid name of a system, partition or stack; no time.
+    """
+    found = _read_tables(chosen, files, system, moment, partition, stack)
+    stored, troubles = 0, list(found.troubles)
+    for name, records in found.sessions.items():
+        runs = sorted(records, key=lambda record: record.started_at)
+        new = _store_session(history, chosen.name, system, name, runs)
+        stored += new
+        if new < len(runs):
+            troubles += _unstored_results(history, system, runs, found.places)
+    known = len(found.runs) - stored
+    skipped = found.total("skipped") + found.total("empty") + found.repeated
+    return ImportResult(len(found.runs), stored, known, tuple(troubles), skipped)
+
+
+def _unstored_results(
+    history: History, system: str, runs: Sequence[RunRecord], places: Mapping[str, str]
+) -> Iterator[ImportProblem]:
+    """Yield results that the history does not have although it knows their runs: the file was corrected since."""
+    stored: dict[tuple[str, str, int, str, str], set[tuple[float, ...]]] = {}
+    chosen = ResultFilter(SeriesFilter(system=system), since=runs[0].started_at, until=runs[-1].started_at + 1)
+    for row in history.results(chosen):
+        key = (row.partition, row.stack, row.time, row.case.key, row.metric)
+        stored.setdefault(key, set()).add(row.samples)
+    for run in runs:
+        for result in run.output.results:
+            case = result.full_case(run.output.tool)
+            found = stored.get((run.partition, run.stack.name, run.started_at, case.key, result.metric), set())
+            if result.samples not in found:
+                kept = " or ".join(sorted(str(list(samples)) for samples in found)) or "this run without it"
+                what = f"{result.operation} {result.metric} is {list(result.samples)}"
+                reason = f"{what}, but an earlier import stored {kept}, which is kept"
+                yield ImportProblem(places[run.fingerprint], reason)
 
 
 def _time_in_output(output: Output, path: Path) -> datetime | None:

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from iowatch.benchmarks.importers.maps import load_map, ready_maps
+from iowatch.benchmarks.importers.proposal import propose_map
 from iowatch.cli import common
-from iowatch.core import format_count, parse_time
-from iowatch.session.imports import IMPORTED_TOOLS, import_files
+from iowatch.core import UsageError, format_count, parse_time, write_atomically
+from iowatch.output.history import print_table_preview
+from iowatch.session.imports import (
+    CSV,
+    IMPORTED_TOOLS,
+    TOKIO,
+    ImportProblem,
+    import_files,
+    import_tables,
+    preview_tables,
+    stated_zone,
+)
 from iowatch.site import system_names, system_zone
 from iowatch.store import History
+
+# Of a table with thousands of bad lines, the first tell what is wrong.
+_MAX_MESSAGES = 20
 
 
 @click.command(
     "import",
-    epilog="Example: iowatch import benchio results/*.dat --system archer",
-    short_help="Import existing outputs into the history.",
+    epilog="Example: iowatch import csv results.csv --map results.yaml --system archer --preview",
+    short_help="Import existing outputs and tables into the history.",
 )
 @click.argument("tool", type=click.Choice(IMPORTED_TOOLS))
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)
@@ -24,11 +40,16 @@ from iowatch.store import History
 @click.option(
     "--time",
     "moment",
-    help="When it ran, ISO 8601 (in the system's time zone) or epoch seconds [default: the start in benchio's record "
-    "or Darshan's log, else from each file's name].",
+    help="When it ran, ISO 8601 (in the system's time zone) or epoch seconds [default: as the output or name states].",
 )
 @click.option("--partition", default="default", show_default=True)
 @click.option("--stack", default="unknown", show_default=True, help="Name of the stack it ran with.")
+@click.option(
+    "--map", "map_name", help="csv: meaning of the columns: a file, or tokio, reframe-perflog, io500, xdmod, …"
+)
+@click.option("--zone", help="csv: time zone of times that state none [default: of the map, else of site.yaml].")
+@click.option("--preview", is_flag=True, help="csv: show what it becomes, store nothing.")
+@click.option("--propose-map", "proposal", type=common.OUTPUT_FILE, help="csv: write a map to edit, store nothing.")
 @common.history_options
 def command(
     tool: str,
@@ -37,25 +58,66 @@ def command(
     moment: str | None,
     partition: str,
     stack: str,
+    map_name: str | None,
+    zone: str | None,
+    preview: bool,
+    proposal: Path | None,
     db: str | None,
     as_json: bool,
 ) -> int:
-    """Import outputs of TOOL into the history; tokio reads the summaries of TOKIO-ABC.
+    """Import outputs of TOOL, or tables (csv: docs/import.md), into the history.
 
-    Importing the same file twice has no further effect. A run that is incomplete or failed is stored as failed
-    (exit code 1). A file that is not an output of TOOL, or has no date, is refused (exit code 2). Neither stops the
-    others.
+    The same file twice has no further effect. A failed or incomplete run is stored as failed (exit code 1). A file or
+    line that cannot be read is refused (2). Neither stops the others.
     """
+    if tool not in (CSV, TOKIO) and (map_name or zone or preview or proposal):
+        options = "--map, --zone, --preview and --propose-map"
+        raise UsageError(f"{options} are for tables, not for {tool}", hint="TOOL is csv then.")
+    if proposal is not None:
+        return _propose(files[0], proposal)
+    named = map_name or (TOKIO if tool == TOKIO else None)
+    if tool == CSV and named is None:
+        raise UsageError(
+            "csv needs --map FILE|NAME",
+            hint=f"Ready maps: {', '.join(ready_maps())}. `--propose-map map.yaml` writes one for your table.",
+        )
     when = parse_time(moment, system_zone(system)) if moment else None
+    chosen = None if named is None else load_map(named)
+    if chosen is not None and when is None:
+        chosen = chosen.with_zone(zone, stated_zone(system))
+    if preview and chosen is not None:
+        shown = preview_tables(chosen, files, system=system, moment=when, partition=partition, stack=stack)
+        common.print_report(as_json, shown.to_json(), lambda console: print_table_preview(console, shown))
+        return _report_problems(shown.troubles)
     with History.open(db) as history:
         if system not in (*system_names(), *history.systems()):
             common.print_message(f"note: '{system}' is a new name, neither in systems/ nor in the history")
-        done = import_files(history, tool, files, system=system, moment=when, partition=partition, stack=stack)
-    for problem in done.troubles:
-        common.print_message(f"{problem.file}: {problem.reason}")
+        if chosen is None:
+            done = import_files(history, tool, files, system=system, moment=when, partition=partition, stack=stack)
+        else:
+            done = import_tables(history, chosen, files, system=system, moment=when, partition=partition, stack=stack)
+    code = _report_problems(done.troubles)
     if as_json:
         common.print_json(done.to_json())
     else:
         stored = f"{done.stored} of {format_count(done.files, 'run')} stored"
-        common.print_lines(f"{stored}, {done.known} already known, {len(done.troubles)} with problems")
-    return max((2 if problem.refused else 1 for problem in done.troubles), default=0)
+        skipped = f", {format_count(done.skipped, 'row')} skipped" if done.skipped else ""
+        common.print_lines(f"{stored}, {done.known} already known, {len(done.troubles)} with problems{skipped}")
+    return code
+
+
+def _report_problems(problems: Sequence[ImportProblem]) -> int:
+    """Print the first problems to stderr; return the exit code."""
+    for problem in problems[:_MAX_MESSAGES]:
+        common.print_message(f"{problem.file}: {problem.reason}")
+    if len(problems) > _MAX_MESSAGES:
+        common.print_message(f"… and {len(problems) - _MAX_MESSAGES} more problems; --json lists all")
+    return max((2 if problem.refused else 1 for problem in problems), default=0)
+
+
+def _propose(table: Path, proposal: Path) -> int:
+    if proposal.exists():
+        raise UsageError(f"{proposal} exists", hint="Name a new file: an edited map is not overwritten.")
+    write_atomically(proposal, propose_map(table))
+    common.print_lines(f"wrote {proposal}: complete it, then try it with --map {proposal} --preview")
+    return 0

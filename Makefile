@@ -45,6 +45,10 @@ bench: setup ## figures of speed, memory and detection quality (docs/ has measur
 	$(OUR_PYTHON) bench/all.py
 	$(OUR_PYTHON) -m tests.faults.campaign
 
+.PHONY: docs
+docs: setup ## the documentation as a site of files, build/docs/index.html; broken links are errors
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
 .PHONY: stack
 stack: setup ## build the reference stack with Spack (clones the pinned Spack if there is none)
 	.venv/bin/iowatch stack install reference --bootstrap

@@ -33,8 +33,8 @@ test-postgresql: setup ## all tests that need a history, on PostgreSQL instead o
 
 .PHONY: lint
 lint: setup ## style, types, security of code and dependencies
-	.venv/bin/ruff check src tests reframe_tests bench
-	.venv/bin/ruff format --check src tests reframe_tests bench
+	.venv/bin/ruff check src tests reframe_tests bench ci/docs_hook.py
+	.venv/bin/ruff format --check src tests reframe_tests bench ci/docs_hook.py
 	.venv/bin/clang-format --dry-run -Werror $(wildcard benchmarks/benchio/*/*.[ch])
 	.venv/bin/mypy
 	.venv/bin/bandit -q -ll -r src -c pyproject.toml

@@ -175,8 +175,8 @@ def _limit(facts: dict[str, Any], required: bool) -> str:
 
 def _metric_lines() -> Iterator[str]:
     yield "# Metrics\n"
-    yield "The table of `iowatch.core.metrics`. Values above the ceiling are rejected. The first headline metric of a case, in"
-    yield "this order, is monitored for changes."
+    yield "The table of `iowatch.core.metrics`. Values above the ceiling are rejected."
+    yield "A case is monitored by the first of its headline metrics in this order."
     yield from _table(
         ("metric", "unit", "better", "headline", "ceiling", "meaning"),
         [

@@ -128,7 +128,7 @@ def _model_lines() -> Iterator[str]:
     for name, block in [("system.yaml", schema), *sorted(schema.get("$defs", {}).items())]:
         if "properties" not in block:
             continue
-        meanings = _attributes(documented.get(name, System if name == "system.yaml" else None))
+        meanings = _attributes(documented.get(name)) if name in documented else _documented_fields()
         rows = [
             (f"`{field}`", _kind(facts), _limit(facts, field in block.get("required", ())), meanings.get(field, ""))
             for field, facts in block["properties"].items()
@@ -147,6 +147,18 @@ def _attributes(model: type[BaseModel] | None) -> dict[str, str]:
     """The meanings in the part `Attributes:` of a docstring."""
     text = inspect.cleandoc((model and model.__doc__) or "").partition("Attributes:\n")[2]
     return {name: " ".join(words.split()) for name, words in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.M)}
+
+
+def _documented_fields() -> dict[str, str]:
+    """The meanings of the top fields, from the table of docs/systems.md; a row may describe several."""
+    table = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8").partition("## Fields of system.yaml")[2]
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table.partition("\n## ")[0], re.M)
+    relinked = ((names, re.sub(r"\]\((?=[\w-]+\.md)", "](../", text)) for names, text in rows)
+    return {
+        name: text.replace("](#", "](../systems.md#")
+        for names, text in relinked
+        for name in re.findall(r"`(\w+)`", names)
+    }
 
 
 def _kind(facts: dict[str, Any]) -> str:
@@ -170,7 +182,9 @@ def _kind(facts: dict[str, Any]) -> str:
 
 def _limit(facts: dict[str, Any], required: bool) -> str:
     value = facts.get("default")
-    return "required" if required else "" if value in (None, [], {}) else f"`{str(value).lower()}`"
+    return (
+        "required" if required else "" if value in (None, []) or isinstance(value, dict) else f"`{str(value).lower()}`"
+    )
 
 
 def _metric_lines() -> Iterator[str]:

@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     except RuntimeError:  # there is no wheel with its library for this Python
         for item in items:
             if item.path.with_suffix("").as_posix().endswith(_READ_LOGS):
-                item.add_marker(pytest.mark.skip(reason="needs libdarshan-util (PyDarshan: Python 3.12)"))
+                item.add_marker(pytest.mark.skip(reason="needs libdarshan-util (`iowatch doctor` has the command)"))
     if config.getoption("--history") == "sqlite":
         return
     why = postgresql.usable()

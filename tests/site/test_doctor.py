@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, var: Path):
         monkeypatch.setattr(doctor.stack_install, "spack_version", lambda: None)
         monkeypatch.setattr(machine, "detect_distribution", lambda: ("Some Linux 1", debian))
         monkeypatch.setattr(doctor.os, "getuid", lambda: uid)
+        monkeypatch.setattr(machine, "can_read_darshan_logs", lambda: True)
         monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}" if programs else None)
 
     return make
@@ -50,6 +52,23 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
         "libpnetcdf-dev pnetcdf-bin cmake pkg-config",
         SPACK,
     )
+
+
+@pytest.mark.parametrize(
+    ("processor", "expected"),
+    [("x86_64", " --only-binary=:all: --python-version 3.12 --target "), ("aarch64", "spack install darshan-util@3.")],
+)
+def test_missing_library_of_pydarshan_gets_its_command(
+    machine_with, monkeypatch: pytest.MonkeyPatch, processor: str, expected: str
+) -> None:
+    """PyDarshan has packages with its library for x86-64 and up to Python 3.12 only; suites run without it."""
+    machine_with("gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf")
+    monkeypatch.setattr(machine, "can_read_darshan_logs", lambda: False)
+    monkeypatch.setattr(machine.os, "uname", lambda: os.uname_result(("Linux", "node", "6", "1", processor)))
+    report = doctor.examine_machine()
+    assert [expected in command for command in report.commands] == [True, False]
+    assert "PyDarshan's library" in [finding.title for finding in report.missing]
+    assert report.usable
 
 
 def test_other_sources_of_missing_programs_are_named(machine_with) -> None:

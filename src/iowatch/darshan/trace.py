@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from iowatch.core import InputError, IowatchError, MachineError, artefacts, files, settings
+from iowatch.site import machine
 
 TIMEOUT_S = 120.0
 _ERRORS: dict[int, type[IowatchError]] = {2: InputError, 3: MachineError}
@@ -115,9 +116,6 @@ class DarshanReader:
 
 # PyDarshan's message when it is imported without libdarshan-util.
 _NO_LIBRARY = "Could not find libdarshan-util"
-_LIBRARY_HINT = (
-    "Its packages bring one for Python 3.11 and 3.12; for others install darshan-util, darshan-parser on PATH."
-)
 
 
 def _execute(task: str, path: Path, arguments: dict[str, Any]) -> Any:
@@ -149,7 +147,11 @@ def _handle_request(line: str) -> str:
         # Any error that a hostile log causes in PyDarshan is reported, and the next log can be read.
         message, code, hint = f"{path}: cannot be read ({type(error).__name__}: {error})", 2, None
         if _NO_LIBRARY in str(error):
-            message, code, hint = f"{path}: PyDarshan has no library to read logs with", 3, _LIBRARY_HINT
+            message, code, hint = (
+                f"{path}: PyDarshan has no library to read logs with",
+                3,
+                f"Add it with: {machine.darshan_library_command()}",
+            )
     return json.dumps({"error": message, "hint": hint, "exit_code": code})
 
 

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
@@ -201,6 +202,12 @@ def _found_parts(wanted: Requirement, usable: Iterable[Stack]) -> tuple[str, ...
     return tuple(shown.format(*names) for names in parts)
 
 
+def _darshan_reader() -> RequirementStatus:
+    found = (metadata.version("darshan"),) if machine.can_read_darshan_logs() else ()
+    command = None if found else machine.darshan_library_command()
+    return RequirementStatus("PyDarshan's library", "reads Darshan logs", False, found, command)
+
+
 def _check_requirements(
     system: System, known: Sequence[Stack]
 ) -> tuple[tuple[RequirementStatus, ...], tuple[str, ...]]:
@@ -223,6 +230,8 @@ def _check_requirements(
         findings.append(RequirementStatus(wanted.title, wanted.use, wanted.required, found, command))
     versions = (spack,) if spack else ()
     findings.append(RequirementStatus("Spack", "pinned stacks", False, versions, None if spack else spack_command))
+    findings.append(_darshan_reader())
     commands = [apt_install_command(packages)] if packages else []
+    commands += [findings[-1].command] if findings[-1].command else []
     commands += [spack_command] if any(finding.command == spack_command for finding in findings) else []
     return tuple(findings), tuple(commands)

@@ -8,7 +8,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 TIMEOUT_S = 10.0
@@ -185,3 +187,26 @@ def detect_distribution(table: Path = Path("/etc/os-release")) -> tuple[str, boo
     family = {fields.get("ID", ""), *fields.get("ID_LIKE", "").split()}
     name: str = fields.get("PRETTY_NAME") or fields.get("ID") or "unknown"
     return name, bool(family & {"debian", "ubuntu"})
+
+
+# The newest Python for which PyDarshan has packages with its library.
+_LIBRARY_PYTHON = "3.12"
+
+
+def can_read_darshan_logs() -> bool:
+    """Whether PyDarshan finds libdarshan-util: in its own package, or installed (darshan/discover_darshan.py)."""
+    package = Path(str(metadata.distribution("darshan").locate_file("darshan.libs")))
+    # -P: not a darshan.py in the working directory. The import takes a second.
+    return (
+        any(package.glob("libdarshan-util*")) or query_command(sys.executable, "-P", "-c", "import darshan") is not None
+    )
+
+
+def darshan_library_command() -> str:
+    """Return the command that adds libdarshan-util to this Python: PyDarshan's package for x86-64, else Spack."""
+    installed = metadata.distribution("darshan")
+    if os.uname().machine != "x86_64":
+        return f"spack install darshan-util@{installed.version} && spack load darshan-util"
+    pip = shlex.join([sys.executable, "-m", "pip", "install", "--upgrade", "--no-deps", "--only-binary=:all:"])
+    place = shlex.quote(str(installed.locate_file("")))
+    return f"{pip} --python-version {_LIBRARY_PYTHON} --target {place} darshan=={installed.version}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import grp
 import hashlib
 import logging
 import os
+import pwd
 import re
 import stat
 import time
@@ -145,6 +147,35 @@ def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
     """
     with open_atomically(path, mode) as stream:
         stream.write(text.encode())
+
+
+def writable_by_others(path: Path) -> str | None:
+    """Return how accounts other than this one and root can change a file or directory ("can be written by …"), or None.
+
+    A group with the name of this account is private (the default of Debian and Red Hat): it has no other members.
+    """
+    facts, user = path.stat(), os.geteuid()
+    if facts.st_uid not in (0, user):
+        return f"belongs to the account {_account_name(facts.st_uid)}"
+    if facts.st_mode & stat.S_IWOTH:
+        return "can be written by every account"
+    if facts.st_mode & stat.S_IWGRP and facts.st_gid != 0 and _group_name(facts.st_gid) != _account_name(user):
+        return f"can be written by the group {_group_name(facts.st_gid)}"
+    return None
+
+
+def _account_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return f"with the number {number}"
 
 
 def file_sha256(path: Path) -> str:

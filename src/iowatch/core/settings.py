@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from iowatch.core import files
 from iowatch.core.errors import MachineError, UsageError
 from iowatch.core.units import ZoneName
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, describe_fault
@@ -77,6 +78,7 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_KEEP_DAYS", "keep_days"),
     EnvironmentSetting("IOWATCH_KEEP_SIZE", "keep_size"),
     EnvironmentSetting("IOWATCH_SCRATCH", None, "--scratch", "where plain `reframe` writes"),
+    EnvironmentSetting("IOWATCH_TRUSTED_SITE", None, None, "a site's repository of other accounts whose code may run"),
     EnvironmentSetting("IOWATCH_UMASK", None, None, "umask of all that iowatch writes, octal"),
     EnvironmentSetting("IOWATCH_ALLOW_NETWORK_SQLITE", None, None, "1: allow SQLite on a network file system"),
     EnvironmentSetting("IOWATCH_WRONG_CLOCK", None, None, "UUIDs of sessions whose clock was wrong"),
@@ -207,6 +209,25 @@ def site_root() -> Path:
     if is_clone():
         return product_root()
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "iowatch"
+
+
+def untrusted_reason(path: Path) -> str | None:
+    """Return why code of the site's repository must not be executed, or None.
+
+    Whoever can write it could run programs as this user, for example with a `site.yaml` in /tmp. The file, and the
+    directories from the repository on, must belong to this account or root, and no other account may write them;
+    `IOWATCH_TRUSTED_SITE` names a repository for which that is intended.
+    """
+    site = site_root()
+    if path.is_relative_to(product_root()):  # its other code runs already
+        return None
+    if not path.is_relative_to(site) or os.environ.get("IOWATCH_TRUSTED_SITE") == str(site):
+        return None
+    for place in (path, *(parent for parent in path.parents if parent.is_relative_to(site))):
+        reason = files.writable_by_others(place)
+        if reason:
+            return f"{path} is not executed: {place} {reason}; if that is intended, set IOWATCH_TRUSTED_SITE={site}"
+    return None
 
 
 def var_directory() -> Path:

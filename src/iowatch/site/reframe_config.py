@@ -46,6 +46,8 @@ def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
         IowatchError: reported by the configuration itself (no stack on this machine, …).
     """
     path = settings.find_file("reframe", system)
+    if path.exists() and (reason := settings.untrusted_reason(path)):
+        raise InputError(reason)
     try:
         configuration = runpy.run_path(str(path)).get("site_configuration")
         if not isinstance(configuration, dict):

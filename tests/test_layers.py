@@ -81,10 +81,10 @@ def test_source_does_not_import_the_checks() -> None:
     assert [name for name, path in MODULES.items() if re.search(r"(import|from) reframe_tests", path.read_text())] == []
 
 
-def test_modules_are_imported_by_name_only_by_the_two_registries_of_files() -> None:
-    """Commands and pages are found from their files; any other such import would be invisible to the tests above."""
+def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
+    """Commands, pages and plugins are found from files; any other such import would be invisible to the tests above."""
     importing = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
-    assert importing == {"iowatch.cli.main", "iowatch.output.dashboard.pages"}
+    assert importing == {"iowatch.cli.main", "iowatch.core.plugins", "iowatch.output.dashboard.pages"}
 
 
 # A package with a public interface: names that its `__init__.py` exports.

@@ -57,7 +57,7 @@ def test_new_metric_needs_one_row(
     history: History, checkout: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its name, unit, direction and label are used by the history, the detection and the pages."""
-    monkeypatch.setitem(METRICS, LATENCY.name, LATENCY)
+    monkeypatch.setattr(METRICS, "_all", {**METRICS, LATENCY.name: LATENCY})
     record_latency(history, days=30, step_on=15)
     (listed,) = json.loads(cli("history", "list", "--series", "--json").stdout)
     assert (listed["metric"], listed["n"]) == ("latency", 30)

@@ -109,7 +109,7 @@ def test_benchio_arguments_do_not_contain_placement() -> None:
 def test_every_tool_has_a_parser_and_a_check() -> None:
     from tests.conftest import ROOT
 
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         check = (ROOT / "reframe_tests" / f"{benchmark.name}.py").read_text()
         assert f"class {benchmark.check}(BenchmarkCheck)" in check
         assert f'benchmark = "{benchmark.name}"' in check

@@ -33,7 +33,7 @@ _HEADER = """\
 """
 _LINE = re.compile(r"^\s*- (?P<check>\w+)Check %entry=(?P<entry>.+?) /\w+ @\S+:\S+\+(?P<environment>\S+)")
 _BETWEEN = "--"  # of system and environment; ReFrame takes no dots and colons in names
-_FEATURES = {*FEATURE_OF_PART.values(), *(benchmark.name for benchmark in BENCHMARKS if benchmark.probe)}
+_FEATURES = {*FEATURE_OF_PART.values(), *(benchmark.name for benchmark in BENCHMARKS.values() if benchmark.probe)}
 _STACKS = [
     Stack("full", "any", "system", "installed", (), tuple(sorted(_FEATURES))),
     Stack("bare", "any", "system", "installed", (), ("openmpi",)),

@@ -1,8 +1,8 @@
 """All benchmarks, and the parsers of their outputs.
 
 To add a benchmark, write a module with a `Benchmark` and add it to `BENCHMARKS`; its check belongs in
-`reframe_tests/<name>.py`, its suites in `benchmarks/<name>/suites/`. Stacks, doctor, references, help texts and
-the session use the lists of this module.
+`reframe_tests/<name>.py`, its suites in `benchmarks/<name>/suites/`. A site adds one as a plugin (docs/plugins.md).
+Stacks, doctor, references, help texts and the session use the lists of this module.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from iowatch.benchmarks.h5bench import H5BENCH
 from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.mdtest import MDTEST
 from iowatch.benchmarks.parsing import FailureSignature, OutputBuilder, OutputSource, RunContext
-from iowatch.core import InputError, Output, UsageError, suggest_name
+from iowatch.core import InputError, Output, UsageError, plugins, suggest_name
 
-BENCHMARKS: tuple[Benchmark, ...] = (BENCHIO, IOR, MDTEST, H5BENCH)
+BENCHMARKS = plugins.Registry(Benchmark, (BENCHIO, IOR, MDTEST, H5BENCH))
 
 # Prefix of the reason if a parser itself failed; such outputs should be reported as bugs.
 PARSER_ERROR = "parse error"
@@ -30,7 +30,7 @@ OutputParser = Callable[[OutputSource, RunContext], Output]
 
 def benchmark_names() -> list[str]:
     """Return the names of all benchmarks."""
-    return [benchmark.name for benchmark in BENCHMARKS]
+    return list(BENCHMARKS)
 
 
 def get_benchmark(name: str) -> Benchmark:
@@ -39,10 +39,9 @@ def get_benchmark(name: str) -> Benchmark:
     Raises:
         UsageError: unknown benchmark.
     """
-    found = next((benchmark for benchmark in BENCHMARKS if benchmark.name == name), None)
-    if found is None:
+    if name not in BENCHMARKS:
         raise UsageError(f"no benchmark '{name}'", hint=suggest_name(name, benchmark_names()))
-    return found
+    return BENCHMARKS[name]
 
 
 def parse_output(tool: str, source: OutputSource, context: RunContext, parser: OutputParser | None = None) -> Output:
@@ -60,8 +59,9 @@ def parse_output(tool: str, source: OutputSource, context: RunContext, parser: O
     """
     try:
         return parser(source, context) if parser else _parse_benchmark(get_benchmark(tool), source, context)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {type(error).__name__}: {error}"[:300], ())
+    except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
+        reason = plugins.fault_of_plugin(error) or f"{type(error).__name__}: {error}"
+        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {reason}"[:300], ())
 
 
 def _parse_benchmark(benchmark: Benchmark, source: OutputSource, context: RunContext) -> Output:
@@ -119,7 +119,7 @@ def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:
     """Return the failure signatures of one benchmark; the beginning of another benchmark's output is one of them."""
     others = (
         FailureSignature(other.banner, f"{other.name} also wrote into this output")
-        for other in BENCHMARKS
+        for other in BENCHMARKS.values()
         if other.banner and other.name != benchmark.name
     )
     return (*benchmark.signatures, *others)

@@ -24,7 +24,7 @@ from iowatch.comparison.sides import (
     query_side_results,
     session_labels,
 )
-from iowatch.core import HEADLINE_METRICS, METRICS, Case, InputError, Scalar, UsageError, canonical_json, format_count
+from iowatch.core import METRICS, Case, InputError, Scalar, UsageError, canonical_json, format_count, headline_metrics
 from iowatch.darshan import DarshanReader, TraceChange, diff_trace_groups, read_first_kept_trace
 from iowatch.site import StackDiff, diff_stacks, stack_from_json
 from iowatch.stats import (
@@ -81,7 +81,7 @@ def match_entries(
         options: `ignored` names are always removed from the key, and samples of cases that become equal are merged;
             only the `last` sessions of each side of a pair are used.
         asked: names that the user filtered both sides by; any of them may differ.
-        headlines: use only the first of `HEADLINE_METRICS` that both sides of a case have; all entries are of these.
+        headlines: use only the first of `headline_metrics` that both sides of a case have; all entries are of these.
 
     Raises:
         UsageError: published figures would have to be merged.
@@ -104,11 +104,12 @@ def match_entries(
 
 
 def _monitored_keys(keys: Iterable[_Key], done: Collection[str] = ()) -> list[_Key]:
-    """First of `HEADLINE_METRICS` of each case that is not in `done`."""
+    """First of `headline_metrics` of each case that is not in `done`."""
     found: dict[str, str] = {}
+    order = headline_metrics()
     for case, name in keys:
         if case not in done:
-            found[case] = min(found.get(case, name), name, key=HEADLINE_METRICS.index)
+            found[case] = min(found.get(case, name), name, key=order.index)
     return list(found.items())
 
 
@@ -388,9 +389,10 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
     gathered = _gather_sides(left, right, history, options)
     found = [filter_entries(spec, side.entries) for spec, side in zip((left, right), gathered, strict=True)]
     _refuse_shared_results(left, right, found)
-    headlines_only = not options.metrics and any(entry.metric in HEADLINE_METRICS for side in found for entry in side)
+    headlines = headline_metrics()
+    headlines_only = not options.metrics and any(entry.metric in headlines for side in found for entry in side)
     default_metrics = (
-        HEADLINE_METRICS if headlines_only else [name for name in METRICS if METRICS[name].direction != "neutral"]
+        headlines if headlines_only else [name for name in METRICS if METRICS[name].direction != "neutral"]
     )
     sides = [[entry for entry in entries if entry.metric in (options.metrics or default_metrics)] for entries in found]
     asked = set(left.filters) & set(right.filters)

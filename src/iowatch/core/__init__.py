@@ -14,7 +14,7 @@ from iowatch.core.covariates import (
 )
 from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
 from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
-from iowatch.core.metrics import HEADLINE_METRICS, METRICS, Metric, get_metric
+from iowatch.core.metrics import METRICS, Metric, get_metric, headline_metrics
 from iowatch.core.model import (
     Case,
     Output,

@@ -1,6 +1,7 @@
 """The table of metrics: name, unit, direction, label, ceiling, and functions that depend on the direction.
 
-To add a metric, add a row here and the field in the parser. The order of the rows is the priority of headline metrics.
+To add a metric, add a row here, or a `Metric` in a plugin of a site, and the field in the parser. The order of the rows
+is the priority of headline metrics.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from iowatch.core.errors import UsageError, suggest_name
+from iowatch.core.plugins import Registry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,10 +94,12 @@ _ROWS = (
     Metric("share", "1", "neutral", "Share", 1.0),
 )
 
-METRICS: dict[str, Metric] = {row.name: row for row in _ROWS}
+METRICS = Registry(Metric, _ROWS)
 
-HEADLINE_METRICS = tuple(row.name for row in _ROWS if row.headline)
-"""The headline metric of a case is the first of these that it has; its other metrics follow from that one."""
+
+def headline_metrics() -> tuple[str, ...]:
+    """Return the metrics of which the first that a case has is its headline metric; its others follow from that one."""
+    return tuple(row.name for row in METRICS.values() if row.headline)
 
 
 def get_metric(name: str) -> Metric:

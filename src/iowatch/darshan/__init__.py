@@ -10,12 +10,12 @@ from iowatch.darshan.report import (
     write_timeline,
 )
 from iowatch.darshan.results import (
-    PARSED_TOOLS,
     BandwidthComparison,
     add_overhead_result,
     add_trace_results,
     compare_bandwidths,
     parse_tool_file,
+    parsed_tools,
 )
 from iowatch.darshan.trace import (
     DarshanReader,

@@ -298,7 +298,11 @@ def parse_darshan_log(source: OutputSource, evidence: RunContext) -> Output:
 
 
 _OTHER_PARSERS: Mapping[str, OutputParser] = {"darshan": parse_darshan_log}
-PARSED_TOOLS = (*benchmark_names(), *_OTHER_PARSERS)
+
+
+def parsed_tools() -> tuple[str, ...]:
+    """Return the tools with outputs that can be parsed: all benchmarks, and `darshan`."""
+    return (*benchmark_names(), *_OTHER_PARSERS)
 
 
 def parse_tool_file(
@@ -307,7 +311,7 @@ def parse_tool_file(
     """The results of one output of a benchmark or of one Darshan log (arguments as `parse_output_file`).
 
     Args:
-        tool: one of `PARSED_TOOLS`.
+        tool: one of `parsed_tools`.
 
     Raises:
         UsageError: unknown tool.

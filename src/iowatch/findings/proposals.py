@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, UsageError, local_day, settings, suggest_name
+from iowatch.core import DAY_S, METRICS, InputError, UsageError, headline_metrics, local_day, settings, suggest_name
 from iowatch.findings import series, state
 from iowatch.reference import (
     ProposalLevel,
@@ -23,8 +23,10 @@ from iowatch.site import load_system, system_names, system_today, system_zone
 from iowatch.stats import ChangePoint
 from iowatch.store import History, SeriesFilter, SeriesPoints, SeriesRow
 
+
 # The checks report the best value per run of these metrics to ReFrame as performance.
-_METRICS = [name for name in HEADLINE_METRICS if METRICS[name].direction == "higher"]
+def _performance_metrics() -> list[str]:
+    return [name for name in headline_metrics() if METRICS[name].direction == "higher"]
 
 
 def propose_from_history(
@@ -60,7 +62,8 @@ def collect_accepted_levels(history: History, system: str, today: date | None = 
     """
     history.require_system(system)
     findings = state.update_findings(history, system, report=False)
-    rows = [r for r in series.headline_series(history, system) if r.metric in _METRICS]
+    metrics = _performance_metrics()
+    rows = [r for r in series.headline_series(history, system) if r.metric in metrics]
     starts = state.accepted_level_starts(history, system, today)
     detections = series.detect_series(history, rows, starts)
     closed = [one for one in findings if one.state in ("dismissed", "resolved")]
@@ -172,7 +175,8 @@ def _remarks_from_error(error: InputError) -> list[policy.AuditRemark]:
 def _measured_series(history: History | None, system: str) -> list[policy.MeasuredSeries]:
     if history is None:
         return []
-    rows = [row for row in history.series(SeriesFilter(system=system)) if row.metric in _METRICS and row.n]
+    metrics = _performance_metrics()
+    rows = [row for row in history.series(SeriesFilter(system=system)) if row.metric in metrics and row.n]
     stacks = history.last_stacks([row.id for row in rows])
     found = []
     for row in rows:

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from iowatch.core import (
     COVARIATE_FACTS,
     DAY_S,
-    HEADLINE_METRICS,
     METRICS,
     InputError,
     get_covariate,
+    headline_metrics,
     parse_time,
     run_covariates,
 )
@@ -74,11 +74,12 @@ def headline_series(history: History, system: str) -> list[SeriesRow]:
 def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
     """The monitored series among those of one system; A/B runs are not monitored."""
     chosen: dict[tuple[str, str, str], SeriesRow] = {}
+    order = headline_metrics()
     for row in rows:
         key = (row.partition, row.stack, row.case.key)
-        if row.metric in HEADLINE_METRICS and row.n and not row.case.parameters.get("ab_run"):
+        if row.metric in order and row.n and not row.case.parameters.get("ab_run"):
             known = chosen.get(key)
-            if known is None or HEADLINE_METRICS.index(row.metric) < HEADLINE_METRICS.index(known.metric):
+            if known is None or order.index(row.metric) < order.index(known.metric):
                 chosen[key] = row
     return list(chosen.values())
 

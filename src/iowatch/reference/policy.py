@@ -99,7 +99,7 @@ def _unmeasured_entries(
 
 def check_class_names() -> list[str]:
     """Return the names of the ReFrame checks of all benchmarks."""
-    return [benchmark.check for benchmark in BENCHMARKS]
+    return [benchmark.check for benchmark in BENCHMARKS.values()]
 
 
 MAX_REFERENCE_AGE = dt.timedelta(days=365)

@@ -20,7 +20,7 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.core import HEADLINE_METRICS, MachineError, Result, UsageError, format_count, format_size, write_atomically
+from iowatch.core import MachineError, Result, UsageError, format_count, format_size, headline_metrics, write_atomically
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
@@ -354,10 +354,11 @@ class _AbRunner(session.SessionRunner):
 def _samples_by_case(cases: Sequence[handoff.SpooledCase]) -> dict[str, tuple[float, ...]]:
     """Samples of the compared metric by case; the key is the same on both sides."""
     found: dict[str, Result] = {}
+    order = headline_metrics()
     for case in cases:
         output = handoff.spooled_output(case)
         for result in output.results if output.status == "ok" else ():
-            if result.metric in HEADLINE_METRICS:
+            if result.metric in order:
                 key = result.full_case(output.tool).key
-                found[key] = min(found.get(key, result), result, key=lambda r: HEADLINE_METRICS.index(r.metric))
+                found[key] = min(found.get(key, result), result, key=lambda r: order.index(r.metric))
     return {key: result.samples for key, result in found.items()}

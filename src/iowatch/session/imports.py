@@ -35,17 +35,21 @@ from iowatch.core import (
     utc_now,
     yamlfile,
 )
-from iowatch.darshan import PARSED_TOOLS, parse_tool_file
+from iowatch.darshan import parse_tool_file, parsed_tools
 from iowatch.site import load_system, system_zone
 from iowatch.store import Artefact, History, ResultFilter, RunRecord, SeriesFilter, SessionRecord, StackRecord
 
 # Tables of many runs per file, which no benchmark prints: by a map, or by the ready map of that name.
 CSV, TOKIO = "csv", "tokio"
-IMPORTED_TOOLS = (*PARSED_TOOLS, CSV, TOKIO)
 # `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
 _UUID_CHARACTERS = 64  # of the column in the database
 _DATE_FORMATS = "YYYYMMDD, YYYYMMDDhhmmss, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss"
+
+
+def imported_tools() -> tuple[str, ...]:
+    """Return the tools and formats that `iowatch import` reads."""
+    return (*parsed_tools(), CSV, TOKIO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry
-from iowatch.core import InputError, MachineError, settings
+from iowatch.core import InputError, MachineError, plugins, settings
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -138,18 +138,22 @@ def check_path(name: str) -> Path:
         InputError: it is missing or not Python, or does not define the check class of the benchmark. ReFrame would
             run nothing, or report failures of a class that no case has.
     """
-    path, expected = settings.product_root() / "reframe_tests" / f"{name}.py", registry.get_benchmark(name).check
+    expected, plugin = registry.get_benchmark(name).check, registry.BENCHMARKS.plugin_of(name)
+    path = (plugin.path.parent if plugin else settings.product_root()) / "reframe_tests" / f"{name}.py"
+    if plugin and path.exists() and (reason := settings.untrusted_reason(path)):
+        raise InputError(reason)
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
-            f"{path}: cannot read the check of {name}: {error}", hint="README.md, 'Where to add', lists its files."
+            f"{path}: cannot read the check of {name}: {error}",
+            hint=plugins.PLUGIN_HINT if plugin else "README.md, 'Where to add', lists its files.",
         ) from error
     found = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
     if expected not in found:
         raise InputError(
             f"{path}: no class '{expected}'; it defines {', '.join(found) or 'none'}",
-            hint=f"Rename the class, or correct `check` of {name} in src/iowatch/benchmarks/.",
+            hint=f"Rename the class, or correct `check` of {name} in {plugin.path if plugin else 'its entry'}.",
         )
     return path
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from iowatch import handoff
-from iowatch.core import HEADLINE_METRICS, METRICS, UsageError, format_count, format_number, format_size, utc_now
+from iowatch.core import METRICS, UsageError, format_count, format_number, format_size, headline_metrics, utc_now
 from iowatch.findings import RETEST_SINCE, state
 from iowatch.session import accepted_plan, reframe, session
 from iowatch.session.extra_work import add_extra_work
@@ -339,7 +339,7 @@ def _name_extra_work(failure: reframe.ReframeFailure, runs: Sequence[PlannedRun]
 
 def _format_headline(case: handoff.SpooledCase) -> str:
     results = case.output["results"]
-    metric = next((name for name in HEADLINE_METRICS if name in {result["metric"] for result in results}), None)
+    metric = next((name for name in headline_metrics() if name in {result["metric"] for result in results}), None)
     words = [
         f"{result['operation']} {format_number(METRICS[metric].best(result['samples']))} {result['unit']}"
         for result in results

@@ -10,7 +10,7 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry, suites
-from iowatch.core import DAY_S, HEADLINE_METRICS, METRICS, InputError, artefacts, format_count, format_number
+from iowatch.core import DAY_S, METRICS, InputError, artefacts, format_count, format_number, headline_metrics
 from iowatch.findings import (
     SESSION_REPORT,
     Finding,
@@ -230,7 +230,7 @@ def _retest_lines(history: History, runs: Sequence[RunRow]) -> tuple[str, ...]:
         values: dict[tuple[str, str], list[str]] = {}
         for name in (one.name, handoff.turn_run_name(one.name, {handoff.RETEST: True})):
             results = history.run_results(by_key[one.partition, one.stack, name])
-            metric = next((m for m in HEADLINE_METRICS if m in {series.metric for series, _ in results}), None)
+            metric = next((m for m in headline_metrics() if m in {series.metric for series, _ in results}), None)
             for series, samples in results:
                 if series.metric == metric and samples:
                     key = str(series.case.parameters.get("operation", "")), METRICS[series.metric].unit
@@ -305,8 +305,8 @@ def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
 def _is_test_of_case(test: str, benchmark: str, case: str) -> bool:
     """Whether a ReFrame test name, `<check> %entry=<suite>/<case>`, is that of a case."""
     check, _, entry = test.partition(" %entry=")
-    known = any((one.name, one.check) == (benchmark, check) for one in registry.BENCHMARKS)
-    return known and entry.partition("/")[2] == case
+    known = registry.BENCHMARKS.get(benchmark)
+    return known is not None and known.check == check and entry.partition("/")[2] == case
 
 
 def _values_outside_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.core import InputError, MachineError, UsageError, settings
+from iowatch.core import InputError, MachineError, UsageError, plugins, settings
 from iowatch.site import (
     FileSystemIdentity,
     Stack,
@@ -50,21 +50,26 @@ class Requirement:
     program: str | None = None
 
 
-_REQUIREMENTS = (
+_LIBRARIES = (
     Requirement("C compiler", ("gcc", "clang", "icx", "icc", "nvc"), ("gcc",), "builds benchio", required=True),
     Requirement("MPI", (*stack_probe.MPI_LIBRARIES,), ("openmpi-bin", "libopenmpi-dev"), "everything", required=True),
     Requirement("parallel HDF5", ("hdf5",), ("libhdf5-openmpi-dev",), "api HDF5 of benchio; h5bench"),
     Requirement("parallel netCDF-4", ("netcdf-c",), ("libnetcdf-mpi-dev",), "api NETCDF4 of benchio"),
     Requirement("PnetCDF", ("parallel-netcdf",), ("libpnetcdf-dev", "pnetcdf-bin"), "api PNETCDF of benchio"),
-    *(
-        Requirement(b.title, (b.package,), b.debian, f"suites of {b.title}", feature=b.name)
-        for b in BENCHMARKS
-        if b.package and b.probe
-    ),
+)
+_TOOLS = (
     Requirement("Darshan", ("darshan-runtime",), (), "Darshan trace of every run"),
     Requirement("CMake", (), ("cmake",), "builds benchio", required=True, program="cmake"),
     Requirement("pkg-config", (), ("pkg-config",), "finds netCDF and PnetCDF", program="pkg-config"),
 )
+
+
+def _requirements() -> Iterator[Requirement]:
+    yield from _LIBRARIES
+    for b in BENCHMARKS.values():
+        if b.package and b.probe:
+            yield Requirement(b.title, (b.package,), b.debian, f"suites of {b.title}", feature=b.name)
+    yield from _TOOLS
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,15 @@ class RequirementStatus:
 
 
 @dataclass(frozen=True)
+class PluginStatus:
+    """A plugin of the site: its name, what it adds (`Benchmark ours`), and its faults with file and line."""
+
+    name: str
+    adds: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class DoctorReport:
     """Contents of the report of `iowatch doctor`.
 
@@ -95,6 +109,7 @@ class DoctorReport:
         broken_stacks: name and reason of each.
         scratch: the directory and the file system that it is on; None if `problems` has the reason.
         overridden: files of the site that replace one of the product.
+        plugins: of the site; faults of the objects of a registry are known only where it was imported.
         unanswered: queries of Prometheus in system.yaml without an answer, with the reason; runs are not affected.
     """
 
@@ -111,6 +126,7 @@ class DoctorReport:
     scratch: str | None = None
     unanswered: tuple[str, ...] = ()
     overridden: tuple[str, ...] = ()
+    plugins: tuple[PluginStatus, ...] = ()
 
     @property
     def missing(self) -> tuple[RequirementStatus, ...]:
@@ -163,6 +179,10 @@ def examine_machine(system: str = "local") -> DoctorReport:
         broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in known if stack.status == "broken"),
         scratch=scratch,
         unanswered=() if described.retired else _unanswered_queries(described),
+        plugins=tuple(
+            PluginStatus(one.name, tuple(map(" ".join, one.adds)), tuple(one.faults))
+            for one in plugins.checked_plugins()
+        ),
         overridden=tuple(str(path.relative_to(settings.site_root())) for path, _ in settings.overridden_files()),
     )
 
@@ -218,7 +238,7 @@ def _check_requirements(
     spack_command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system.name}{bootstrap}"
     findings: list[RequirementStatus] = []
     packages: list[str] = []
-    for wanted in _REQUIREMENTS:
+    for wanted in _requirements():
         path = shutil.which(wanted.program) if wanted.program else None
         found = (path,) if path else _found_parts(wanted, usable)
         # Debian's libraries are of use only where those of the operating system are stacks.

@@ -46,6 +46,10 @@ def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
         console.print(f"  broken stack {stack}", markup=False, soft_wrap=True)
     for query in report.unanswered:
         console.print(f"  not recorded: {query}", markup=False, soft_wrap=True)
+    for plugin in report.plugins:
+        console.print(f"  {plugin.name} adds {', '.join(plugin.adds) or 'nothing'}", markup=False, soft_wrap=True)
+        for fault in plugin.faults:
+            console.print(f"    not used: {fault}", markup=False, soft_wrap=True)
     for name in report.overridden:
         console.print(f"  {name} of this site replaces a file of iowatch", markup=False, soft_wrap=True)
     memory = _format_size(report.memory_bytes)
@@ -177,7 +181,6 @@ def render_system(system: System, console: Console) -> None:
 
 
 _LIBRARIES = (*stack_probe.MPI_LIBRARIES, "hdf5", "netcdf-c", "parallel-netcdf")
-_MAIN_PARTS = (*_LIBRARIES, *dict.fromkeys(b.package for b in BENCHMARKS if b.package and b.probe))
 
 
 def render_stack_list(stacks: Iterable[Stack], console: Console) -> None:
@@ -187,8 +190,9 @@ def render_stack_list(stacks: Iterable[Stack], console: Console) -> None:
         console.print("No stacks: a retired system, or one without MPI, modules.yaml and spack.yaml.")
         return
     rows = make_table("stack", "kind", "state", "parts")
+    packages = dict.fromkeys(b.package for b in BENCHMARKS.values() if b.package and b.probe)
     for stack in stacks:
-        known = (stack.part(name) for name in _MAIN_PARTS)
+        known = (stack.part(name) for name in (*_LIBRARIES, *packages))
         parts = ", ".join(f"{part.name} {part.version}" for part in known if part)
         reason = stack.note if stack.status == "broken" else None
         rows.add_row(stack.name, stack.kind, stack.status, reason or parts)

@@ -342,8 +342,11 @@ OWN_PACKAGE = "benchio"
 _DONE = re.compile(r"^\[[+e]\] (?:\S+ \(external |\S*/)?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
 # For a file with a wrong checksum, Spack prints hundreds of characters of its content.
 _MAX_LINE_WIDTH = 300
-# Parts with measured programs: the libraries that they load are checked on activation.
-_MEASURED_PACKAGES = {"darshan-util", *(benchmark.package for benchmark in BENCHMARKS)}
+
+
+def _is_measured(package: str) -> bool:
+    """Whether a part has measured programs: the libraries that they load are checked on activation."""
+    return package in ("darshan-util", *(benchmark.package for benchmark in BENCHMARKS.values()))
 
 
 def _clone_spack() -> str:
@@ -452,14 +455,14 @@ def _required_files(part: StackPart) -> tuple[str, ...]:
     if part.prefix is None or (prefix := Path(part.prefix)) in (Path("/usr"), Path("/usr/local"), Path("/")):
         return ()
     libraries = {str(path) for folder in ("lib", "lib64") for path in (prefix / folder).glob("lib*.so")}
-    for program in (prefix / "bin").glob("*") if part.name in _MEASURED_PACKAGES else ():
+    for program in (prefix / "bin").glob("*") if _is_measured(part.name) else ():
         libraries.update(re.findall(r"=> (/\S+)", stack_probe.query_tool("ldd", str(program))))
     return (str(prefix), *sorted(libraries))
 
 
 def _program_checksums(part: StackPart) -> dict[str, str]:
     """Return the SHA-256 of the programs that are measured."""
-    measured = part.prefix and part.name in _MEASURED_PACKAGES
+    measured = part.prefix and _is_measured(part.name)
     return stack_probe.file_checksums(str(path) for path in Path(part.prefix or "", "bin").glob("*") if measured)
 
 

@@ -218,7 +218,7 @@ def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
 
 def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     """Return the part with the benchmarks of one package, if the program of the first of them is installed."""
-    probes = [b.probe for b in BENCHMARKS if b.package == package and b.probe]
+    probes = [b.probe for b in BENCHMARKS.values() if b.package == package and b.probe]
     first = probes[0]
     program = _find_program(first, flavour)
     command = shutil.which(first.version_command[0])
@@ -273,17 +273,18 @@ def _pkgconfig_version(libdir: Path, name: str) -> str:
     return _first_match(r"^Version:\s*(\S+)", config.read_text() if config.is_file() else "") or "unknown"
 
 
-_PACKAGES = tuple(dict.fromkeys(b.package for b in BENCHMARKS if b.package and b.probe))
-PROBES: tuple[Callable[[MpiInstallation], StackPart | None], ...] = (
-    probe_compiler,
-    probe_mpi,
-    probe_hdf5,
-    probe_netcdf,
-    probe_pnetcdf,
-    *(partial(probe_package, package) for package in _PACKAGES),
-    probe_darshan_runtime,
-    probe_darshan_util,
-)
+def _probes() -> tuple[Callable[[MpiInstallation], StackPart | None], ...]:
+    packages = dict.fromkeys(b.package for b in BENCHMARKS.values() if b.package and b.probe)
+    return (
+        probe_compiler,
+        probe_mpi,
+        probe_hdf5,
+        probe_netcdf,
+        probe_pnetcdf,
+        *(partial(probe_package, package) for package in packages),
+        probe_darshan_runtime,
+        probe_darshan_util,
+    )
 
 
 # Debian supports several MPIs at once and adds a suffix to the tools of each.
@@ -308,7 +309,7 @@ def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
     """Return the features that checks can require of an environment with these parts."""
     parts = list(parts)
     found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
-    found |= {b.name for b in BENCHMARKS for part in parts if b.probe and _provides(part, b)}
+    found |= {b.name for b in BENCHMARKS.values() for part in parts if b.probe and _provides(part, b)}
     return tuple(sorted(found))
 
 
@@ -336,7 +337,7 @@ def installed_mpis() -> list[MpiInstallation]:
 
 
 def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
-    parts = tuple(sorted(filter(None, (ask(flavour) for ask in PROBES)), key=lambda part: part.name))
+    parts = tuple(sorted(filter(None, (ask(flavour) for ask in _probes())), key=lambda part: part.name))
     renamed = [name for name in TOOLS if flavour.own_name(name) != name]
     tools = {name: path for name in renamed if (path := flavour.tool(name))}
     name, features, settings = f"system-{flavour.mpi}", features_of_parts(parts), mpi_settings(flavour.mpi)

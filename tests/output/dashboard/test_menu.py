@@ -15,7 +15,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from iowatch.core import MachineError
 from iowatch.output.dashboard import data, pages
 from iowatch.output.dashboard.build import build_site
-from iowatch.output.dashboard.pages import PAGES
+from iowatch.output.dashboard.pages import all_pages
 from iowatch.store import History
 from tests.conftest import ROOT
 
@@ -54,7 +54,7 @@ def test_page_needs_one_file_and_its_template(
         site = build_site(history, tmp_path / "site", pages=pages.discover_pages()).index.parent
     assert "<h1>1 system</h1>" in (site / "quotas.html").read_text()
     titles = [title for _, title in menu(site / "index.html")]
-    usual = [page.title for page in pages.PAGES if page.menu]
+    usual = [page.title for page in pages.all_pages() if page.menu]
     assert [title for title in titles if title != "Quotas"] == usual
     assert titles.index("Quotas") == titles.index("Overview") + 1
     assert ("../quotas.html", "Quotas") in menu(site / "series" / "1.html")
@@ -100,7 +100,7 @@ def test_mistake_in_a_template_is_reported_with_its_name(template: str | None) -
 def test_menu_links_to_pages_of_the_site(franklin_site: Path) -> None:
     entries = menu(franklin_site / "index.html")
     assert [title for _, title in entries] == [
-        page.title for page in sorted((p for p in PAGES if p.menu), key=lambda p: p.menu or 0)
+        page.title for page in sorted((p for p in all_pages() if p.menu), key=lambda p: p.menu or 0)
     ]
     assert all((franklin_site / name).is_file() for name, _ in entries)
 

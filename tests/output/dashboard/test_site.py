@@ -137,7 +137,7 @@ def test_killed_build_keeps_the_old_site(franklin_history: Path, tmp_path: Path)
             "import sys,time\nfrom pathlib import Path\nfrom iowatch.store import History\n"
             "from iowatch.output.dashboard import build as b\n"
             "def stall(site):\n    print('half', flush=True)\n    time.sleep(60)\n"
-            "pages = (*b.PAGES[:3], b.Page('x', 'x', None, stall))\n"
+            "pages = (*b.all_pages()[:3], b.Page('x', 'x', None, stall))\n"
             "with History.open(sys.argv[1]) as h: b.build_site(h, Path(sys.argv[2]), 'Europe/London', pages=pages)"
         )
         command = [sys.executable, "-c", program, str(franklin_history), str(site)]

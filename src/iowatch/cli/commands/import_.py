@@ -14,11 +14,11 @@ from iowatch.core import UsageError, format_count, parse_time, write_atomically
 from iowatch.output.history import print_table_preview
 from iowatch.session.imports import (
     CSV,
-    IMPORTED_TOOLS,
     TOKIO,
     ImportProblem,
     import_files,
     import_tables,
+    imported_tools,
     preview_tables,
     stated_zone,
 )
@@ -34,7 +34,7 @@ _MAX_MESSAGES = 20
     epilog="Example: iowatch import csv results.csv --map results.yaml --system archer --preview",
     short_help="Import existing outputs and tables into the history.",
 )
-@click.argument("tool", type=click.Choice(IMPORTED_TOOLS))
+@click.argument("tool", type=click.Choice(imported_tools()))
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)
 @common.system_option(required=True)
 @click.option(

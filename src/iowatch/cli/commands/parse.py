@@ -11,11 +11,11 @@ from rich.table import Table
 
 from iowatch.cli.common import INPUT_FILE, json_option, print_report
 from iowatch.core import Output, PlainTable, format_number, summarise_samples
-from iowatch.darshan import PARSED_TOOLS, parse_tool_file
+from iowatch.darshan import parse_tool_file, parsed_tools
 
 
 @click.command()
-@click.argument("tool", type=click.Choice(PARSED_TOOLS))
+@click.argument("tool", type=click.Choice(parsed_tools()))
 @click.argument("file", type=INPUT_FILE)
 @click.option("--stderr", type=INPUT_FILE, help="File with the stderr of the same run.")
 @click.option("--rc", type=int, help="Its exit code (negative: killed by that signal).")

@@ -18,9 +18,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iowatch import __version__, core
+from iowatch.core import plugins
 from iowatch.findings import format_day, format_decision, format_factor, format_largest, format_outlook
 from iowatch.output.dashboard import Page, SiteBuild, collect_catalogue, safe_file_name, shorten_text, site_build
-from iowatch.output.dashboard.pages import PAGES
+from iowatch.output.dashboard.pages import PAGES, all_pages
 from iowatch.output.history import format_case_name
 from iowatch.reference import cite_table
 from iowatch.site import shared_zone, system_zone
@@ -46,7 +47,7 @@ def build_site(
     sessions: int = DEFAULT_SESSIONS,
     reports: int = DEFAULT_REPORTS,
     now: datetime | None = None,
-    pages: Sequence[Page] = PAGES,
+    pages: Sequence[Page] | None = None,
 ) -> BuildResult:
     """Write the site to `place`; all pages are rebuilt.
 
@@ -65,6 +66,7 @@ def build_site(
     """
     if zone is not None:
         core.find_time_zone(zone)
+    pages = all_pages() if pages is None else pages
     with site_build(place) as writer:
         catalogue = collect_catalogue(history)
         shown_in = core.find_time_zone(zone) if zone else shared_zone(machine.name for machine in catalogue.machines)
@@ -74,8 +76,27 @@ def build_site(
         for source in [*static_files(), plotly_script()]:
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
         for page in pages:
-            page.publish(site)
+            _publish(page, site)
         return BuildResult(place / "index.html", writer.written, writer.kept)
+
+
+_FAULTY = """{% extends "base.html" %}{% block title %}{{ title }}{% endblock %}
+{% block main %}<h1>{{ title }}</h1><p role="alert">This page of a plugin failed: {{ fault }}</p>{% endblock %}"""
+
+
+def _publish(page: Page, site: SiteBuild) -> None:
+    """Write a page; one of a plugin that fails is reported, and states the fault: the others are still needed."""
+    try:
+        page.publish(site)
+    except Exception as error:
+        plugin = PAGES.plugin_of(page.name)
+        if plugin is None:
+            raise
+        fault = plugins.fault_of_plugin(error) or f"{plugin.path}: {error}"
+        plugin.report(fault)
+        template = site.templates.from_string(_FAULTY)
+        root = "../" * page.name.count("/")
+        site.writer.write(page.name, template.render(root=root, page=page.name, title=page.title, fault=fault))
 
 
 def serve_site(site: Path, port: int, say: Callable[[str], None]) -> None:
@@ -134,8 +155,9 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
     The global `menu` lists the pages of the menu in order.
     """
     zone_of = cache(system_zone)
+    own = core.settings.product_root() / "dashboards" / "templates"
     environment = Environment(
-        loader=FileSystemLoader(core.settings.product_root() / "dashboards" / "templates"),
+        loader=FileSystemLoader([own, *plugins.template_folders()]),
         autoescape=True,
         finalize=core.escape_texts,
         undefined=StrictUndefined,

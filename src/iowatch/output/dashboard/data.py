@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jinja2 import Environment, TemplateError
 
-from iowatch.core import HEADLINE_METRICS, METRICS, IowatchError, MachineError, Metric, Scalar, settings
+from iowatch.core import METRICS, IowatchError, MachineError, Metric, Scalar, headline_metrics, settings
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
@@ -104,7 +104,7 @@ class SeriesEntry:
     Attributes:
         name: short, unique among the series of its system if possible.
         stamp: extent of the series; equal stamps mean equal results.
-        headline: whether it is the monitored series of its case (`HEADLINE_METRICS`).
+        headline: whether it is the monitored series of its case (`headline_metrics`).
         detection: last detection of the series, or None.
         limits: reference, published figure and peak, if known.
         findings: findings of which it is a member, newest first.
@@ -259,9 +259,9 @@ def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
     """Names of series with metric (unless it is a headline metric), and stack and partition if there are several."""
     case_names = short_case_names([{"benchmark": row.case.benchmark, **row.case.parameters} for row in rows])
     several = [field for field in ("stack", "partition") if len({getattr(row, field) for row in rows}) > 1]
-    names = []
+    names, headlines = [], headline_metrics()
     for row, name in zip(rows, case_names, strict=True):
-        parts = [name] if row.metric in HEADLINE_METRICS else [name, METRICS[row.metric].label.lower()]
+        parts = [name] if row.metric in headlines else [name, METRICS[row.metric].label.lower()]
         names.append(" ".join([*parts, *(f"[{getattr(row, field)}]" for field in several)]))
     return names
 

@@ -70,6 +70,22 @@ def test_netcdf_of_another_mpi_is_not_found(tool: Tool, tmp_path_factory: pytest
     assert part.version == "4.9.3"
 
 
+def test_pnetcdf_of_debian_13_is_found_by_the_compiler(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Its pnetcdf-config reports the directories of Debian's build, which do not exist here."""
+    library = tmp_path_factory.mktemp("lib") / "libpnetcdf.so"
+    library.write_text("")
+    built = "/build/reproducible-path/pnetcdf-1.14.0/debian/tmp//usr"
+    tool("pnetcdf-config", f'[ "$1" = --all ] && echo "This PnetCDF 1.14.0 was built" || echo {built}')
+    tool("mpicc.openmpi", f"echo {library}")
+    tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
+    part = stack_probe.probe_pnetcdf(MpiInstallation("openmpi", ".openmpi"))
+    assert part is not None
+    assert (part.version, part.prefix, part.files) == ("1.14.0", None, (str(library),))
+    stack_probe.query_tool.cache_clear()
+    tool("mpicc.openmpi", "echo libpnetcdf.so")  # the answer if it is not found
+    assert stack_probe.probe_pnetcdf(MpiInstallation("openmpi", ".openmpi")) is None
+
+
 OLD = "--has-pnetcdf-> no\n  --prefix    -> {prefix}\n  --version   -> netCDF {version}"
 
 

@@ -204,16 +204,25 @@ def probe_netcdf(flavour: MpiInstallation) -> StackPart | None:
 
 
 def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
-    """Return PnetCDF, as described by `pnetcdf-config`."""
+    """Return PnetCDF, as described by `pnetcdf-config`; in Debian 13 its directories are those of Debian's build."""
     config = flavour.tool("pnetcdf-config") or shutil.which("pnetcdf-config")
     answer = query_tool(config, "--all") if config else ""
     version = _first_match(r"PnetCDF (\d\S*)", answer)
     shared = find_library(query_tool(config, "--libdir").strip(), "pnetcdf") if config else None
+    shared = shared or _library_of_compiler(flavour, "libpnetcdf.so")
     if version is None or shared is None or not flavour.serves(shared):
         return None
     variants = _parse_yes_no(answer, {"subfiling": "--subfiling", "burstbuffer": "--burst-buffering"})
-    prefix = query_tool(str(config), "--prefix").strip() or None
-    return StackPart("parallel-netcdf", version, variants, prefix=prefix, files=(shared,))
+    prefix = query_tool(str(config), "--prefix").strip()
+    place = prefix if prefix and Path(prefix).is_dir() else None
+    return StackPart("parallel-netcdf", version, variants, prefix=place, files=(shared,))
+
+
+def _library_of_compiler(flavour: MpiInstallation, name: str) -> str | None:
+    """Return the path of a library that the compiler finds without any option."""
+    compiler = flavour.tool("mpicc")
+    answer = query_tool(compiler, f"-print-file-name={name}").strip() if compiler else ""
+    return os.path.realpath(answer) if Path(answer).is_absolute() and Path(answer).exists() else None
 
 
 def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:

@@ -21,7 +21,6 @@ from pydantic import BaseModel
 from iowatch.cli.help import walk_commands
 from iowatch.cli.main import iowatch
 from iowatch.core import METRICS
-from iowatch.core.settings import ENVIRONMENT, SiteSettings
 from iowatch.site.system import System
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +32,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/."""
     pages = {page: _relink((ROOT / name).read_text(encoding="utf-8")) for name, page in TOP_FILES.items()}
     pages["generated/commands.md"] = "\n".join(_command_lines())
-    pages["generated/settings.md"] = "\n".join(_setting_lines())
     pages["generated/system-yaml.md"] = "\n".join(_model_lines())
     pages["generated/metrics.md"] = "\n".join(_metric_lines())
     for path, text in pages.items():
@@ -79,44 +77,6 @@ def _command_lines() -> Iterator[str]:
                 re.sub(r"^\x08\nExamples?:\n", "", shown.epilog).replace("\n  ", "\n").strip(),
                 "```",
             )
-
-
-def _setting_lines() -> Iterator[str]:
-    yield "# Settings\n"
-    yield "The first of these that states a setting: option of the command, environment, `site.yaml`, default."
-    yield "\n## site.yaml"
-    variables = {row.field: row for row in ENVIRONMENT}
-    fields = SiteSettings.model_fields.items()
-    rows = [(name, variables.get(name), field) for name, field in fields]
-    yield from _table(
-        ("field", "environment", "option", "default", "meaning"),
-        [
-            (
-                f"`{name}`",
-                _code(row and row.variable),
-                _code(row and row.option),
-                _default(field),
-                field.description or "",
-            )
-            for name, row, field in rows
-        ],
-    )
-    yield "## Environment only"
-    others = [row for row in ENVIRONMENT if row.field is None]
-    yield from _table(
-        ("variable", "option", "meaning"), [(f"`{row.variable}`", _code(row.option), row.description) for row in others]
-    )
-
-
-def _code(text: str | None) -> str:
-    return f"`{text}`" if text else ""
-
-
-def _default(field: Any) -> str:
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    return "" if value is None or isinstance(value, BaseModel) or value == () else f"`{value}`"
 
 
 def _model_lines() -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from iowatch.core.settings import ENVIRONMENT, SiteSettings
 from tests.conftest import ROOT
 
 # A variable as code reads or sets it, not as text mentions it.
@@ -23,15 +24,12 @@ def _named(pattern: re.Pattern[str], *places: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("document", "places"),
-    [
-        ("docs/operations.md", ("src", "reframe_tests")),
-        ("CONTRIBUTING.md", ("tests", "systems/slurm-local", "ci/audit")),
-    ],
+    [("docs/settings.md", ("src", "reframe_tests")), ("CONTRIBUTING.md", ("tests", "systems/slurm-local", "ci/audit"))],
 )
 def test_every_variable_is_documented(document: str, places: tuple[str, ...]) -> None:
     read = _named(_READ, *places)
     assert len(read) >= 5
-    documented = _named(_DOCUMENTED, document, *(["docs/operations.md"] if document == "CONTRIBUTING.md" else []))
+    documented = _named(_DOCUMENTED, document, *(["docs/settings.md"] if document == "CONTRIBUTING.md" else []))
     assert read - documented == set()
 
 
@@ -39,3 +37,16 @@ def test_every_documented_variable_is_read() -> None:
     documented = _named(_DOCUMENTED, "docs", "README.md", "CONTRIBUTING.md")
     read = _named(_READ, "src", "reframe_tests", "tests", "systems", "ci")
     assert documented - read == set()
+
+
+def test_table_of_settings_agrees_with_the_code() -> None:
+    """Each field of `site.yaml` with its variable, and each variable with the option that has precedence."""
+    table = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8").split("\n|---", 1)[1].split("\n\n")[0]
+    shown = [[re.findall(r"`([^`]+)`", cell) for cell in row.split("|")[1:4]] for row in table.splitlines()[1:]]
+    by_field = {row.field: row for row in ENVIRONMENT if row.field}
+    assert {field for fields, *_ in shown for field in fields} == set(SiteSettings.model_fields)
+    assert {variable for _, variables, _ in shown for variable in variables} == {row.variable for row in ENVIRONMENT}
+    for fields, variables, options in shown:
+        assert [by_field[field].variable for field in fields if field in by_field] == (variables if fields else [])
+        rows = [row for row in ENVIRONMENT if row.variable in variables]
+        assert {row.option for row in rows} - {None} == set(options[:1])

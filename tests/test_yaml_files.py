@@ -189,14 +189,14 @@ KINDS = {
     Path(path).name: Kind(page, path, text, read, misspelt)
     for page, path, text, read, misspelt in (
         ("systems.md#fields-of-systemyaml", "mine/system.yaml", SYSTEM, read_system, ("limits", "limit")),
-        ("operations.md#notices", "notify.yaml", NOTIFY, _reader(NotifySettings), ("port", "prot")),
+        ("notices.md#notices", "notify.yaml", NOTIFY, _reader(NotifySettings), ("port", "prot")),
         ("benchmarks.md#format-of-a-suite", "benchio/suites/suite.yaml", SUITE, suites.read_suite_file, ("api", "apj")),
         ("stacks.md#three-kinds", "modules.yaml", MODULES, _reader(stacks._ModulesFile), ("settings", "setting")),
         ("findings.md#events", "events.yaml", EVENTS, _system_reader(EventFile), ("verdict", "verdikt")),
         ("findings.md#review", "reviews.yaml", REVIEWS, _system_reader(ReviewFile), ("decision", "decison")),
         ("references.md#file-format", "bandwidth.yaml", BANDWIDTH, _read_bandwidth, ("statistic", "statistics")),
         ("dashboard.md#pages", "comparisons.yaml", COMPARISONS, _reader(_ComparisonList), ("title", "titel")),
-        ("operations.md#settings", "site.yaml", SITE, _reader(SiteSettings), ("thresholds", "treshold")),
+        ("settings.md", "site.yaml", SITE, _reader(SiteSettings), ("thresholds", "treshold")),
         ("references.md#published-figures", "source.yaml", SOURCE, _reader(PublishedSource), ("venue", "venu")),
     )
 }

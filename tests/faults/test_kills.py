@@ -1,4 +1,4 @@
-"""A small seeded sample of the campaign (`python -m tests.faults.campaign`; figures: docs/operations.md)."""
+"""A small seeded sample of the campaign (`python -m tests.faults.campaign`; figures: docs/faults.md)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Thresholds(ClosedModel):
 class SiteSettings(ClosedModel):
     """Content of `site.yaml`; the environment variable of a field (`ENVIRONMENT`) has precedence over the file."""
 
-    docs = "docs/operations.md#settings"
+    docs = "docs/settings.md"
     quoted = False  # it may contain the password of the database
     title: Annotated[str, Field(min_length=1, max_length=120, description="title of the pages")] = "iowatch"
     timezone: Annotated[ZoneName, Field(description="IANA name of the zone of all times that people type or read")] = (

@@ -103,7 +103,7 @@ class Secret(yamlfile.ClosedModel):
         else:
             text, where = _read_secret_file(Path(self.file or "").expanduser()), f"file {self.file}"
         if not text.strip():
-            raise InputError(f"the secret of {where} is not set", hint='docs/operations.md, "Notices".')
+            raise InputError(f"the secret of {where} is not set", hint='docs/notices.md.')
         return text.strip()
 
 
@@ -186,7 +186,7 @@ class NotifySettings(yamlfile.ClosedModel):
         suspected: also report suspected findings.
     """
 
-    docs = "docs/operations.md#notices"
+    docs = "docs/notices.md#notices"
     quoted = False
     dashboard: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
     digest: Weekday = "monday"

@@ -139,7 +139,7 @@ def test_misspelt_history_is_refused_and_nothing_sent(
 
 
 def test_example_in_the_documentation_is_valid(write: Callable[[str], Path]) -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "notices.md").read_text()
     examples = [block.split("```")[0] for block in text.split("```yaml\n")[1:]]
     (example,) = [one for one in examples if "channels:" in one]
     write(example)

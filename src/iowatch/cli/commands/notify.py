@@ -20,7 +20,7 @@ from iowatch.store import History
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, without sending it.")
 @history_options
 def command(system: str, dry_run: bool, db: str | None, as_json: bool) -> int:
-    """Send new notices through the channels in systems/<name>/notify.yaml (docs/operations.md).
+    """Send new notices through the channels in systems/<name>/notify.yaml (docs/notices.md).
 
     Send one notice per new or changed finding, one if the newest session has problems or is overdue, and one digest
     per week. Each notice is sent once; undelivered notices are retried by the next call. `ci/nightly` runs this after
@@ -28,7 +28,7 @@ def command(system: str, dry_run: bool, db: str | None, as_json: bool) -> int:
     """
     settings = notice_channels.load_notify_settings(system)
     if settings is None:
-        print_message(f"systems/{system} has no notify.yaml: no notices are sent (docs/operations.md).")
+        print_message(f"systems/{system} has no notify.yaml: no notices are sent (docs/notices.md).")
         if as_json:
             print_json({"system": system, "channels": []})
         return 0

@@ -319,7 +319,7 @@ def session_coverage(
     )
 
 
-# Seconds after the end of the last session; the default of `overdue_hours` of notices (docs/operations.md).
+# Seconds after the end of the last session; the default of `overdue_hours` of notices (docs/notices.md).
 _MIN_OVERDUE_S = 26 * 3600
 # Tolerance for sessions that start later than usual.
 _SLACK = 1.1

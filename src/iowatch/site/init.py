@@ -1,6 +1,7 @@
-"""`iowatch system init`: writes systems/<name>/ from the facts that this machine reports.
+"""`iowatch system init`: writes systems/<name>/ from the facts that this machine reports, and from a few answers.
 
-Missing facts are listed in comments of the files and in the output of the command; no value is invented.
+Each answer is verified at once: a file in the scratch directory, a job in each partition. Missing and unverified facts
+are listed in comments of the files and in the output of the command; no value is invented.
 """
 
 from __future__ import annotations
@@ -8,30 +9,66 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import socket
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iowatch.core import UsageError, settings, suggest_name, units
-from iowatch.site import machine, schedulers, storage, system
+from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units
+from iowatch.site import machine, schedulers, storage, system, trial
 
 _SLURM = ("slurm", "squeue")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SETTINGS = re.compile(r"(?<=# settings: begin\n).*(?=# settings: end\n)", re.DOTALL)
 
 
+# Ask a question (text, default) and return the answer; show a message.
+AskCallback = Callable[[str, str], str]
+MessageCallback = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a person decides about a system; None and empty: as detected.
+
+    Attributes:
+        scratch: directory of the benchmarks; may contain environment variables.
+        account: account of the jobs, or options of the scheduler that begin with a dash.
+        partitions: the scheduler's names of the partitions to measure.
+        timezone: IANA name.
+        title: shown on pages.
+    """
+
+    scratch: str | None = None
+    account: str | None = None
+    partitions: tuple[str, ...] = ()
+    timezone: str | None = None
+    title: str | None = None
+
+
 @dataclass(frozen=True)
 class InitResult:
-    """The files that `write_system` wrote, and descriptions of missing facts (`gaps`)."""
+    """The files that `write_system` wrote, and what is known about their content.
+
+    Attributes:
+        gaps: missing facts.
+        verified, unverified: what was tried with success and without, or not at all.
+        refused: whether an answer that was given as an option failed its trial.
+        commands: what to run next, with its purpose.
+    """
 
     name: str
     files: tuple[str, ...]
     gaps: tuple[str, ...]
+    verified: tuple[str, ...]
+    unverified: tuple[str, ...]
+    refused: bool
+    commands: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "commands": [command for command, _ in self.commands]}
 
 
 @dataclass(frozen=True)
@@ -87,16 +124,236 @@ def missing_facts(facts: MachineFacts) -> tuple[str, ...]:
     return tuple(found)
 
 
-def choose_scratch(facts: MachineFacts) -> tuple[str, str]:
-    """Return (scratch directory, reason for the choice)."""
-    for variable in ("SCRATCH", "WORK"):
-        if os.environ.get(variable):
-            return f"${{{variable}}}/iowatch", f"{variable} is set on this machine"
+def scratch_candidates(facts: MachineFacts) -> tuple[list[tuple[str, str]], bool]:
+    """Return (directory, reason) of possible scratch directories, and whether the first needs no question.
+
+    It needs none if a variable names it, or if it is on the only parallel file system.
+    """
+    named = [
+        (f"${{{variable}}}/iowatch", f"{variable} is set on this machine")
+        for variable in ("SCRATCH", "WORK")
+        if os.environ.get(variable)
+    ]
+    parallel: list[tuple[str, str]] = []
+    others: list[tuple[str, str]] = []
     for mount in facts.mounts:
-        if mount.technology in storage.PARALLEL_TECHNOLOGIES and mount.writable:
-            reason = f"{mount.technology}, writable for {os.environ.get('USER', 'you')}"
-            return f"{mount.mount.rstrip('/')}/iowatch", reason
-    return ("${IOWATCH_VAR}/scratch", "no parallel file system is writable at its mount point: name the directory")
+        own = Path(mount.mount, os.environ.get("USER", ""))
+        responds = mount.size_bytes is not None or mount.writable  # a server that does not would block this command
+        place = own if responds and os.access(own, os.W_OK | os.X_OK) else Path(mount.mount) if mount.writable else None
+        if place and mount.mount != "/" and mount.technology not in ("tmpfs", "overlay"):
+            free = "" if mount.free_bytes is None else f", {units.format_size(mount.free_bytes)} free"
+            reason = f"{mount.technology}{free}, writable for {os.environ.get('USER', 'you')}"
+            group = parallel if mount.technology in storage.PARALLEL_TECHNOLOGIES else others
+            group.append((f"{place}/iowatch", reason))
+    kind = file_system_type(str(settings.var_directory().absolute()))
+    var = ("${IOWATCH_VAR}/scratch", f"{kind}, not parallel; of a cluster, name a directory of the one to measure")
+    return [*named, *parallel, var, *others], bool(named) or len(parallel) == 1
+
+
+class Interview:
+    """The questions of `iowatch system init`: only what is not found, each with its reason, and verified at once.
+
+    Attributes:
+        verified, unverified: what was tried: subject (`scratch`, `partition NAME`) to what was found.
+    """
+
+    def __init__(
+        self, facts: MachineFacts, given: Answers, ask: AskCallback | None, say: MessageCallback, submit: bool
+    ) -> None:
+        """Prepare the questions.
+
+        Args:
+            given: answers that are not asked for.
+            ask: None for no questions; then only given answers are verified.
+            submit: whether jobs may be submitted.
+        """
+        self._facts, self._given, self._ask, self._say = facts, given, ask, say
+        self._submit = submit and schedulers.SCHEDULER_OPTIONS[facts.scheduler].scheduler != "local"
+        self.verified: dict[str, str] = {}
+        self.unverified: dict[str, str] = {}
+
+    def conduct(self) -> Answers:
+        """Ask and verify; return the answers, complete except for what is as detected.
+
+        Raises:
+            UsageError: a given answer is impossible: an unknown partition, a time zone or a relative path.
+        """
+        self._require_possible()
+        given = self._given
+        scratch = self._choose_scratch()
+        partitions, timezone = self._choose_partitions(), self._choose_zone()
+        answers = replace(given, scratch=scratch, partitions=partitions, timezone=timezone)
+        if self._submit and (self._ask or given.account or given.partitions):
+            answers = self._try_jobs(answers)
+        elif self._facts.scheduler not in ("local", "flux"):
+            self.unverified["partitions"] = "no job was submitted"
+        return answers
+
+    def _require_possible(self) -> None:
+        """Reject given answers before any question.
+
+        Raises:
+            UsageError: see `conduct`.
+        """
+        names = [queue.name for queue in self._facts.partitions]
+        for name in self._given.partitions:
+            if name not in names:
+                raise UsageError(f"no partition '{name}'", hint=suggest_name(name, names))
+        if self._given.timezone:
+            system.find_time_zone(self._given.timezone)
+        if self._given.scratch is not None:
+            system.expand_scratch(self._given.scratch, "--scratch")
+        access_of(self._given, self._facts)
+
+    def _choose_scratch(self) -> str:
+        candidates, found = scratch_candidates(self._facts)
+        chosen = self._given.scratch or candidates[0][0]
+        if self._given.scratch is None and not found and self._ask:
+            return self._ask_scratch("Benchmarks write to this directory, and measure its file system.")
+        if self._ask is None and self._given.scratch is None:
+            self.unverified["scratch"] = "not tried"
+        elif fault := self._try_scratch(chosen):
+            return self._ask_scratch(fault) if self._ask else chosen
+        return chosen
+
+    def _ask_scratch(self, reason: str) -> str:
+        assert self._ask
+        candidates, _ = scratch_candidates(self._facts)
+        self._say(reason)
+        for number, (place, why) in enumerate(candidates, 1):
+            self._say(f"  {number}  {place}  ({why})")
+        while True:
+            answer = self._ask("Scratch directory (a number or a path)", "1").strip()
+            is_number = answer.isdecimal() and 1 <= int(answer) <= len(candidates)
+            chosen = candidates[int(answer) - 1][0] if is_number else answer
+            fault = self._try_scratch(chosen)
+            if fault is None:
+                return chosen
+            self._say(fault)
+
+    def _try_scratch(self, chosen: str) -> str | None:
+        """Return what is wrong with a scratch directory, and what to do, or None."""
+        try:
+            directory = system.expand_scratch(chosen, "scratch")
+            identity = trial.try_scratch(directory)
+        except (UsageError, MachineError) as error:
+            self.unverified["scratch"] = error.message
+            return f"{error.message}\n  Its parent directory must exist and be writable, here and on the nodes of jobs."
+        self.unverified.pop("scratch", None)
+        self.verified["scratch"] = f"a file was written to {directory} and removed ({identity or 'unknown mount'})"
+        self._say(f"scratch: {self.verified['scratch']}")
+        return None
+
+    def _choose_partitions(self) -> tuple[str, ...]:
+        names = [queue.name for queue in self._facts.partitions]
+        if self._given.partitions or len(names) < 2 or self._ask is None:
+            return self._given.partitions or tuple(names)
+        self._say("Each partition is measured on its own; one of those that see the scratch directory is enough.")
+        for queue in self._facts.partitions:
+            size = "" if queue.nodes is None else f"{queue.nodes} node{'s' if queue.nodes > 1 else ''}"
+            facts = ", ".join(filter(None, (size, "the default" if queue.default else "")))
+            self._say(f"  {queue.name}{f'  ({facts})' if facts else ''}")
+        default = next((queue.name for queue in self._facts.partitions if queue.default), names[0])
+        while True:
+            chosen = self._ask("Partitions (names separated by commas, or all)", default)
+            wanted = names if chosen.strip() == "all" else [word.strip() for word in chosen.split(",") if word.strip()]
+            wrong = next((name for name in wanted if name not in names), None)
+            if wanted and wrong is None:
+                return tuple(wanted)
+            self._say(f"no partition '{wrong}': {suggest_name(wrong, names)}" if wrong else "Name one partition.")
+
+    def _choose_zone(self) -> str | None:
+        if self._given.timezone:
+            return self._given.timezone
+        if settings.site_settings().timezone != "UTC":
+            return None  # of site.yaml
+        if found := machine.detect_time_zone():
+            self._say(f"time zone: {found[0]} (from {found[1]}; another one with --timezone)")
+            return found[0]
+        if self._ask is None:
+            return None
+        self._say("Times are shown, and blackouts are read, in the time zone of the site; this machine names none.")
+        while True:
+            chosen = self._ask("Time zone, for example Europe/Berlin", "UTC")
+            try:
+                system.find_time_zone(chosen)
+            except UsageError as error:
+                self._say(str(error))
+            else:
+                return chosen
+
+    def _try_jobs(self, answers: Answers) -> Answers:
+        """Submit a job to each partition until all ran, or until the person keeps those that did not."""
+        while True:
+            refused, no_scratch = self._submit_jobs(answers, answers.partitions or (None,))
+            if not self._ask or not (refused or no_scratch):
+                return answers
+            if no_scratch:
+                answers = replace(answers, scratch=self._ask_scratch("The nodes of jobs must see the directory, too."))
+                continue
+            answer = self._ask_account(answers)
+            if answer == _DROP and len(refused) < len(answers.partitions):
+                for name in refused:
+                    del self.unverified[f"partition {name}"]
+                return replace(answers, partitions=tuple(p for p in answers.partitions if p not in refused))
+            if answer in ("", _DROP):
+                return answers
+            answers = replace(answers, account=answer)
+
+    def _ask_account(self, answers: Answers) -> str:
+        assert self._ask
+        known = machine.slurm_accounts() if self._facts.scheduler in _SLURM else []
+        yours = f"Your accounts: {', '.join(known)}. " if known else ""
+        self._say(
+            f"Jobs need an account or another option here, or the partition is not for you. {yours}'{_DROP}' leaves "
+            "refused partitions out; without an answer they stay in the files, marked as not verified."
+        )
+        default = next((name for name in known if name != answers.account), "")
+        return self._ask("Account, or options that begin with '-' (--qos=short)", default).strip()
+
+    def _submit_jobs(self, answers: Answers, names: Sequence[str | None]) -> tuple[list[str], bool]:
+        """Return the names of refused partitions, and whether a job could not write to the scratch directory."""
+        self._say(
+            f"submitting one job per partition (1 node, less than a minute): {', '.join(n or '–' for n in names)}"
+        )
+        scratch = system.expand_scratch(answers.scratch or "", "scratch")
+        try:
+            trials = trial.try_partitions(self._facts.scheduler, names, access_of(answers, self._facts), scratch)
+        except MachineError as error:
+            self._say(str(error))
+            self.unverified.update({f"partition {name or 'default'}": error.message for name in names})
+            return [], False
+        for one in trials:
+            subject = f"partition {one.partition}"
+            self.unverified.pop(subject, None)
+            if one.status == "ran":
+                self.verified[subject] = f"a job ran with {one.submitted}"
+                self._say(f"{subject}: a job ran, and wrote and removed a file in {scratch}")
+            else:
+                self.verified.pop(subject, None)
+                self.unverified[subject] = one.answer
+                self._say(f"{subject}: {one.status}\n  submitted: {one.submitted}\n  answer: {one.answer}")
+        refused = [one.partition for one in trials if one.status == "refused"]
+        return refused, any(one.status == "no scratch" for one in trials)
+
+
+_DROP = "drop"
+
+
+def access_of(answers: Answers, facts: MachineFacts) -> list[str]:
+    """Return the additional options of each job.
+
+    Raises:
+        UsageError: an account for a scheduler without accounts.
+    """
+    if not answers.account:
+        return []
+    if answers.account.startswith("-"):
+        return shlex.split(answers.account)
+    option = schedulers.SCHEDULER_OPTIONS[facts.scheduler].account
+    if not option:
+        raise UsageError(f"scheduler '{facts.scheduler}' has no accounts", hint="Leave out --account.")
+    return [option.format(answers.account)]
 
 
 def _yaml_text(value: str) -> str:
@@ -154,19 +411,25 @@ def _ranks_per_node(facts: MachineFacts) -> int:
     return max(cores, LEAST_RANKS) if facts.scheduler == "local" else cores
 
 
-def system_yaml_text(name: str, facts: MachineFacts) -> str:
+def system_yaml_text(name: str, facts: MachineFacts, interview: Interview, answers: Answers) -> str:
     """Return the text of `system.yaml`."""
     day = units.utc_now().date().isoformat()
-    directory, reason = choose_scratch(facts)
+    candidates, _ = scratch_candidates(facts)
+    directory = answers.scratch or candidates[0][0]
+    reason = interview.verified.get("scratch") or f"Not verified: {interview.unverified['scratch']}"
+    known = next((why for place, why in candidates if place == directory), "")
+    zone = [f"timezone: {answers.timezone}"] if answers.timezone else []
     limits = ["  nodes: 1"] if facts.scheduler == "local" else []
     lines = [
         f"# Facts of {name}: written by `iowatch system init` on {facts.host}, {day}.",
         "# docs/systems.md lists all fields; `iowatch system show` checks them.",
         *(f"# Not found: {gap}." for gap in missing_facts(facts)),
         f"name: {name}",
-        f"title: {_yaml_text(f'{name}: complete this line')}",
+        f"title: {_yaml_text(answers.title or name)}",
+        *zone,
         "system_stacks: true",
-        f"# {reason}",
+        *([f"# {known}"] if known else []),
+        f"# {escape_line(reason)}",
         f"scratch: {_yaml_text(directory)}",
         "limits:",
         *limits,
@@ -182,18 +445,22 @@ def system_yaml_text(name: str, facts: MachineFacts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _partition_setting(partition: machine.QueueInfo | None, facts: MachineFacts) -> str:
+def _partition_setting(partition: machine.QueueInfo | None, facts: MachineFacts, unverified: Mapping[str, str]) -> str:
     name = re.sub(r"[^\w.-]", "-", partition.name) if partition else "default"
     queue = json.dumps(partition.name) if partition else "None"
     cores = partition.cores if partition and partition.cores else facts.cores
     limit = min(partition.minutes, 60) if partition and partition.minutes else 60
-    return f'    {{"name": "{name}", "queue": {queue}, "cores": {cores}, "time_limit": "{limit}m"}},'
+    fault = unverified.get(f"partition {partition.name if partition else 'default'}")
+    note = f"  # not verified: {escape_line(fault)}" if fault else ""
+    return f'    {{"name": "{name}", "queue": {queue}, "cores": {cores}, "time_limit": "{limit}m"}},{note}'
 
 
-def reframe_settings_text(facts: MachineFacts) -> str:
-    """Return the settings of `reframe.py`, with comments for missing facts."""
+def reframe_settings_text(facts: MachineFacts, interview: Interview, answers: Answers) -> str:
+    """Return the settings of `reframe.py`, with comments for missing facts and for what was tried."""
     pattern = re.sub(r"\d+", r"\\d+", re.escape(facts.host).replace(r"\-", "-"))
-    partitions = [_partition_setting(partition, facts) for partition in facts.partitions or (None,)]
+    chosen = [queue for queue in facts.partitions if queue.name in answers.partitions]
+    partitions = [_partition_setting(queue, facts, interview.unverified) for queue in chosen or (None,)]
+    tried = {name: text for name, text in interview.verified.items() if name.startswith("partition")}
     launchers = ", ".join(facts.launchers) or "none"
     lines = [
         f"# Found: scheduler {facts.scheduler}; launchers on PATH: {launchers}.",
@@ -207,8 +474,10 @@ def reframe_settings_text(facts: MachineFacts) -> str:
         "# lmod, envmod, or nomod where there are no environment modules.",
         f'MODULES_SYSTEM = "{machine.detect_module_system() or "nomod"}"',
         '# More options of every job, for example ["--account=my-project"].',
-        "ACCESS = []",
+        f"ACCESS = {json.dumps(access_of(answers, facts))}",
         "# Queues: name for ReFrame, name for the scheduler (None: its default), cores of a node, longest job.",
+        *(f"# Verified: {escape_line(subject)}: {escape_line(text)}." for subject, text in tried.items()),
+        *(["# Not verified: no job was submitted."] if "partitions" in interview.unverified else []),
         "PARTITIONS = [",
         *partitions,
         "]",
@@ -216,11 +485,26 @@ def reframe_settings_text(facts: MachineFacts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_system(name: str, *, scheduler: str | None = None, force: bool = False) -> InitResult:
+def write_system(
+    name: str,
+    given: Answers = Answers(),
+    *,
+    scheduler: str | None = None,
+    force: bool = False,
+    ask: AskCallback | None = None,
+    say: MessageCallback = lambda _: None,
+    submit: bool = True,
+) -> InitResult:
     """Describe this machine as `systems/<name>/`.
 
+    Args:
+        given: answers that are not asked for.
+        ask: asks a question; None for no questions, then only given answers are verified.
+        say: shows a message.
+        submit: whether jobs may be submitted to verify answers.
+
     Raises:
-        UsageError: the name is invalid, or exists and `force` is not set.
+        UsageError: the name or a given answer is invalid, or the name exists and `force` is not set.
         InputError: the written files violate their own schema (a defect of iowatch).
     """
     if not _NAME.fullmatch(name):
@@ -229,11 +513,31 @@ def write_system(name: str, *, scheduler: str | None = None, force: bool = False
     if (directory / "system.yaml").exists() and not force:
         raise UsageError(f"systems/{name} already exists", hint="--force overwrites it.")
     facts = detect_machine(scheduler)
+    interview = Interview(facts, given, ask, say, submit)
+    answers = interview.conduct()
     directory.mkdir(parents=True, exist_ok=True)
     template = settings.find_file("reframe", system.TEMPLATE_NAME).read_text(encoding="utf-8")
-    configuration = _SETTINGS.sub(lambda _: reframe_settings_text(facts), template)
-    texts = {"system.yaml": system_yaml_text(name, facts), "reframe.py": configuration}
+    configuration = _SETTINGS.sub(lambda _: reframe_settings_text(facts, interview, answers), template)
+    texts = {"system.yaml": system_yaml_text(name, facts, interview, answers), "reframe.py": configuration}
     for file, text in texts.items():
         (directory / file).write_text(text, encoding="utf-8")
     system.read_system(directory / "system.yaml")
-    return InitResult(name, tuple(str(directory / file) for file in texts), missing_facts(facts))
+    unverified = tuple(f"{subject}: {why}" for subject, why in interview.unverified.items())
+    asked_for = (given.scratch, given.account or given.partitions or None)
+    return InitResult(
+        name=name,
+        files=tuple(str(directory / file) for file in texts),
+        gaps=missing_facts(facts),
+        verified=tuple(f"{subject}: {what}" for subject, what in interview.verified.items()),
+        unverified=unverified,
+        refused=ask is None and any(asked_for) and bool(unverified),
+        commands=_next_commands(name),
+    )
+
+
+def _next_commands(name: str) -> tuple[tuple[str, str], ...]:
+    return (
+        (f"iowatch doctor --system {name}", "what is missing, and the command that installs it"),
+        (f"iowatch run --system {name} --suite tiny", "the first verdict, in some minutes"),
+        (f"iowatch nightly --system {name} --suite nightly", "what cron runs every night; builds the pages"),
+    )

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from zoneinfo import available_timezones
 
 TIMEOUT_S = 10.0
 _LOG = logging.getLogger(__name__)
@@ -34,12 +35,13 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class QueueInfo:
-    """A queue of the scheduler; numbers are None if not reported."""
+    """A queue of the scheduler; numbers are None if not reported. `default`: jobs go there if they name none."""
 
     name: str
     nodes: int | None = None
     cores: int | None = None
     minutes: int | None = None
+    default: bool = False
 
 
 def run_program(*command: str, timeout_s: float, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -116,13 +118,22 @@ def _slurm_minutes(text: str) -> int | None:
 
 
 def _slurm_partitions() -> list[QueueInfo]:
-    rows = (query_command("sinfo", "--noheader", "--format=%R|%D|%c|%l") or "").splitlines()
+    rows = (query_command("sinfo", "--noheader", "--format=%P|%D|%c|%l") or "").splitlines()
     found: dict[str, QueueInfo] = {}
     for row in rows:
-        name, nodes, cores, limit = (field.strip() for field in row.split("|"))
+        marked, nodes, cores, limit = (field.strip() for field in row.split("|"))
+        name = marked.removesuffix("*")  # marks the default
         count = int(nodes) + (found[name].nodes or 0 if name in found else 0)
-        found[name] = QueueInfo(name, count, int(cores.rstrip("+")), _slurm_minutes(limit))
+        found[name] = QueueInfo(name, count, int(cores.rstrip("+")), _slurm_minutes(limit), marked != name)
     return list(found.values())
+
+
+def slurm_accounts() -> list[str]:
+    """Return the accounts that this user may name in jobs, as Slurm's accounting lists them; empty without it."""
+    if not (user := os.environ.get("USER")):
+        return []
+    words = ("--noheader", "--parsable2", "show", "associations", f"user={user}", "format=account")
+    return list(dict.fromkeys((query_command("sacctmgr", *words) or "").split()))
 
 
 # Commands that print the queues of other schedulers, one per line, and the number of header lines.
@@ -165,6 +176,26 @@ def _read_table(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+_ZONES = "zoneinfo/"
+
+
+def detect_time_zone(root: Path = Path("/")) -> tuple[str, str] | None:
+    """Return (IANA name, where it is set) of the time zone of this machine; None if only its rules are known.
+
+    Args:
+        root: of the files of the operating system.
+    """
+    link, local = root / "etc" / "localtime", os.path.realpath(root / "etc" / "localtime")
+    for name, source in (
+        (os.environ.get("TZ", "").removeprefix(":"), "TZ"),
+        (local.partition(_ZONES)[2], "/etc/localtime"),
+        (_read_table(root / "etc" / "timezone").strip(), "/etc/timezone"),
+    ):
+        if name in available_timezones():
+            return ("UTC" if name == "Etc/UTC" else name), source
+    return None if link.exists() else ("UTC", "no /etc/localtime")
 
 
 def detect_memory_bytes(table: Path = Path("/proc/meminfo")) -> int | None:

@@ -27,6 +27,7 @@ class SchedulerOptions:
     Attributes:
         scheduler, launcher: ReFrame's backends.
         queue: option that selects a queue.
+        account: option that selects an account; empty where jobs have none.
         exclusive: options that request whole nodes; other jobs would share the node's link to the file system.
         avoid: option that excludes nodes, a list with commas; empty where ReFrame's job options cannot.
         once: options that prevent a second start of a job after a node failure: it would find the files of the first.
@@ -38,6 +39,7 @@ class SchedulerOptions:
     exclusive: tuple[str, ...]
     once: tuple[str, ...] = ()
     avoid: str = ""
+    account: str = ""
 
 
 class _SchedulerTable(dict[str, SchedulerOptions]):
@@ -50,15 +52,27 @@ class _SchedulerTable(dict[str, SchedulerOptions]):
 SCHEDULER_OPTIONS = _SchedulerTable(
     # The keys are the values of SCHEDULER in systems/*/reframe.py.
     slurm=SchedulerOptions(
-        "slurm", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",), avoid="--exclude={}"
+        "slurm",
+        "srun",
+        "--partition={}",
+        ("--exclusive",),
+        ("--no-requeue",),
+        avoid="--exclude={}",
+        account="--account={}",
     ),
     # Slurm without accounting (AccountingStorageType=accounting_storage/none).
     squeue=SchedulerOptions(
-        "squeue", "srun", "--partition={}", ("--exclusive",), ("--no-requeue",), avoid="--exclude={}"
+        "squeue",
+        "srun",
+        "--partition={}",
+        ("--exclusive",),
+        ("--no-requeue",),
+        avoid="--exclude={}",
+        account="--account={}",
     ),
     # Not ReFrame's `pbs`: it waits forever for the output of a job that was deleted while pending.
-    pbs=SchedulerOptions("pbspro", "mpirun", "-q {}", ("-l place=excl",), ("-r n",)),
-    lsf=SchedulerOptions("lsf", "mpirun", "-q {}", ("-x",), ("-rn",)),
+    pbs=SchedulerOptions("pbspro", "mpirun", "-q {}", ("-l place=excl",), ("-r n",), account="-A {}"),
+    lsf=SchedulerOptions("lsf", "mpirun", "-q {}", ("-x",), ("-rn",), account="-P {}"),
     # In an allocation: see iowatch.site.reframe_config.
     flux=SchedulerOptions("local", "flux-run", "{}", ()),
     local=SchedulerOptions("local", "mpirun", "{}", ()),
@@ -181,7 +195,7 @@ def job_state(scheduler: str, job: str | None, waited_minutes: float | None = No
         job: the scheduler's job id, or None if the job was never submitted.
         waited_minutes: the limit of its time in the queue, if it was cancelled because of that.
     """
-    facts = _query_job(scheduler, job) if job else {}
+    facts = query_job(scheduler, job) if job else {}
     if waited_minutes is not None:
         reason = facts.get("reason", "not reported")
         return (
@@ -198,12 +212,16 @@ def job_nodes(scheduler: str, job: str | None) -> list[str]:
         scheduler: ReFrame's name of the scheduler.
         job: the scheduler's job id, or None if the job was never submitted.
     """
-    listed = (_query_job(scheduler, job) if job else {}).get("nodes", "")
+    listed = (query_job(scheduler, job) if job else {}).get("nodes", "")
     return (query_command("scontrol", "show", "hostnames", listed) or "").split() if listed else []
 
 
-def _query_job(scheduler: str, job: str) -> dict[str, str]:
-    """Return the facts of the first command that knows the job."""
+def query_job(scheduler: str, job: str) -> dict[str, str]:
+    """Return the facts of the first command that knows the job: `state`, `reason`, `ran`, `time limit`, `nodes`, …
+
+    Args:
+        scheduler: ReFrame's name of the scheduler.
+    """
     for command, patterns in _JOB_QUERIES.get(scheduler, ()):
         # A failed command prints nothing: a missing reason must not hide a result.
         text = query_command(*(word.format(job=job) for word in command), timeout_s=30) or ""

@@ -355,13 +355,25 @@ class System(ClosedModel):
         where = f"systems/{self.name}/system.yaml: field 'scratch'"
         if self.scratch is None:
             raise UsageError(f"{where} is not set", hint="Set it to a directory on the file system to measure.")
-        known = {**os.environ, "IOWATCH_VAR": str(settings.var_directory().absolute())}
-        text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), self.scratch.path)
-        if "$" in text:
-            raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
-        if not text.startswith("/"):
-            raise UsageError(f"{where}: '{text}' is no absolute path", hint="Use an absolute path.")
-        return Path(text)
+        return expand_scratch(self.scratch.path, where)
+
+
+def expand_scratch(path: str, where: str) -> Path:
+    """Return a scratch directory with variables replaced; `IOWATCH_VAR` is always defined.
+
+    Args:
+        where: where the path is written, for messages.
+
+    Raises:
+        UsageError: it contains an undefined variable, or is not an absolute path.
+    """
+    known = {**os.environ, "IOWATCH_VAR": str(settings.var_directory().absolute())}
+    text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), path)
+    if "$" in text:
+        raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
+    if not text.startswith("/"):
+        raise UsageError(f"{where}: '{text}' is no absolute path", hint="Use an absolute path.")
+    return Path(text)
 
 
 TEMPLATE_NAME = "_template"

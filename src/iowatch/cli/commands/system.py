@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import click
 
 from iowatch.cli.common import json_option, print_json, print_message, print_report
@@ -34,17 +37,43 @@ def show_system(name: str, as_json: bool) -> None:
 @command.command("init", epilog="Example: iowatch system init mycluster")
 @click.argument("name")
 @click.option("--scheduler", help="local, slurm, pbs, lsf or flux [default: detected].")
+@click.option("--scratch", metavar="DIR", help="Where benchmarks write; measures its file system.")
+@click.option("--account", metavar="A", help="Account of the jobs, or options of the scheduler that begin with '-'.")
+@click.option("--partition", "partitions", metavar="P", multiple=True, help="Partition to measure; may be repeated.")
+@click.option("--timezone", metavar="ZONE", help="For example Europe/Berlin [default: of this machine].")
+@click.option("--title", help="Shown on pages [default: NAME].")
+@click.option("--no-input", is_flag=True, help="Ask nothing, as without a terminal.")
+@click.option("--no-verify", is_flag=True, help="Submit no jobs.")
 @click.option("--force", is_flag=True, help="Overwrite an existing description.")
 @json_option
-def init_system(name: str, scheduler: str | None, force: bool, as_json: bool) -> None:
-    """Write systems/NAME/ from the facts detected on this machine, with comments for missing ones.
+def init_system(
+    name: str, scheduler: str | None, no_input: bool, no_verify: bool, force: bool, as_json: bool, **given: Any
+) -> int:
+    """Write systems/NAME/ from the facts of this machine; ask what is not found, and verify each answer.
 
-    Run it on a login node of the machine to describe, then read both files and complete them.
+    Run it on a login node. On a terminal it submits one small job per partition; otherwise only for given answers.
     """
-    written = init.write_system(name, scheduler=scheduler, force=force)
+    ask = None if no_input or as_json or not is_interactive() else _ask
+    say = print_message if not as_json else lambda _text: None
+    written = init.write_system(
+        name, init.Answers(**given), scheduler=scheduler, force=force, ask=ask, say=say, submit=not no_verify
+    )
     if as_json:
         print_json(written.to_json())
-        return
-    for text in (*(f"wrote {path}" for path in written.files), *(f"not found: {gap}" for gap in written.gaps)):
-        print_message(text)
-    print_message(f"Read them, then: iowatch system show {name}; iowatch doctor --system {name}")
+        return int(written.refused)
+    for word, texts in (("wrote", written.files), ("not verified:", written.unverified), ("not found:", written.gaps)):
+        for text in texts:
+            print_message(f"{word} {text}")
+    print_message("Next:")
+    for line, purpose in written.commands:
+        print_message(f"  {line:<50}  # {purpose}")
+    return int(written.refused)
+
+
+def is_interactive() -> bool:
+    """Whether a person can answer questions."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _ask(question: str, default: str) -> str:
+    return str(click.prompt(question, default=default, show_default=bool(default), err=True))

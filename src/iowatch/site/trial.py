@@ -1,0 +1,157 @@
+"""Trials of a new system: a file in the scratch directory, and one small job per partition, submitted by ReFrame."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from iowatch.core import MachineError, settings
+from iowatch.site import schedulers, storage
+from iowatch.site.machine import run_program
+from iowatch.site.system import FileSystemIdentity
+
+QUEUE_S = 60
+_TIMEOUT_S = QUEUE_S + 240.0
+# Slurm's reasons of a job that only has to wait (squeue(1), "JOB REASON CODES").
+_ORDINARY_REASONS = ("Resources", "Priority")
+JobStatus = Literal["ran", "refused", "waiting", "failed", "no scratch"]
+
+
+@dataclass(frozen=True)
+class JobTrial:
+    """One job in one partition.
+
+    Attributes:
+        status: `ran`; `refused`: the scheduler does not accept or never starts it; `waiting`: accepted, and cancelled
+            after `QUEUE_S` in the queue; `no scratch`: it ran and could not write there; `failed`: anything else.
+        submitted: its options.
+        answer: what the scheduler or the job reported; empty if it ran.
+    """
+
+    partition: str
+    status: JobStatus
+    submitted: str
+    answer: str = ""
+
+
+def try_scratch(directory: Path) -> FileSystemIdentity | None:
+    """Write and remove a file in a scratch directory, as a session does; return its file system.
+
+    Raises:
+        MachineError: it cannot be used; a directory that was created for this is removed.
+    """
+    existed = directory.exists()
+    found = storage.prepare_scratch(directory, FileSystemIdentity())
+    try:
+        storage.check_scratch_space(directory, 0)
+    except MachineError:
+        if not existed:
+            directory.rmdir()
+        raise
+    return found
+
+
+def try_partitions(
+    scheduler: str, partitions: Sequence[str | None], access: Sequence[str], scratch: Path
+) -> list[JobTrial]:
+    """Submit one job to each partition at the same time, with the options of measurements, and wait for all.
+
+    Args:
+        scheduler: a key of `SCHEDULER_OPTIONS`.
+        partitions: the scheduler's names; None is its default.
+        access: additional options of each job.
+        scratch: the directory in which it writes a file.
+    """
+    options = [schedulers.access_options(scheduler, name, list(access)) for name in partitions]
+    with _working_directory() as place:
+        cases = _run_reframe(Path(place), scheduler, options, scratch)
+        return [
+            _judge(name or "default", scheduler, " ".join(words), cases.get(f"p{number}"), Path(place))
+            for number, (name, words) in enumerate(zip(partitions, options, strict=True))
+        ]
+
+
+def _working_directory() -> tempfile.TemporaryDirectory[str]:
+    var = settings.var_directory().absolute()  # the nodes of jobs see it, as in a session
+    var.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix="trial-", dir=var, ignore_cleanup_errors=True)
+
+
+def _configuration(scheduler: str, options: Sequence[Sequence[str]], place: Path) -> dict[str, Any]:
+    partitions = [
+        {
+            "name": f"p{number}",
+            "scheduler": schedulers.SCHEDULER_OPTIONS[scheduler].scheduler,
+            "launcher": "local",
+            "access": list(words),
+            "environs": ["builtin"],
+            "max_jobs": len(options),
+            "sched_options": {"slurm_job_cancel_reasons": schedulers.BLOCKED_REASONS},
+        }
+        for number, words in enumerate(options)
+    ]
+    system = {"name": "trial", "hostnames": [".*"], "modules_system": "nomod", "prefix": str(place)}
+    logs = [{"type": "file", "name": str(place / "log"), "level": "info"}]
+    return {
+        "systems": [{**system, "partitions": partitions}],
+        "environments": [{"name": "builtin"}],
+        "logging": [{"handlers": logs}],
+    }
+
+
+def _run_reframe(place: Path, scheduler: str, options: Sequence[Sequence[str]], scratch: Path) -> dict[str, Any]:
+    """Return ReFrame's record of each case by its partition.
+
+    Raises:
+        MachineError: ReFrame cannot be started, or leaves no report.
+    """
+    configuration, report = place / "configuration.json", place / "report.json"
+    configuration.write_text(json.dumps(_configuration(scheduler, options, place)), encoding="utf-8")
+    command = [
+        *(str(Path(sys.executable).with_name("reframe")), "-C", str(configuration), "--system", "trial"),
+        *("-c", str(Path(__file__).with_name("partition_trial.py")), "--exec-policy", "async", "--nocolor"),
+        *("-S", f"scratch={scratch}", "-S", f"max_pending_time={QUEUE_S}s", "--report-file", str(report), "-r"),
+    ]
+    try:
+        output = run_program(*command, timeout_s=_TIMEOUT_S).stdout
+        if not report.exists():
+            fault = next((line for line in output.splitlines() if "ERROR" in line), "no report")
+            raise MachineError(f"ReFrame could not submit the jobs: {fault}")
+        cases = json.loads(report.read_text(encoding="utf-8"))["runs"][0]["testcases"]
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"ReFrame could not submit the jobs: {error}") from error
+    return {case["partition"]: case for case in cases}
+
+
+def _judge(partition: str, scheduler: str, submitted: str, case: dict[str, Any] | None, place: Path) -> JobTrial:
+    if case is None:
+        return JobTrial(partition, "failed", submitted, "ReFrame did not run it")
+    if case["result"] == "pass":
+        return JobTrial(partition, "ran", submitted)
+    job, reason = case["jobid"], _scheduler_words(case["fail_reason"] or "")
+    if job is None:
+        return JobTrial(partition, "refused", submitted, reason)
+    stage = Path(case["stagedir"])
+    if (stage / case["job_stdout"]).exists():
+        written = (stage / case["job_stderr"]).read_text(encoding="utf-8", errors="replace").strip()
+        return JobTrial(partition, "no scratch", submitted, written or reason)
+    facts = schedulers.query_job(schedulers.SCHEDULER_OPTIONS[scheduler].scheduler, job)
+    if facts.get("state") == "COMPLETED":
+        answer = f"job {job} ended, and its output is not in {place.parent}: the nodes do not see this directory"
+        return JobTrial(partition, "failed", submitted, answer)
+    if facts.get("reason", "Resources") in _ORDINARY_REASONS and case["fail_phase"] == "sanity":
+        answer = f"job {job} was accepted and did not start within {QUEUE_S} s ({facts.get('reason', 'no reason')})"
+        return JobTrial(partition, "waiting", submitted, answer)
+    return JobTrial(partition, "refused", submitted, f"job {job}: {facts.get('reason', reason)}")
+
+
+def _scheduler_words(reason: str) -> str:
+    """Return what a failed command printed, from ReFrame's reason, or the reason itself; on one line."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip() and not line.startswith("---")]
+    return "; ".join(lines[1:] or lines)

@@ -14,6 +14,7 @@ import pytest
 
 import iowatch
 from iowatch.benchmarks import suites
+from iowatch.benchmarks.importers.maps import TableMap
 from iowatch.core import InputError
 from iowatch.core.settings import SiteSettings
 from iowatch.core.yamlfile import ClosedModel, read_model, read_system_file
@@ -173,6 +174,21 @@ thresholds:
 """
 
 
+MAP = """\
+title: a spreadsheet
+file: {format: table, delimiter: ";"}
+time: {column: when, format: "%d.%m.%Y %H:%M", zone: Europe/Berlin}
+benchmark: {column: program, values: {IOR: ior}}
+case:
+  operation: {column: op}
+  ranks: {column: procs}
+values:
+  - column: rate
+    unit: MiB/s
+no_value: failed
+"""
+
+
 def _read_bandwidth(path: Path) -> Any:
     return load_references("mine", path).entries
 
@@ -196,6 +212,7 @@ KINDS = {
         ("findings.md#review", "reviews.yaml", REVIEWS, _system_reader(ReviewFile), ("decision", "decison")),
         ("references.md#file-format", "bandwidth.yaml", BANDWIDTH, _read_bandwidth, ("statistic", "statistics")),
         ("dashboard.md#pages", "comparisons.yaml", COMPARISONS, _reader(_ComparisonList), ("title", "titel")),
+        ("import.md", "map.yaml", MAP, _reader(TableMap), ("benchmark", "benchmrk")),
         ("settings.md", "site.yaml", SITE, _reader(SiteSettings), ("thresholds", "treshold")),
         ("references.md#published-figures", "source.yaml", SOURCE, _reader(PublishedSource), ("venue", "venu")),
     )

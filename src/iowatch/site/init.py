@@ -200,7 +200,7 @@ class Interview:
             if name not in names:
                 raise UsageError(f"no partition '{name}'", hint=suggest_name(name, names))
         if self._given.timezone:
-            system.find_time_zone(self._given.timezone)
+            units.find_time_zone(self._given.timezone)
         if self._given.scratch is not None:
             system.expand_scratch(self._given.scratch, "--scratch")
         access_of(self._given, self._facts)
@@ -276,7 +276,7 @@ class Interview:
         while True:
             chosen = self._ask("Time zone, for example Europe/Berlin", "UTC")
             try:
-                system.find_time_zone(chosen)
+                units.find_time_zone(chosen)
             except UsageError as error:
                 self._say(str(error))
             else:

@@ -204,7 +204,7 @@ def test_pairs_of_an_ab_run_are_kept(history: History) -> None:
 def test_event_sides_are_before_and_after(
     cli: Cli, history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "event_file_path", lambda system: tmp_path / f"{system}.yaml")
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
     nightly(history, 10, {"old": 1.0})
     nightly(history, 10, {"old": 2.0}, first=11, seed=2)
     events.add_event("local", {"date": "2023-11-25", "kind": "upgrade", "title": "new servers"})
@@ -222,7 +222,7 @@ def test_event_sides_end_at_the_neighbouring_events(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs every evening from 14 November to 8 December: 21 to 24 November are compared with 26 and 27 November."""
-    monkeypatch.setattr(events, "event_file_path", lambda system: tmp_path / f"{system}.yaml")
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
     nightly(history, 25, {"old": 1.0})
     for day in ("20", "25", "28", "30"):
         events.add_event("local", {"date": f"2023-11-{day}", "kind": "upgrade", "title": f"upgrade of {day}"})

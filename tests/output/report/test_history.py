@@ -11,7 +11,6 @@ from click.testing import Result
 
 from iowatch.core import Output, artefacts
 from iowatch.core import Result as Measured
-from iowatch.core import files as files_module
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 
 Cli = Callable[..., Result]
@@ -66,7 +65,7 @@ def test_files_option_lists_the_files_of_all_runs(cli: Cli, session: str) -> Non
 
 def test_json_has_paths_and_missing_files(cli: Cli, session: str) -> None:
     missing = next(
-        path for path in (files_module.artefact_path("0" * 64).parents[1]).glob("*/*") if "log" not in path.name
+        path for path in (artefacts.artefact_path("0" * 64).parents[1]).glob("*/*") if "log" not in path.name
     )
     missing.unlink()
     document = json.loads(cli("history", "show", session, "--json").stdout)

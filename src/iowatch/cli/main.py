@@ -20,7 +20,7 @@ from iowatch import describe_version
 from iowatch.cli import commands
 from iowatch.cli.common import reset_log
 from iowatch.cli.help import first_sentence, global_options, prepare_command
-from iowatch.core import IowatchError, UsageError, escape_controls, plugins, suggest_name
+from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
 
 
 def _module_name(command: str) -> str:
@@ -153,6 +153,8 @@ def _run_command(arguments: Sequence[str]) -> int:
         _report(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
+        from iowatch.core import plugins  # pydantic with it: `iowatch --help` has no use for a tenth of a second
+
         if fault := plugins.fault_of_plugin(error):
             _report(f"iowatch: plugin: {fault}\n  {plugins.PLUGIN_HINT}")
             return 2

@@ -42,7 +42,6 @@ from iowatch.core.units import (
     KIB,
     MIB,
     TIB,
-    ZoneName,
     find_time_zone,
     format_count,
     format_local_time,

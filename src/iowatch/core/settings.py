@@ -18,8 +18,7 @@ from pydantic import Field, ValidationError
 
 from iowatch.core import files
 from iowatch.core.errors import MachineError, UsageError
-from iowatch.core.units import ZoneName
-from iowatch.core.yamlfile import ClosedModel, YamlDocument, describe_fault
+from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName, describe_fault
 
 SITE_FILE = "site.yaml"
 _PASSWORD = re.compile(r"(//[^:/@]*):[^@/]*@")

@@ -14,10 +14,7 @@ from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
-
-from pydantic import AfterValidator
 
 from iowatch.core.errors import InputError, MachineError, UsageError
 
@@ -208,17 +205,3 @@ def utc_offsets(zone: tzinfo, first_day: int, last_day: int) -> tuple[tuple[int,
 
 def _offset(zone: tzinfo, moment: int) -> int:
     return round((datetime.fromtimestamp(moment, zone).utcoffset() or timedelta()).total_seconds())
-
-
-def _check_zone_name(name: str) -> str:
-    """Check a zone name; without zone data it is accepted, and commands that show times report the missing data."""
-    try:
-        find_time_zone(name)
-    except UsageError as error:
-        raise ValueError(f"{error.message}. {error.hint}") from error
-    except MachineError:
-        pass
-    return name
-
-
-ZoneName = Annotated[str, AfterValidator(_check_zone_name)]

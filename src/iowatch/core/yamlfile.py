@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from iowatch.core import files
-from iowatch.core.errors import InputError, UsageError, suggest_name
+from iowatch.core.errors import InputError, MachineError, UsageError, suggest_name
 from iowatch.core.text import clean_text, escape_line
-from iowatch.core.units import MIB, format_size
+from iowatch.core.units import MIB, find_time_zone, format_size
 
 
 class ClosedModel(BaseModel):
@@ -53,6 +53,20 @@ Closed = TypeVar("Closed", bound=ClosedModel)
 Entry = TypeVar("Entry")
 # A list in a file; a key without entries, for example after the last one was deleted, is an empty list.
 Entries = Annotated[tuple[Entry, ...], BeforeValidator(lambda found: () if found is None else found)]
+
+
+def _check_zone_name(name: str) -> str:
+    """Check a zone name; without zone data it is accepted, and commands that show times report the missing data."""
+    try:
+        find_time_zone(name)
+    except UsageError as error:
+        raise ValueError(f"{error.message}. {error.hint}") from error
+    except MachineError:
+        pass
+    return name
+
+
+ZoneName = Annotated[str, AfterValidator(_check_zone_name)]
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

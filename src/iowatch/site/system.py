@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from iowatch.core import InputError, IowatchError, UsageError, local_day, settings, suggest_name, units
-from iowatch.core.yamlfile import ClosedModel, YamlDocument
+from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName
 
 SystemIdentifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 ProgramDirectory = Annotated[str, StringConstraints(pattern=r"^/[^:]*$")]
@@ -312,7 +312,7 @@ class System(ClosedModel):
     name: SystemIdentifier
     title: NonEmptyText
     site: NonEmptyText | None = None
-    timezone: units.ZoneName | None = None
+    timezone: ZoneName | None = None
     retired: NonEmptyText | None = None
     system_stacks: bool = False
     programs: tuple[ProgramDirectory, ...] = ()

@@ -27,7 +27,7 @@ from iowatch.core import (
     to_metric_unit,
     units,
 )
-from iowatch.core.yamlfile import ClosedModel, read_model
+from iowatch.core.yamlfile import ClosedModel, ZoneName, read_model
 
 # Columns that every row has: path of the file, and the start of the run in epoch seconds (in names and identities).
 FILE_COLUMN = "_file"
@@ -328,7 +328,7 @@ class TimeSource(ClosedModel):
 
     column: Texts
     format: Text = "iso"
-    zone: units.ZoneName | None = None
+    zone: ZoneName | None = None
     pattern: Pattern | None = None
 
     @model_validator(mode="after")

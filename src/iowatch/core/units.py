@@ -22,7 +22,7 @@ KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 DAY_S = 86_400
 
 _PREFIX_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_BANDWIDTH_UNIT = re.compile(r"([kKMGTP]?)(i?)(B|[Bb]ytes?|bit)/s(?:ec)?")
+_BANDWIDTH_UNIT = re.compile(r"(?:([kKMGTP])(i?))?(B|[Bb]ytes?|bit)/s(?:ec)?")
 # Other units of metrics: factor and stored unit.
 _FACTORS: dict[str, tuple[float, str]] = {
     **dict.fromkeys(("s", "sec", "seconds"), (1.0, "s")),
@@ -49,7 +49,7 @@ def to_mib_per_s(value: float, unit: str) -> float:
         raise InputError(f"unknown unit of bandwidth '{unit}'", hint="Expected for example MiB/s, GiB/s, MB/s.")
     prefix, binary, amount = match.groups()
     base = 1024 if binary else 1000
-    return value * float(base ** _PREFIX_POWER[prefix.lower()]) / (MIB * (8 if amount == "bit" else 1))
+    return value * float(base ** _PREFIX_POWER[(prefix or "").lower()]) / (MIB * (8 if amount == "bit" else 1))
 
 
 def to_metric_unit(value: float, unit: str) -> tuple[float, str]:

@@ -138,9 +138,7 @@ def print_table_preview(console: Console, preview: TablePreview) -> None:
         if number:
             console.print(f"  {core.format_count(number, 'row')} {what}")
     if preview.ambiguous:
-        console.print(
-            f"  {core.format_count(preview.ambiguous, 'local time')} occur twice (summer time ends): the first used"
-        )
+        console.print(f"  times that occur twice, when summer time ends (the first is used): {preview.ambiguous}")
     for unit, metric, stored, number in preview.units:
         console.print(f"  {metric}: {core.format_count(number, 'value')} in {unit}, stored in {stored}", markup=False)
     table = core.text.make_table(

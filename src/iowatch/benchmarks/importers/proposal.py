@@ -45,11 +45,12 @@ _UNIT = re.compile(r"[\[(]([^\])]+)[\])]|\b([kKMGT]?i?B/s|[kKMG]?bit/s|k?IOPS)\b
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Header and first rows of a table, and its layout."""
+    """Header and first rows of a table (without empty cells), its layout, and the number of these rows."""
 
     names: list[str]
     columns: list[list[str]]
     layout: dict[str, str | int]
+    rows: int
 
 
 def propose_map(path: Path) -> str:
@@ -105,7 +106,7 @@ def _read_sample(path: Path) -> _Sample:
         layout["decimal"] = ","
         if any(re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d+)?", cell) for column in columns for cell in column):
             layout["thousands"] = "."
-    return _Sample(names, columns, layout)
+    return _Sample(names, columns, layout, len(body))
 
 
 def _split(lines: Sequence[str], delimiter: str) -> list[list[str]]:
@@ -191,13 +192,16 @@ def _propose_columns(sample: _Sample, time_columns: set[str]) -> tuple[list[str]
         numeric = bool(cells) and all(re.fullmatch(r"-?[\d.,]*\d([eE][-+]?\d+)?", cell) for cell in cells)
         if name in time_columns or role in ("unit", "metric"):
             continue
-        if role in _FIELDS:
+        if role == "system":
+            unused.append(name)
+            fields += [f"# keep: {name} == '{distinct[0]}' # --system names the system"] if len(distinct) > 1 else []
+        elif role in _FIELDS:
             fields.append(f"{role}: {{column: {_quote(name)}}}")
         elif role in _PARAMETERS:
             parameters.append(f"  {role}: {{column: {_quote(name)}}} # {_examples(distinct)}")
         elif numeric and (role == "value" or _unit(name) or len(distinct) > _MAX_VALUES or _varies(cells)):
             values.append(_value_line(sample, name, by_role))
-        elif cells and len(distinct) <= _MAX_VALUES:
+        elif len(cells) == sample.rows and len(distinct) <= _MAX_VALUES:
             parameters.append(f"  {_slug(name)}: {{column: {_quote(name)}}} # {_examples(distinct)}")
         else:
             unused.append(name)
@@ -206,7 +210,12 @@ def _propose_columns(sample: _Sample, time_columns: set[str]) -> tuple[list[str]
 
 def _role(name: str) -> str | None:
     word = _slug(re.sub(r"[\[(].*[\])]", "", name))
-    own = {"unit": "unit|einheit", "metric": "metric|kennzahl|metrik", "value": "value|wert|result|ergebnis"}
+    own = {
+        "system": "system|host(name)?|machine|cluster|rechner",
+        "unit": "unit|einheit",
+        "metric": "metric|kennzahl|metrik",
+        "value": "value|wert|result|ergebnis",
+    }
     roles = {**_FIELDS, **_PARAMETERS, **own}
     return next((role for role, pattern in roles.items() if re.fullmatch(pattern, word)), None)
 

@@ -36,6 +36,8 @@ _MARKS = (
 )
 # NUL, and bytes that were not decoded.
 _UNDECODABLE = re.compile("[\0\udc80-\udcff]")
+# A line of nothing else may be a part of the number before or after it.
+_PART_OF_NUMBER = re.compile(r"\s*[\d.,'eE+-]+\s*")
 _TOO_SHORT = "the last line has no line end, so that it may be truncated; add one, or set file.complete in the map"
 
 
@@ -154,6 +156,23 @@ class _Table:
         self._delimiter = layout.delimiter or DELIMITERS[0]
 
     def rows(self, first: int, end: int, columns: Columns) -> Iterator[TableRow]:
+        """Yield the rows; those before and after a part of a number are damaged, too: it may belong to either."""
+        waiting: TableRow | None = None
+        for row in self._rows(first, end, columns):
+            if waiting is not None:
+                yield self._beside(waiting, row)
+                row = self._beside(row, waiting)
+            waiting = row
+        if waiting is not None:
+            yield waiting
+
+    def _beside(self, row: TableRow, other: TableRow) -> TableRow:
+        text = self._lines.texts[other.line - 1]
+        if row.damage or not other.damage or self._delimiter in text or not _PART_OF_NUMBER.fullmatch(text):
+            return row
+        return TableRow(row.line, {}, f"line {other.line} may be a part of it")
+
+    def _rows(self, first: int, end: int, columns: Columns) -> Iterator[TableRow]:
         while first < end and self._lines.ignores(self._lines.texts[first]):
             first += 1
         if first == end:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.site.trial import try_partitions
 from tests.conftest import ROOT
 
 pytestmark = [
@@ -140,3 +141,23 @@ def test_session_runs_on_a_flux_system(tmp_path: Path, var: Path, stack: str) ->
     # With Darshan, the first case is started more often, to measure the overhead of tracing.
     assert len({re.findall(r" --dir=(\S+)", line)[0] for line in started}) == 3
     assert all(line.startswith("run -n 2 -N 1 --exclusive ") for line in started)
+
+
+@pytest.mark.parametrize(
+    ("qsub", "status", "answer"),
+    [
+        (QSUB, "ran", ""),
+        ("#!/bin/sh\necho 'qsub: Unauthorized Request' >&2; exit 159\n", "refused", "qsub: Unauthorized Request"),
+    ],
+)
+def test_new_pbs_system_is_tried_with_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qsub: str, status: str, answer: str
+) -> None:
+    """As `iowatch system init` does."""
+    _, environment = machine(tmp_path, "pbs", qsub=qsub, qstat=QSTAT)
+    for name in ("PATH", "JOBS"):
+        monkeypatch.setenv(name, environment[name])
+    monkeypatch.setenv("IOWATCH_VAR", str(tmp_path / "var"))
+    (found,) = try_partitions("pbs", ["long"], ["-A project"], tmp_path / "scratch")
+    assert (found.status, found.answer) == (status, answer)
+    assert found.submitted == "-r n -A project -q long -l place=excl"

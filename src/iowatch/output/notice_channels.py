@@ -103,7 +103,7 @@ class Secret(yamlfile.ClosedModel):
         else:
             text, where = _read_secret_file(Path(self.file or "").expanduser()), f"file {self.file}"
         if not text.strip():
-            raise InputError(f"the secret of {where} is not set", hint='docs/notices.md.')
+            raise InputError(f"the secret of {where} is not set", hint="docs/notices.md.")
         return text.strip()
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from iowatch.core import MachineError, settings
 from iowatch.site import schedulers, storage
-from iowatch.site.machine import run_program
 from iowatch.site.system import FileSystemIdentity
 
 QUEUE_S = 60
 _TIMEOUT_S = QUEUE_S + 240.0
+_CANCEL_S = 20.0
 # Slurm's reasons of a job that only has to wait (squeue(1), "JOB REASON CODES").
 _ORDINARY_REASONS = ("Resources", "Priority")
 JobStatus = Literal["ran", "refused", "waiting", "failed", "no scratch"]
@@ -118,15 +120,37 @@ def _run_reframe(place: Path, scheduler: str, options: Sequence[Sequence[str]], 
         *("-c", str(Path(__file__).with_name("partition_trial.py")), "--exec-policy", "async", "--nocolor"),
         *("-S", f"scratch={scratch}", "-S", f"max_pending_time={QUEUE_S}s", "--report-file", str(report), "-r"),
     ]
-    try:
-        output = run_program(*command, timeout_s=_TIMEOUT_S).stdout
-        if not report.exists():
-            fault = next((line for line in output.splitlines() if "ERROR" in line), "no report")
-            raise MachineError(f"ReFrame could not submit the jobs: {fault}")
-        cases = json.loads(report.read_text(encoding="utf-8"))["runs"][0]["testcases"]
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MachineError(f"ReFrame could not submit the jobs: {error}") from error
+    output = _run_to_end(command)
+    if not report.exists():
+        fault = next((line for line in output.splitlines() if "ERROR" in line), "no report")
+        raise MachineError(f"ReFrame could not submit the jobs: {fault}")
+    cases = json.loads(report.read_text(encoding="utf-8"))["runs"][0]["testcases"]
     return {case["partition"]: case for case in cases}
+
+
+def _run_to_end(command: Sequence[str]) -> str:
+    """Return the output of ReFrame. If this process is interrupted, ReFrame cancels its jobs first."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise MachineError(f"ReFrame could not be started: {error.strerror}") from error
+    with process:
+        try:
+            return process.communicate(timeout=_TIMEOUT_S)[0]
+        except subprocess.TimeoutExpired as error:
+            process.send_signal(signal.SIGINT)
+            raise MachineError(f"ReFrame did not end within {_TIMEOUT_S:.0f} s") from error
+        finally:
+            with suppress(subprocess.TimeoutExpired):  # the terminal interrupts all its processes, also ReFrame
+                process.wait(_CANCEL_S)
+            process.kill()
 
 
 def _judge(partition: str, scheduler: str, submitted: str, case: dict[str, Any] | None, place: Path) -> JobTrial:

@@ -40,7 +40,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn links of docs/ to files of the top directory into links to their pages."""
+    """Turn links of docs/ to files of the top directory into links to their pages; and code of GitHub's tables.
+
+    There, `a\\|b` in a table is the code a|b; here, a bar in code is no border, and the backslash would be shown.
+    """
+    markdown = re.sub(r"`[^`\n]+`", lambda code: code[0].replace("\\|", "|"), markdown)
     return re.sub(rf"\]\(\.\./({'|'.join(TOP_FILES)})", lambda found: f"]({TOP_FILES[found[1]]}", markdown)
 
 
@@ -66,7 +70,8 @@ def _command_lines() -> Iterator[str]:
         yield from ("```text", f"{found.command_path} {' '.join(usage)}", "```", "")
         yield re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](../\1)", inspect.cleandoc(shown.help or "").replace("\x08\n", ""))
         common = {option.name for option in root.command.params} | {"help"} if found.parent else set()
-        options = [one for one in shown.get_params(found) if one.name not in common]
+        parameters = (one for one in shown.get_params(found) if isinstance(one, click.Option))
+        options = [one for one in parameters if one.name not in common]
         rows = [record for one in options if (record := one.get_help_record(found))]
         if rows:
             yield from _table(("option", "meaning"), [(f"`{name}`", text) for name, text in rows])

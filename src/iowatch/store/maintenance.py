@@ -367,8 +367,7 @@ class _HistoryCopier:
             for row in _select_rows(left, FindingTable.id, [row.id for row in outdated]):
                 self._translate(left, right, row)
                 row["document"] = {**row["document"], "members": self._members(left, right, row["document"]["members"])}
-                right.execute(delete(FindingTable).where(FindingTable.id == row["id"]))
-                right.execute(insert(FindingTable).values(row))
+                right.execute(write.insert_or_replace(right, FindingTable, "id"), row)
         return len(outdated)
 
     def _members(self, left: Connection, right: Connection, members: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
@@ -186,13 +186,19 @@ def _result_values(connection: Connection, system: int, run: records.RunRecord, 
     }
 
 
+def insert_or_replace(connection: Connection, model: type[Base], key: str) -> Any:
+    """Return an INSERT that replaces rows whose key exists; several processes may do so at the same moment."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(model)
+    replaced = {column.name: column for column in statement.excluded if column.name != key}
+    return statement.on_conflict_do_update(index_elements=[key], set_=replaced)
+
+
 def save_detections(connection: Connection, rows: Iterable[records.DetectionRow]) -> None:
     """Write or replace detections of series."""
     values = [{name: getattr(row, name) for name in records.DetectionRow.__slots__} for row in rows]
     for chunk in read.in_chunks(values):
-        replaced = DetectionTable.series_id.in_([value["series_id"] for value in chunk])
-        connection.execute(delete(DetectionTable).where(replaced))
-        connection.execute(insert(DetectionTable), chunk)
+        connection.execute(insert_or_replace(connection, DetectionTable, "series_id"), chunk)
 
 
 def save_run_covariates(connection: Connection, covariates: Mapping[int, CovariateNumbers]) -> None:
@@ -207,5 +213,4 @@ def save_findings(connection: Connection, rows: Iterable[records.FindingRow]) ->
     for row in rows:
         values = {name: getattr(row, name) for name in records.FindingRow.__slots__ if name != "system"}
         values["system_id"] = get_or_create_system(connection, row.system)
-        connection.execute(delete(FindingTable).where(FindingTable.id == row.id))
-        connection.execute(insert(FindingTable).values(**values))
+        connection.execute(insert_or_replace(connection, FindingTable, "id"), values)

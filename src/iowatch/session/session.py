@@ -41,6 +41,9 @@ from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
 from iowatch.site import FileSystemIdentity, NightlyPolicy, System, SystemLimits, load_system, storage, system_names
 from iowatch.store import (
+    ALL_SESSIONS,
+    HELD_LOCK_HINT,
+    NETWORK_FILE_SYSTEMS,
     Artefact,
     ExpectedResult,
     History,
@@ -168,8 +171,12 @@ class SessionContext:
 
     @contextmanager
     def system_lock(self, history: History) -> Iterator[list[str]]:
-        """Hold the lock of the system; yields the UUIDs of interrupted sessions, which are recovered first."""
-        with hold_lock(settings.var_directory() / "lock" / f"{self.system_name}.lock"):
+        """Hold the locks of the system; yields the UUIDs of interrupted sessions, which are recovered first."""
+        with (
+            hold_lock(settings.var_directory() / "lock" / f"{self.system_name}.lock"),
+            history.locks.hold(ALL_SESSIONS, shared=True),
+            history.locks.hold(f"system {self.system_name}"),
+        ):
             recovered = recover_sessions(history, self.system_name)
             for uuid_ in recovered:
                 self.report_message(f"recovered the results of the interrupted session {uuid_}")
@@ -178,8 +185,8 @@ class SessionContext:
 
     @contextmanager
     def scratch_lock(self, history: History, plan: SessionPlan) -> Iterator[None]:
-        """Hold the lock of the expected scratch file system, without earlier sessions and with space for the plan."""
-        with hold_lock(file_system_lock_path(self.scratch)):
+        """Hold the locks of the expected scratch file system, without earlier sessions and with space for the plan."""
+        with hold_lock(file_system_lock_path(self.scratch)), history.locks.hold(file_system_lock_name(self.scratch)):
             expected = conditions.expected_file_systems(history, self.system, self.site.partitions)
             here = storage.prepare_scratch(self.scratch, expected[conditions.HOST]) or FileSystemIdentity()
             local = {part.name: here for part in self.site.partitions if part.scheduler == "local"}
@@ -212,8 +219,20 @@ def nightly_policy(system: str, *, jitter: bool) -> NightlyPolicy:
 
 def file_system_lock_path(directory: Path) -> Path:
     """Lock of the file system of a directory (which need not exist yet); two systems may share the lock."""
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    return settings.var_directory() / "lock" / f"device-{existing.stat().st_dev:x}.lock"
+    return settings.var_directory() / "lock" / f"device-{_first_existing(directory).stat().st_dev:x}.lock"
+
+
+def file_system_lock_name(directory: Path) -> str:
+    """Name of the lock in a common history: on two hosts equal for the same network file system, else different."""
+    existing = _first_existing(directory)
+    found = storage.find_identity(existing)
+    if found is not None and found.type in NETWORK_FILE_SYSTEMS:
+        return f"file system {found.type} {found.source}"
+    return f"file system {existing.stat().st_dev:x} of {platform.node()}"
+
+
+def _first_existing(directory: Path) -> Path:
+    return next(path for path in (directory, *directory.parents) if path.exists())
 
 
 @contextmanager
@@ -233,8 +252,7 @@ def hold_lock(path: Path) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise MachineError(
-                f"another session is running (process {_lock_owner_pid(path)}, lock {path})",
-                hint="Wait for it to end: concurrent I/O disturbs bandwidth, so only one session may run at a time.",
+                f"another session is running (process {_lock_owner_pid(path)}, lock {path})", hint=HELD_LOCK_HINT
             ) from None
         stream.truncate(0)
         stream.write(str(os.getpid()))
@@ -409,11 +427,20 @@ class SessionRunner:
                 if (case := ingest_case(self.history, place, self.reader)) is not None:
                     stored.append(case)
                 self._is_postponing = False
+            if stored:
+                self._check_locks()
         except HistoryUnavailableError as error:
             if not self._is_postponing:
                 self.context.report_message(f"{error.message}; finished cases wait in {self.directory / 'cases'}")
             self._is_postponing = True
         return stored
+
+    def _check_locks(self) -> None:
+        """Take locks again whose connection was lost; a session that took one meanwhile is a problem of this one."""
+        conflicts = self.history.locks.check(self.context.report_message)
+        if conflicts:
+            known = self.history.session(self.record.uuid).attributes.get("problems", ())
+            self.history.add_attributes(self.record.uuid, {"problems": [*known, *conflicts]})
 
     def ingest_all(self) -> None:
         """Move all finished cases to the history.

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine
 from iowatch.core import METRICS, Scalar, UsageError, suggest_name
 from iowatch.store import bulk, read, write
 from iowatch.store.engine import EMPTY_HISTORY_HINT, open_engine, repeat_while_unavailable, reported_errors
+from iowatch.store.locks import SessionLocks
 from iowatch.store.records import (
     Artefact,
     DetectionRow,
@@ -34,10 +35,15 @@ T = TypeVar("T")
 
 
 class History:
-    """The history of all systems; several processes may open it concurrently."""
+    """The history of all systems; several processes may open it concurrently.
+
+    Attributes:
+        locks: what excludes sessions of other checkouts and hosts that use this history.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.locks = SessionLocks(engine)
 
     @classmethod
     def open(cls, place: str | None = None) -> History:

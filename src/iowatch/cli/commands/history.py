@@ -29,6 +29,7 @@ from iowatch.output.history import artefact_location, print_series, print_sessio
 from iowatch.session import session as sessions
 from iowatch.site import shared_zone
 from iowatch.store import (
+    ALL_SESSIONS,
     Artefact,
     History,
     ResultFilter,
@@ -88,10 +89,10 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     """Copy what TO lacks of FROM; each is a path or a URL. Copying twice has the same effect as once.
 
     To restore a backup, copy it into a history that does not exist yet. No session of this checkout can run while
-    its own history is TO.
+    its own history is TO, and none of any host that uses a PostgreSQL history while that is TO.
     """
     lock = sessions.exclusive_lock() if database_url(target) == database_url() else nullcontext()
-    with History.existing(source) as left, lock, History.open(target) as right:
+    with History.existing(source) as left, lock, History.open(target) as right, right.locks.hold(ALL_SESSIONS):
         done = maintenance.copy_history(left, right, system, common.print_message)
     if as_json:
         common.print_json(asdict(done))

@@ -1,0 +1,176 @@
+"""Locks of a PostgreSQL history: sessions of several accounts, checkouts and hosts exclude each other.
+
+They are PostgreSQL's advisory locks of one connection that a session keeps open. The server releases them when the
+connection ends for any reason; a session that loses the connection continues, and takes them again when it is back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
+
+from iowatch.core import IowatchError, MachineError
+from iowatch.store.engine import HistoryUnavailableError, engine_place, repeat_while_unavailable, reported_errors
+
+# Held shared by every session, and exclusively while a history is restored.
+ALL_SESSIONS = "all sessions"
+# A host that is gone without a word releases its locks within half a minute; a site's limits for idle connections would
+# end the lock. The names of settings that an older server does not have are skipped.
+_SETTINGS = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "idle_session_timeout": "0",
+}
+HELD_LOCK_HINT = "Wait for it to end: concurrent I/O disturbs bandwidth, so only one session may run at a time."
+_PROGRAM = "iowatch: "
+_CONFIGURE = "SELECT set_config(name, CAST(:values AS json) ->> name, false) FROM pg_settings WHERE name = ANY(:names)"
+_HOLDER = """
+SELECT activity.application_name, activity.usename FROM pg_locks JOIN pg_stat_activity AS activity USING (pid)
+WHERE locktype = 'advisory' AND pg_locks.granted AND objsubid = 1 AND activity.pid <> pg_backend_pid()
+AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND classid::bigint = :high AND objid::bigint = :low LIMIT 1
+"""
+
+
+class HeldLockError(MachineError):
+    """Another session holds a lock."""
+
+
+def lock_key(name: str) -> int:
+    """Return the number of a lock, 64 bits with sign, as PostgreSQL's functions take it."""
+    return int.from_bytes(hashlib.sha256(f"iowatch {name}".encode()).digest()[:8], "big", signed=True)
+
+
+class SessionLocks:
+    """The locks that this process holds in a history; without effect in SQLite, which the processes of one host use."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._connection: Connection | None = None
+        self._wanted: dict[str, bool] = {}  # name: whether it is shared
+        self._taken: set[str] = set()  # by this connection
+        self._reported: set[str] = set()  # conflicts
+        self._is_lost = False
+
+    @contextmanager
+    def hold(self, name: str, *, shared: bool = False) -> Iterator[None]:
+        """Hold a lock during the block.
+
+        Args:
+            name: for example `system local`; equal names exclude each other in one history.
+            shared: exclude only those that do not share it.
+
+        Raises:
+            HeldLockError: another session holds it; the message names its process, host and account.
+            HistoryUnavailableError: the database cannot be reached.
+        """
+        if self.engine.dialect.name != "postgresql":
+            yield
+            return
+        self._wanted[name] = shared
+        try:
+            for conflict in repeat_while_unavailable(self._take_all).values():
+                raise conflict
+            yield
+        finally:
+            self._release(name)
+
+    def check(self, report: Callable[[str], None]) -> list[str]:
+        """Take the locks again if their connection was lost; without waiting for the server.
+
+        Args:
+            report: called with what happened, once per loss.
+
+        Returns:
+            One sentence per lock that another session took meanwhile.
+        """
+        if not self._wanted:
+            return []
+        is_connected = self._is_connected()
+        if is_connected and self._taken == self._wanted.keys():
+            return []
+        if not is_connected and not self._is_lost:
+            report(
+                f"the connection that held the locks ({', '.join(self._wanted)}) was lost: others may start a session"
+            )
+        self._is_lost = True
+        try:
+            conflicts = self._take_all()
+        except HistoryUnavailableError:
+            return []
+        if not conflicts:
+            self._is_lost = False
+            report("the locks are taken again")
+        new = [error for name, error in conflicts.items() if name not in self._reported]
+        self._reported |= conflicts.keys()
+        return [f"{error.message}, after this one lost its lock: bandwidths may be disturbed" for error in new]
+
+    def _take_all(self) -> dict[str, HeldLockError]:
+        """Take all wanted locks that the connection does not hold, and return the conflicts by name."""
+        if not self._is_connected():
+            self._disconnect()
+            with reported_errors(self.engine):
+                self._connection = self._connect()
+        conflicts = {}
+        for name in [name for name in self._wanted if name not in self._taken]:
+            if self._call("pg_try_advisory_lock", name):
+                self._taken.add(name)
+            else:
+                conflicts[name] = self._conflict(name)
+        return conflicts
+
+    def _conflict(self, name: str) -> HeldLockError:
+        key, who = lock_key(name), "unknown"
+        halves = {"high": key >> 32 & 0xFFFFFFFF, "low": key & 0xFFFFFFFF}
+        with reported_errors(self.engine):
+            holder = self._connection.execute(text(_HOLDER), halves).first() if self._connection else None
+        if holder is not None:
+            who = f"{holder.application_name.removeprefix(_PROGRAM)}, account {holder.usename}"
+        message = f"another session is running ({who}; lock '{name}' in {engine_place(self.engine)})"
+        return HeldLockError(message, hint=HELD_LOCK_HINT)
+
+    def _call(self, function: str, name: str) -> bool:
+        """Call a function of PostgreSQL with a lock; return whether it succeeded."""
+        call = text(f"SELECT {function}{'_shared' * self._wanted[name]}(:key)")
+        with reported_errors(self.engine):
+            return self._connection is not None and bool(
+                self._connection.execute(call, {"key": lock_key(name)}).scalar()
+            )
+
+    def _release(self, name: str) -> None:
+        """Release a lock; if the connection is lost, the server has done so."""
+        if name in self._taken:
+            with suppress(IowatchError):
+                self._call("pg_advisory_unlock", name)
+        self._taken.discard(name)
+        del self._wanted[name]
+        if not self._wanted:
+            self._disconnect()
+
+    def _connect(self) -> Connection:
+        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        settings = {**_SETTINGS, "application_name": f"{_PROGRAM}process {os.getpid()} on {platform.node()}"}
+        connection.execute(text(_CONFIGURE), {"values": json.dumps(settings), "names": list(settings)})
+        return connection
+
+    def _is_connected(self) -> bool:
+        try:
+            return self._connection is not None and self._connection.execute(text("SELECT 1")).scalar() == 1
+        except (DBAPIError, InvalidRequestError):  # the latter: an earlier call found the connection lost
+            return False
+
+    def _disconnect(self) -> None:
+        """Close the connection itself, and do not return it to the pool: the server then releases what it held."""
+        self._taken.clear()
+        if self._connection is not None:
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None

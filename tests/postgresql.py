@@ -106,6 +106,21 @@ def create_database(socket: Path, name: str) -> str:
     return f"postgresql+psycopg://iowatch@/{name}?host={socket}"
 
 
+def create_roles(url: str, **accounts: str) -> None:
+    """Create the roles of a history as its owner does, and accounts: `create_roles(url, alice="writer")`."""
+    from sqlalchemy import make_url
+
+    from iowatch.store import ROLES_FILE
+
+    place = make_url(url)
+    words = ["psql", "-q", "-h", str(place.query["host"]), "-U", "iowatch", "-d", str(place.database)]
+    for _ in range(2):  # the owner runs it again after each upgrade
+        subprocess.run([*words, "-f", str(ROLES_FILE)], check=True, stderr=subprocess.PIPE)
+    for name, role in accounts.items():
+        grant = f'DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN; GRANT "{place.database}_{role}" TO {name}'
+        subprocess.run([*words, "-c", grant], check=True, stderr=subprocess.PIPE)
+
+
 def stand_in_for_files(socket: Path, patch: pytest.MonkeyPatch) -> None:
     """Map each SQLite file that this process opens to a database on the server, named by its path."""
     from iowatch.store import engine

@@ -3,7 +3,14 @@
 Other packages open a `History`; `iowatch.store.bulk` reads many results at once.
 """
 
-from iowatch.store.engine import NETWORK_FILE_SYSTEMS, HistoryUnavailableError, NoHistoryError, database_url
+from iowatch.store.engine import (
+    NETWORK_FILE_SYSTEMS,
+    ROLES_FILE,
+    HistoryUnavailableError,
+    NoHistoryError,
+    NotPermittedError,
+    database_url,
+)
 from iowatch.store.history import History
 from iowatch.store.locks import ALL_SESSIONS, HELD_LOCK_HINT
 from iowatch.store.records import (

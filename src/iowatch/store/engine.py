@@ -26,7 +26,13 @@ FIRST_SCHEMA = "0100"
 SCHEMA_HEAD = "0101"
 MOUNT_TABLE = Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "panfs", "9p", "afs", "ceph"}
+# SQL of the roles in PostgreSQL, for psql.
+ROLES_FILE = Path(__file__).with_name("roles.sql")
 EMPTY_HISTORY_HINT = "`iowatch run` or `iowatch import` fills it; use --db or IOWATCH_DB for another history."
+NOT_PERMITTED_HINT = (
+    "The owner of the history gives the account the role of a writer, reviewer or reader (docs/operations.md, Several "
+    "people)."
+)
 _URL_HINT = "Expected a path or sqlite:///path or postgresql://user@host/name."
 _OTHER_HISTORY_HINT = "Use --db or IOWATCH_DB for another history."
 _OUR_TABLES = {"alembic_version", "session", "run", "result"}
@@ -45,6 +51,10 @@ _compact_json = partial(json.dumps, separators=(",", ":"))
 
 
 T = TypeVar("T")
+
+
+class NotPermittedError(MachineError):
+    """The account lacks a right in the database; nothing was written."""
 
 
 class NoHistoryError(InputError):
@@ -197,9 +207,9 @@ _CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
         f"{_NOT_WRITTEN} Use the account and the host that run the sessions, or a copy of the history (--db).",
     ),
     (
-        ("28", "3D000", "42501"), MachineError,
-        f"{_NOT_WRITTEN} Check account, password (~/.pgpass), database and its rights.",
+        ("42501",), NotPermittedError, f"{_NOT_WRITTEN} {NOT_PERMITTED_HINT}",
     ),
+    (("28", "3D000"), MachineError, f"{_NOT_WRITTEN} Check account, password (~/.pgpass) and database."),
     (("SQLITE_FULL", "53"), MachineError, f"{_NOT_WRITTEN} Free some space, then repeat."),
     (("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "22", "23"), InputError, f"{_NOT_WRITTEN} The data are damaged."),
 )  # fmt: skip
@@ -323,8 +333,17 @@ def _upgrade_to_head(engine: Engine, create: bool) -> None:
     if found is not None and found < FIRST_SCHEMA:
         hint = "Export it with the iowatch that wrote it (`iowatch history export`), and begin a new history."
         raise InputError(f"{message}, and upgrades from {FIRST_SCHEMA} on", hint=hint)
-    if found != SCHEMA_HEAD:
+    if found == SCHEMA_HEAD:
+        return
+    try:
         _run_migrations(engine)
+    except NotPermittedError as error:
+        place = engine_place(engine)
+        what = f"create a history at {place}" if found is None else f"upgrade: {message}"
+        raise NotPermittedError(
+            f"this account may not {what}",
+            hint="Its owner does, with any command of this version, and then runs `iowatch history roles`.",
+        ) from error
 
 
 def _run_migrations(engine: Engine) -> None:

@@ -6,11 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 
 from iowatch.core import METRICS, Scalar, UsageError, suggest_name
 from iowatch.store import bulk, read, write
-from iowatch.store.engine import EMPTY_HISTORY_HINT, open_engine, repeat_while_unavailable, reported_errors
+from iowatch.store.engine import (
+    EMPTY_HISTORY_HINT,
+    NOT_PERMITTED_HINT,
+    NotPermittedError,
+    engine_place,
+    open_engine,
+    repeat_while_unavailable,
+    reported_errors,
+)
 from iowatch.store.locks import SessionLocks
 from iowatch.store.records import (
     Artefact,
@@ -150,6 +158,24 @@ class History:
         self._write(write.save_findings, rows)
 
     # Reading
+
+    def require_right_to_update_findings(self) -> None:
+        """Require the right that `may_update_findings` returns.
+
+        Raises:
+            NotPermittedError: the account may only read the history.
+        """
+        if not self.may_update_findings():
+            raise NotPermittedError(
+                f"this account may only read the history {engine_place(self.engine)}", hint=NOT_PERMITTED_HINT
+            )
+
+    def may_update_findings(self) -> bool:
+        """Return whether the account has the right to store findings: an owner, writer or reviewer."""
+        if self.engine.dialect.name != "postgresql":
+            return True
+        with self.reading() as connection:
+            return bool(connection.execute(text("SELECT has_table_privilege('finding', 'INSERT')")).scalar())
 
     def detections(self, series_ids: Sequence[int]) -> dict[int, DetectionRow]:
         """Return the stored detections of these series by series id; series without one are omitted."""

@@ -54,9 +54,11 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
     """List findings, one line each; closed ones only with --all. Drifts follow.
 
-    Findings are updated first. Exit code 1 if a finding is open, or suspected and probably lasting.
+    Findings are updated first, if the account may. Exit code 1 if a finding is open, or suspected and probably lasting.
     """
     with History.existing(db) as history:
+        if not history.may_update_findings():
+            print_message("This account may only read the history: findings as of the last update by others.")
         found = refresh_findings(history, system)
         for message in orphaned_decisions(history, system):
             print_message(message)

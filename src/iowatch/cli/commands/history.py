@@ -30,6 +30,7 @@ from iowatch.session import session as sessions
 from iowatch.site import shared_zone
 from iowatch.store import (
     ALL_SESSIONS,
+    ROLES_FILE,
     Artefact,
     History,
     ResultFilter,
@@ -99,6 +100,15 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     else:
         new = _format_counts(run=done.runs, result=done.results, finding=done.findings)
         common.print_message(f"{format_count(done.sessions, 'session')} compared; new: {new}")
+
+
+@command.command("roles", epilog="Example: iowatch history roles | psql postgresql://iowatch@db/iowatch")
+def roles() -> None:
+    """Print SQL for the roles of a PostgreSQL history: reader, reviewer, writer.
+
+    The owner of the history runs it, and again after each upgrade of iowatch (docs/operations.md, Several people).
+    """
+    click.echo(ROLES_FILE.read_text(encoding="utf-8"), nl=False)
 
 
 @command.command("prune", epilog="Example: iowatch history prune --days 400 --size 50g --dry-run")

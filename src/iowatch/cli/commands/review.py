@@ -54,6 +54,7 @@ def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> N
     ) -> None:
         with History.existing(db) as history:
             found = find_finding(history, finding)
+            history.require_right_to_update_findings()
             entry = {
                 "finding": found.id,
                 "decision": decision,

@@ -19,6 +19,7 @@ from click.testing import Result
 from iowatch.cli.common import stdout_console
 from iowatch.cli.help import walk_commands
 from iowatch.cli.main import AREAS, iowatch, restrict_permissions
+from iowatch.site import machine
 from iowatch.site.system import load_system, system_names
 from iowatch.store import FindingRow, History, SessionRecord
 
@@ -96,6 +97,20 @@ def test_quiet_and_verbose(cli: Callable[..., Result], tmp_path: Path, position:
     assert f"wrote {tmp_path}/man1/iowatch-run.1\n" in verbose
     assert verbose.endswith(normal)
     assert again == normal  # the level is that of one command, not of the process
+
+
+def test_verbose_shows_programs_and_tracebacks(cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> list[str]:
+        assert machine.query_command("echo", "two words") == "two words\n"
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("iowatch.site.system.system_names", fail)
+    normal, verbose = cli("system", "list"), cli("system", "list", "--verbose")
+    assert (normal.exit_code, verbose.exit_code) == (3, 3)
+    assert "ZeroDivisionError('planted')" in normal.stderr
+    assert "Traceback" not in normal.stderr
+    assert "starts: echo 'two words'\n" in verbose.stderr
+    assert re.search(r"Traceback .*\n(.*\n)*ZeroDivisionError: planted\n", verbose.stderr)
 
 
 def test_errors_are_printed_with_quiet(cli: Callable[..., Result], var: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 import errno
 import importlib
 import io
+import logging
 import os
 import pkgutil
 import re
@@ -158,7 +159,8 @@ def _run_command(arguments: Sequence[str]) -> int:
         if fault := plugins.fault_of_plugin(error):
             _report(f"iowatch: plugin: {fault}\n  {plugins.PLUGIN_HINT}")
             return 2
-        _report(f"iowatch: internal error: {error!r}\n  Please report it. Set IOWATCH_DEBUG=1 for a traceback.")
+        logging.getLogger("iowatch").debug("traceback of the internal error:", exc_info=error)
+        _report(f"iowatch: internal error: {error!r}\n  Please report it, with the traceback that --verbose prints.")
         return 3
     return outcome if isinstance(outcome, int) else 0
 
@@ -190,6 +192,4 @@ def main() -> None:
     except UsageError as error:
         _report(f"iowatch: {error}")
         sys.exit(error.exit_code)
-    if os.environ.get("IOWATCH_DEBUG"):
-        iowatch.main(prog_name="iowatch")
     sys.exit(_run_command(sys.argv[1:]))

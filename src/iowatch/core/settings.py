@@ -83,7 +83,6 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_WRONG_CLOCK", None, None, "UUIDs of sessions whose clock was wrong"),
     EnvironmentSetting("IOWATCH_OVERHEAD_CASE", None, None, "case whose Darshan overhead plain `reframe` measures"),
     EnvironmentSetting("IOWATCH_ROOT", None, None, "a clone whose files are used instead of the installed ones"),
-    EnvironmentSetting("IOWATCH_DEBUG", None, None, "1: print a traceback for internal errors"),
 )
 
 

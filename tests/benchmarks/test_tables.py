@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.importers import maps, read_table
 from iowatch.benchmarks.importers.maps import load_map, ready_maps
 from iowatch.benchmarks.importers.proposal import propose_map
 from iowatch.core import InputError, UsageError
 from tests.benchmarks.corpus import DATA
 from tests.benchmarks.tables import LONG, LONG_MAP, SPREADSHEET, SPREADSHEET_MAP, points, read, write_map
-from tests.datasets import EDISON
+from tests.datasets import EDISON, ROOT
 
 
 def _epoch(*parts: int) -> int:
@@ -501,3 +501,18 @@ def test_proposal(tmp_path: Path, content: str, lines: list[str]) -> None:
     path.write_text(content)
     text = propose_map(path)
     assert [line for line in lines if line not in text] == [], text
+
+
+def test_every_field_of_a_map_is_documented() -> None:
+    text = (ROOT / "docs" / "import.md").read_text()
+    for model in (
+        maps.TableMap,
+        maps.Layout,
+        maps.TimeSource,
+        maps.Source,
+        maps.Choice,
+        maps.ValueSource,
+        maps.PairsSource,
+    ):
+        missing = [name for name in model.model_fields if f"`{name}`" not in text and f"{name}:" not in text]
+        assert missing == [], model.__name__

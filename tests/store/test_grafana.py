@@ -135,6 +135,6 @@ def test_site_can_be_built_with_the_read_only_role(server: str, var: Path, capsy
 
 
 def test_views_are_documented() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "history.md").read_text()
     for name in VIEW_NAMES:
         assert f"`{name}`" in text

@@ -30,7 +30,7 @@ NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs
 ROLES_FILE = Path(__file__).with_name("roles.sql")
 EMPTY_HISTORY_HINT = "`iowatch run` or `iowatch import` fills it; use --db or IOWATCH_DB for another history."
 NOT_PERMITTED_HINT = (
-    "The owner of the history gives the account the role of a writer, reviewer or reader (docs/operations.md, Several "
+    "The owner of the history gives the account the role of a writer, reviewer or reader (docs/history.md, Several "
     "people)."
 )
 _URL_HINT = "Expected a path or sqlite:///path or postgresql://user@host/name."
@@ -191,7 +191,7 @@ _LOCATIONS = {_READ_ONLY: "SQLITE_READONLY", _NOT_WRITABLE: "SQLITE_READONLY", _
 _CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
     (
         ("SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"), MachineError,
-        "Keep its files, and restore a backup (docs/operations.md, Maintenance of the history).",
+        "Keep its files, and restore a backup (docs/history.md).",
     ),
     (
         ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40001", "40P01"), HistoryUnavailableError,

@@ -1,4 +1,4 @@
--- Roles of an iowatch history in PostgreSQL (docs/operations.md, "Several people"). `iowatch history roles` prints this
+-- Roles of an iowatch history in PostgreSQL (docs/history.md, "Several people"). `iowatch history roles` prints this
 -- file. Run it as the owner of the history, when it exists, and again after each upgrade of iowatch:
 --
 --     iowatch history roles | psql "$DATABASE"

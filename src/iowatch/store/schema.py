@@ -202,7 +202,7 @@ class DetectionTable(Base):
     document: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
-# Views of a PostgreSQL history: stable names, units in the columns, UTC. docs/operations.md lists them.
+# Views of a PostgreSQL history: stable names, units in the columns, UTC. docs/history.md lists them.
 VIEW_DEFINITIONS = (
     """CREATE VIEW iowatch_series AS
 SELECT series.id AS series_id, system.name AS system, series.partition, series.stack,

@@ -106,7 +106,7 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
 def roles() -> None:
     """Print SQL for the roles of a PostgreSQL history: reader, reviewer, writer.
 
-    The owner of the history runs it, and again after each upgrade of iowatch (docs/operations.md, Several people).
+    The owner of the history runs it, and again after each upgrade of iowatch (docs/history.md, Several people).
     """
     click.echo(ROLES_FILE.read_text(encoding="utf-8"), nl=False)
 

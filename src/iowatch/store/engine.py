@@ -13,12 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size, settings
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 _LOG = logging.getLogger(__name__)
 # Revisions of `migrations/versions`, oldest first; the schemas 0001 to 0004 of development are not upgraded.
@@ -75,12 +78,13 @@ def database_url(place: str | None = None) -> str:
     return chosen if "://" in chosen else f"sqlite:///{Path(chosen).absolute()}"
 
 
-def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
+def open_engine(place: str | None = None, *, create: bool = True, upgrade: bool = True) -> Engine:
     """Open the history; create it or upgrade its schema if needed.
 
     Args:
         place: path or URL.
         create: create a missing history; if False, a missing history is an error.
+        upgrade: upgrade an older schema; if False, the history is opened read-only, whatever its schema.
 
     Raises:
         InputError: not a history, schema too old or too new, or no history.
@@ -88,7 +92,7 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
     """
     url = database_url(place)
     try:
-        engine = create_engine(url, json_serializer=_compact_json, **_engine_options(url))
+        engine = create_engine(url, json_serializer=_compact_json, **_engine_options(url, read_only=not upgrade))
     except ModuleNotFoundError as error:
         raise MachineError(
             f"PostgreSQL needs the Python package {error.name}, which is not installed",
@@ -104,12 +108,13 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
             raise _no_history_error(engine)
         _refuse_foreign_file(path)
         _refuse_network_file_system(path)
-        event.listen(engine, "connect", _set_pragmas)
+        if upgrade:
+            event.listen(engine, "connect", _set_pragmas)
         event.listen(engine, "begin", _begin_transaction)
     else:
         event.listen(engine, "connect", _set_timeouts)
     try:
-        repeat_while_unavailable(partial(_upgrade_to_head, engine, create))
+        repeat_while_unavailable(partial(_upgrade_to_head if upgrade else _require_history, engine, create))
     except IowatchError:
         engine.dispose()
         raise
@@ -157,7 +162,7 @@ def _no_history_error(engine: Engine) -> NoHistoryError:
     return NoHistoryError(f"there is no history at {engine_place(engine)}", hint=EMPTY_HISTORY_HINT)
 
 
-def _engine_options(url: str) -> dict[str, Any]:
+def _engine_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
     """Return options for a server that may restart, or for SQLite on a read-only file system.
 
     There, SQLite could not write next to the file. A log that has content needs other options.
@@ -165,10 +170,15 @@ def _engine_options(url: str) -> dict[str, Any]:
     if url.startswith("postgresql"):
         given = make_url(url).query
         settings = {name: value for name, value in _CONNECT_OPTIONS.items() if name not in given}
-        return {"pool_pre_ping": True, "connect_args": settings}
+        options: dict[str, Any] = {"pool_pre_ping": True, "connect_args": settings}
+        as_one = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        return {**options, "execution_options": as_one} if read_only else options
     if not url.startswith("sqlite"):
         raise ArgumentError("it is neither SQLite nor PostgreSQL")
     path = Path(make_url(url).database or "")
+    if path.is_file() and read_only and not _is_read_only(path):
+        place = f"{path.absolute().as_uri()}?mode=ro"
+        return {"creator": lambda: sqlite3.connect(place, uri=True, check_same_thread=False)}
     if not path.is_file() or not _is_read_only(path):
         return {}
     log = path.with_name(f"{path.name}-wal")
@@ -321,8 +331,8 @@ def schema_revision(connection: Connection) -> str | None:
     return None
 
 
-def _upgrade_to_head(engine: Engine, create: bool) -> None:
-    """Upgrade an older or empty history; reject versions that this iowatch can neither read nor upgrade."""
+def _require_history(engine: Engine, create: bool) -> str | None:
+    """Return the schema version, None if empty; reject versions that this iowatch can neither read nor upgrade."""
     with reported_errors(engine), engine.connect() as connection:
         found = schema_revision(connection)
     if found is None and not create:
@@ -333,27 +343,46 @@ def _upgrade_to_head(engine: Engine, create: bool) -> None:
     if found is not None and found < FIRST_SCHEMA:
         hint = "Export it with the iowatch that wrote it (`iowatch history export`), and begin a new history."
         raise InputError(f"{message}, and upgrades from {FIRST_SCHEMA} on", hint=hint)
+    return found
+
+
+def _upgrade_to_head(engine: Engine, create: bool) -> None:
+    """Upgrade an older or empty history."""
+    found = _require_history(engine, create)
     if found == SCHEMA_HEAD:
         return
     try:
         _run_migrations(engine)
     except NotPermittedError as error:
-        place = engine_place(engine)
-        what = f"create a history at {place}" if found is None else f"upgrade: {message}"
+        what = "create a history" if found is None else f"upgrade it from schema version {found} to {SCHEMA_HEAD}"
         raise NotPermittedError(
-            f"this account may not {what}",
+            f"this account may not {what} at {engine_place(engine)}",
             hint="Its owner does, with any command of this version, and then runs `iowatch history roles`.",
         ) from error
 
 
-def _run_migrations(engine: Engine) -> None:
-    """Upgrade the schema to the newest version, in one transaction."""
+def _alembic_config() -> Config:
     # Imported here: Alembic takes 0.2 s, which sessions with a current schema save.
-    from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
+def pending_migrations(revision: str) -> list[str]:
+    """Return the migrations from a schema version to the newest one, oldest first: `0101: what it does`."""
+    from alembic.script import ScriptDirectory
+
+    found = ScriptDirectory.from_config(_alembic_config()).iterate_revisions("head", revision)
+    return [f"{one.revision}: {one.doc}" for one in found][::-1]
+
+
+def _run_migrations(engine: Engine) -> None:
+    """Upgrade the schema to the newest version, in one transaction."""
+    from alembic import command
+
+    config = _alembic_config()
     with reported_errors(engine), engine.execution_options(iowatch_write=True).begin() as connection:
         if engine.dialect.name == "postgresql":
             # Two concurrent first starts: the second waits here and then finds the current schema.

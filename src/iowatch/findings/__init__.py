@@ -10,6 +10,7 @@ from iowatch.findings.series import (
     Retest,
     combine_retests,
     detect_csv,
+    detection_version,
     find_retests,
     headline_series,
     history_extent,

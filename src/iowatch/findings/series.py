@@ -220,7 +220,7 @@ def detect_series(
         UsageError: unknown method.
     """
     adjusted = bool(rows) and _adjusts_for_covariates(rows[0].system)
-    version = f"{method}-{get_method(method).version}/{_FORMAT}" + ("" if adjusted else " unadjusted")
+    version = _detection_version(method, adjusted)
     # Inputs of each detection: number of points, time of the last point, method and accepted level.
     keys = {row.id: (row.n, row.last or 0, f"{version} since {accepted_since.get(row.id, 0)}") for row in rows}
     current = {
@@ -251,6 +251,15 @@ def detect_series(
         while pending:
             current |= collect_first()
     return {row.id: current[row.id] for row in rows}
+
+
+def detection_version(system: str, method: str = DEFAULT_METHOD) -> str:
+    """Return the version of a detection of a system's series; stored ones of another version are computed again."""
+    return _detection_version(method, _adjusts_for_covariates(system))
+
+
+def _detection_version(method: str, adjusted: bool) -> str:
+    return f"{method}-{get_method(method).version}/{_FORMAT}" + ("" if adjusted else " unadjusted")
 
 
 def _adjusts_for_covariates(system: str) -> bool:

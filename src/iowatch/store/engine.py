@@ -337,13 +337,17 @@ def _require_history(engine: Engine, create: bool) -> str | None:
         found = schema_revision(connection)
     if found is None and not create:
         raise _no_history_error(engine)
-    message = f"the history {engine_place(engine)} has schema version {found}; this version supports {SCHEMA_HEAD}"
+    message = _schema_message(engine, found)
     if found is not None and found > SCHEMA_HEAD:
         raise InputError(message, hint="Use the newer iowatch that wrote it.")
     if found is not None and found < FIRST_SCHEMA:
         hint = "Export it with the iowatch that wrote it (`iowatch history export`), and begin a new history."
         raise InputError(f"{message}, and upgrades from {FIRST_SCHEMA} on", hint=hint)
     return found
+
+
+def _schema_message(engine: Engine, found: str | None) -> str:
+    return f"the history {engine_place(engine)} has schema version {found}; this version supports {SCHEMA_HEAD}"
 
 
 def _upgrade_to_head(engine: Engine, create: bool) -> None:
@@ -354,9 +358,10 @@ def _upgrade_to_head(engine: Engine, create: bool) -> None:
     try:
         _run_migrations(engine)
     except NotPermittedError as error:
-        what = "create a history" if found is None else f"upgrade it from schema version {found} to {SCHEMA_HEAD}"
+        place = engine_place(engine)
+        what = f"create a history at {place}" if found is None else f"upgrade: {_schema_message(engine, found)}"
         raise NotPermittedError(
-            f"this account may not {what} at {engine_place(engine)}",
+            f"this account may not {what}",
             hint="Its owner does, with any command of this version, and then runs `iowatch history roles`.",
         ) from error
 

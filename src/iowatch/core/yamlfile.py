@@ -308,7 +308,7 @@ def _describe_syntax_fault(text: str, error: yaml.YAMLError) -> tuple[int, int, 
     if tab := re.match(r"[ -]*\t", line):
         return mark.line, tab.end() - 1, f"a tab in the indentation; {_INDENTED}"
     if line[: mark.column].rstrip().endswith(("'", '"')) and "scanning" not in str(getattr(error, "context", None)):
-        if begin := _begin_of_long_quote(text):
+        if begin := _begin_of_long_quote(text, mark):
             return begin.line, begin.column, _UNCLOSED
         return mark.line, mark.column, "text behind a quoted text; a quote that belongs to the text must be doubled"
     words = f"{getattr(error, 'context', None)}: {getattr(error, 'problem', None)}"
@@ -323,11 +323,13 @@ def _describe_syntax_fault(text: str, error: yaml.YAMLError) -> tuple[int, int, 
     return mark.line, mark.column, "expected 'name: value', or an entry behind '- '"
 
 
-def _begin_of_long_quote(text: str) -> Any:
+def _begin_of_long_quote(text: str, fault: Any) -> Any:
     """Return the position of the last quoted text before a fault if it extends over lines, or None."""
     last = None
     with suppress(yaml.YAMLError):
         for token in yaml.scan(text, _Loader):
+            if token.start_mark.index >= fault.index:
+                break
             last = token if isinstance(token, yaml.ScalarToken) and token.style in ("'", '"') else last
     return last.start_mark if last and last.start_mark.line < last.end_mark.line else None
 
@@ -506,7 +508,7 @@ def _find_invalid_value(node: Any) -> Any:
     return next(filter(None, map(_find_invalid_value, children)), None)
 
 
-def read_mapping(path: Path, docs: str) -> dict[str, Any]:
+def read_mapping(path: Path, docs: str = "") -> dict[str, Any]:
     """Return the data of a file with fields that another program defines.
 
     Args:

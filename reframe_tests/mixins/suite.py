@@ -68,12 +68,12 @@ class SuiteMixin(rfm.RegressionTestPlugin):
     def _changed_options(self) -> dict[str, str]:
         """Values that the command line of ReFrame gives; its own defaults are one task, and no tasks per node."""
         changed: dict[str, str] = dict(self.case_options)
-        ranks = int(changed.get("ranks", self.case.ranks))
+        ranks = changed.get("ranks", self.case.ranks)
         if self.num_tasks != 1:
             ranks = self.num_tasks
             changed["ranks"] = str(ranks)
         if self.num_tasks_per_node:
-            changed["nodes"] = str(-(-ranks // self.num_tasks_per_node))
+            changed["nodes"] = str(-(-int(ranks) // self.num_tasks_per_node))
         if changed and os.environ.get("IOWATCH_SESSION_DIR"):
             raise UsageError(
                 f"variables of ReFrame change {', '.join(changed)} of a case; a session runs cases as its suite says",

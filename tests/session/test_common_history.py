@@ -189,6 +189,7 @@ def test_session_that_met_another_one_after_the_loss_has_a_problem(
         assert (one.status, one.missing()) == ("ok", [])
     assert problem.startswith(f"another session is running (process {os.getpid()} on ")
     assert problem.endswith("after this one lost its lock: bandwidths may be disturbed")
+    assert one.messages[1:] == [problem]
 
 
 def test_locks_need_no_server_in_a_local_history(history: History) -> None:

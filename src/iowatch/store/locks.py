@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from iowatch.core import IowatchError, MachineError
-from iowatch.store.engine import HistoryUnavailableError, engine_place, repeat_while_unavailable, reported_errors
+from iowatch.store.engine import engine_place, repeat_while_unavailable, reported_errors
 
 # Held shared by every session, and exclusively while a history is restored.
 ALL_SESSIONS = "all sessions"
@@ -104,14 +104,17 @@ class SessionLocks:
         self._is_lost = True
         try:
             conflicts = self._take_all()
-        except HistoryUnavailableError:
+        except IowatchError:  # the session goes on; what stores its results reports it
             return []
         if not conflicts:
             self._is_lost = False
             report("the locks are taken again")
         new = [error for name, error in conflicts.items() if name not in self._reported]
         self._reported |= conflicts.keys()
-        return [f"{error.message}, after this one lost its lock: bandwidths may be disturbed" for error in new]
+        problems = [f"{error.message}, after this one lost its lock: bandwidths may be disturbed" for error in new]
+        for problem in problems:
+            report(problem)
+        return problems
 
     def _take_all(self) -> dict[str, HeldLockError]:
         """Take all wanted locks that the connection does not hold, and return the conflicts by name."""
@@ -148,7 +151,7 @@ class SessionLocks:
     def _release(self, name: str) -> None:
         """Release a lock; if the connection is lost, the server has done so."""
         if name in self._taken:
-            with suppress(IowatchError):
+            with suppress(IowatchError, InvalidRequestError):
                 self._call("pg_advisory_unlock", name)
         self._taken.discard(name)
         del self._wanted[name]

@@ -19,6 +19,7 @@ from click.testing import Result
 from iowatch.comparison.sides import parse_period
 from iowatch.core import InputError, format_local_time, local_day, parse_time, start_of_day
 from iowatch.findings import Finding, format_finding, update_findings
+from iowatch.output.dashboard.build import make_template_environment
 from iowatch.output.notices import compose_notices
 from iowatch.reference import events, reviews
 from iowatch.session.imports import time_in_name
@@ -240,7 +241,17 @@ def test_digest_is_sent_on_the_local_day(declared: Declare, history: History) ->
     assert found[1][0].title.startswith("here: the week to 2026-01-05: 1 session")
 
 
-# Commands
+# Pages and commands
+
+
+def test_pages_show_days_of_the_system_and_times_of_the_site(declared: Declare) -> None:
+    """22:00 UTC is midnight in Berlin in summer, and 07:00 of the next day in Tokyo."""
+    declared(a="Asia/Tokyo", b="America/New_York")
+    template = make_template_environment(BERLIN, ()).from_string(
+        "{{ at | day('a') }} {{ at | day('b') }} {{ at | when }}"
+    )
+    shown = re.sub("<[^>]*>", "", template.render(at=epoch("2026-07-01T22:00")))
+    assert shown == "2 Jul 2026 1 Jul 2026 2026-07-02 00:00"
 
 
 def test_commands_read_and_write_local_times_and_json_is_utc(

@@ -113,6 +113,16 @@ def test_exit_code_states_refused_before_failed_runs(cli: Cli, var: Path, tmp_pa
         assert history.series() == []
 
 
+def test_file_that_is_no_table_is_refused_and_the_others_are_imported(cli: Cli, var: Path, tmp_path: Path) -> None:
+    table, own = _files(tmp_path)
+    other = tmp_path / "other.csv"
+    other.write_text("a;b\n1;2\n")
+    result = cli("import", "csv", other, table, "--map", own, "--system", "main")
+    assert (result.exit_code, result.stdout.split(",")[0]) == (2, "3 of 3 runs stored")
+    assert f"{other}:1: no column 'Dateisystem', 'Datum'" in result.stderr
+    assert "Traceback" not in cli("import", "csv", tmp_path, "--map", own, "--system", "main").output
+
+
 def test_messages_are_limited(cli: Cli, var: Path, tmp_path: Path) -> None:
     table, own = _files(tmp_path, SPREADSHEET + "x\r\n" * 50)
     result = cli("import", "csv", table, "--map", own, "--system", "main")

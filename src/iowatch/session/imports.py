@@ -323,11 +323,17 @@ def _read_tables(
                 _require_file(path), chosen, moment=moment, latest=_latest(), partition=partition, stack=stack
             )
         except InputError as error:
-            reason = str(error).removeprefix(f"{path}: ")
-            found.troubles.append(ImportProblem(str(path), reason))
+            line, reason = _line_and_reason(path, str(error))
+            found.troubles.append(ImportProblem(f"{path}{line}", reason))
         else:
             found.add(path, table)
     return found
+
+
+def _line_and_reason(path: Path, message: str) -> tuple[str, str]:
+    """Return `:LINE` or an empty text, and the rest, of a message about a file."""
+    match = re.match(rf"{re.escape(str(path))}(:\d+)?: ", message)
+    return (match[1] or "", message[match.end() :]) if match else ("", message)
 
 
 def preview_tables(

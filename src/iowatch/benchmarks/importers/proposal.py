@@ -110,7 +110,10 @@ def _read_sample(path: Path) -> _Sample:
 
 
 def _split(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    return [row for row in csv.reader((line for line in lines if line.strip()), delimiter=delimiter) if row]
+    try:
+        return [row for row in csv.reader((line for line in lines if line.strip()), delimiter=delimiter) if row]
+    except csv.Error:  # a field of more than 128 KiB
+        return []
 
 
 def _line_index(lines: Sequence[str], number: int) -> int:

@@ -165,7 +165,7 @@ def test_renamed_names_are_found_where_they_are(site: Path, small: Path, monkeyp
     (site / "systems" / "ours").mkdir(parents=True)
     (site / "systems" / "ours" / "system.yaml").write_text("name: ours\nnight:\n  budget: 3h\n")
     (site / "ci" / "iowatch.cron").write_text(
-        "# once: ci/nightly --old\n17 2 * * * iowatch cd /srv && ci/nightly --old 3 --older 4\n"
+        "# once: ci/nightly --old\n17 2 * * * iowatch cd /srv && /srv/iowatch/ci/nightly --old 3 --older 4\n"
     )
     monkeypatch.setenv("SITE_OLD", "1")
     monkeypatch.setattr(settings, "site_settings", lambda: settings.SiteSettings())  # `heading` is refused elsewhere

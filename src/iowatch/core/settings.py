@@ -102,7 +102,7 @@ class Renamed:
     since: str
 
 
-RENAMED = (Renamed("command", "ci/nightly", "iowatch nightly", "0.2.0"),)
+RENAMED = (Renamed("command", "ci/nightly", "iowatch nightly", "0.1.0"),)
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,7 @@ def _places_of(one: settings.Renamed) -> Iterator[str]:
         if os.environ.get(one.old):
             yield "environment"
     elif one.kind == "command":
-        word = re.compile(rf"(?<![\w/.-]){re.escape(one.old)}(?![\w-])")
+        word = re.compile(rf"(?<![\w.-]){re.escape(one.old)}(?![\w-])")
         for path, text in _own_recipes():
             for number, line in enumerate(text.splitlines(), 1):
                 if word.search(line) and not line.lstrip().startswith("#"):

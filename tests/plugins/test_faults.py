@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from iowatch.site.reframe_config import load_configuration
 from tests.plugins.examples import example_files, write_examples
 
 Cli = Callable[..., Result]
+PAGE = "from iowatch.output.dashboard import Page\nP = Page('{}', 'Blocks', {}, print)\n"
 METRIC = 'from iowatch.core import Metric\nOURS = Metric("{}", "s", "lower", "Ours")\n'
 
 
@@ -57,6 +59,12 @@ def add(site: Path, name: str, text: str, mode: int = 0o644) -> Path:
         ("x = 1\n\n1 / 0\n", "wrong.py, line 3: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(4)\n", "wrong.py, line 2: SystemExit: 4"),
         ("from iowatch.core import Metric\nM = Metric('a', 's')\n", "wrong.py, line 2: TypeError: "),
+        (
+            "from iowatch.core import Metric\nM = Metric('a', 's', 'fewer', 'A')\n",
+            "wrong.py, line 2: ValueError: metric 'a'",
+        ),
+        (PAGE.format("blocks", 3), "wrong.py, line 2: ValueError: page 'blocks': expected the name of its file"),
+        (PAGE.format("blocks.html", "'3'"), "wrong.py, line 2: ValueError: page 'blocks.html': menu is '3'"),
         ("import nothing_of_this_name\n", "wrong.py, line 1: ModuleNotFoundError: "),
     ],
 )
@@ -138,6 +146,12 @@ def test_exception_of_a_parser_is_the_reason_of_its_output(site: Path) -> None:
     output = parse_output("dd", "4+0 records out\n", RunContext())
     assert output.status == "incomplete"
     assert str(output.reason).startswith(f"parse error: {site}/plugins/dd.py, line {line}: NameError")
+
+
+def test_name_of_a_benchmark_is_a_folder_and_a_part_of_names(site: Path) -> None:
+    add(site, "dd.py", example_files()["plugins/dd.py"].replace('name="dd"', 'name="../dd"'))
+    (found,) = faults()
+    assert re.search(r"plugins/dd\.py, line \d+: ValueError: benchmark '\.\./dd': expected a name of", found)
 
 
 def test_exception_of_another_function_has_file_and_line_and_no_traceback(

@@ -100,6 +100,11 @@ class Benchmark:
     shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a name that cannot be a folder and a part of names of runs."""
+        if not re.fullmatch("[a-z][a-z0-9_-]*", self.name):
+            raise ValueError(f"benchmark '{self.name}': expected a name of small letters, digits, - and _")
+
 
 def size_option(options: BenchmarkOptions, name: str, default: str) -> int:
     """Return an option that is a size (`1m`, `1000000`) in bytes."""

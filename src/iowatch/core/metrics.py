@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from iowatch.core.errors import UsageError, suggest_name
 from iowatch.core.plugins import Registry
@@ -42,6 +42,12 @@ class Metric:
     label: str
     ceiling: float = 1e12
     headline: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for an unknown direction, which would stop commands that read results."""
+        if self.direction not in get_args(BetterDirection):
+            words = ", ".join(get_args(BetterDirection))
+            raise ValueError(f"metric '{self.name}': direction is '{self.direction}'; expected {words}")
 
     @property
     def sign(self) -> int:

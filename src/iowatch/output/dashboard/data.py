@@ -408,3 +408,10 @@ class Page:
     title: str
     menu: int | None
     publish: Callable[[SiteBuild], None]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where a plugin's page would damage the menu of all pages."""
+        if not isinstance(self.menu, int | None):
+            raise ValueError(f"page '{self.name}': menu is {self.menu!r}; expected a number from 1 on, or None")
+        if self.menu and not self.name.endswith(".html"):
+            raise ValueError(f"page '{self.name}': expected the name of its file, such as `stacks.html`")

@@ -17,9 +17,9 @@ def discover_pages() -> tuple[Page, ...]:
     pages: dict[str, Page] = {}
     for file in [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]:
         found = [page for page in vars(file).values() if isinstance(page, Page)]
-        wrong = [page.name for page in found if page.name in pages or (page.menu and not page.name.endswith(".html"))]
+        wrong = [page.name for page in found if page.name in pages]
         if wrong or not found:
-            expected = "a `Page` with a name of its own, in the menu its file name, such as `stacks.html`"
+            expected = "a `Page` with a name of its own"
             raise ValueError(f"{file.__file__}: {', '.join(wrong) or 'no Page'}; expected {expected}")
         pages |= {page.name: page for page in found}
     return tuple(pages.values())

@@ -88,8 +88,14 @@ def _site_files() -> Iterator[tuple[Plugin, str]]:
         package = ModuleType(_PACKAGE)  # lets files of the folder import each other: `from . import …`
         package.__path__ = [str(folder)]
         sys.modules[_PACKAGE] = package
+    # All files: a plugin imports others, its check runs in ReFrame, and a template of Jinja can call functions.
+    code = [folder, *sorted(folder.rglob("*"))] if paths else []
+    reason = next(filter(None, map(settings.untrusted_reason, code)), None)
     for path in paths:
-        yield Plugin(f"{FOLDER}/{path.name}", path), f"{_PACKAGE}.{path.stem}"
+        plugin = Plugin(f"{FOLDER}/{path.name}", path)
+        if reason:
+            plugin.report(reason)
+        yield plugin, f"{_PACKAGE}.{path.stem}"
 
 
 def _entry_points() -> Iterator[tuple[Plugin, str]]:
@@ -98,11 +104,7 @@ def _entry_points() -> Iterator[tuple[Plugin, str]]:
 
 
 def _import_plugin(plugin: Plugin, module: str) -> None:
-    from iowatch.core import settings
-
-    reason = settings.untrusted_reason(plugin.path) if module.startswith(f"{_PACKAGE}.") else None
-    if reason:
-        plugin.report(reason)
+    if plugin.faults:
         return
     try:
         plugin.module = importlib.import_module(module)

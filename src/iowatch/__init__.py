@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -22,8 +23,8 @@ def describe_version() -> str:
             return f"{__version__}, commit unknown"
         return f"{__version__.partition('+')[0]}, commit {done.stdout.strip()}"
     try:
-        from iowatch._version import commit_id
+        commit = import_module("iowatch._version").commit_id  # written by the build
     except ImportError:
-        commit_id = None
-    found = commit_id or next(iter(re.findall(r"\+g?([0-9a-f]{7,})", __version__)), "unknown")
+        commit = None
+    found = commit or next(iter(re.findall(r"\+g?([0-9a-f]{7,})", __version__)), "unknown")
     return f"{__version__.partition('+')[0]}, commit {str(found).removeprefix('g')}"

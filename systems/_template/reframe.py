@@ -3,7 +3,8 @@
 from iowatch.site.reframe_config import system_configuration
 
 # settings: begin
-# slurm, squeue (Slurm without accounts), pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or local for no scheduler.
+# slurm, squeue (Slurm without accounts), pbs (PBS Pro and OpenPBS), lsf, flux (start iowatch inside `flux alloc`), or
+# local for no scheduler.
 SCHEDULER = "local"
 # Launcher of MPI programs inside a job. None: srun with Slurm, flux run with Flux, mpirun with the others.
 LAUNCHER = None

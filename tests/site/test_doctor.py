@@ -161,7 +161,7 @@ def copy_system(place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('SCHEDULER = "local"', 'SCHEDULER = "local', "line 7: unterminated string literal"),
+        ('SCHEDULER = "local"', 'SCHEDULER = "local', "line 8: unterminated string literal"),
         ('SCHEDULER = "local"', 'SCHEDULER = "slrum"', "no scheduler is called 'slrum'\n  Did you mean 'slurm'?"),
         ("LAUNCHER = None", 'LAUNCHER = "mprun"', "no such launcher: 'mprun'"),
         ('"time_limit": "60m"', '"time_limit": "60 minutes"', "time_limit '60 minutes', expected for example '1h30m'"),

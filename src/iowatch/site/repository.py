@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from iowatch.core import UsageError, settings
+from iowatch.site import machine
 
 _FOLDERS = ("systems", "suites", "stacks", "reference/bandwidth", "events", "reviews", "maps")
 # Files of an empty repository of a code host.
@@ -22,7 +23,7 @@ def write_site(directory: Path, *, title: str | None = None, timezone: str | Non
 
     Args:
         directory: new or empty, without blanks in its path (ReFrame does not support them).
-        title: of the pages. timezone: IANA name.
+        title: of the pages. timezone: IANA name; None for that of this machine, if it is known.
 
     Raises:
         UsageError: the directory has other files, or its path has blanks.
@@ -36,7 +37,9 @@ def write_site(directory: Path, *, title: str | None = None, timezone: str | Non
         raise UsageError(
             f"{place} is not empty", hint="Expected a new or an empty directory, for example ~/iowatch-site."
         )
-    texts = {place / name: text for name, text in _site_texts(place, title, timezone).items()}
+    found = machine.detect_time_zone()
+    zone = timezone or (found[0] if found else None)
+    texts = {place / name: text for name, text in _site_texts(place, title, zone).items()}
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():

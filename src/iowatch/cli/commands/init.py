@@ -14,7 +14,9 @@ from iowatch.site import repository
 @click.command(epilog="Example: iowatch init ~/iowatch-site --timezone Europe/Berlin")
 @click.argument("directory", type=ANY_PATH)
 @click.option("--title", help="Title of the pages.")
-@click.option("--timezone", help="Zone of times that people type or read, as Europe/Berlin [default: UTC].")
+@click.option(
+    "--timezone", help="Zone of times that people type or read, as Europe/Berlin [default: that of this machine]."
+)
 def command(directory: Path, title: str | None, timezone: str | None) -> None:
     """Write the repository of a site: its settings, and folders for systems, suites, stacks, events and reviews.
 

@@ -20,6 +20,6 @@ class CommitHook(BuildHookInterface):  # type: ignore[type-arg]
         place, words = Path(self.root, NAME), ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=9"]
         if Path(self.root, ".git").exists():
             done = subprocess.run(["git", "-C", self.root, *words], capture_output=True, text=True, check=True)
-            place.write_text(f'commit_id = "{done.stdout.strip()}"\n')
+            place.write_text(f'commit_id: str | None = "{done.stdout.strip()}"\n')
         if place.exists():
             build_data["artifacts"].append(f"/{NAME}")

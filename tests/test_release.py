@@ -53,7 +53,7 @@ def test_release_has_its_tag_and_commit(tmp_path: Path) -> None:
     commit = _run("git", "rev-parse", "--short=9", "HEAD", cwd=clone).strip()
     _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=clone)
     assert (tmp_path / "iowatch-3.2.1-py3-none-any.whl").is_file()
-    assert (clone / "src" / "iowatch" / "_version.py").read_text() == f'commit_id = "{commit}"\n'
+    assert (clone / "src" / "iowatch" / "_version.py").read_text() == f'commit_id: str | None = "{commit}"\n'
 
 
 def test_citation_has_the_required_fields() -> None:

@@ -16,6 +16,7 @@ from iowatch.core import InputError, settings
 from iowatch.session import reframe
 from iowatch.session.plan import make_session_plan
 from iowatch.session.reframe import ReframeSite, load_site
+from iowatch.site import machine
 
 CONFIGURATION = """
 site_configuration = {
@@ -173,3 +174,17 @@ def test_signal_ends_reframe_first(tmp_path: Path, number: signal.Signals) -> No
         reframe.run_reframe([sys.executable, "-c", IGNORES_SIGTERM], tmp_path, {}, send_signal)
     assert (tmp_path / "ended").exists()
     assert signal.getsignal(number) is before
+
+
+def test_reframe_on_path_is_used_where_python_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spack installs each package into a directory of its own."""
+    for place in ("python/bin", "reframe/bin"):
+        (tmp_path / place).mkdir(parents=True)
+    monkeypatch.setattr(machine.sys, "executable", str(tmp_path / "python/bin/python3"))
+    monkeypatch.setenv("PATH", str(tmp_path / "reframe/bin"))
+    assert machine.reframe_program() == str(tmp_path / "python/bin/reframe")  # named in the message that it is absent
+    for place in ("reframe/bin", "python/bin"):
+        program = tmp_path / place / "reframe"
+        program.write_text("")
+        program.chmod(0o755)
+        assert machine.reframe_program() == str(program)

@@ -14,7 +14,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +25,7 @@ from typing import Any
 from iowatch import handoff
 from iowatch.benchmarks import registry
 from iowatch.core import InputError, MachineError, plugins, settings
+from iowatch.site import machine
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -161,7 +161,7 @@ def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunK
     checks = sorted({name.partition(":")[0] for _, _, name in runs})
     stacks = sorted({stack for _, stack, _ in runs})
     return [
-        str(Path(sys.executable).with_name("reframe")),
+        machine.reframe_program(),
         *("-C", str(site.configuration), "--system", site.system),
         *(word for name in checks for word in ("-c", str(check_path(name)))),
         *("-t", f"^{suite}$"),

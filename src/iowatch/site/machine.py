@@ -241,3 +241,9 @@ def darshan_library_command() -> str:
     pip = shlex.join([sys.executable, "-m", "pip", "install", "--upgrade", "--no-deps", "--only-binary=:all:"])
     place = shlex.quote(str(installed.locate_file("")))
     return f"{pip} --python-version {_LIBRARY_PYTHON} --target {place} darshan=={installed.version}"
+
+
+def reframe_program() -> str:
+    """Return the path of `reframe`: of this Python's environment, else on PATH (Spack has a directory per package)."""
+    own = Path(sys.executable).with_name("reframe")
+    return str(own) if own.exists() else shutil.which("reframe") or str(own)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from iowatch.core import MachineError, settings
-from iowatch.site import schedulers, storage
+from iowatch.site import machine, schedulers, storage
 from iowatch.site.system import FileSystemIdentity
 
 QUEUE_S = 60
@@ -116,7 +115,7 @@ def _run_reframe(place: Path, scheduler: str, options: Sequence[Sequence[str]], 
     configuration, report = place / "configuration.json", place / "report.json"
     configuration.write_text(json.dumps(_configuration(scheduler, options, place)), encoding="utf-8")
     command = [
-        *(str(Path(sys.executable).with_name("reframe")), "-C", str(configuration), "--system", "trial"),
+        *(machine.reframe_program(), "-C", str(configuration), "--system", "trial"),
         *("-c", str(Path(__file__).with_name("partition_trial.py")), "--exec-policy", "async", "--nocolor"),
         *("-S", f"scratch={scratch}", "-S", f"max_pending_time={QUEUE_S}s", "--report-file", str(report), "-r"),
     ]

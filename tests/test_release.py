@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from datetime import date
 from pathlib import Path
 
@@ -74,3 +75,14 @@ def test_changelog_has_a_section_per_release() -> None:
     assert all(found), others
     releases = [(*map(int, match.groups()[:3]), date.fromisoformat(match[4])) for match in found if match]
     assert releases == sorted(releases, reverse=True)
+
+
+def test_spack_recipe_requires_what_the_wheel_requires() -> None:
+    """Names as Spack has them; of the extras those that the recipe has as variants."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    stated = [*project["dependencies"], *extras["postgresql"], *extras["parquet"], *extras["build"]]
+    wanted = {tuple(re.sub(r"\[.*\]", "", entry).lower().split(">=")) for entry in stated}
+    recipe = ROOT / "benchmarks" / "spack_repo" / "iowatch" / "packages" / "iowatch" / "package.py"
+    found = re.findall(r'depends_on\("py-([\w-]+)@([\d.]+):"', recipe.read_text())
+    assert set(found) == {(name.replace(".", "-"), version) for name, version in wanted}

@@ -42,9 +42,11 @@ def test_spack_is_the_pinned_release() -> None:
     assert spack("--version").split()[0] == stack_install.pinned_spack_version()
 
 
-def test_recipe_passes_the_audit(tmp_path: Path) -> None:
+def test_recipes_pass_the_audit(tmp_path: Path) -> None:
     target = environment(tmp_path, ROOT / "systems" / "local" / "stacks" / "debian" / "spack.yaml")
-    answer = spack("-e", str(target), "audit", "packages", "benchio")
+    names = [path.parent.name.replace("_", "-") for path in RECIPE.parents[1].glob("*/package.py")]
+    assert "iowatch" in names
+    answer = spack("-e", str(target), "audit", "packages", *names)
     assert "passed" in answer
     assert "failed" not in answer
 
@@ -87,6 +89,15 @@ def test_example_concretizes_with_the_externals_of_the_site(tmp_path: Path, mani
     assert "slurm" in taken
     assert parts["openmpi"].variants["romio-filesystem"] == "lustre"
     assert parts["openmpi"].variants["schedulers"] == "slurm"
+
+
+def test_iowatch_concretizes_with_the_requirements_of_the_wheel(tmp_path: Path) -> None:
+    """The recipe requires what pyproject.toml does; Spack's repository and ours have it."""
+    text = (ROOT / "benchmarks" / "spack_repo" / "common.yaml").resolve()
+    (tmp_path / "spack.yaml").write_text(f"spack:\n  include: ['{text}']\n  specs: [iowatch+postgresql]\n")
+    spack("-e", str(tmp_path), "concretize")
+    found = {part.name: part.version for part in stack.read_lock_parts(tmp_path / "spack.lock")}
+    assert found["iowatch"] == "main"
 
 
 def test_recipe_builds_and_its_install_test_runs(var: Path) -> None:

@@ -145,3 +145,15 @@ def test_clone_keeps_its_layout(site: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(ROOT)
     assert settings.site_file("events", "local") == ROOT / "reference/events/local.yaml"
     assert settings.overridden_files() == []
+
+
+def test_site_that_others_can_write_is_not_used(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a `site.yaml` in /tmp: git refuses such a parent directory, too (safe.directory)."""
+    site.chmod(0o1777)
+    with pytest.raises(UsageError, match="is not used"):
+        settings.var_directory()
+    monkeypatch.setenv("IOWATCH_TRUSTED_SITE", str(site))
+    assert settings.var_directory() == site / "var"
+    monkeypatch.delenv("IOWATCH_TRUSTED_SITE")
+    monkeypatch.setenv("IOWATCH_SITE", str(site))
+    assert settings.var_directory() == site / "var"

@@ -173,7 +173,8 @@ def test_exception_of_another_function_has_file_and_line_and_no_traceback(
 def test_code_that_others_can_write_is_not_executed(
     site: Path, monkeypatch: pytest.MonkeyPatch, place: str, change: str, reason: str
 ) -> None:
-    """A `site.yaml` in /tmp, a plugin that everybody may edit: the marker shows whether the code ran."""
+    """A repository in /tmp, a plugin that everybody may edit: the marker shows whether the code ran."""
+    monkeypatch.setenv("IOWATCH_SITE", str(site))  # otherwise its site.yaml would be refused already
     marker = site.parent / "executed"
     add(site, "ours.py", f"import os\nos.mkdir({str(marker)!r})\n" + METRIC.format("ours"))
     add(site, "_common.py", "")

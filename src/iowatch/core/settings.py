@@ -226,7 +226,7 @@ def site_root() -> Path:
     iowatch runs, or `iowatch` in `XDG_DATA_HOME` (`~/.local/share`).
 
     Raises:
-        UsageError: `IOWATCH_SITE` is not a directory.
+        UsageError: `IOWATCH_SITE` is not a directory, or others can write the directory that was found.
     """
     if named := os.environ.get("IOWATCH_SITE"):
         if not Path(named).is_dir():
@@ -235,6 +235,11 @@ def site_root() -> Path:
     here = Path.cwd()
     found = next((place for place in (here, *here.parents) if (place / SITE_FILE).is_file()), None)
     if found is not None and not os.environ.get("IOWATCH_ROOT"):
+        # A site.yaml names programs, databases and directories; anybody could put one into a parent such as /tmp.
+        reason = files.writable_by_others(found)
+        if reason and os.environ.get("IOWATCH_TRUSTED_SITE") != str(found):
+            hint = f"If that is intended, set IOWATCH_TRUSTED_SITE={found}; IOWATCH_SITE names another repository."
+            raise UsageError(f"{found / SITE_FILE} is not used: {found} {reason}", hint=hint)
         return found
     if is_clone():
         return product_root()

@@ -123,6 +123,8 @@ def test_navigation_has_the_four_parts(site: Path) -> None:
     """And the search index has the text of every part."""
     tabs = re.findall(r'md-tabs__link"?>\s*([^<]+?)\s*<', (site / "index.html").read_text())
     assert tabs == ["Home", "Tutorial", "How to", "Reference", "Explanation"]
+    named = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert len(named) == len(set(named)) > 20
     index = json.loads((site / "search" / "search_index.json").read_text())
     assert {"tutorial-first-night.html", "operations.html", "glossary.html"} <= {
         row["location"].partition("#")[0] for row in index["docs"]

@@ -82,6 +82,7 @@ def test_checkouts_with_one_history_exclude_each_other(
         wait_until_free(history.locks, SYSTEM)
 
 
+@pytest.mark.sqlite_file
 def test_restore_excludes_the_sessions_of_all_hosts(
     postgresql_url: str, tmp_path: Path, var: Path, cli: Callable[..., Result]
 ) -> None:

@@ -16,7 +16,7 @@ from iowatch.stats import Explanation, RankedCause
 # Confidence, of one change and of several together, and observations from which changes of single series are a finding:
 # of those below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States"). Several need more,
 # because weak changes of one date may be one spell of noise.
-_SURE_ALONE, _SURE_TOGETHER, _SURE_OBSERVATIONS = 0.98, 0.995, 7
+_SURE_ALONE, _SURE_TOGETHER, _SURE_OBSERVATIONS = 0.98, 0.998, 7
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]

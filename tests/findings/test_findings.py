@@ -13,7 +13,7 @@ import pytest
 
 from iowatch.core import UsageError
 from iowatch.findings import finding_from_json, format_finding, load_findings, state, update_findings
-from iowatch.findings.finding import with_updates
+from iowatch.findings.finding import Outlook, with_updates
 from iowatch.findings.state import resolve_findings
 from iowatch.stats import Detection, Transient, detect_many, detection
 from iowatch.store import History
@@ -314,6 +314,29 @@ def test_transient_leaves_no_open_finding(record_and_update: RecordAndUpdate) ->
         found = record_and_update(scenario, day, day)
     assert [f.state for f in found if f.state != "resolved"] == []
     assert all(f.resolution for f in found)
+
+
+@pytest.mark.parametrize(("sessions", "is_current", "ends"), [(5, True, True), (10, True, False), (5, False, False)])
+def test_event_that_the_newest_sessions_end_does_not_wait_for_a_week(
+    record_and_update: RecordAndUpdate, sessions: int, is_current: bool, ends: bool
+) -> None:
+    """They state the end of an event of theirs; not of one that is older, or that single series decide about."""
+    (finding,) = record_and_update(slower_mpiio(), END, None)
+    outlook = Outlook(0.7, sessions, True, 3, 2, is_current=is_current)
+    (absent,) = resolve_findings([], [replace(finding, outlook=outlook)], {}, finding.first_after + 6 * 86_400)
+    assert (absent.resolution is not None) is ends
+
+
+@pytest.mark.parametrize(("left", "ends"), [(0.1, True), (0.6, False)])
+def test_finding_whose_series_are_back_is_a_transient_at_once(
+    record_and_update: RecordAndUpdate, left: float, ends: bool
+) -> None:
+    """`left`: share of the change (ln) in the newest observations."""
+    (finding,) = record_and_update(slower_mpiio(), END, None)
+    short = replace(finding, members=tuple(replace(m, observations=9) for m in finding.members))
+    newest = {m.series_id: math.log(m.before) + left * math.log(m.gain) for m in short.members}
+    (absent,) = resolve_findings([], [short], {}, finding.first_after + 9 * 86_400, newest_levels=newest)
+    assert absent.resolution == ("transient: back after at most 9 sessions" if ends else None)
 
 
 def test_resolved_finding_reopens_only_after_a_week(record_and_update: RecordAndUpdate) -> None:

@@ -151,6 +151,34 @@ def test_suspected_change_of_the_date_and_half_the_size_joins_the_event(gain: fl
     assert len(found.changes) == size
 
 
+@pytest.mark.parametrize(("lasting", "size"), [(0.3, 2), (0.5, 3)])
+def test_suspected_change_in_the_other_direction_joins_a_probable_event(lasting: float, size: int) -> None:
+    one = replace(event((0, -0.5), (1, -0.5)), probability_lasting=lasting)
+    (found,) = joined({5: step(10, 0.5, suspected=True)}, one)
+    assert len(found.changes) == size
+
+
+@pytest.mark.parametrize(
+    ("left", "observations", "reported"),
+    [
+        (1.0, 9, True),
+        (0.5, 9, True),
+        # Back, after so few sessions that it may have been a burst.
+        (0.1, 9, False),
+        # Back after a long time: for the detection in single series to decide.
+        (0.1, 15, True),
+    ],
+)
+def test_short_change_of_a_series_that_is_back_is_no_finding(left: float, observations: int, reported: bool) -> None:
+    """`left`: share of the change (ln) in the newest observations."""
+    changes = {
+        n: tuple(replace(one, observations=observations) for one in step(10, -0.5, confidence=0.99)) for n in (0, 1)
+    }
+    before = math.log(changes[0][0].before)
+    seen = replace(report(), newest=tuple(before - 0.5 * left for _ in range(8)))
+    assert bool(join_events(group_changes(rows(8), changes), seen, rows(8))) is reported
+
+
 def test_levels_of_a_time_are_in_seconds_although_the_event_is_about_performance() -> None:
     """ln performance 2.0 is a time of exp(-2) s; a gain of 0.7 halves it."""
     row = SeriesRow(0, "here", "compute", "one", Case("ior", {}), "time", 90, 0, 89 * DAY)

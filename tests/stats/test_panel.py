@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
 from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel
+from iowatch.stats.panel import Candidate, _companions
 
 SESSIONS = 80
 SCATTER = 0.06
@@ -93,6 +94,61 @@ def test_a_known_event_is_over_when_its_series_return() -> None:
     logs[MPIIO_WRITES, -8:-3] += math.log(0.55)
     assert assess(logs[:, :-3], known=[((SESSIONS - 8) * DAY_S, "down")]).events
     assert not assess(logs, known=[((SESSIONS - 8) * DAY_S, "down")]).events
+
+
+def test_an_event_that_is_back_for_three_sessions_is_not_reported_anew() -> None:
+    """Six strong sessions of ten are still far more than the usual bad ones."""
+    for back in (3, 4):
+        logs = noise(12)
+        logs[MPIIO_WRITES, -6 - back : -back] += math.log(0.3)
+        assert assess(logs[:, :-back]).events
+        assert not assess(logs).events
+
+
+@pytest.mark.parametrize(
+    ("session", "real", "known", "joins"),
+    [
+        (20, 0.10, (), True),
+        (20, 0.05, (), False),
+        # Of another session.
+        (19, 0.30, (), False),
+        # The event has a group of that direction already.
+        (20, 0.10, (21,), False),
+    ],
+)
+def test_a_weak_group_joins_one_of_the_other_direction(
+    session: int, real: float, known: tuple[int, ...], joins: bool
+) -> None:
+    """Limit .08, while a group alone needs .34."""
+    features = {"newest session": 1.0, "newest sessions": 1.0}
+
+    def group(direction: int, first: int) -> Candidate:
+        return Candidate(direction, first, 3, (0, 1), (), 20.0, 9.0, features, True)
+
+    weak = (group(1, session), real, real / 2)
+    found = [(group(0, 20), 0.9, 0.6), *((group(1, one), 0.9, 0.6) for one in known)]
+    assert list(_companions(found, [*found, weak])) == ([weak] if joins else [])
+
+
+def test_gains_beside_losses_do_not_make_an_event_certain() -> None:
+    """An event of both directions on Cori lasted for one session although its evidence was overwhelming."""
+    found = []
+    for gain in (1.5, 3.0, 6.0):
+        logs = planted(13, MPIIO_WRITES, 0.2)
+        logs[POSIX_READS, -1] += math.log(gain)
+        found.append(assess(logs).events[0].probability_lasting)
+    assert max(found) < 0.93
+    assert found == pytest.approx([found[0]] * 3, abs=0.1)
+
+
+def test_newest_observations_are_where_each_series_is_now() -> None:
+    logs = noise(14)
+    logs[0, -3:] = [0.1, math.nan, 0.3]
+    logs[0, -5:-3] = [5.0, 0.2]
+    logs[1] = math.nan
+    newest = assess(logs).newest
+    assert newest[0] == pytest.approx(7.2)
+    assert math.isnan(newest[1])
 
 
 def test_quiet_series_are_seldom_reported() -> None:

@@ -21,6 +21,7 @@ from iowatch.stats import (
     NEWEST_SESSIONS,
     ChangePoint,
     Detection,
+    DetectorSettings,
     PanelEvent,
     PanelGroup,
     PanelMember,
@@ -35,9 +36,15 @@ from iowatch.store import History, SeriesRow
 _PANEL_S = 400 * DAY_S
 # An event with a smaller probability at the end of its newest sessions is not taken for a lasting one.
 _LASTS = 0.5
+# Suspected changes of single series in the other direction join an event that lasts with this probability.
+_PROBABLE = 0.4
 _LASTING_STATES = ("open", "acknowledged", "accepted")
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S
+# A series is back with less than this share of its change (of the logarithm).
+_RETURNED_SHARE = 0.3
+# Observations; a longer change does not count as a burst.
+_LONGEST_TRANSIENT = DetectorSettings().transient_observations
 # Runs of one session start within this time of each other.
 _SESSION_S = DAY_S // 2
 # A group this near to a known finding with the same change of a series is that finding.
@@ -115,8 +122,10 @@ def join_events(
         rows: the series of the panel, in its order.
         known: findings of the last update; their changes need not be sure.
     """
-    joined = [one for one in groups if any(not m.change.suspected for m in one.changes)]
-    suspected = [m for one in groups if one not in joined for m in one.changes]
+    newest = newest_levels(report, rows)
+    left = [one for group in groups if (one := _without_returned(group, newest)).changes]
+    joined = [one for one in left if any(not m.change.suspected for m in one.changes)]
+    suspected = [m for one in left if one not in joined for m in one.changes]
     current = [f for f in known if f.resolution is None]
     for event in sorted(report.events, key=lambda one: one.first_after):
         made = _group_of_event(event, rows, suspected)
@@ -130,6 +139,44 @@ def join_events(
         joined[joined.index(best)] = replace(best, changes=changes, event=event)
     kept = [one for one in joined if one.event is not None or _is_finding(one, current)]
     return sorted(kept, key=lambda one: (one.first_after, one.direction))
+
+
+def newest_levels(report: PanelReport, rows: Sequence[SeriesRow]) -> dict[int, float]:
+    """Performance (ln) in the newest observations, by series id."""
+    return {row.id: level for row, level in zip(rows, report.newest, strict=False) if math.isfinite(level)}
+
+
+def sessions_until_back(finding: Finding, newest: Mapping[int, float]) -> int:
+    """Largest number of sessions that a finding lasted if most of its series are back; else 0."""
+    back = [
+        m.observations
+        for m in finding.members
+        if _is_back(m.series_id, METRICS[m.metric].sign * math.log(m.before), math.log(m.gain), m.observations, newest)
+    ]
+    return max(back) if 2 * len(back) > len(finding.members) else 0
+
+
+def _without_returned(group: ChangeGroup, newest: Mapping[int, float]) -> ChangeGroup:
+    """A group without the confirmed changes of series that are back."""
+    kept = [
+        m
+        for m in group.changes
+        if m.change.suspected
+        or not _is_back(
+            m.row.id, METRICS[m.row.metric].sign * math.log(m.change.before), m.log_gain, m.change.observations, newest
+        )
+    ]
+    return replace(group, changes=tuple(kept))
+
+
+def _is_back(series: int, before: float, gain: float, observations: int, newest: Mapping[int, float]) -> bool:
+    """Whether a change so short that it may be a burst is over: the newest observations are at the level before it.
+
+    Args:
+        before, gain: performance (ln) before the change, and ln of its gain.
+    """
+    is_short = observations <= _LONGEST_TRANSIENT and series in newest
+    return is_short and (newest[series] - before) / gain < _RETURNED_SHARE
 
 
 def _is_finding(group: ChangeGroup, known: Sequence[Finding]) -> bool:
@@ -175,11 +222,15 @@ def _is_repeated(event: ChangeGroup, groups: Sequence[ChangeGroup]) -> bool:
 def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Sequence[SeriesChange]) -> ChangeGroup:
     changes = [_change_of_member(event, group, one, rows) for group in event.groups for one in group.members]
     least = 0.5 * median(abs(m.log_gain) for m in changes)
-    members = {m.row.id for m in changes}
+    members, sides = {m.row.id for m in changes}, {m.direction for m in changes}
+    is_probable = event.probability_lasting >= _PROBABLE
     changes += [
         m
         for m in suspected
-        if m.row.id not in members and abs(m.log_gain) >= least and abs(m.first_after - event.first_after) <= _SESSION_S
+        if m.row.id not in members
+        and (m.direction in sides or is_probable)
+        and abs(m.log_gain) >= least
+        and abs(m.first_after - event.first_after) <= _SESSION_S
     ]
     return ChangeGroup(tuple(changes), event.last_before, event.first_after, event)
 

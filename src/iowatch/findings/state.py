@@ -61,6 +61,7 @@ def resolve_findings(
     level_starts: Mapping[int, int],
     newest_s: int,
     detections: Mapping[int, Detection] = MappingProxyType({}),
+    newest_levels: Mapping[int, float] = MappingProxyType({}),
 ) -> list[Finding]:
     """All findings with their resolution: not confirmed, or level returned.
 
@@ -70,12 +71,13 @@ def resolve_findings(
         level_starts: starts of the accepted levels, from `accepted_since_by_series`.
         newest_s: time of the newest run, epoch seconds.
         detections: of each series, by series id.
+        newest_levels: performance (ln) in the newest observations, by series id.
     """
     before = {finding.id: finding for finding in known}
     settled = {f.id: _update_present(f, before.get(f.id), newest_s) for f in found}
     for finding in known:
         if finding.id not in settled:
-            settled[finding.id] = _update_absent(finding, found, level_starts, newest_s, detections)
+            settled[finding.id] = _update_absent(finding, found, level_starts, newest_s, detections, newest_levels)
     for earlier in sorted(found, key=lambda f: f.first_after):
         known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
         # For each group of the finding the later one that returns it.
@@ -118,6 +120,7 @@ def _update_absent(
     level_starts: Mapping[int, int],
     newest_s: int,
     detections: Mapping[int, Detection],
+    newest_levels: Mapping[int, float],
 ) -> Finding:
     """Update a finding that is not detected: hidden by an accepted level, part of another one, or not confirmed."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
@@ -131,10 +134,12 @@ def _update_absent(
         return replace(finding, resolution=why)
     since = finding.missed_since or newest_s
     # The newest sessions state themselves when an event is over.
-    is_confirmed = any(not m.suspected for m in finding.members)
+    outlook = finding.outlook
+    is_stated = outlook is not None and outlook.is_current and outlook.sessions < NEWEST_SESSIONS
+    is_confirmed = any(not m.suspected for m in finding.members) and not is_stated
     waiting = is_confirmed and finding.state != "suspected" and newest_s - since < _CONFIRMATION_PERIOD_S
     joined = next((f for f in found if _contains(f, finding)), None)
-    over = _transient_sessions(finding, detections)
+    over = _transient_sessions(finding, detections) or newest.sessions_until_back(finding, newest_levels)
     if joined:
         reason: str | None = f"part of {joined.id}"
     elif over:
@@ -142,7 +147,7 @@ def _update_absent(
     else:
         reason = None if waiting else _reason_over(finding)
     why = finding.resolution or reason
-    outlook = finding.outlook and replace(finding.outlook, is_current=why is None)
+    outlook = outlook and replace(outlook, is_current=why is None)
     return replace(finding, missed_since=since, seen_since=None, resolution=why, outlook=outlook)
 
 
@@ -288,7 +293,9 @@ def update_findings(
     least = _least_probability(system)
     resolved = [
         with_state(finding, before.get(finding.id), decisions, day, report, least)
-        for finding in resolve_findings(found, known, level_starts, newest_s, detections)
+        for finding in resolve_findings(
+            found, known, level_starts, newest_s, detections, newest.newest_levels(panel, rows)
+        )
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
     history.save_findings(stored)

@@ -76,6 +76,8 @@ _WINDOW_SESSIONS, _LARGEST = 4, 4
 _CLIP = 12.0
 # A session is unusual for a series beyond this number of scatters.
 _FAR = 3.0
+# Observations of a series whose median is where it is now.
+_NEWEST_OBSERVATIONS = 3
 
 _DIRECTIONS: tuple[StepDirection, StepDirection] = ("down", "up")
 
@@ -161,12 +163,14 @@ class PanelReport:
         measured: number of series with an observation in it and a known level.
         unusual: positions of the series that are more than three scatters from their level in it.
         events: the most probable first.
+        newest: median of the newest three observations (ln) of each series, NaN without any.
     """
 
     session: int | None
     measured: int
     unusual: tuple[int, ...]
     events: tuple[PanelEvent, ...]
+    newest: tuple[float, ...] = ()
 
 
 def assess_panel(
@@ -185,16 +189,18 @@ def assess_panel(
         return PanelReport(None, 0, (), ())
     table = PanelTable(series)
     found: list[tuple[Candidate, float, float]] = []
-    candidates = list(find_candidates(table))
+    rated = [(one, *_probabilities(table, one, lasted, ended)) for one in find_candidates(table)]
     for direction in (0, 1):
-        mine = [one for one in candidates if one.direction == direction]
-        rated = [(one, *_probabilities(table, one, lasted, ended)) for one in mine]
-        found += _choose(rated, [table.session_of(time) for time, side in known if side == _DIRECTIONS[direction]])
+        mine = [one for one in rated if one[0].direction == direction]
+        found += _choose(mine, [table.session_of(time) for time, side in known if side == _DIRECTIONS[direction]])
+    found += _companions(found, rated)
     events = tuple(sorted(_merge_events(table, found), key=lambda event: -event.probability_lasting))
     newest = (table.logs[:, -1] - table.levels[:, -2]) / table.scatter
     measured = np.isfinite(newest)
     unusual = tuple(int(i) for i in np.flatnonzero(np.abs(np.where(measured, newest, 0.0)) > _FAR))
-    return PanelReport(int(table.starts[-1]), int(measured.sum()), unusual, events)
+    known_logs = [row[np.isfinite(row)][-_NEWEST_OBSERVATIONS:] for row in table.logs]
+    levels = tuple(float(np.median(one)) if len(one) else math.nan for one in known_logs)
+    return PanelReport(int(table.starts[-1]), int(measured.sum()), unusual, events, levels)
 
 
 def _choose(
@@ -208,7 +214,7 @@ def _choose(
             best = max(near, key=lambda one: one[1] + (_SAME_DATE if one[0].session == session else 0.0))
             kept += [best] if best not in kept else []
     dated = sorted(
-        (one for one in rated if one[0].is_dated and one[1] >= model_of(one[0].sessions).report),
+        (one for one in rated if one[0].is_dated and one[1] >= model_of(one[0].sessions).report and not _is_over(*one)),
         key=lambda one: -one[1],
     )
     for new in dated[:_MAX_NEW]:
@@ -217,10 +223,22 @@ def _choose(
     return kept
 
 
+def _companions(
+    found: Sequence[tuple[Candidate, float, float]], rated: Sequence[tuple[Candidate, float, float]]
+) -> Iterator[tuple[Candidate, float, float]]:
+    """Groups of the other direction that began with a chosen one: less evidence is enough than for one alone."""
+    for one in found:
+        if not any(c.direction != one[0].direction and abs(c.session - one[0].session) <= 1 for c, _, _ in found):
+            same = [c for c in rated if c[0].direction != one[0].direction and c[0].session == one[0].session]
+            yield from (other for other in same if other[1] >= _KEEP and not _is_over(*other))
+
+
 def _is_over(candidate: Candidate, _real: float, lasting: float) -> bool:
     """Whether the series of an event returned in the newest session and will hardly leave again."""
-    returned = candidate.sessions > 1 and candidate.features["newest session"] < _RETURNED
-    return returned and lasting < _HARDLY
+    features, sessions = candidate.features, candidate.sessions
+    if sessions > _NEWEST_OBSERVATIONS and features["newest sessions"] < _BACK:
+        return True
+    return sessions > 1 and features["newest session"] < _RETURNED and lasting < _HARDLY
 
 
 def _is_same(one: Candidate, other: Candidate) -> bool:
@@ -545,6 +563,8 @@ class _Group:
             usual = np.nanmedian(windows, axis=2)
             past_distance = np.nanmean(np.clip(usual / table.scatter[members, None], -_CLIP, _CLIP), axis=0)
             newest = float(np.nanmean(self.sign * self.deviations[members, -1]))
+            recent = self.sign * np.nanmedian(self.deviations[members, -_NEWEST_OBSERVATIONS:], axis=1)
+            recent_size = float(np.nanmean(recent)) / size
             start = table.sessions - k
             before = float(np.nanmean(self.sign * (table.logs[members, start - 1] - table.levels[members, start])))
             far = np.abs(np.nanmedian(self.deviations, axis=1) / table.scatter)
@@ -566,6 +586,7 @@ class _Group:
             "opposite": min(max(opposite - 4, 0), 20) / 10,
             "session before": float(np.clip(np.nan_to_num(np.clip(before, -1, 1)) / size, -0.5, 1)),
             "newest session": float(np.clip(newest / size if math.isfinite(newest) else 1.0, -0.5, 1.5)),
+            "newest sessions": recent_size if math.isfinite(recent_size) else 1.0,
             "others far off": float((far[others] > 2.5).mean()) if others.any() else 0.0,
         }
 
@@ -584,22 +605,27 @@ def _log_odds(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-# Probability (of a real event) to keep a known event; sessions between two events.
+# Probability (of a real event) to keep a known event, or a group that began with one of the other direction; sessions
+# between two events.
 _KEEP, _SAME_EVENT_SESSIONS = 0.08, 3
 # A known event keeps its date unless another one is more probable by this.
 _SAME_DATE = 0.15
 # An event is over if this share of its size is left in the newest session, with less than this probability to last.
 _RETURNED, _HARDLY = 0.3, 0.3
+# It is over, too, if less than this share of it is left in the newest three sessions.
+_BACK = 0.2
 # New events per direction and morning.
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
-_OPEN, _MIN_OPEN_SESSIONS = 0.6, 2
+_OPEN, _MIN_OPEN_SESSIONS = 0.65, 2
 # A past session is similar with this share of the evidence, and at least this evidence.
 _SIMILAR_SHARE, _LEAST_SIMILAR = 0.5, 5.0
 # Sessions with this evidence in one direction are bad (down) or good (up); their usual share, by direction, on Edison,
 # its weight in sessions, and by how much of its logarithm a system's own share changes the odds of a real event. Not 1:
 # the features compare with the past of the system already.
 _BAD, _BAD_SHARES, _BAD_WEIGHT, _BAD_EXPONENT = 6.0, (0.19, 0.024), 20.0, 0.5
+# Limit of the evidence of the other direction in the probability that an event lasts.
+_MAX_OPPOSITE = 0.8
 # Share of the events that lasted in the fit, and its weight in events.
 _LASTING_SHARE, _LASTING_WEIGHT = 0.57, 8.0
 
@@ -613,4 +639,6 @@ def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: 
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
     base_rate = _log_odds(share) - _log_odds(_LASTING_SHARE)
     real = probability(model.real, candidate.features, rarity)
-    return real, real * probability(model.lasting, candidate.features, base_rate)
+    # All planted events of both directions last; real ones may be over in a session.
+    features = {**candidate.features, "opposite": min(candidate.features["opposite"], _MAX_OPPOSITE)}
+    return real, real * probability(model.lasting, features, base_rate)

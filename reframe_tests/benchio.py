@@ -43,7 +43,12 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
             ["cmake", "-S", str(source), "-B", str(place), "-DCMAKE_BUILD_TYPE=Release", compiler],
             ["cmake", "--build", str(place), "--target", "benchio"],
         )
-        self.prerun_cmds = [f"{shlex.join(words)} || exit 1" for words in commands]
+        # CMake refuses a directory of other sources: iowatch was upgraded or moved to another environment.
+        known = shlex.quote(f"CMAKE_HOME_DIRECTORY:INTERNAL={source}")
+        self.prerun_cmds = [
+            f"grep -qsxF {known} {shlex.quote(f'{place}/CMakeCache.txt')} || {shlex.join(['rm', '-rf', str(place)])}"
+        ]
+        self.prerun_cmds += [f"{shlex.join(words)} || exit 1" for words in commands]
 
     @sanity_function
     def runs(self) -> bool:

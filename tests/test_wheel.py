@@ -108,6 +108,9 @@ def test_site_from_nothing_to_its_first_page(shell: Shell) -> None:
     shell.run("init", site)
     shell.run("system", "init", "mine", cwd=site)
     stack = json.loads(shell.run("stack", "list", "--system", "mine", "--json", cwd=site))["stacks"][0]["name"]
+    build = site / "var" / "build" / "benchio" / "mine" / stack
+    build.mkdir(parents=True)  # of an iowatch that was installed elsewhere
+    (build / "CMakeCache.txt").write_text("CMAKE_HOME_DIRECTORY:INTERNAL=/opt/iowatch-0.1/benchmarks/benchio\n")
     assert "OK – " in shell.run("nightly", "--system", "mine", "--stack", stack, "--suite", "tiny", cwd=site)
     assert [one["system"] for one in json.loads(shell.run("history", "list", "--json", cwd=site))] == ["mine"]
     assert (site / "var" / "site" / "index.html").is_file()

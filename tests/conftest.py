@@ -39,7 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 # Tests that read or make Darshan logs.
-_READ_LOGS = ("darshan/test_command", "darshan/test_log_storage", "darshan/test_totals", "darshan/test_trace")
+_READ_LOGS = (
+    "darshan/test_command",
+    "darshan/test_own_logs",
+    "darshan/test_log_storage",
+    "darshan/test_totals",
+    "darshan/test_trace",
+)
 _READ_LOGS += ("darshan/test_use", "dashboard/test_traced", "comparison/test_traces", "findings/test_traces")
 
 

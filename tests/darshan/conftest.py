@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from iowatch.darshan import DarshanReader
-from iowatch.darshan.log import MAGIC, MODULES
+
+try:
+    from iowatch.darshan.log import MAGIC, MODULES
+except RuntimeError:  # PyDarshan has no library here; tests/conftest.py skips the tests that read logs
+    MAGIC, MODULES = 0, ()
 
 _FILLER = 1 << 40
 

@@ -43,6 +43,7 @@ _READ_LOGS = (
     "darshan/test_command",
     "darshan/test_own_logs",
     "darshan/test_log_storage",
+    "darshan/test_timeline",
     "darshan/test_totals",
     "darshan/test_trace",
 )

@@ -29,10 +29,10 @@ sys.path[0] = str(ROOT)
 from tests.datasets import EDISON  # noqa: E402
 from tests.stats.planted import trial  # noqa: E402
 
-from iowatch.core import Output, Result, Scalar  # noqa: E402
+from iowatch.core import Output, Result, Scalar, local_day  # noqa: E402
 from iowatch.findings import Finding, update_findings  # noqa: E402
 from iowatch.findings.finding import TRANSIENT  # noqa: E402
-from iowatch.findings.text import iso_day, short_summary  # noqa: E402
+from iowatch.findings.text import short_summary  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
 
@@ -171,7 +171,7 @@ def replay(whole: History, history: History) -> None:
         calls += 1
         redated += sum(dates.get(f.id, f.date) != f.date for f in found if f.state in ("open", "suspected"))
         dates |= {f.id: f.date for f in found}
-        morning = iso_day(last + DAY_S)
+        morning = local_day(last + DAY_S, UTC).isoformat()
         for finding in (f for f in found if f.probability_lasting is not None and f.resolution is None):
             first.setdefault(finding.id, f"{morning} | {short_summary(finding)} | {finding.probability_lasting:.0%}")
             if finding.state == "open":

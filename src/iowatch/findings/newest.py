@@ -37,7 +37,7 @@ _PANEL_S = 400 * DAY_S
 # An event with a smaller probability at the end of its newest sessions is not taken for a lasting one.
 _LASTS = 0.5
 # Suspected changes of single series in the other direction join an event that lasts with this probability.
-_PROBABLE = 0.4
+_PROBABLE = 0.35
 _LASTING_STATES = ("open", "acknowledged", "accepted")
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S

@@ -48,7 +48,7 @@ def test_image_measures_and_serves_without_network_and_root(tmp_path: Path) -> N
         "run", "--rm", *user, "--network", "none", "iowatch-test", "nightly", "--suite", "smoke", cwd=tmp_path
     )
     assert "smoke on local: OK – " in verdict
-    assert podman("run", "--rm", "--entrypoint", "id", "iowatch-test", "-u", cwd=tmp_path) != "0\n"
+    assert podman("run", "--rm", "--network", "none", "--entrypoint", "id", "iowatch-test", "-u", cwd=tmp_path) != "0\n"
     server = podman("run", "-d", "--rm", *user, "--network", "host", "iowatch-test", cwd=tmp_path).strip()
     try:
         assert b"iowatch" in _first_answer("http://127.0.0.1:8000/")

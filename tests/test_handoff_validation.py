@@ -111,7 +111,7 @@ def own_suite(tmp_path: Path, benchmark: str, text: str) -> list[SuiteCase]:
 
 
 def test_misspelt_condition_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="may_differ: no case asks for 'cash'"):
+    with pytest.raises(InputError, match="'may_differ': no case asks for 'cash'"):
         own_suite(tmp_path, "benchio", "may_differ: [cash]\nmatrix: [{cache: drop}]")
 
 

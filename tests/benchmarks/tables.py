@@ -8,6 +8,7 @@ from pathlib import Path
 from iowatch.benchmarks.importers import MappedTable, read_table
 from iowatch.benchmarks.importers.maps import TableMap, load_map
 
+DATA = Path(__file__).parent / "tables_data"
 # A German spreadsheet: semicolon, decimal comma, point for thousands, day.month.year, one column per metric. The second
 # night has no read; remarks are not mapped.
 SPREADSHEET = (

@@ -19,8 +19,7 @@ from iowatch.benchmarks.importers import maps, read_table
 from iowatch.benchmarks.importers.maps import load_map, ready_maps
 from iowatch.benchmarks.importers.proposal import propose_map
 from iowatch.core import InputError, UsageError
-from tests.benchmarks.corpus import DATA
-from tests.benchmarks.tables import LONG, LONG_MAP, SPREADSHEET, SPREADSHEET_MAP, points, read, write_map
+from tests.benchmarks.tables import DATA, LONG, LONG_MAP, SPREADSHEET, SPREADSHEET_MAP, points, read, write_map
 from tests.datasets import EDISON, ROOT
 
 

@@ -15,8 +15,7 @@ from click.testing import Result
 
 from iowatch.session.imports import import_tables
 from iowatch.store import History, SeriesFilter
-from tests.benchmarks.corpus import DATA
-from tests.benchmarks.tables import SPREADSHEET, SPREADSHEET_MAP, write_map
+from tests.benchmarks.tables import DATA, SPREADSHEET, SPREADSHEET_MAP, write_map
 
 Cli = Callable[..., Result]
 

@@ -93,7 +93,7 @@ def samples(*values: float) -> SeriesSamples:
 
 def finding(day: int, state: str, before: float, series_id: int = 1) -> Any:
     member = SimpleNamespace(series_id=series_id, before=before, first_after=day * DAY)
-    return SimpleNamespace(id=f"day-{day}", state=state, first_after=day * DAY, members=(member,))
+    return SimpleNamespace(id=f"day-{day}", system="local", state=state, first_after=day * DAY, members=(member,))
 
 
 def test_drift_line_goes_through_the_median_of_its_observations() -> None:

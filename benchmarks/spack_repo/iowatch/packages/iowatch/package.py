@@ -45,6 +45,7 @@ class Iowatch(PythonPackage):
         depends_on("py-ruamel-yaml@0.18:")
         depends_on("py-scipy@1.12:")
         depends_on("py-sqlalchemy@2.0.29:")
+        depends_on("py-tzdata@2024.1:")
         depends_on("py-psycopg@3.1:", when="+postgresql")
         depends_on("py-pyarrow@15:", when="+parquet")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -96,29 +97,37 @@ def paid(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def here(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process uses the cluster, and waits for 2 s only."""
+    """This process uses the cluster."""
     for name in ("SLURM_CONF", "IOWATCH_VAR"):
         monkeypatch.setenv(name, cluster.environment[name])
-    monkeypatch.setattr(trial, "QUEUE_S", 2)
 
 
 @pytest.mark.usefixtures("here")
-def test_each_partition_is_judged_by_what_happened_in_it(tmp_path: Path, paid: str) -> None:
-    """One job runs and does not see the scratch directory, the other one is never started."""
-    found = trial.try_partitions("squeue", ["node", paid], [], tmp_path / "not" / "here")
-    assert [one.status for one in found] == ["no scratch", "refused"]
-    assert "No such file or directory" in found[0].answer
-    assert "account not known" in found[1].answer
+def test_job_that_does_not_see_the_scratch_directory_is_reported(tmp_path: Path) -> None:
+    (found,) = trial.try_partitions("squeue", ["node"], [], tmp_path / "not" / "here")
+    assert found.status == "no scratch"
+    assert "No such file or directory" in found.answer
 
 
 @pytest.mark.usefixtures("here")
-def test_job_that_only_waits_is_not_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_job_that_is_never_started_is_refused(tmp_path: Path, paid: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm accepts it and leaves it in the queue with this reason."""
+    monkeypatch.setattr(trial, "QUEUE_S", 8)  # Slurm takes seconds until it states the reason
+    (found,) = trial.try_partitions("squeue", [paid], [], tmp_path / "io")
+    assert found.status == "refused"
+    assert "account not known" in found.answer
+
+
+@pytest.mark.usefixtures("here")
+def test_job_that_only_waits_is_not_refused(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node is busy with a job of somebody else."""
+    monkeypatch.setattr(trial, "QUEUE_S", 2)
     other = cluster.query("sbatch", "--parsable", "--exclusive", "--output=/dev/null", "--wrap", "sleep 60")
     try:
         (waiting,) = trial.try_partitions("squeue", ["node"], [], tmp_path / "io")
     finally:
         cluster.query("scancel", other)
     assert waiting.status == "waiting"
-    assert "did not start within 2 s (Resources)" in waiting.answer
+    # The reason that Slurm states depends on how far its scheduler is.
+    assert re.search(r"did not start within 2 s \((Resources|Priority|None)\)", waiting.answer)
     assert cluster.query("squeue", "--noheader", "--states=pending") == ""

@@ -137,7 +137,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RowCondition:
     """`COLUMN OPERATOR OPERAND`; the operand is a number, a text in single quotes, or a column.
 
     A condition of order with an empty cell is false.
@@ -200,10 +200,10 @@ def _parse_condition(found: Any) -> Any:
         _compile(quoted[1])
     elif _QUOTED.fullmatch(match["right"]) and match["operator"] not in ("==", "!="):
         raise ValueError("texts have no order: expected == or != before a text in single quotes")
-    return Condition(found.strip(), match["left"], match["operator"], match["right"])
+    return RowCondition(found.strip(), match["left"], match["operator"], match["right"])
 
 
-ConditionField = Annotated[Condition, BeforeValidator(_parse_condition)]
+ConditionField = Annotated[RowCondition, BeforeValidator(_parse_condition)]
 Conditions = Annotated[tuple[ConditionField, ...], BeforeValidator(_list_of)]
 
 

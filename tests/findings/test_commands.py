@@ -63,6 +63,15 @@ def test_accepted_finding_does_not_set_the_exit_code(cli: Cli, root: Path) -> No
     assert (everything.exit_code, NAME in everything.output) == (0, True)
 
 
+@pytest.mark.usefixtures("planted", "root")
+def test_finding_is_assigned_and_unassigned(cli: Cli) -> None:
+    done = cli("review", "assign", NAME, "--to", "B. Operator", "--by", "A. Reviewer")
+    assert (done.exit_code, f"'assigned' recorded for {NAME}, which stays open;" in done.stdout) == (0, True)
+    assert json.loads(cli("findings", "show", NAME, "--json").stdout)["owner"] == "B. Operator"
+    freed = json.loads(cli("review", "assign", NAME, "--nobody", "--by", "A. Reviewer", "--json").stdout)
+    assert (freed["owner"], freed["state"]) == (None, "open")
+
+
 @pytest.mark.usefixtures("planted")
 @pytest.mark.parametrize(
     ("words", "message"),
@@ -73,6 +82,8 @@ def test_accepted_finding_does_not_set_the_exit_code(cli: Cli, root: Path) -> No
         (("review", "dismiss", NAME), "--reason"),
         (("review", "acknowledge", NAME, "--reason", "x"), "--until"),
         (("review", "accept", NAME, "--reason", " ", "--by", "B"), "reason"),
+        (("review", "assign", NAME, "--by", "B"), "either --to NAME or --nobody"),
+        (("review", "assign", NAME, "--to", "C", "--nobody"), "either --to NAME or --nobody"),
         (("event", "add", "x", "--system", "planted", "--date", "2025-01-01", "--kind", "party"), "party"),
         (("event", "add", "x", "--system", "planted", "--kind", "outage"), "--date"),
         (

@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.core import InputError
-from iowatch.findings import Finding, format_finding, remaining_changes, state, update_findings
+from iowatch.findings import Finding, format_finding, format_finding_list, remaining_changes, state, update_findings
 from iowatch.findings.state import accepted_since_by_series
 from iowatch.output.notices import compose_notices
 from iowatch.reference import events, reviews
@@ -149,6 +149,28 @@ def test_note_is_shown_and_does_not_change_the_state(record_and_update: RecordAn
     assert any(line.endswith("one line and another") for line in lines)
 
 
+def assign(to: str | None, on: date, until: date | None = None) -> None:
+    decision = "assigned" if to else "unassigned"
+    entry = {"finding": NAME, "decision": decision, "to": to, "by": "A. Reviewer", "date": on, "until": until}
+    reviews.add_decision("planted", entry)
+
+
+def test_owner_is_that_of_the_newest_assignment_in_force(record_and_update: RecordAndUpdate, history: History) -> None:
+    """Like other decisions: the last unexpired one applies; the state stays open, and a reason is not needed."""
+    (found,) = record_and_update(slower_mpiio(), END, None)
+    assert (found.state, found.owner) == ("open", None)
+    assign("B. Operator", END)
+    assign("C. Operator", END, until=END + timedelta(days=1))
+    (both,) = update_findings(history, "planted", update_time(END))
+    assert (both.state, both.review, both.owner, both.to_json()["owner"]) == ("open", None, *["C. Operator"] * 2)
+    assert any(line.split(maxsplit=1) == ["Owner", "C. Operator"] for line in format_finding(both))
+    assert "    owner: C. Operator" in format_finding_list([both])
+    (expired,) = update_findings(history, "planted", update_time(END + timedelta(days=2)))
+    assert expired.owner == "B. Operator"
+    assign(None, END)
+    assert update_findings(history, "planted", update_time(END + timedelta(days=2)))[0].owner is None
+
+
 def test_later_decision_overrides_an_earlier_one(record_and_update: RecordAndUpdate, history: History) -> None:
     record_and_update(slower_mpiio(), END, None)
     decide("dismissed", END)
@@ -196,6 +218,8 @@ def test_comments_and_order_survive_a_decision(root: Path) -> None:
             "before 'date'",
         ),
         ("  - finding: a\n    decision: dismissed\n    by: B\n    reason: r\n    date: soon\n", 7, "date"),
+        ("  - {finding: a, decision: assigned, by: B, date: 2025-01-01}\n", 3, "'to' names the owner"),
+        ("  - {finding: a, decision: note, to: C, by: B, reason: r, date: 2025-01-01}\n", 3, "'to' names the owner"),
     ],
 )
 def test_damaged_review_file_is_refused_with_its_line(root: Path, text: str, line: int, message: str) -> None:

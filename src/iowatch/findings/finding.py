@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from iowatch.core import Scalar
+from iowatch.reference import DecisionKind
 from iowatch.stats import Explanation, RankedCause
 
 # Confidence, of one change and of several together, and observations from which changes of single series are a finding:
@@ -156,7 +157,7 @@ class CovariateDifference:
 class AppliedDecision:
     """The decision in force, or the last expired one."""
 
-    decision: Literal["accepted", "dismissed", "acknowledged", "note"]
+    decision: DecisionKind
     by: str
     reason: str
     date: str
@@ -190,6 +191,7 @@ class Finding:
         redated_since: time of the newest run at the first update in a row that found another date.
         needed_action: whether it has needed action; else it was only shown.
         resolution: reason why it is resolved, or None.
+        owner: who handles it, by the newest assignment in force; None without one.
         load: None if no member is adjusted for covariates.
         basis: digest of the inputs; an old finding with the same basis is not rebuilt.
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
@@ -225,6 +227,7 @@ class Finding:
     resolution: str | None = None
     review: AppliedDecision | None = None
     notes: tuple[AppliedDecision, ...] = ()
+    owner: str | None = None
     label: str | None = None
     load: LoadShare | None = None
     basis: str = ""

@@ -216,7 +216,14 @@ def with_state(
     noted = tuple(_to_applied_decision(note, today) for note in notes)
     state = _derive_state(finding, before, review)
     is_alarm = (finding.probability_lasting or 0.0) >= least_probability
-    decided = replace(finding, state=state, review=review, notes=noted, is_alarm=is_alarm)
+    decided = replace(
+        finding,
+        state=state,
+        review=review,
+        notes=noted,
+        owner=_current_owner(finding.id, decisions, today),
+        is_alarm=is_alarm,
+    )
     needed = decided.needs_action or (before is not None and before.needed_action)
     return with_updates(replace(decided, needed_action=needed, line=finding_line(decided)), before, report)
 
@@ -236,14 +243,20 @@ def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecis
 
 def _applied_decision(finding: str, decisions: Sequence[reviews.Decision], today: date) -> AppliedDecision | None:
     """The last decision in force; if all have expired, the last one, marked as expired."""
-    candidates = [d for d in decisions if d.finding == finding and d.decision != "note"]
+    candidates = [d for d in decisions if d.finding == finding and d.decision in reviews.STATE_DECISIONS]
     valid = [d for d in candidates if d.holds(today)]
     return _to_applied_decision((valid or candidates)[-1], today) if candidates else None
 
 
+def _current_owner(finding: str, decisions: Sequence[reviews.Decision], today: date) -> str | None:
+    """Owner by the last assignment in force."""
+    held = [d for d in decisions if d.finding == finding and d.decision in reviews.ASSIGNMENTS and d.holds(today)]
+    return held[-1].to if held else None
+
+
 def _to_applied_decision(d: reviews.Decision, today: date) -> AppliedDecision:
     until = d.until.isoformat() if d.until else None
-    return AppliedDecision(d.decision, d.by, d.reason, d.date.isoformat(), until, expired=not d.holds(today))
+    return AppliedDecision(d.decision, d.by, d.reason or "", d.date.isoformat(), until, expired=not d.holds(today))
 
 
 # Seconds on both sides of a date in which unchanged series are compared.

@@ -192,7 +192,8 @@ def format_finding_list(findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
         yield f"{finding.id}  [{finding.state}]  {finding.line}"
         label = f"({finding.label})" if finding.label else None
-        for note in (finding.resolution, finding.review and format_decision(finding.review), label):
+        owner = f"owner: {finding.owner}" if finding.owner else None
+        for note in (finding.resolution, finding.review and format_decision(finding.review), owner, label):
             if note:
                 yield f"    {note}"
 
@@ -286,6 +287,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     yield "Newest sessions", [format_outlook(finding)] if finding.probability_lasting is not None else []
     yield "Resolved", [finding.resolution] if finding.resolution else []
     decisions = [*([finding.review] if finding.review else []), *finding.notes]
+    yield "Owner", [finding.owner] if finding.owner else []
     yield "Decided", [format_decision(one) for one in decisions]
 
 

@@ -94,7 +94,7 @@ def _finding_notice(
     summary = f"{', '.join(updates)}; {finding.state}"
     facts = {name: getattr(finding, name) for name in _FACTS}
     label = f" ({finding.label})" if finding.label else ""
-    decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge)"
+    decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge, assign)"
     return Notice(
         kind="finding",
         key=f"finding {finding.id} {updated_at} {summary}",

@@ -5,4 +5,4 @@ from iowatch.reference.events import Event, EventKind, parse_scope
 from iowatch.reference.policy import AuditRemark, MeasuredSeries, audit_references
 from iowatch.reference.propose import ProposalLevel, ReferenceFileChange, make_proposals, read_reference_text
 from iowatch.reference.published import cite_table, has_peak, peak_mib_per_s, published_counts
-from iowatch.reference.reviews import Decision, current_author
+from iowatch.reference.reviews import Decision, DecisionKind, current_author

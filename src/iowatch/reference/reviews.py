@@ -36,7 +36,10 @@ def current_author() -> str:
 
 
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-DecisionKind = Literal["accepted", "dismissed", "acknowledged", "note"]
+DecisionKind = Literal["accepted", "dismissed", "acknowledged", "note", "assigned", "unassigned"]
+# Decisions that give a finding its state, and those that give it its owner.
+STATE_DECISIONS = ("accepted", "dismissed", "acknowledged")
+ASSIGNMENTS = ("assigned", "unassigned")
 
 
 class Decision(ClosedModel):
@@ -45,8 +48,9 @@ class Decision(ClosedModel):
     Attributes:
         finding: id of the finding.
         decision: `accepted`, the new level is the normal one; `dismissed`, not relevant; `acknowledged`,
-            being handled; `note`, a remark without effect.
-        by, reason, date: author, reason and day.
+            being handled; `note`, a remark without effect; `assigned`, `to` is the owner of the finding;
+            `unassigned`, it has no owner. The last two do not change the state.
+        by, reason, date: author, reason and day; an assignment needs no reason.
         until: last day on which the decision applies; absent: no expiry. Days are in the zone of the system.
     """
 
@@ -54,9 +58,18 @@ class Decision(ClosedModel):
     finding: NonEmptyText
     decision: DecisionKind
     by: NonEmptyText
-    reason: NonEmptyText
+    reason: NonEmptyText | None = None
     date: dt.date
     until: dt.date | None = None
+    to: NonEmptyText | None = None
+
+    @model_validator(mode="after")
+    def _has_reason_and_owner(self) -> Decision:
+        if self.reason is None and self.decision not in ASSIGNMENTS:
+            raise ValueError(f"a decision '{self.decision}' needs 'reason'")
+        if (self.to is not None) != (self.decision == "assigned"):
+            raise ValueError("'to' names the owner of an assigned finding; expected with 'assigned', and only there")
+        return self
 
     @model_validator(mode="after")
     def _in_order(self) -> Decision:

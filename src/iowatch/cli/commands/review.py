@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from functools import reduce
+from typing import Any
 
 import click
 
 from iowatch.cli.common import DATE, history_options, print_json, print_lines, print_message, system_option
-from iowatch.findings import find_finding, update_findings
+from iowatch.core import UsageError
+from iowatch.findings import record_decision
 from iowatch.reference import current_author, reviews
 from iowatch.session import accepted_plan
-from iowatch.site import system_today
 from iowatch.store import History
 
 
 @click.group(
     epilog="Example: iowatch review accept franklin-20090317-up --reason 'CLE 2.1UP01, intended'",
-    short_help="Decide about findings and lost runs: accept, dismiss, acknowledge, note, plan.",
+    short_help="Decide about findings and lost runs: accept, dismiss, acknowledge, note, assign, plan.",
 )
 def command() -> None:
     """Decide about findings and lost runs. Stored in reference/reviews/<system>.yaml; commit that file."""
+
+
+def _decision_options(*, until_required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The finding, and the options of each decision about it."""
+    options = (
+        click.argument("finding", metavar="ID"),
+        click.option(
+            "--until",
+            type=DATE,
+            required=until_required,
+            metavar="YYYY-MM-DD",
+            help="Last day of the decision, in the system's time zone.",
+        ),
+        click.option("--by", help="Author [default: git's user.name]."),
+        history_options,
+    )
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        return reduce(lambda decorated, option: option(decorated), reversed(options), function)
+
+    return decorate
+
+
+def _record(db: str | None, finding: str, as_json: bool, until: datetime | None, by: str | None, **entry: Any) -> None:
+    fields = {"by": by or current_author(), "until": until.date() if until else None, **entry}
+    with History.existing(db) as history:
+        found = record_decision(history, finding, fields)
+    if as_json:
+        print_json(found.to_json())
+        return
+    decision = entry["decision"]
+    stays = f"'{decision}' recorded for {found.id}, which stays"
+    is_now = f"{found.id} is now" if found.state == decision else stays
+    print_lines(f"{is_now} {found.state}; written to {reviews.review_file_path(found.system)}")
 
 
 # Subcommand, decision, options of the example, help.
@@ -35,47 +72,27 @@ _SUBCOMMANDS = (
 
 
 def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> None:
-    needs_end = decision == "acknowledged"
-
     @command.command(name, help=help_text, epilog=f"Example: iowatch review {name} ID {example}")
-    @click.argument("finding", metavar="ID")
     @click.option("--reason", required=True, help="Reason, understandable without context.")
-    @click.option(
-        "--until",
-        type=DATE,
-        required=needs_end,
-        metavar="YYYY-MM-DD",
-        help="Last day of the decision, in the system's time zone.",
-    )
-    @click.option("--by", help="Author [default: git's user.name].")
-    @history_options
-    def record_decision(
-        finding: str, reason: str, until: datetime | None, by: str | None, db: str | None, as_json: bool
-    ) -> None:
-        with History.existing(db) as history:
-            found = find_finding(history, finding)
-            history.require_right_to_update_findings()
-            entry = {
-                "finding": found.id,
-                "decision": decision,
-                "by": by or current_author(),
-                "reason": reason,
-                "date": system_today(found.system),
-                "until": until.date() if until else None,
-            }
-            reviews.add_decision(found.system, entry)
-            update_findings(history, found.system, report=False)
-            found = find_finding(history, found.id)
-        if as_json:
-            print_json(found.to_json())
-        else:
-            stays = f"'{decision}' recorded for {found.id}, which stays"
-            is_now = f"{found.id} is now" if found.state == decision else stays
-            print_lines(f"{is_now} {found.state}; written to {reviews.review_file_path(found.system)}")
+    @_decision_options(until_required=decision == "acknowledged")
+    def record_decision_of_kind(**given: Any) -> None:
+        _record(decision=decision, **given)
 
 
 for _row in _SUBCOMMANDS:
     _add_subcommand(*_row)
+
+
+@command.command("assign", epilog="Example: iowatch review assign ID --to 'A. Administrator' --reason 'case 4711'")
+@click.option("--to", metavar="NAME", help="The owner, who handles the finding.")
+@click.option("--nobody", is_flag=True, help="End the assignment: the finding has no owner.")
+@click.option("--reason", help="Reason, if one is needed.")
+@_decision_options()
+def assign(to: str | None, nobody: bool, **given: Any) -> None:
+    """Give a finding an owner. The state does not change."""
+    if (to is None) != nobody:
+        raise UsageError("expected either --to NAME or --nobody", hint="`--nobody` ends an assignment.")
+    _record(decision="unassigned" if nobody else "assigned", to=to, **given)
 
 
 @command.command(

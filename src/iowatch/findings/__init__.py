@@ -32,6 +32,8 @@ from iowatch.findings.state import (
 from iowatch.findings.text import (
     detection_cells,
     finding_day,
+    finding_headline,
+    format_change,
     format_day,
     format_decision,
     format_extent,

@@ -35,12 +35,12 @@ from iowatch.darshan import (
 )
 from iowatch.findings import grouping
 from iowatch.findings.finding import (
+    ChangeGroup,
     CovariateDifference,
     EvidenceDifference,
     Finding,
     FindingMember,
     LoadShare,
-    OppositeGroup,
     Outlook,
 )
 from iowatch.findings.series import load_detections
@@ -407,7 +407,7 @@ def build_finding(
         updated_at=0,
         label=str(label) if label else None,
         outlook=_outlook(group),
-        opposite=OppositeGroup(
+        opposite=ChangeGroup(
             size=_mean_gain(group.opposite),
             explanation=explain_changes([*opposite, *unchanged], main),
             compared=names[len(main) : len(members)] + steady,

@@ -75,8 +75,8 @@ class FindingMember:
 
 
 @dataclass(frozen=True)
-class OppositeGroup:
-    """The members of a finding in the other direction; fields as in `Finding`."""
+class ChangeGroup:
+    """The members of a finding in one direction; fields as in `Finding`."""
 
     size: float
     explanation: Explanation
@@ -231,7 +231,7 @@ class Finding:
     label: str | None = None
     load: LoadShare | None = None
     basis: str = ""
-    opposite: OppositeGroup | None = None
+    opposite: ChangeGroup | None = None
     redated_since: int | None = None
     needed_action: bool = False
     outlook: Outlook | None = None
@@ -253,6 +253,22 @@ class Finding:
         if self.outlook is not None and self.outlook.is_current and self.outlook.is_open:
             return True
         return are_sure((m.confidence, m.observations) for m in self.members if not m.suspected)
+
+    @property
+    def groups(self) -> tuple[ChangeGroup, ...]:
+        """The changed series of each direction, losses of performance first."""
+        main = ChangeGroup(self.size, self.explanation, self.compared)
+        return tuple(sorted((main, self.opposite), key=lambda one: one.size)) if self.opposite else (main,)
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether some series lost performance."""
+        return self.groups[0].size < 1
+
+    @property
+    def lost_performance(self) -> float:
+        """Sum of the losses of its series, each as a share of the performance before (0 to 1); orders findings."""
+        return sum(1 - member.gain for member in self.members if member.gain < 1)
 
     @property
     def changed(self) -> int:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iowatch.core import Case, Output, Result, Scalar
+from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages.overview import build_heat_map
 from iowatch.store import History, RunRecord, SeriesRow, SessionRecord, StackRecord
@@ -107,6 +108,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             sizes = [1, 2, *([4] if number < 9 else [8])]
             history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in sizes])
             history.end_session(uuid, "ok", begin + 900)
+        update_findings(history, "local", datetime.fromtimestamp(START + 10 * DAY_S, UTC))
         build_site(history, place / "site")
     return place / "site"
 
@@ -216,6 +218,8 @@ def test_series_that_ended_long_ago_are_not_in_the_map(tmp_path: Path) -> None:
             history.end_session(uuid, "ok", begin + 900)
         build_site(history, tmp_path / "site")
     text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
-    assert len(re.findall(r'<td class="\w+"><a href="[^"]*" title', text)) == 2
+    # Without a detection there is no noise estimate: per cent, and no colour.
+    fields = re.findall(r'<td class="(\w+)"><a href="[^"]*" title="[^"]*no noise estimate">(\d+)', text)
+    assert fields == [("unassessed", "100")] * 2
     assert "2 series without a result for 30 days are in the table" in text
-    assert "2 as accepted, 2 inactive" in re.sub(r"<[^>]+>", "", text)
+    assert "2 not assessed, 2 inactive" in re.sub(r"<[^>]+>", "", text)

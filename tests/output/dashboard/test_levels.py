@@ -13,18 +13,22 @@ from markupsafe import Markup
 from iowatch.core import METRICS, Case
 from iowatch.output.dashboard.data import SystemEntry
 from iowatch.output.dashboard.levels import (
+    BAND_CLASSES,
     AcceptedLevel,
+    BandPosition,
     accepted_level,
+    band_position,
     detection_notes,
     drawn_levels,
     find_suspected_series,
+    normal_limits,
     performance_ratio,
 )
 from iowatch.output.dashboard.pages import finding as finding_page
 from iowatch.output.dashboard.pages.coverage import CoverageCounts, _run_row
-from iowatch.output.dashboard.pages.overview import _series_row, _session_gains
+from iowatch.output.dashboard.pages.overview import _series_row, _session_kinds
 from iowatch.output.dashboard.pages.scaling import OwnCurves
-from iowatch.stats import ChangePoint, Detection, Drift
+from iowatch.stats import Adjustment, ChangePoint, Detection, Drift
 from iowatch.store import SeriesPoints, SeriesSamples
 
 
@@ -68,15 +72,28 @@ def drift(first: int, last: int, ratio: float) -> Drift:
 
 
 def series(
-    *steps: ChangePoint, metric: str = "bandwidth", findings: tuple[Any, ...] = (), drifts: tuple[Drift, ...] = ()
+    *steps: ChangePoint,
+    metric: str = "bandwidth",
+    findings: tuple[Any, ...] = (),
+    drifts: tuple[Drift, ...] = (),
+    noise: float | None = None,
+    explained: float | None = None,
 ) -> Any:
-    """A series in which detection found steps and drifts."""
+    """A series in which detection found steps and drifts; `explained` by a covariate."""
     changes = tuple(one for one in steps if not one.suspected)
     suspected = tuple(one for one in steps if one.suspected)
     return SimpleNamespace(
         row=SimpleNamespace(id=1, metric=metric),
         metric=METRICS[metric],
-        detection=Detection(100, "ok", changes=changes, suspected=suspected, drifts=drifts),
+        detection=Detection(
+            100,
+            "ok",
+            noise,
+            changes=changes,
+            suspected=suspected,
+            drifts=drifts,
+            adjustment=None if explained is None else Adjustment("load", explained),
+        ),
         findings=findings,
         limits=SimpleNamespace(reference=None),
         headline=True,
@@ -185,12 +202,64 @@ def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch
     ]
 
 
+@pytest.mark.parametrize(
+    ("noise", "explained", "low", "high"),
+    [
+        # 100 x exp(-0.15) and exp(0.15).
+        (0.05, None, 86.07, 116.18),
+        # A constant series: 3 %, the smallest step that the detector reports.
+        (0.006, None, 97.04, 103.05),
+        # A covariate predicts 75 % of the variance: the measured values scatter twice as much.
+        (0.05, 0.75, 74.08, 134.99),
+    ],
+)
+def test_normal_band_is_three_times_the_noise_of_the_values(
+    noise: float, explained: float | None, low: float, high: float
+) -> None:
+    assert normal_limits(series(noise=noise, explained=explained), 100.0) == pytest.approx((low, high), abs=0.01)
+
+
+def test_position_is_performance_in_units_of_the_band() -> None:
+    """A band of ln 1.5: half of the time is 1.71 bands better, half of the bandwidth 1.71 bands worse."""
+    noise = np.log(1.5) / 3
+    for metric, sign in (("time", 1), ("bandwidth", -1)):
+        found = band_position(series(metric=metric, noise=float(noise)), 50.0, 100.0)
+        assert found is not None
+        assert found.multiple == pytest.approx(sign * np.log(2) / np.log(1.5))
+        assert found.outcome == ("above" if sign > 0 else "below")
+    assert band_position(series(metric="independent_count", noise=0.1), 0.0, 100.0) is None
+
+
+def test_series_without_noise_estimate_has_a_gain_and_no_class() -> None:
+    found = band_position(series(), 40.0, 100.0)
+    assert found is not None
+    assert (found.gain, found.kind, found.outcome) == (0.4, "unassessed", "not assessed")
+
+
+@pytest.mark.parametrize(
+    ("multiple", "kind", "outcome"),
+    [
+        (-5, "w3", "below"),
+        (-4, "w2", "below"),
+        (-1.01, "w1", "below"),
+        (-1, "same", "as accepted"),
+        (0.99, "same", "as accepted"),
+        (1, "b1", "above"),
+        (4, "b3", "above"),
+    ],
+)
+def test_classes_of_positions(multiple: float, kind: str, outcome: str) -> None:
+    found = BandPosition(1.0, multiple)
+    assert (found.kind, found.outcome) == (kind, outcome)
+    assert kind in {one.kind for one in BAND_CLASSES}
+
+
 def test_strip_of_a_series_has_thirty_days_up_to_the_newest_session() -> None:
-    """Days 70 to 99; a run up to six hours before the newest session belongs to it."""
-    points = [(69 * DAY, 10.0), (70 * DAY, 20.0), (98 * DAY, 200.0), (99 * DAY - 5 * 3600, 50.0)]
-    cells = _session_gains(series(), points, AcceptedLevel(100.0, "level"), 99 * DAY)
+    """Days 70 to 99; a run up to six hours before the newest session belongs to it. The band is 74 to 135."""
+    points = [(69 * DAY, 10.0), (70 * DAY, 20.0), (98 * DAY, 130.0), (99 * DAY - 5 * 3600, 70.0)]
+    cells = _session_kinds(series(noise=0.1), points, AcceptedLevel(100.0, "level"), 99 * DAY)
     assert len(cells) == 30
-    assert {number: gain for number, gain in enumerate(cells) if gain is not None} == {0: 0.2, 28: 2.0, 29: 0.5}
+    assert {number: kind for number, kind in enumerate(cells) if kind != "none"} == {0: "w3", 28: "same", 29: "w1"}
 
 
 @pytest.mark.parametrize(("hours", "late"), [(6, False), (7, True)])

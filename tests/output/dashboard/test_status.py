@@ -71,6 +71,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         _fill(history, "paused", [*range(25, 13, -1), *range(8, -1, -1)])
         _fill(history, "weekly", [35, 28, 21, 14, 7])
         _fill(history, "imported", [400, 399], origin="import")
+        update_findings(history, "quiet", datetime.fromtimestamp(LAST + 3600, UTC))
 
     def build_at(hours: float) -> Path:
         site = place / "site"

@@ -20,7 +20,15 @@ from markupsafe import Markup
 from iowatch import __version__, core
 from iowatch.core import plugins
 from iowatch.findings import format_day, format_decision, format_factor, format_largest, format_outlook
-from iowatch.output.dashboard import Page, SiteBuild, collect_catalogue, safe_file_name, shorten_text, site_build
+from iowatch.output.dashboard import (
+    Page,
+    SiteBuild,
+    collect_catalogue,
+    levels,
+    safe_file_name,
+    shorten_text,
+    site_build,
+)
 from iowatch.output.dashboard.pages import PAGES, all_pages
 from iowatch.output.history import format_case_name
 from iowatch.reference import cite_table
@@ -167,7 +175,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
     menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
     title = core.settings.site_settings().title
     environment.globals.update(metrics=core.METRICS, menu=menu, zone=str(zone), version=__version__, site_title=title)
-    environment.globals.update(plotly_style_ids=plotly_style_ids)
+    environment.globals.update(plotly_style_ids=plotly_style_ids, band_classes=levels.BAND_CLASSES)
     environment.filters.update(
         number=core.format_number,
         size=core.format_size,

@@ -157,25 +157,16 @@ def svg_picture(width: float, height: float, label: str, parts: Iterable[str], k
 
 
 _CELL, _STRIP_HEIGHT = 7, 20
-# Lowest gain of each class, best first; blue is better, orange worse (safe for colour blindness).
-_CLASSES = ((2.0, "b3"), (1.25, "b2"), (1.08, "b1"), (0.92, "same"), (0.8, "w1"), (0.5, "w2"), (0.0, "w3"))
 
 
-def cell_class(gain: float | None) -> str:
-    """Style class of a gain relative to the accepted level; NaN: no accepted level, None: no data."""
-    if gain is not None and math.isnan(gain):
-        return "unassessed"
-    return "none" if gain is None else next(kind for least, kind in _CLASSES if gain >= least)
-
-
-def strip_picture(gains: Sequence[float | None], what: str = "nights") -> Markup:
+def strip_picture(kinds: Sequence[str], what: str = "days") -> Markup:
     """Cells from the oldest to the newest observation (or of series).
 
-    None (a dash) is without data, NaN (an outline) cannot be assessed.
+    Args:
+        kinds: style classes: of `levels.BAND_CLASSES`, `none` (a dash) without data, `unassessed` (an outline).
     """
-    kinds = [cell_class(gain) for gain in gains]
     below, above = (sum(kind[0] == name for kind in kinds) for name in "wb")
-    counts = f"{below} below, {above} above the accepted level, {kinds.count('none')} without data"
+    counts = f"{below} below, {above} above the normal band, {kinds.count('none')} without data"
     parts, at = [], 0
     for kind, run in groupby(kinds):
         end = at + len(list(run))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from iowatch.core import format_count, format_number
 from iowatch.findings import MIN_OBSERVATIONS, current_trends, format_factor
 from iowatch.output.dashboard.data import SeriesEntry, SystemEntry
-from iowatch.stats import ChangePoint, Detection
+from iowatch.stats import ChangePoint, Detection, DetectorSettings
 from iowatch.store import SeriesSamples
 
 _TYPICAL_SESSIONS = 60
@@ -138,6 +138,96 @@ def accepted_level(series: SeriesEntry, values: Sequence[float]) -> AcceptedLeve
     if len(newest) < MIN_OBSERVATIONS:
         return None
     return AcceptedLevel(float(np.median(newest)), f"median of the newest {len(newest)} observations")
+
+
+# Half width of the normal band in units of the noise: from there on the detector calls an observation far away.
+_BAND_NOISES = 3.0
+_MIN_BAND = DetectorSettings().min_effect
+
+
+@dataclass(frozen=True)
+class BandClass:
+    """Positions from `least` on, up to the class before it: name of the style, and words for the legend."""
+
+    kind: str
+    least: float
+    words: str
+
+
+BAND_CLASSES = (
+    BandClass("b3", 4.0, "above by more than 4 bands"),
+    BandClass("b2", 2.0, "above by 2 to 4 bands"),
+    BandClass("b1", 1.0, "above by 1 to 2 bands"),
+    BandClass("same", -1.0, "within the normal band"),
+    BandClass("w1", -2.0, "below by 1 to 2 bands"),
+    BandClass("w2", -4.0, "below by 2 to 4 bands"),
+    BandClass("w3", -math.inf, "below by more than 4 bands"),
+)
+"""Classes of `BandPosition.multiple`, best first; a band is the distance from the accepted level to the band's edge."""
+
+
+@dataclass(frozen=True)
+class BandPosition:
+    """Position of an observation relative to the accepted level of its series.
+
+    Attributes:
+        gain: performance relative to the accepted level; above 1 is better, also for times.
+        multiple: ln(gain) / half width of the normal band: within -1 and 1 in the band, below -1 worse; None if the
+            series has no noise estimate.
+    """
+
+    gain: float
+    multiple: float | None
+
+    @property
+    def kind(self) -> str:
+        """Style class: one of `BAND_CLASSES`, or `unassessed` without a noise estimate."""
+        return next((c.kind for c in BAND_CLASSES if self.multiple is not None and self.multiple >= c.least), NO_BAND)
+
+    @property
+    def outcome(self) -> str:
+        """`below` or `above` the band, `as accepted` within it, `not assessed` without a noise estimate."""
+        if self.multiple is None:
+            return "not assessed"
+        return "below" if self.multiple < -1 else "above" if self.multiple >= 1 else "as accepted"
+
+
+NO_BAND = "unassessed"
+
+
+def normal_band(series: SeriesEntry) -> float | None:
+    """Half width of the normal band of a series in natural logarithm; None without a noise estimate.
+
+    It is 3 times the noise of the detection, at least 3 %. The noise of a series that is adjusted for a covariate is
+    scaled to that of the values as measured.
+    """
+    found = series.detection
+    if found is None or found.noise is None:
+        return None
+    explained = found.adjustment.explained if found.adjustment else 0.0
+    return max(_BAND_NOISES * found.noise / math.sqrt(1 - min(explained, 0.99)), _MIN_BAND)
+
+
+def normal_limits(series: SeriesEntry, level: float) -> tuple[float, float] | None:
+    """Lower and upper edge of the normal band around `level`, in its unit; None without a noise estimate."""
+    band = normal_band(series)
+    return None if band is None else (level * math.exp(-band), level * math.exp(band))
+
+
+def band_position(series: SeriesEntry, value: float, level: float) -> BandPosition | None:
+    """Position of `value` in the normal band around `level`, usually that of `accepted_level`.
+
+    Args:
+        value, level: in the unit of the series.
+
+    Returns:
+        None if one of them is 0 (counts): no ratio.
+    """
+    gain = performance_ratio(series, value, level)
+    if not gain:
+        return None
+    band = normal_band(series)
+    return BandPosition(gain, None if band is None else math.log(gain) / band)
 
 
 @dataclass(frozen=True)

@@ -204,19 +204,40 @@ class SeriesTableRow:
     late: bool
     gone: bool
     accepted: levels.AcceptedLevel | None
-    gain: float | None
-    kind: str
+    position: levels.BandPosition | None
     strip: Markup
     of_published: float | None
     of_peak: float | None
     states: tuple[str, ...]
 
     @property
+    def gain(self) -> float | None:
+        """Newest value relative to the accepted level, as performance."""
+        return self.position.gain if self.position else None
+
+    @property
+    def kind(self) -> str:
+        """Style class of the position in the normal band; `none` without an accepted level."""
+        return self.position.kind if self.position else "none"
+
+    @property
     def outcome(self) -> str:
         """One of `SERIES_OUTCOMES`: outcome of the series in the newest session."""
         if self.late:
             return "inactive" if self.gone else "without result"
-        return {"w": "below", "s": "as accepted", "b": "above"}.get(self.kind[0], "not assessed")
+        return self.position.outcome if self.position else "not assessed"
+
+    @property
+    def strip_kind(self) -> str:
+        """Style class of its cell in the strip of the system."""
+        return "none" if self.late else self.position.kind if self.position else levels.NO_BAND
+
+    @property
+    def band_words(self) -> str:
+        """The normal band in per cent of the accepted level."""
+        if (band := levels.normal_band(self.series)) is None:
+            return "no noise estimate"
+        return f"normal band {100 * math.exp(-band):.0f} to {100 * math.exp(band):.0f} %"
 
 
 def overview_page_path(machine: data.SystemEntry) -> str:
@@ -236,14 +257,18 @@ def publish_overview_pages(site: data.SiteBuild) -> None:
             "running": data.is_session_running(machine, site.now),
         }
         site.write_page(overview_page_path(machine), "overview.html", **state, **_overview_values(machine, rows))
-        # None, at the end, for series that are not in the newest session or cannot be assessed.
-        gains = sorted((None if row.late else row.gain for row in rows[:400]), key=lambda g: (g is None, g or 0.0))
-        strip = drawing.strip_picture(gains, "series")
+        strip = drawing.strip_picture([row.strip_kind for row in sorted(rows[:400], key=_position_key)], "series")
         systems.append({**state, "page": overview_page_path(machine), "strip": strip})
     site.write_page("overview.html", "overview_index.html", systems=systems)
 
 
 PAGE = data.Page("overview.html", "Overview", 3, publish_overview_pages)
+
+
+def _position_key(row: SeriesTableRow) -> tuple[bool, bool, float]:
+    """Sort key: furthest below the normal band first, then without noise estimate, then without result."""
+    multiple = row.position.multiple if row.position else None
+    return row.late, multiple is None, multiple or 0.0
 
 
 def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) -> dict[str, Any]:
@@ -282,7 +307,6 @@ def _series_row(
         found = load_observations(site.history, [series.row])[series.row.id]
     values, times = series.metric.best_bound(found.min, found.max).tolist(), found.time.tolist()
     last, limits, normal = values[-1], series.limits, levels.accepted_level(series, values)
-    share = levels.performance_ratio(series, last, normal.value) if normal else None
     # State of the newest undecided finding, and "suspected" if the newest observations differ in addition.
     states = [f.state for f in series.findings if f.state in levels.UNDECIDED_STATES][:1] + ["suspected"] * suspected
     return SeriesTableRow(
@@ -292,22 +316,22 @@ def _series_row(
         late=times[-1] < newest - levels.SESSION_SLACK_S,
         gone=times[-1] < newest - OVERVIEW_SESSIONS * drawing.DAY_S,
         accepted=normal,
-        gain=share,
-        kind=drawing.cell_class(share),
-        strip=drawing.strip_picture(_session_gains(series, zip(times, values, strict=True), normal, newest)),
+        position=levels.band_position(series, last, normal.value) if normal else None,
+        strip=drawing.strip_picture(_session_kinds(series, zip(times, values, strict=True), normal, newest)),
         of_published=last / limits.published.value if limits.published else None,
         of_peak=last / limits.peak if limits.peak else None,
         states=tuple(dict.fromkeys(states)),
     )
 
 
-def _session_gains(
+def _session_kinds(
     series: data.SeriesEntry, points: Iterable[tuple[int, float]], normal: levels.AcceptedLevel | None, newest: int
-) -> list[float | None]:
-    """Gain of each of the newest days, oldest first; None without data, NaN without an accepted level."""
-    cells: list[float | None] = [None] * OVERVIEW_SESSIONS
+) -> list[str]:
+    """Style class of each of the newest days, oldest first: `none` without data, `unassessed` without a band."""
+    cells = ["none"] * OVERVIEW_SESSIONS
     for time, value in points:
-        position = OVERVIEW_SESSIONS - 1 + (time - newest + levels.SESSION_SLACK_S) // drawing.DAY_S
-        if 0 <= position < OVERVIEW_SESSIONS:
-            cells[position] = math.nan if normal is None else levels.performance_ratio(series, value, normal.value)
+        place = OVERVIEW_SESSIONS - 1 + (time - newest + levels.SESSION_SLACK_S) // drawing.DAY_S
+        if 0 <= place < OVERVIEW_SESSIONS:
+            found = levels.band_position(series, value, normal.value) if normal else None
+            cells[place] = found.kind if found else levels.NO_BAND
     return cells

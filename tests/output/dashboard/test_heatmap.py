@@ -54,12 +54,27 @@ def test_operation_is_a_column_if_there_are_few_columns() -> None:
     assert [name for name, _ in grid.rows] == ["MPIIO", "POSIX"]
 
 
-def test_stacks_and_partitions_have_separate_rows() -> None:
-    rows = [_row(n, {"api": "POSIX", "operation": "write"}, stack=s) for n, s in enumerate(("gnu", "intel"))]
-    assert [name for name, _ in build_heat_map(rows, lambda row: row).grids[0].rows] == [
-        "gnu write POSIX",
-        "intel write POSIX",
+def test_stacks_and_file_systems_are_groups_of_columns() -> None:
+    axes = product(("gnu", "intel"), ("home", "scratch"), ("POSIX", "MPIIO"), (1, 2))
+    rows = [
+        _row(n, {"api": a, "file_system": f, "nodes": k, "operation": "write"}, stack=s)
+        for n, (s, f, a, k) in enumerate(axes)
     ]
+    grid = build_heat_map(rows, lambda row: row).grids[0]
+    assert [(head.name, head.spans) for head in grid.heads] == [
+        ("stack", [("gnu", 4), ("intel", 4)]),
+        ("file system", [("home", 2), ("scratch", 2)] * 2),
+        ("nodes", [("1", 1), ("2", 1)] * 4),
+    ]
+    assert [name for name, _ in grid.rows] == ["write MPIIO", "write POSIX"]
+
+
+def test_numbers_become_rows_before_stacks_do() -> None:
+    """Three stacks with 10 sizes are 30 columns, more than 24."""
+    rows = [_row(n, {"nodes": n % 10}, stack=f"s{n // 10}") for n in range(30)]
+    grid = build_heat_map(rows, lambda row: row).grids[0]
+    assert [head.name for head in grid.heads] == ["stack"]
+    assert len(grid.rows) == 10
 
 
 def test_heat_map_size_is_limited() -> None:

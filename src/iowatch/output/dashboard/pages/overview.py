@@ -20,6 +20,8 @@ from iowatch.store import SeriesPoints, SeriesRow
 
 _T = TypeVar("_T")
 CaseValues = Mapping[str, Scalar]
+# Groups of columns, outermost first: what an administrator compares side by side.
+_COLUMN_GROUPS = ("stack", "file_system")
 # Numeric parameters of columns, innermost last; other parameters are further out.
 _COLUMN_PARAMETERS = ("stripe_count", "stripe_bytes", "block_bytes", "transfer_bytes", "local_size", "nodes", "ranks")
 # Parameters of rows, in reading order; others follow.
@@ -109,10 +111,12 @@ def _make_grid(benchmark: str, members: Sequence[_T], values: Sequence[CaseValue
 def _choose_axes(values: Sequence[CaseValues]) -> tuple[list[str], list[str]]:
     """Parameters of the rows and of the columns, for few columns and few empty cells."""
     kept = _distinguishing_parameters(values)
-    across = [name for name in kept if all(_is_numeric(one.get(name)) for one in values)]
-    across.sort(key=lambda name: (_COLUMN_PARAMETERS.index(name) if name in _COLUMN_PARAMETERS else -1, name))
-    while across and not _fits_columns(values, kept, across, _MAX_COLUMNS):
-        across = across[1:]
+    groups = [name for name in _COLUMN_GROUPS if name in kept]
+    numbers = [name for name in kept if name not in groups and all(_is_numeric(one.get(name)) for one in values)]
+    numbers.sort(key=lambda name: (_COLUMN_PARAMETERS.index(name) if name in _COLUMN_PARAMETERS else -1, name))
+    # Too many columns: outer numbers become rows first, then file systems, then stacks.
+    choices = [groups + numbers[n:] for n in range(len(numbers) + 1)] + [groups[:n] for n in (1, 0)]
+    across = next((one for one in choices if _fits_columns(values, kept, one, _MAX_COLUMNS)), [])
     if "operation" in kept and _fits_columns(values, kept, [*across, "operation"], _PAGE_CELLS):
         across = [*across, "operation"]
     return _sort_parameters(name for name in kept if name not in across), across

@@ -190,6 +190,15 @@ def test_arrow_keys_move_between_cells(browser: Browser, site: Path) -> None:
     assert browser.messages() == []
 
 
+def test_click_on_a_cell_leads_to_its_series(browser: Browser, site: Path) -> None:
+    browser.open(site / "overview/local.html")
+    browser.driver.find_element("css selector", ".matrix td.w3 a").click()
+    browser.wait("return location.pathname.includes('/series/')")
+    title = browser.run("return document.querySelector('h1').innerText")
+    assert "write" in title
+    assert "nodes 2" in title
+
+
 @pytest.mark.parametrize(
     ("suite", "attributes", "status", "newest"),
     [

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
-from functools import reduce
 from typing import Any
 
 import click
 
-from iowatch.cli.common import DATE, history_options, print_json, print_lines, print_message, system_option
+from iowatch.cli.common import DATE, Decorator, history_options, print_json, print_lines, print_message, system_option
 from iowatch.core import UsageError
-from iowatch.findings import record_decision
+from iowatch.findings import REVIEW_ACTIONS, ReviewAction, record_decision
 from iowatch.reference import current_author, reviews
 from iowatch.session import accepted_plan
 from iowatch.store import History
@@ -26,25 +25,20 @@ def command() -> None:
     """Decide about findings and lost runs. Stored in reference/reviews/<system>.yaml; commit that file."""
 
 
-def _decision_options(*, until_required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The finding, and the options of each decision about it."""
-    options = (
-        click.argument("finding", metavar="ID"),
-        click.option(
-            "--until",
-            type=DATE,
-            required=until_required,
-            metavar="YYYY-MM-DD",
-            help="Last day of the decision, in the system's time zone.",
-        ),
-        click.option("--by", help="Author [default: git's user.name]."),
-        history_options,
-    )
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        return reduce(lambda decorated, option: option(decorated), reversed(options), function)
-
-    return decorate
+_OPTIONS: dict[str, Callable[[bool], Decorator]] = {
+    "to": lambda _: click.option("--to", metavar="NAME", help="The owner, who handles the finding."),
+    "reason": lambda required: click.option(
+        "--reason", required=required, help="Reason, understandable without context."
+    ),
+    "until": lambda required: click.option(
+        "--until",
+        type=DATE,
+        required=required,
+        metavar="YYYY-MM-DD",
+        help="Last day of the decision, in the system's time zone.",
+    ),
+}
+_NOBODY = click.option("--nobody", is_flag=True, help="End the assignment: the finding has no owner.")
 
 
 def _record(db: str | None, finding: str, as_json: bool, until: datetime | None, by: str | None, **entry: Any) -> None:
@@ -60,39 +54,27 @@ def _record(db: str | None, finding: str, as_json: bool, until: datetime | None,
     print_lines(f"{is_now} {found.state}; written to {reviews.review_file_path(found.system)}")
 
 
-# Subcommand, decision, options of the example, help.
-_SUBCOMMANDS = (
-    ("accept", "accepted", "--reason 'new striping, intended'",
-     "Accept the new level: detection and references start from it."),
-    ("dismiss", "dismissed", "--reason 'benchmark was misconfigured'", "Dismiss this finding, and no other."),
-    ("acknowledge", "acknowledged", "--reason 'case 4711' --until 2026-12-01",
-     "Mark as being handled: suppressed until the given day, then reported again."),
-    ("note", "note", "--reason 'vendor asked on 3 May'", "Add a remark without changing the state."),
-)  # fmt: skip
+def _add_subcommand(action: ReviewAction) -> None:
+    given = [_OPTIONS[field](field in action.required) for field in (*action.required, *action.optional)]
+    if action.decision == "assigned":
+        given.insert(1, _NOBODY)
+
+    def record(nobody: bool = False, **entry: Any) -> None:
+        if nobody != (entry.get("to") is None) and action.decision == "assigned":
+            raise UsageError("expected either --to NAME or --nobody", hint="`--nobody` ends an assignment.")
+        _record(decision="unassigned" if nobody else action.decision, **entry)
+
+    by = click.option("--by", help="Author [default: git's user.name].")
+    options: list[Decorator] = [click.argument("finding", metavar="ID"), *given, by, history_options]
+    function: Callable[..., Any] = record
+    for option in reversed(options):
+        function = option(function)
+    example = f"Example: iowatch review {action.name} ID {action.example}"
+    command.command(action.name, help=action.help, epilog=example)(function)
 
 
-def _add_subcommand(name: str, decision: str, example: str, help_text: str) -> None:
-    @command.command(name, help=help_text, epilog=f"Example: iowatch review {name} ID {example}")
-    @click.option("--reason", required=True, help="Reason, understandable without context.")
-    @_decision_options(until_required=decision == "acknowledged")
-    def record_decision_of_kind(**given: Any) -> None:
-        _record(decision=decision, **given)
-
-
-for _row in _SUBCOMMANDS:
-    _add_subcommand(*_row)
-
-
-@command.command("assign", epilog="Example: iowatch review assign ID --to 'A. Administrator' --reason 'case 4711'")
-@click.option("--to", metavar="NAME", help="The owner, who handles the finding.")
-@click.option("--nobody", is_flag=True, help="End the assignment: the finding has no owner.")
-@click.option("--reason", help="Reason, if one is needed.")
-@_decision_options()
-def assign(to: str | None, nobody: bool, **given: Any) -> None:
-    """Give a finding an owner. The state does not change."""
-    if (to is None) != nobody:
-        raise UsageError("expected either --to NAME or --nobody", hint="`--nobody` ends an assignment.")
-    _record(decision="unassigned" if nobody else "assigned", to=to, **given)
+for _action in REVIEW_ACTIONS:
+    _add_subcommand(_action)
 
 
 @command.command(

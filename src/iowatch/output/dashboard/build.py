@@ -12,14 +12,23 @@ from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from shlex import quote
+from typing import Any, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iowatch import __version__, core
 from iowatch.core import plugins
-from iowatch.findings import format_day, format_decision, format_factor, format_largest, format_outlook
+from iowatch.findings import (
+    EVENT_ACTION,
+    REVIEW_ACTIONS,
+    format_day,
+    format_decision,
+    format_factor,
+    format_largest,
+    format_outlook,
+)
 from iowatch.output.dashboard import (
     Page,
     SiteBuild,
@@ -31,7 +40,7 @@ from iowatch.output.dashboard import (
 )
 from iowatch.output.dashboard.pages import PAGES, all_pages
 from iowatch.output.history import format_case_name
-from iowatch.reference import cite_table
+from iowatch.reference import EventKind, cite_table
 from iowatch.site import shared_zone, system_zone
 from iowatch.store import History
 
@@ -79,6 +88,7 @@ def build_site(
         catalogue = collect_catalogue(history)
         shown_in = core.find_time_zone(zone) if zone else shared_zone(machine.name for machine in catalogue.machines)
         templates = make_template_environment(shown_in, pages)
+        templates.globals["review_actions"] = review_choices(history)
         moment = int((now or core.utc_now()).timestamp())
         site = SiteBuild(history, catalogue, templates, writer, shown_in, sessions, reports, moment)
         for source in [*static_files(), plotly_script()]:
@@ -152,6 +162,18 @@ def plotly_style_ids() -> tuple[str, ...]:
     """
     text = plotly_script().read_text(encoding="utf-8")
     return tuple(dict.fromkeys(re.findall(r'getElementById\("([0-9a-f]{64})"\)', text)))
+
+
+def review_choices(history: History) -> dict[str, Any]:
+    """What the forms of `review.html` offer: actions with their fields, kinds of events, end of the commands."""
+    actions = [
+        {name: getattr(action, name) for name in ("name", "help", "required", "optional")}
+        for action in (*REVIEW_ACTIONS, EVENT_ACTION)
+    ]
+    place = history.engine.url.database or ""
+    # Commands find the history of the settings themselves; the URL of another server may contain a password.
+    is_stated = history.engine.dialect.name == "sqlite" and Path(place) != Path(core.settings.database_place())
+    return {"actions": actions, "kinds": get_args(EventKind), "suffix": f" --db {quote(place)}" if is_stated else ""}
 
 
 _MINUTE = "%Y-%m-%d %H:%M"

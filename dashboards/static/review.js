@@ -1,0 +1,190 @@
+"use strict";
+// Decisions about findings. A form shows the command of the decision, to copy; on a page of the review server
+// (docs/review.md) it also records the decision.
+(() => {
+  const { actions, kinds, suffix } = JSON.parse(document.getElementById("review-actions").textContent);
+  const token = document.querySelector('meta[name="iowatch-review"]')?.content;
+  const address = new URL("../review", document.currentScript.src);
+  const day = (later) => new Date(Date.now() + later * 864e5).toISOString().slice(0, 10);
+  const forms = [...document.querySelectorAll("details.review")];
+  let ticks = [...document.querySelectorAll("input.review-tick")];
+  // Of the review server: what it knows about each finding, on which a decision is made.
+  let live = {}, user = "";
+
+  // Fields of a decision, in the order of the options: label, type, option of the command.
+  const FIELDS = {
+    to: ["Owner (empty: nobody)", "text", "--to"],
+    title: ["What happened", "text", ""],
+    date: ["First day", "date", "--date"],
+    kind: ["Kind", kinds, "--kind"],
+    reason: ["Reason, understandable without context", "text", "--reason"],
+    until: ["Last day", "date", "--until"],
+    scope: ["What it can affect: NAME=VALUE …", "text", "--scope"],
+    details: ["Details", "text", "--details"],
+    source: ["Source: a ticket, mail or page", "text", "--source"],
+  };
+  const quote = (text) => (/^[\w.@%+=:,/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+  const make = (name, properties = {}, ...children) => {
+    const element = Object.assign(document.createElement(name), properties);
+    element.append(...children);
+    return element;
+  };
+
+  function command(action, values, finding, system) {
+    const words = [];
+    for (const name of [...action.required, ...action.optional]) {
+      const option = FIELDS[name][2], value = values[name];
+      const given = value ? quote(value) : FIELDS[name][1] === "date" ? "YYYY-MM-DD" : "'…'";
+      if (name === "to" && !value) words.push("--nobody");
+      else if (name === "scope") words.push(...(value ?? "").split(/\s+/).filter(Boolean).map((one) => `${option} ${quote(one)}`));
+      else if (value || action.required.includes(name)) words.push(option ? `${option} ${given}` : given);
+    }
+    const start = action.name === "event" ? `iowatch event add ${words.shift()} --system ${quote(system)}` : `iowatch review ${action.name} ${quote(finding)}`;
+    return [start, ...words].join(" ") + suffix;
+  }
+
+  function build(details) {
+    const own = details.dataset.finding, system = details.dataset.system;
+    const offered = actions.filter((action) => own || action.name !== "event");
+    const radio = `action-${forms.indexOf(details)}`;
+    const choices = make("fieldset", {}, make("legend", { textContent: "Decision" }));
+    for (const [number, action] of offered.entries())
+      choices.append(make("label", {}, make("input", { type: "radio", name: radio, value: action.name, checked: !number }), action.name));
+    const help = make("p", { className: "soft" }), fields = make("div", { className: "fields" });
+    const about = make("p", { className: "soft" }), code = make("code"), status = make("div", { role: "status" });
+    const text = make("pre", { tabIndex: 0 }, code);
+    const copy = make("button", { type: "button", textContent: "Copy the command" });
+    const record = make("button", { type: "submit", textContent: "Record", hidden: !token });
+    const form = make("form", { noValidate: !token }, choices, help, fields, about, text, make("div", { className: "buttons" }, record, copy), status);
+    const kept = { date: details.dataset.day };
+    const chosen = () => offered.find((action) => action.name === form.elements[radio].value);
+    const chosenIds = () => [...new Set([own, ...ticks.filter((tick) => tick.checked).map((tick) => tick.value)].filter(Boolean))];
+    const values = () => Object.fromEntries([...fields.querySelectorAll("[name]")].map((input) => [input.name, input.value.trim()]));
+
+    function showFields() {
+      const action = chosen();
+      help.textContent = action.help;
+      fields.replaceChildren();
+      for (const name of [...action.required, ...action.optional]) {
+        const [label, type] = FIELDS[name], isList = Array.isArray(type);
+        const input = make(isList ? "select" : "input", { name, required: action.required.includes(name) });
+        if (isList) input.append(...type.map((one) => make("option", { textContent: one })));
+        else Object.assign(input, { type, autocomplete: "off", maxLength: 2000 });
+        const usual = name === "until" && action.required.includes(name) ? day(14) : "";
+        input.value = kept[name] || usual || (isList ? type[0] : "");
+        if (name === "until") input.min = kept.date && action.name === "event" ? kept.date : day(0);
+        const needless = input.required || name === "to" ? "" : " (optional)";
+        fields.append(make("label", { className: type === "text" ? "long" : "" }, label + needless, input));
+      }
+      showCommand();
+    }
+    function showCommand() {
+      const given = values(), action = chosen(), ids = action.name === "event" ? [own] : chosenIds();
+      // Not the last day: that of an acknowledgement must not become the expiry of an acceptance.
+      Object.assign(kept, given, { until: "" });
+      about.textContent = ids.length > 1 ? `For ${ids.length} findings: ${ids.join(", ")}` : "";
+      code.textContent = ids.length ? ids.map((id) => command(action, given, id, system)).join("\n") : "Tick findings first.";
+      record.disabled = !ids.length;
+      record.textContent = user ? `Record as ${user}` : "Record";
+    }
+    const say = (refused, ...lines) => {
+      status.className = refused ? "refused" : "";
+      status.replaceChildren(...lines.filter(Boolean).map((line) => make("p", {}, line)));
+    };
+
+    form.addEventListener("input", (event) => (event.target.name === radio ? showFields() : showCommand()));
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        say(false, "Copied.");
+      } catch {
+        getSelection().selectAllChildren(code);
+        say(false, "Selected: press Ctrl-C.");
+      }
+    });
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (!token) return copy.click();
+      const action = chosen(), bases = Object.fromEntries(chosenIds().map((id) => [id, live[id] ?? null]));
+      record.disabled = true;
+      say(false, "Recording …");
+      const answer = await ask({ method: "POST", body: JSON.stringify({ action: action.name, findings: bases, system, ...values() }) });
+      record.disabled = false;
+      if (answer.error) return say(true, answer.error, answer.hint);
+      acceptAnswer(answer);
+      showCommand();
+      const repeated = answer.conflicts.length > 0;
+      if (repeated) record.textContent = "Record all the same";
+      say(repeated, ...answer.conflicts, ...answer.messages);
+      if (!repeated) waitForPages(say, answer.messages);
+    });
+    details.append(form);
+    showFields();
+    return { showCommand, say };
+  }
+
+  // The answer of the review server, or a message in `error`.
+  async function ask(options = {}, query = "") {
+    const headers = { "Content-Type": "application/json", "X-Iowatch-Token": token };
+    try {
+      const answer = await fetch(address.href + query, { ...options, headers, cache: "no-store" });
+      return await answer.json();
+    } catch {
+      return { error: "The review server does not answer.", hint: "Is `iowatch dashboard serve --review` running? Reload the page to see what is recorded." };
+    }
+  }
+
+  function acceptAnswer(answer) {
+    user = answer.user;
+    Object.assign(live, answer.findings);
+    for (const [id, one] of Object.entries(answer.findings)) {
+      const about = (name) => [...document.querySelectorAll(`[data-${name}-of]`)].filter((element) => element.getAttribute(`data-${name}-of`) === id);
+      for (const badge of about("state")) Object.assign(badge, { className: `state ${one.state}`, textContent: one.state });
+      for (const element of about("owner")) element.textContent = one.owner ?? "none";
+    }
+  }
+
+  // Pages are rebuilt in the background; then this page is loaded again, unless another form is being filled in.
+  async function waitForPages(say, messages) {
+    for (;;) {
+      await new Promise((done) => setTimeout(done, 1000));
+      const answer = await ask();
+      if (answer.error) return say(true, ...messages, answer.error);
+      if (answer.build.failed) return say(true, ...messages, `The pages could not be rebuilt: ${answer.build.failed}`);
+      if (!answer.build.running) break;
+    }
+    if (forms.filter((one) => one.open && one.dataset.touched).length > 1) return say(false, ...messages, "The pages are rebuilt; reload this one to see it.");
+    location.reload();
+  }
+
+  const built = new Map();
+  const open = (details) => details.open && !built.has(details) && built.set(details, build(details));
+  const refresh = () => built.forEach((one) => one.showCommand());
+  for (const details of forms) {
+    details.querySelector("pre, p")?.remove();
+    details.addEventListener("toggle", () => open(details));
+    details.addEventListener("input", () => (details.dataset.touched = "yes"));
+    // Cards: a tick next to each, where there are several.
+    if (details.dataset.finding && forms.length > 1 && !ticks.some((tick) => tick.value === details.dataset.finding)) {
+      const tick = make("input", { type: "checkbox", className: "review-tick", value: details.dataset.finding });
+      details.before(make("label", { className: "review-tick-label" }, tick, "decide with others"));
+    }
+  }
+  ticks = [...document.querySelectorAll("input.review-tick")];
+  for (const tick of ticks) {
+    tick.hidden = false;
+    tick.addEventListener("change", refresh);
+  }
+  forms.forEach(open);
+  if (!token) return;
+  const ids = [...new Set([...forms.map((one) => one.dataset.finding), ...ticks.map((tick) => tick.value)].filter(Boolean))];
+  ask({}, `?${new URLSearchParams(ids.slice(0, 200).map((id) => ["finding", id]))}`).then((answer) => {
+    if (answer.error) return;
+    acceptAnswer(answer);
+    refresh();
+    for (const details of forms) {
+      const one = answer.findings[details.dataset.finding];
+      if (one?.last && one.state !== details.dataset.state) details.querySelector("summary").append(` (now ${one.last})`);
+    }
+  });
+})();

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from iowatch.core import format_number
 from iowatch.findings import Finding, FindingMember, combine_retests, finding_day, format_factor, retest_times, text
 from iowatch.output.dashboard import data, drawing, levels, safe_file_name
-from iowatch.output.dashboard.pages.session import TracedRun, compare_run_traces
+from iowatch.output.dashboard.traces import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.reference import Event
 from iowatch.stats import Explanation

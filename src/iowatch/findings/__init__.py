@@ -1,5 +1,6 @@
 """Findings: the changes of several series that belong to one event."""
 
+from iowatch.findings.card import card_facts, waiting_text
 from iowatch.findings.evidence import find_log_differences, format_log_differences
 from iowatch.findings.finding import Finding, FindingMember, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
@@ -43,5 +44,7 @@ from iowatch.findings.text import (
     format_largest,
     format_no_findings,
     format_outlook,
+    format_percent,
+    name_group,
     remaining_changes,
 )

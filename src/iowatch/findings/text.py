@@ -22,9 +22,9 @@ from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, 
 _MAX_EXCEPTIONS = 3
 _MAX_NAMED = 2
 # Smallest share of a change that the line of a finding attributes to the load.
-_MIN_STATED_SHARE = 0.5
+MIN_STATED_SHARE = 0.5
 # Groups of differences that administrators cause (iowatch.findings.evidence).
-_ADMINISTERED = ("stack ", "compute node", "loaded", "MPI-IO hints", "settings")
+ADMINISTERED = ("stack ", "compute node", "loaded", "MPI-IO hints", "settings")
 
 
 def format_factor(value: float) -> str:
@@ -34,9 +34,14 @@ def format_factor(value: float) -> str:
 
 def format_change(gain: float) -> str:
     """A gain of performance as per cent and factor: `lost 46 % (×0.54)`, `gained 190 % (×2.9)`."""
+    return f"{'lost' if gain < 1 else 'gained'} {format_percent(gain)[1:]}"
+
+
+def format_percent(gain: float) -> str:
+    """The same with a sign, for lists: `−46 % (×0.54)`, `+190 % (×2.9)`."""
     percent = 100 * abs(gain - 1)
     digits = f"{percent:,.0f}" if percent >= 0.95 else f"{percent:.1f}"
-    return f"{'lost' if gain < 1 else 'gained'} {digits} % ({format_factor(gain)})"
+    return f"{'−' if gain < 1 else '+'}{digits} % ({format_factor(gain)})"
 
 
 def format_day(moment: float, zone: tzinfo) -> str:
@@ -68,12 +73,12 @@ def finding_line(finding: Finding) -> str:
         parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
     if explanation.exceptions:
         parts.append(_format_exceptions(explanation.exceptions))
-    if finding.load is not None and finding.load.share >= _MIN_STATED_SHARE:
-        parts.append(_format_load(finding.load, "explained by"))
+    if finding.load is not None and finding.load.share >= MIN_STATED_SHARE:
+        parts.append(format_load(finding.load, "explained by"))
     near = (f"{cause.event} {cause.when}".replace("at the change", "that day") for cause in finding.causes)
     parts.append(next(near, "no event recorded near"))
     # Only parts that administrators change: counters and nodes follow from them, or change by themselves.
-    names = list(dict.fromkeys(one.what for one in finding.differences if one.where.startswith(_ADMINISTERED)))
+    names = list(dict.fromkeys(one.what for one in finding.differences if one.where.startswith(ADMINISTERED)))
     if names:
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         parts.append(f"{', '.join(names[:_MAX_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'}")
@@ -134,7 +139,8 @@ def opposite_direction(finding: Finding) -> PerformanceDirection:
     return "up" if finding.direction == "down" else "down"
 
 
-def _format_load(load: LoadShare, relation: str) -> str:
+def format_load(load: LoadShare, relation: str) -> str:
+    """`80 % explained by jobs on the file system`: the share of a change that goes along with the load."""
     labels = " and ".join(covariate_label(name) for name in load.covariates[:_MAX_NAMED])
     return f"{100 * load.share:.0f} % {relation} {labels}"
 
@@ -142,7 +148,7 @@ def _format_load(load: LoadShare, relation: str) -> str:
 def _load_lines(finding: Finding) -> Iterator[str]:
     """How much of the change goes along with the load, and what the members are adjusted for; empty without."""
     if finding.load is not None:
-        yield _format_load(finding.load, "of the change goes along with")
+        yield format_load(finding.load, "of the change goes along with")
         used = f"{finding.load.members} of {len(finding.members)} series are adjusted for it"
         yield f"{used}; it predicts {100 * finding.load.explained:.0f} % of their variance between sessions"
 

@@ -28,6 +28,8 @@ from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.run import SessionSummary
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
+# Attribute of a session: cases that cannot run on the system, as `RunProblem`.
+UNAVAILABLE = "unavailable"
 # Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
 
@@ -133,6 +135,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     expected, received = history.expected(row.uuid), set(history.received(row.uuid))
     runs, lost = history.runs(row.uuid), loss_reasons(row)
     findings = update_findings(history, row.system)
+    unavailable = _count_by_reason((item.stack, item.reason) for item in summary.unavailable)
+    history.add_attributes(row.uuid, {UNAVAILABLE: [asdict(one) for one in unavailable]})
     return Verdict(
         session=row.uuid,
         system=row.system,
@@ -157,7 +161,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         newest=str(history.session(row.uuid).attributes.get(SESSION_REPORT, "")),
         changes=_finding_lines(f for f in findings if f.needs_action),
         suspected=_finding_lines(f for f in findings if f.state == "suspected" and not f.needs_action),
-        unavailable=_count_by_reason((item.stack, item.reason) for item in summary.unavailable),
+        unavailable=unavailable,
         recovered=summary.recovered,
         wall_s=summary.wall_s,
         benchmark_s=summary.benchmark_s,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from jinja2 import Environment, TemplateError
@@ -379,6 +379,13 @@ class SiteBuild:
     sessions: int
     reports: int
     now: int
+    _kept: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def compute_once(self, what: str, machine: SystemEntry, compute: Callable[[], _T]) -> _T:
+        """Value of a computation about a system that several pages show; the first caller's is kept."""
+        if (what, machine.name) not in self._kept:
+            self._kept[what, machine.name] = compute()
+        return cast("_T", self._kept[what, machine.name])
 
     def write_page(self, name: str, template: str, **values: Any) -> None:
         """Render a template into the file `name` of the site."""

@@ -261,6 +261,35 @@ def ranges_picture(rows: Sequence[ValueRange], unit: str, label: str) -> Markup:
     return svg_picture(_RANGES_WIDTH, bottom + _RANGES_BOTTOM, label, parts, "picture curves")
 
 
+@dataclass(frozen=True)
+class Bar:
+    """One bar; `limit` is marked beside it, for example the peak of the file system."""
+
+    name: str
+    value: float
+    limit: float | None = None
+
+
+def bars_picture(bars: Sequence[Bar], unit: str, label: str) -> Markup:
+    """Draw horizontal bars with their values from top to bottom over an axis that starts at zero."""
+    left = min(_MAX_LEFT, 12 + _LETTER * max(len(bar.name) for bar in bars))
+    bottom, right = _RANGES_TOP + _ROW * len(bars), _RANGES_WIDTH - 56
+    x = AxisScale(0.0, rounded_axis_end(max(bar.limit or bar.value for bar in bars)), left, right)
+    parts = []
+    for v in value_ticks(x.high):
+        parts.append(svg_line("grid", x(v), _RANGES_TOP, x(v), bottom))
+        parts.append(svg_text("date", x(v), bottom + 16, format_number(v)))
+    parts.append(svg_text("date", (left + right) / 2, bottom + 33, unit))
+    for number, bar in enumerate(bars):
+        y, end = _RANGES_TOP + _ROW * number, x(bar.value)
+        parts.append(svg_text("tick", left - 8, y + 14, bar.name[: int(_MAX_LEFT / _LETTER)]))
+        parts.append(f'<rect class="bar" x="{left:g}" y="{y + 3:g}" width="{max(end - left, 1):.1f}" height="14"/>')
+        parts.append(svg_text("bar-value", end + 5, y + 14, format_number(bar.value)))
+        if bar.limit is not None:
+            parts.append(svg_line("peak", x(bar.limit), y, x(bar.limit), y + _ROW))
+    return svg_picture(_RANGES_WIDTH, bottom + _RANGES_BOTTOM, label, parts, "picture curves")
+
+
 _FOREST_WIDTH, _FOREST_HEIGHT, _MARGIN = 152, 26, 10
 _MIN_RATIO, _MAX_RATIO = 0.01, 100.0
 _COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)

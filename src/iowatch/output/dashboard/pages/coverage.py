@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from iowatch.core import format_count
 from iowatch.output.dashboard import data, drawing, safe_file_name
 from iowatch.store import SessionRow, bulk
 
@@ -59,7 +60,7 @@ def publish_coverage_pages(site: data.SiteBuild) -> None:
     """Write `coverage/<system>.html` for each system, and `coverage.html`, which links to them."""
     systems = []
     for machine in site.catalogue.machines:
-        counts, overdue = _count_coverage(site, machine), data.is_overdue(machine, site.now)
+        counts, overdue = count_coverage(site, machine), data.is_overdue(machine, site.now)
         rows = [_run_row(name, by_session, counts) for name, by_session in sorted(counts.counts.items())]
         site.write_page(
             coverage_page_path(machine),
@@ -76,7 +77,12 @@ def publish_coverage_pages(site: data.SiteBuild) -> None:
 PAGE = data.Page("coverage.html", "Coverage", 4, publish_coverage_pages)
 
 
-def _count_coverage(site: data.SiteBuild, machine: data.SystemEntry) -> CoverageCounts:
+def count_coverage(site: data.SiteBuild, machine: data.SystemEntry) -> CoverageCounts:
+    """Counts of the newest sessions of a system."""
+    return site.compute_once("coverage", machine, lambda: _read_coverage(site, machine))
+
+
+def _read_coverage(site: data.SiteBuild, machine: data.SystemEntry) -> CoverageCounts:
     chosen = list(machine.sessions[:COVERAGE_SESSIONS])[::-1]
     numbers = [session.id for session in chosen]
     received: set[tuple[int, str, str, str, str, str]] = set()
@@ -124,18 +130,26 @@ def _run_row(name: str, by_session: Mapping[int, ExpectedReceived], counts: Cove
     """Results of a run, with a strip of one cell per session."""
     expected = sum(expected for expected, _ in by_session.values())
     received = sum(received for _, received in by_session.values())
+    return RunCounts(name, expected, received, coverage_strip(by_session, counts))
+
+
+def coverage_strip(by_session: Mapping[int, ExpectedReceived], counts: CoverageCounts, newest: int = 0) -> Markup:
+    """One cell per session, oldest first; with `newest` only so many cells."""
     kinds: list[str] = []
     for session in counts.sessions:
         kinds += ["missed"] * min(counts.missed.get(session.id, 0), _MAX_MISSED_CELLS)
         wanted, got = by_session.get(session.id, (0, 0))
         kinds.append("silent" if not wanted else "full" if got == wanted else "part" if got else "gone")
+    kinds = kinds[-newest:]
+    # The newest session is always at the right end.
+    first = max(0, newest - len(kinds))
     full, part, gone, missed = (kinds.count(kind) for kind in ("full", "part", "gone", "missed"))
-    label = f"{len(kinds)} nights: {full} complete, {part} in part, {gone} absent, {missed} without session"
+    known = format_count(len(kinds) - missed, "session")
+    label = f"{known}: {full} complete, {part} in part, {gone} absent; {missed} sessions missed"
     parts = []
     for number, kind in enumerate(kinds):
         # Cells of missing results are also lower, so that the state is not shown by colour only.
         height = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3, "missed": 3}.get(kind, 2)
-        place = f'x="{number * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"'
+        place = f'x="{(first + number) * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"'
         parts.append(f'<rect class="{kind}" {place}/>')
-    strip = drawing.svg_picture(max(1, len(kinds)) * _CELL, _HEIGHT, label, parts, "strip")
-    return RunCounts(name, expected, received, strip)
+    return drawing.svg_picture(max(1, first + len(kinds)) * _CELL, _HEIGHT, label, parts, "strip")

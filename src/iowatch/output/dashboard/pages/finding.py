@@ -51,8 +51,20 @@ def samples_around_change(history: History, finding: Finding, machine: data.Syst
         return {one.series_id: combine_retests(one, retested) for one in found}
 
 
+def small_figure(site: data.SiteBuild, finding: Finding, machine: data.SystemEntry) -> Markup:
+    """Picture of a finding for its card."""
+    samples = samples_around_change(site.history, finding, machine)
+    return _finding_figures(finding, machine, samples, site.zone, (CARD,))
+
+
 def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo) -> Markup:
     """Picture of a finding, one for screens and one for phones; dates are midnights of `zone`."""
+    return _finding_figures(finding, machine, samples, zone, (WIDE, NARROW))
+
+
+def _finding_figures(
+    finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo, layouts: Sequence[FanLayout]
+) -> Markup:
     members = {member.series_id: member for member in finding.members}
     lines = []
     for one in _series_to_draw(finding, machine):
@@ -75,8 +87,10 @@ def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples
         when = "" if best.when == "at the change" else f"{best.when}: "
         wide, narrow = f"{wide}, {when}{best.name}", f"{narrow}, {when}{best.event}"
     moment, label = finding.first_after, finding.line
-    drawn = fan_picture(lines, moment, names, wide, label, others, zone=zone)
-    return drawn + fan_picture(lines, moment, names, narrow, label, others, NARROW, zone)
+    return Markup().join(
+        fan_picture(lines, moment, names, wide if layout is WIDE else narrow, label, others, layout, zone)
+        for layout in layouts
+    )
 
 
 def _explanations(finding: Finding) -> list[Explanation]:
@@ -215,10 +229,13 @@ class FanLayout:
     names_inside: bool
     kind: str
     most_dates: int
+    has_names: bool = True
 
 
 WIDE = FanLayout(960, 190, False, "picture fan for-wide", 7)
 NARROW = FanLayout(430, 10, True, "picture fan for-narrow", 4)
+# The text of a card names the groups.
+CARD = FanLayout(430, 10, True, "picture fan", 4, has_names=False)
 
 
 @dataclass(frozen=True)
@@ -284,7 +301,8 @@ def fan_picture(
         kind = "changed" if one.changed else "steady"
         parts.append(drawing.svg_line_with_gaps(kind, at, x.array(at), np.array(heights)))
     parts += _draw_change_date(moment, what, x, shape.width)
-    return drawing.svg_picture(shape.width, _FAN_HEIGHT, label, [*parts, *_draw_labels(names, x, y, shape)], shape.kind)
+    parts += _draw_labels(names if shape.has_names else (), x, y, shape)
+    return drawing.svg_picture(shape.width, _FAN_HEIGHT, label, parts, shape.kind)
 
 
 def _gain_range(drawn: Sequence[FanLine]) -> tuple[float, float]:

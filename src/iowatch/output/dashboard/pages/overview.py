@@ -253,7 +253,7 @@ def publish_overview_pages(site: data.SiteBuild) -> None:
     """Write `overview/<system>.html` for each system, and `overview.html`, which links to them."""
     systems = []
     for machine in site.catalogue.machines:
-        rows = _series_rows(site, machine)
+        rows = series_rows(site, machine)
         state = {
             "machine": machine,
             "outcomes": {name: sum(row.outcome == name for row in rows) for name in SERIES_OUTCOMES},
@@ -292,8 +292,12 @@ def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) 
     }
 
 
-def _series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesTableRow]:
+def series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesTableRow]:
     """Rows of the monitored series, those furthest below their level first, inactive ones last."""
+    return site.compute_once("series rows", machine, lambda: _read_series_rows(site, machine))
+
+
+def _read_series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesTableRow]:
     if machine.night is None:
         return []
     newest = machine.night.started_at

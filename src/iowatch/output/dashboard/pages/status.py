@@ -1,120 +1,165 @@
-"""Status page (newest session and open findings of each system), and findings for programs (Atom, JSON)."""
+"""Status page (a row per system, cards of findings, problems, first sessions), and findings for programs."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import uuid
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
+
+from markupsafe import Markup
 
 from iowatch.core import format_time, parse_time
-from iowatch.findings import SESSION_REPORT, Finding, format_extent, history_extent, remaining_changes
-from iowatch.output.dashboard import data, levels
-from iowatch.output.dashboard.pages import finding
+from iowatch.findings import (
+    SESSION_REPORT,
+    Finding,
+    HistoryExtent,
+    finding_day,
+    format_percent,
+    history_extent,
+    remaining_changes,
+)
+from iowatch.output.dashboard import cards, data, first_session, levels
+from iowatch.output.dashboard.pages import coverage, finding, overview
+from iowatch.session.verdict import RunProblem
 from iowatch.site import system_zone
 
-# To keep the page small: a picture of the largest finding of some systems, else one line per finding.
+_STRIP_SESSIONS = 30
+# To keep the page small: pictures of the largest findings only, and this many cards of a group.
 _MAX_PICTURES = 3
-_MAX_FINDINGS = 12
+_MAX_CARDS = 12
+GroupedProblems = Mapping[str, Mapping[tuple[str, str], Sequence[str]]]
+
+
+@dataclass(frozen=True, eq=False)
+class SystemStatus:
+    """One row of the status page.
+
+    Attributes:
+        coverage: of the newest session; None without one.
+        strip: the newest sessions as cells.
+        outcomes: number of series by their outcome in the newest session (`overview.SERIES_OUTCOMES`).
+        worst: the undecided finding with the largest loss.
+        due: time (epoch s) from which the next session is overdue, or None.
+    """
+
+    machine: data.SystemEntry
+    coverage: data.SessionCoverage | None
+    strip: Markup
+    outcomes: Mapping[str, int]
+    worst: Finding | None
+    extent: HistoryExtent
+    running: bool
+    overdue: bool
+    due: int | None
+
+    @property
+    def session_page(self) -> str | None:
+        """Path of the page of the newest session."""
+        return data.session_page_path(self.machine.night) if self.machine.night else None
+
+    @property
+    def report(self) -> str | None:
+        """What the results of the newest session show together, in one line."""
+        newest = self.machine.night
+        return newest.attributes.get(SESSION_REPORT) if newest and self.extent.is_assessed else None
+
+    @property
+    def worst_text(self) -> str:
+        """`−46 % (×0.54) since 8 Nov 2026, 4 series`."""
+        if self.worst is None:
+            return ""
+        group = self.worst.groups[0]
+        return f"{format_percent(group.size)} since {finding_day(self.worst)}, {group.explanation.changed} series"
+
+    @cached_property
+    def problems(self) -> GroupedProblems:
+        """Runs by title, and by stack and reason, in order of the first run."""
+        if self.coverage is None:
+            return {}
+        # A running session may still deliver missing results.
+        absent = "Not received yet" if self.running else "Absent"
+        found: dict[str, dict[tuple[str, str], list[str]]] = {}
+        for title, problems in (("Failed", self.coverage.failed), (absent, self.coverage.absent)):
+            _group_runs(found.setdefault(title, {}), problems)
+        return {title: groups for title, groups in found.items() if groups}
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether anything but the results needs attention."""
+        incomplete = self.coverage is not None and not self.coverage.complete
+        return bool(self.machine.faults) or self.overdue or incomplete
+
+
+def _group_runs(groups: dict[tuple[str, str], list[str]], problems: Sequence[RunProblem]) -> None:
+    for one in problems:
+        groups.setdefault((one.stack, one.reason), []).append(one.run)
 
 
 def publish_status_page(site: data.SiteBuild) -> None:
     """Write `index.html`."""
     machines = sorted(site.catalogue.machines, key=lambda machine: _urgency_key(machine, site.now))
-    largest = [(m, f) for m in machines if (f := _largest_finding(m)) is not None][:_MAX_PICTURES]
-    figures = {}
-    for machine, one in largest:
-        samples = finding.samples_around_change(site.history, one, machine)
-        figures[one.id] = finding.finding_figure(one, machine, samples, site.zone)
-    sections = [_system_section(site, machine, figures) for machine in machines]
-    found = [f for machine in machines for f in machine.findings]
-    states = [f.state for f in found]
-    coverages = [(one["coverage"], one["running"]) for one in sections]
+    systems = [_system_status(site, machine) for machine in machines]
+    groups = cards.status_cards(machines)
+    shown = [card for name in ("new", "waiting", "improvements") for card in groups.get(name, ())][:_MAX_PICTURES]
+    coverages = [(one.coverage, one.running) for one in systems]
     site.write_page(
         "index.html",
         "status.html",
-        systems=sections,
+        systems=systems,
+        groups=groups,
+        titles=cards.GROUPS,
+        most=_MAX_CARDS,
+        pictures={card.finding.id: finding.small_figure(site, card.finding, card.machine) for card in shown},
         newest=max((m.night.started_at for m in machines if m.night), default=None),
-        open=states.count("open"),
-        suspected=states.count("suspected"),
-        alarms=sum(f.needs_action and f.state == "suspected" for f in found),
-        incomplete=sum(coverage is not None and not coverage.complete and not on for coverage, on in coverages),
+        now=site.now,
+        sessions=_STRIP_SESSIONS,
+        incomplete=sum(found is not None and not found.complete and not on for found, on in coverages),
         running=sum(on for _, on in coverages),
-        dismissed=sum(len(one["dismissed"]) for one in sections),
-        overdue=sum(one["overdue"] for one in sections),
-    )
+        overdue=sum(one.overdue for one in systems),
+        remaining=[(m, text) for m in machines for text in remaining_changes(m.findings)],
+        moved=[(m, found) for m in machines if (found := levels.find_suspected_series(m))],
+        first=[first_session.summarise_first_session(site, one.machine, one.extent)
+               for one in systems if one.machine.night and not one.extent.is_assessed],
+    )  # fmt: skip
 
 
 PAGE = data.Page("index.html", "Status", 1, publish_status_page)
 
 
-def _open_findings(machine: data.SystemEntry) -> list[Finding]:
-    return sorted(
-        (f for f in machine.findings if f.state in levels.UNDECIDED_STATES),
-        key=lambda f: (levels.UNDECIDED_STATES.index(f.state), -f.first_after),
-    )
-
-
-def _largest_finding(machine: data.SystemEntry) -> Finding | None:
-    """The finding that needs action with the largest product of number of series and |ln(size)|."""
-    found = [f for f in machine.findings if f.needs_action]
-    return max(found, key=lambda f: len(f.members) * abs(math.log(f.size)), default=None)
-
-
-def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, str]:
-    """Sort key: systems with problems first."""
+def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
+    """Sort key: systems with problems first, then the largest loss."""
     states = {f.state for f in machine.findings}
-    is_alarm = any(f.needs_action for f in machine.findings)
+    loss = max((f.lost_performance for f in machine.findings if f.needs_action), default=0.0)
     newest = machine.night
     incomplete = newest is not None and (newest.status != "ok" or bool(newest.attributes.get("problems")))
     is_pending = data.is_overdue(machine, now) or incomplete
-    priorities = (is_alarm or bool(machine.faults), is_pending, "suspected" in states)
-    return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), machine.name
+    priorities = (loss > 0 or bool(machine.faults), is_pending, "suspected" in states)
+    return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), -loss, machine.name
 
 
-def _system_section(site: data.SiteBuild, machine: data.SystemEntry, figures: Mapping[str, Any]) -> dict[str, Any]:
-    newest, found = machine.night, _open_findings(machine)
-    coverage = None
+def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemStatus:
+    newest, found = machine.night, None
     if newest is not None:
         runs, received = site.history.runs(newest.uuid), set(site.history.received(newest.uuid))
-        coverage = data.session_coverage(site.history, newest, runs, received)
-    running = data.is_session_running(machine, site.now)
-    # A running session may still deliver missing results.
-    absent = "Not received yet" if running else "Absent"
-    kinds = (("Failed", coverage.failed), (absent, coverage.absent)) if coverage else ()
-    problems: dict[str, dict[tuple[str, str], list[str]]] = {}
-    for title, found_problems in kinds:
-        for one in found_problems:
-            # Runs by stack and reason, in order of the first run.
-            problems.setdefault(title, {}).setdefault((one.stack, one.reason), []).append(one.run)
-    extent = history_extent(site.history, [machine.name])
-    # Not for imports, because all their findings would be new.
-    since = newest.started_at if newest is not None and newest.origin != "import" else math.inf
-    return {
-        "machine": machine,
-        "coverage": coverage,
-        "extent": format_extent(extent),
-        "is_assessed": extent.is_assessed,
-        "report": newest.attributes.get(SESSION_REPORT) if newest else None,
-        "dismissed": remaining_changes(machine.findings),
-        "problems": problems,
-        "running": running,
-        "due": data.overdue_after_s(machine),
-        "overdue": data.is_overdue(machine, site.now),
-        "session_page": data.session_page_path(newest) if newest else None,
-        "findings": [(f, finding.finding_page_path(f)) for f in found[:_MAX_FINDINGS]],
-        "more": max(0, len(found) - _MAX_FINDINGS),
-        "closed": sum(f.state not in levels.UNDECIDED_STATES for f in machine.findings),
-        "figures": figures,
-        "others": {f.id: finding.other_recorded_events(f, machine) for f in found if f.id in figures},
-        "new": {f.id for f in machine.findings if f.first_seen_at >= since},
-        "trends": len(levels.system_trends(machine)),
-        "suspected": levels.find_suspected_series(machine),
-        "label": next((f.label for f in machine.findings if f.label), None),
-    }
+        found = data.session_coverage(site.history, newest, runs, received)
+    counts = coverage.count_coverage(site, machine)
+    undecided = [f for f in machine.findings if f.is_loss and (f.needs_action or f.state == "acknowledged")]
+    return SystemStatus(
+        machine=machine,
+        coverage=found,
+        strip=coverage.coverage_strip(counts.totals, counts, _STRIP_SESSIONS),
+        outcomes=Counter(row.outcome for row in overview.series_rows(site, machine)),
+        worst=max(undecided, key=lambda f: f.lost_performance, default=None),
+        extent=history_extent(site.history, [machine.name]),
+        running=data.is_session_running(machine, site.now),
+        overdue=data.is_overdue(machine, site.now),
+        due=data.overdue_after_s(machine),
+    )
 
 
 _MAX_FEED_ENTRIES = 100

@@ -1,0 +1,137 @@
+"""Cards of the status page: findings in groups by what an administrator has to do, the largest loss first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from iowatch.core import DAY_S, format_count
+from iowatch.findings import Finding, card_facts, finding_day, finding_headline, format_change, name_group, waiting_text
+from iowatch.output.dashboard.data import SystemEntry
+
+# Changes of two systems can be one event if their times, between two sessions each, are this close.
+_SAME_EVENT_S = DAY_S // 2
+# In order; the first three are cards, the others lists.
+GROUPS: Mapping[str, str] = {
+    "new": "New with the newest session",
+    "waiting": "Waiting for a decision",
+    "improvements": "Improvements",
+    "acknowledged": "Acknowledged",
+    "suspected": "Suspected, not confirmed",
+    "settled": "Settled, but still below the level before",
+}
+
+
+@dataclass(frozen=True)
+class FindingCard:
+    """One event on one system or on several.
+
+    Attributes:
+        findings: one per system, the largest loss first.
+        headline: what, how much, since when, in one sentence.
+        facts: title and sentence of each answer, of the first finding.
+        waiting: age and owner; days: age.
+        is_loss: whether performance was lost; else it was gained.
+    """
+
+    group: str
+    findings: tuple[tuple[SystemEntry, Finding], ...]
+    headline: str
+    facts: tuple[tuple[str, str], ...]
+    waiting: str
+    days: int
+    is_loss: bool
+
+    @property
+    def finding(self) -> Finding:
+        """The finding with the largest loss."""
+        return self.findings[0][1]
+
+    @property
+    def machine(self) -> SystemEntry:
+        """Its system."""
+        return self.findings[0][0]
+
+
+def make_card(machine: SystemEntry, finding: Finding, group: str = "") -> FindingCard:
+    """The card of one finding."""
+    return _make_card(group, [(machine, finding)])
+
+
+def status_cards(machines: Iterable[SystemEntry]) -> dict[str, list[FindingCard]]:
+    """Cards by group, without empty groups: the event with the largest loss first, improvements by size."""
+    placed = [(m, f) for m in machines for f in m.findings]
+    placed.sort(key=lambda one: (-one[1].lost_performance, -one[1].size, one[1].id))
+    events: dict[str, list[list[tuple[SystemEntry, Finding]]]] = {name: [] for name in GROUPS}
+    for machine, finding in placed:
+        group = card_group(machine, finding)
+        if group is not None:
+            known = next((one for one in events[group] if _is_same_event(one, machine, finding)), None)
+            if known is None:
+                events[group].append(known := [])
+            known.append((machine, finding))
+    ranked = {
+        name: sorted(found, key=lambda event: -sum(f.lost_performance for _, f in event))
+        for name, found in events.items()
+    }
+    return {name: [_make_card(name, event) for event in found] for name, found in ranked.items() if found}
+
+
+def card_group(machine: SystemEntry, finding: Finding) -> str | None:
+    """Group of a finding; None if it needs nothing: resolved, or settled without a loss."""
+    if finding.state in ("dismissed", "accepted"):
+        return "settled" if finding.is_loss and finding.resolution is None else None
+    if finding.state == "acknowledged":
+        return "acknowledged"
+    if not finding.needs_action:
+        return "suspected" if finding.state == "suspected" else None
+    if not finding.is_loss:
+        return "improvements"
+    return "new" if waiting_days(machine, finding) == 0 else "waiting"
+
+
+def waiting_days(machine: SystemEntry, finding: Finding) -> int:
+    """Days from the first report of a finding to the newest session; of imports and demonstrations, from its date."""
+    newest = machine.night.started_at if machine.night else finding.first_after
+    is_measured = machine.night is not None and machine.night.origin == "run"
+    known_since = finding.first_seen_at if is_measured else finding.first_after
+    return max(0, newest - known_since) // DAY_S if known_since < newest else 0
+
+
+def _is_same_event(event: Sequence[tuple[SystemEntry, Finding]], machine: SystemEntry, finding: Finding) -> bool:
+    """Whether a finding of another system changed at the same time, with the same common factor or cause."""
+    first = event[0][1]
+    if any(known.name == machine.name for known, _ in event) or first.is_loss != finding.is_loss:
+        return False
+    begin = max(first.last_before, finding.last_before)
+    end = min(first.first_after, finding.first_after)
+    names = {name_group(one.groups[0]) for one in (first, finding)}
+    causes = [{cause.name for cause in one.causes[:1]} for one in (first, finding)]
+    shared = len(names) == 1 and None not in names
+    return begin <= end + _SAME_EVENT_S and (shared or bool(causes[0] & causes[1]))
+
+
+def _make_card(group: str, event: Sequence[tuple[SystemEntry, Finding]]) -> FindingCard:
+    machine, finding = event[0]
+    days = max(waiting_days(*one) for one in event)
+    sessions = sum(session.started_at > finding.last_before for session in machine.sessions)
+    return FindingCard(
+        group=group,
+        findings=tuple(event),
+        headline=finding_headline(finding, sessions) if len(event) == 1 else _shared_headline([f for _, f in event]),
+        facts=tuple(card_facts(finding)),
+        waiting=waiting_text(finding, days),
+        days=days,
+        is_loss=finding.is_loss,
+    )
+
+
+def _shared_headline(findings: Sequence[Finding]) -> str:
+    """`MPI-IO writes lost 46 % (×0.54) since 8 Nov 2026 on 3 systems`, with the largest change."""
+    groups = [finding.groups[0] for finding in findings]
+    name = name_group(groups[0])
+    same = name is not None and len({name_group(one) for one in groups}) == 1
+    what = name if same else format_count(sum(one.explanation.changed for one in groups), "series")
+    extreme = min(one.size for one in groups) if findings[0].is_loss else max(one.size for one in groups)
+    change = format_change(extreme).replace("lost ", "lost up to ").replace("gained ", "gained up to ")
+    return f"{what} {change} since {finding_day(findings[0])} on {format_count(len(findings), 'system')}"

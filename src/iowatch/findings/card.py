@@ -119,7 +119,6 @@ def next_step(finding: Finding) -> str:
     return f"Find out what happened between {' and '.join(ends)}, and record it as an event"
 
 
-def waiting_text(finding: Finding, days: int) -> str:
-    """`waiting for 14 days`, `new`, with the owner."""
-    age = f"waiting for {format_count(days, 'day')}" if days > 0 else "new"
-    return f"{age}, assigned to {finding.owner}" if finding.owner else f"{age}, nobody assigned"
+def waiting_text(days: int) -> str:
+    """`waiting for 14 days` for a decision, or `new`."""
+    return f"waiting for {format_count(days, 'day')}" if days > 0 else "new"

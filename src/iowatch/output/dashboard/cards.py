@@ -30,7 +30,7 @@ class FindingCard:
         findings: one per system, the largest loss first.
         headline: what, how much, since when, in one sentence.
         facts: title and sentence of each answer, of the first finding.
-        waiting: age and owner; days: age.
+        waiting, days: age, as text and as a number.
         is_loss: whether performance was lost; else it was gained.
     """
 
@@ -120,7 +120,7 @@ def _make_card(group: str, event: Sequence[tuple[SystemEntry, Finding]]) -> Find
         findings=tuple(event),
         headline=finding_headline(finding, sessions) if len(event) == 1 else _shared_headline([f for _, f in event]),
         facts=tuple(card_facts(finding)),
-        waiting=waiting_text(finding, days),
+        waiting=waiting_text(days),
         days=days,
         is_loss=finding.is_loss,
     )

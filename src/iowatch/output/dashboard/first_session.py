@@ -16,12 +16,13 @@ from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
 from iowatch.session.verdict import UNAVAILABLE
-from iowatch.stats import format_parameter_value
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
 _MIN_RATIO = 2.0
 _MAX_SENTENCES = 6
 _MAX_BARS = 16
+# Names of layers as in common factors.
+_LAYERS = {"MPIIO": "MPI-IO", "NETCDF4": "NetCDF-4", "PNETCDF": "PnetCDF"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ def _slower_stacks(by_stack: Mapping[str, Mapping[str, float]]) -> Iterator[tupl
 
 
 def _api(name: str) -> str:
-    return format_parameter_value("api", name) if name else ""
+    return _LAYERS.get(name, name)
 
 
 def _parameter(row: overview.SeriesTableRow, name: str) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import format_number
 from iowatch.findings import Finding, FindingMember, combine_retests, finding_day, format_factor, retest_times, text
-from iowatch.output.dashboard import data, drawing, levels, safe_file_name
+from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.traces import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.reference import Event
@@ -177,6 +177,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
     return {
         "machine": machine,
         "finding": finding,
+        "card": cards.make_card(machine, finding),
         "as_well": [line for rule in rules if rule is not None for line in text.format_equivalents(rule)],
         "decisions": [d for d in machine.decisions if d.finding == finding.id],
         "fan": finding_figure(finding, machine, samples, site.zone),

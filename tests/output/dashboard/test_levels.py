@@ -147,6 +147,13 @@ def test_accepted_level_without_change_is_the_median_of_60_observations() -> Non
     assert found.value == 100.0
 
 
+def test_results_are_compared_with_the_level_of_their_time() -> None:
+    """Levels of 100, 50 (accepted) and 25 (open) from days 0, 20 and 40."""
+    one: Any = series(step(20, 0.5), step(40, 0.5, before=50.0), findings=(finding(40, "open", 50.0),))
+    found = {day: accepted_level(one, [25.0] * 60, at=day * DAY) for day in (10, 20, 30, 50)}
+    assert {day: level.value for day, level in found.items() if level} == {10: 100.0, 20: 50.0, 30: 50.0, 50: 50.0}
+
+
 @pytest.mark.parametrize(("observations", "known"), [(6, False), (7, True)])
 def test_fewer_than_seven_observations_have_no_accepted_level(observations: int, known: bool) -> None:
     assert (accepted_level(series(), [100.0] * observations) is not None) is known

@@ -300,13 +300,13 @@ _LABEL = 34
 Interval = Sequence[float] | None
 
 
-def forest_scale(ratios: Iterable[tuple[float | None, Interval]]) -> AxisScale:
-    """Logarithmic axis that contains all ratios and intervals, and 1; it is limited to 0.01 … 100."""
+def forest_scale(ratios: Iterable[tuple[float | None, Interval]], width: float = _FOREST_WIDTH) -> AxisScale:
+    """Logarithmic axis of a width that contains all ratios and intervals, and 1; it is limited to 0.01 … 100."""
     values = [1 / 1.1, 1.1]
     for ratio, interval in ratios:
         values += [one for one in (ratio, *(interval or ())) if one]
     low, high = max(_MIN_RATIO, min(values)), min(_MAX_RATIO, max(values))
-    return AxisScale(low, high, _MARGIN, _FOREST_WIDTH - _MARGIN, logarithmic=True)
+    return AxisScale(low, high, _MARGIN, width - _MARGIN, logarithmic=True)
 
 
 def forest_axis(scale: AxisScale) -> Markup:
@@ -320,7 +320,28 @@ def forest_axis(scale: AxisScale) -> Markup:
         if all(abs(at - other) >= _LABEL for other in chosen):
             chosen[at] = svg_line("grid", at, 14, at, 20) + svg_text("date", at, 10, f"×{tick:g}")
     parts = [part for _, part in sorted(chosen.items())]
-    return svg_picture(_FOREST_WIDTH, 20, "axis of the ratios, logarithmic", parts, "picture forest")
+    return svg_picture(scale.end + _MARGIN, 20, "axis of the ratios, logarithmic", parts, "picture forest")
+
+
+_BAR_HEIGHT = 18
+
+
+def band_bar(gain: float, band: float | None, kind: str, scale: AxisScale) -> Markup:
+    """Draw a result as a bar from its accepted level (1) to its gain, over its normal band.
+
+    Args:
+        band: half width of the band in natural logarithm; None without a noise estimate.
+        kind: style class of `levels.BAND_CLASSES`, or `unassessed`.
+    """
+    one, at = scale(1), scale(min(max(gain, scale.low), scale.high))
+    low, high = (scale(min(max(math.exp(end), scale.low), scale.high)) for end in (-(band or 0.0), band or 0.0))
+    parts = [f'<rect class="normal" x="{low:.1f}" y="2" width="{high - low:.1f}" height="{_BAR_HEIGHT - 4}"/>']
+    parts.append(f'<rect class="{kind}" x="{min(one, at):.1f}" y="5" width="{abs(at - one):.1f}" height="8"/>')
+    parts += [svg_line("grid one", one, 0, one, _BAR_HEIGHT), svg_line("end", at, 3, at, _BAR_HEIGHT - 3)]
+    described = f"{100 * gain:.0f} % of the accepted level"
+    if band is not None:
+        described += f", normal band {100 * math.exp(-band):.0f} to {100 * math.exp(band):.0f} %"
+    return svg_picture(scale.end + _MARGIN, _BAR_HEIGHT, described, parts, "picture bar")
 
 
 def forest_picture(ratio: float | None, interval: Interval, kind: str, scale: AxisScale) -> Markup:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import format_count, format_number
-from iowatch.findings import MIN_OBSERVATIONS, current_trends, format_factor
-from iowatch.output.dashboard.data import SeriesEntry, SystemEntry
+from iowatch.core import DAY_S, format_count, format_number
+from iowatch.findings import MIN_OBSERVATIONS, current_trends, format_factor, load_observations
+from iowatch.output.dashboard.data import SeriesEntry, SiteBuild, SystemEntry
 from iowatch.stats import ChangePoint, Detection, DetectorSettings
-from iowatch.store import SeriesSamples
+from iowatch.store import SeriesPoints, SeriesSamples
 
 _TYPICAL_SESSIONS = 60
 UNDECIDED_STATES = ("open", "suspected", "acknowledged")
@@ -115,7 +115,17 @@ def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
     return sorted(notes, key=lambda note: -note.first)
 
 
-def accepted_level(series: SeriesEntry, values: Sequence[float]) -> AcceptedLevel | None:
+def recent_observations(site: SiteBuild, machine: SystemEntry) -> Mapping[int, SeriesPoints]:
+    """Observations of the monitored series of a system by series id, from 60 days before its newest session on.
+
+    They are read once per build.
+    """
+    since = machine.night.started_at - _TYPICAL_SESSIONS * DAY_S if machine.night else None
+    rows = [one.row for one in machine.watched]
+    return site.compute_once("recent", machine, lambda: load_observations(site.history, rows, since=since))
+
+
+def accepted_level(series: SeriesEntry, values: Sequence[float], at: int | None = None) -> AcceptedLevel | None:
     """The level with which observations of the series are compared.
 
     It is the reference, else the level before the first undecided change, else the newest level, else the median of
@@ -123,17 +133,26 @@ def accepted_level(series: SeriesEntry, values: Sequence[float]) -> AcceptedLeve
 
     Args:
         values: values of the newest observations, oldest first.
+        at: time (epoch s) of an earlier observation, compared with the level of its time instead of the newest one;
+            None if that level was replaced by an accepted one.
     """
     reference = series.limits.reference
     if reference is not None:
         return AcceptedLevel(reference.value, f"reference of {reference.provenance.date} by {reference.provenance.by}")
     disputed = [f for f in series.findings if f.state in UNDECIDED_STATES]
-    if disputed:
-        first = min(disputed, key=lambda f: f.first_after)
+    first = min(disputed, key=lambda f: f.first_after, default=None)
+    if first is not None and (at is None or first.first_after <= at):
         member = next(m for m in first.members if m.series_id == series.row.id)
         return AcceptedLevel(member.before, f"level before {first.id}, which is {first.state}")
-    if series.detection is not None and series.detection.changes:
-        return AcceptedLevel(series.detection.changes[-1].after, "newest level")
+    found = series.detection
+    if at is not None and found is not None and found.levels and at < found.levels[0].time:
+        return None
+    if found is not None and found.changes:
+        past = [step for step in found.changes if at is None or step.time <= at]
+        if not past:
+            return AcceptedLevel(found.changes[0].before, "level of that time")
+        newest_level = past[-1] is found.changes[-1]
+        return AcceptedLevel(past[-1].after, "newest level" if newest_level else "level of that time")
     newest = np.asarray(values[-_TYPICAL_SESSIONS:])
     if len(newest) < MIN_OBSERVATIONS:
         return None

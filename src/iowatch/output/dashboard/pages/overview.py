@@ -192,7 +192,6 @@ def _sort_parameters(names: Iterable[str]) -> list[str]:
 
 
 OVERVIEW_SESSIONS = 30
-_READ_S = 60 * drawing.DAY_S
 _COLUMNS = ("operation", "api", "file")
 # Outcomes of a series in the newest session, most urgent first; inactive: no result for `OVERVIEW_SESSIONS` days.
 SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not assessed", "inactive")
@@ -301,7 +300,7 @@ def _read_series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[S
     if machine.night is None:
         return []
     newest = machine.night.started_at
-    points = load_observations(site.history, [one.row for one in machine.watched], since=newest - _READ_S)
+    points = levels.recent_observations(site, machine)
     suspected = {one.series.row.id for one in levels.find_suspected_series(machine)}
     rows = [_series_row(one, points, newest, site, one.row.id in suspected) for one in machine.watched]
     return sorted(rows, key=lambda r: (r.gone, r.gain is None, r.gain or 0.0))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +14,7 @@ from typing import Any
 
 from iowatch import darshan
 from iowatch.core import Summary, artefacts, format_number, summarise_samples
-from iowatch.output.dashboard import data, write_in_processes
+from iowatch.output.dashboard import data, drawing, levels, write_in_processes
 from iowatch.output.dashboard.traces import TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
@@ -99,11 +101,84 @@ def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: Sessio
         results = bulk.session_results(connection, row.id)
     traced = {run: logs for run, files in kept.items() if (logs := _kept_logs(files))}
     traces = _read_traces(site, machine, runs, traced, drawn)
+    bars = _session_bars(site, machine, runs, results)
+    by_run: dict[int, list[SessionBar]] = defaultdict(list)
+    for bar in bars:
+        by_run[bar.run.id].append(bar)
     shown = [
-        {**_run_values(site, run, kept.get(run.id, []), results.get(run.id, [])), "darshan": traces.get(run.id, [])}
+        {
+            **_run_values(site, run, kept.get(run.id, []), results.get(run.id, [])),
+            "darshan": traces.get(run.id, []),
+            "bars": by_run[run.id],
+        }
         for run in runs
     ]
-    return {"machine": machine, "coverage": coverage, "runs": shown}
+    scale = drawing.forest_scale(((bar.position.gain, bar.limits) for bar in bars if bar.position), _BAR_WIDTH)
+    drawn_bars = [
+        (bar, bar.position and drawing.band_bar(bar.position.gain, bar.band, bar.position.kind, scale)) for bar in bars
+    ]
+    return {
+        "machine": machine,
+        "coverage": coverage,
+        "failed": [one for one in shown if one["run"].status != "ok"],
+        "passed": [one for one in shown if one["run"].status == "ok"],
+        "bars": drawn_bars[:_MAX_BARS],
+        "more_bars": drawn_bars[_MAX_BARS:],
+        "axis": drawing.forest_axis(scale),
+        "outcomes": {name: sum(bar.outcome == name for bar in bars) for name in _BAR_OUTCOMES},
+    }
+
+
+_BAR_WIDTH, _MAX_BARS = 360, 30
+_BAR_OUTCOMES = ("below", "above", "as accepted", "not assessed")
+
+
+@dataclass(frozen=True)
+class SessionBar:
+    """A monitored result of a session.
+
+    Attributes:
+        value: headline in the unit of the series.
+        position: relative to the accepted level of that time; None without one.
+        band: half width of the normal band in natural logarithm; None without a noise estimate.
+    """
+
+    run: RunRow
+    series: data.SeriesEntry
+    value: float
+    position: levels.BandPosition | None
+    band: float | None
+
+    @property
+    def outcome(self) -> str:
+        """One of `_BAR_OUTCOMES`."""
+        return self.position.outcome if self.position else "not assessed"
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """Edges of the normal band relative to the accepted level."""
+        return None if self.band is None else (math.exp(-self.band), math.exp(self.band))
+
+
+def _session_bars(
+    site: data.SiteBuild, machine: data.SystemEntry, runs: Sequence[RunRow], results: Mapping[int, Results]
+) -> list[SessionBar]:
+    """Monitored results of a session, the furthest below their normal band first, those without a band last."""
+    recent, bars = levels.recent_observations(site, machine), []
+    for run in runs:
+        for one, samples in _known_results(site, results.get(run.id, ())):
+            if one.headline:
+                points, value = recent.get(one.row.id), float(one.metric.best(samples))
+                known = [] if points is None else one.metric.best_bound(points.min, points.max).tolist()
+                normal = levels.accepted_level(one, known, run.started_at)
+                position = levels.band_position(one, value, normal.value) if normal else None
+                bars.append(SessionBar(run, one, value, position, levels.normal_band(one)))
+    return sorted(bars, key=_bar_key)
+
+
+def _bar_key(bar: SessionBar) -> tuple[bool, bool, float]:
+    multiple = bar.position.multiple if bar.position else None
+    return bar.position is None, multiple is None, multiple or 0.0
 
 
 def _read_traces(
@@ -140,10 +215,12 @@ def _kept_logs(files: Sequence[Artefact]) -> Logs:
 
 def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
     known, trace = _known_results(site, results), run.facts.get("darshan")
+    shown = [one for one in known if one[0].headline] or known
     facts = {name: value for name, value in run.facts.items() if name not in _FACTS_SHOWN_ELSEWHERE}
     return {
         "run": run,
-        "results": [(one, to_readable_unit(one.metric.unit, samples)) for one, samples in known],
+        "results": _result_rows(shown),
+        "others": _result_rows([one for one in known if one not in shown]),
         "partial": list(_partial_results(run)),
         "files": [(artefact, _copy_output(site, artefact)) for artefact in kept],
         "operations": _transfer_count_lines(known),
@@ -153,6 +230,10 @@ def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], res
         "parts": _stack_parts(run.stack_document),
         "facts": json.dumps(facts, indent=1, ensure_ascii=False, default=str) if facts else "",
     }
+
+
+def _result_rows(results: RunResults) -> list[tuple[data.SeriesEntry, ReadableSamples]]:
+    return [(one, to_readable_unit(one.metric.unit, samples)) for one, samples in results]
 
 
 @dataclass(frozen=True)

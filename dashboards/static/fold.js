@@ -1,0 +1,12 @@
+"use strict";
+// The address may name something inside of closed folds, for example a run of a session: open them and go there.
+(() => {
+  const reveal = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let one = target; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+})();

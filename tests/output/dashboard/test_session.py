@@ -1,0 +1,109 @@
+"""The page of a session: failures first, results against their normal bands, passed runs and phase times in folds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import Output, Result, Scalar
+from iowatch.findings import update_findings
+from iowatch.output.dashboard.build import build_site
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from tests.output.dashboard.browser import Browser
+
+DAY_S = 86400
+START = 1_735_700_000
+SESSIONS, CASES = 8, 48
+# In the newest session: slower by 60 %, faster by a half, failed.
+SLOW, FAST, FAILED = 5, 7, 9
+
+
+def _run(number: int, session: int, begin: int) -> RunRecord:
+    newest = session == SESSIONS - 1
+    factor = {SLOW: 0.4, FAST: 1.5}.get(number, 1.0) if newest else 1.0
+    case: dict[str, Scalar] = {"api": "POSIX", "nodes": number + 1}
+    failed = newest and number == FAILED
+    results = (
+        ()
+        if failed
+        else (
+            Result("write", "bandwidth", "MiB/s", (1000.0 * factor,), case),
+            *(Result("write", name, "s", (2.0,), case) for name in ("open_time", "close_time")),
+        )
+    )
+    output = Output("ior", "4", "failed" if failed else "ok", "No space left" if failed else None, results)
+    return RunRecord(f"ior:{number}", "default", StackRecord("gnu"), f"{number}-{session}", begin, output)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight sessions of 48 runs with a bandwidth and two phase times each."""
+    place = tmp_path_factory.mktemp("session")
+    with History.open(str(place / "history.db")) as history:
+        for session in range(SESSIONS):
+            uuid, begin = f"night-{session}", START + session * DAY_S
+            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.record_runs(uuid, [_run(number, session, begin + 60 * number) for number in range(CASES)])
+            history.end_session(uuid, "ok", begin + 3600)
+        update_findings(history, "local", datetime.fromtimestamp(START + SESSIONS * DAY_S, UTC))
+        build_site(history, place / "site", sessions=2)
+    return place / "site"
+
+
+def _page(site: Path) -> Path:
+    return site / f"session/night-{SESSIONS - 1}.html"
+
+
+def test_failures_are_first_then_results_then_passed_runs(site: Path) -> None:
+    text = _page(site).read_text(encoding="utf-8")
+    places = [text.index(part) for part in ("No space left", '<section class="run"', 'class="bars"', 'id="passed"')]
+    assert places == sorted(places)
+    words = re.sub(r"<[^>]+>", "", text)
+    assert "1 below, 1 above, 45 as accepted." in words
+    assert "47 passed runs" in words
+
+
+def test_bars_begin_with_the_furthest_below_its_band(site: Path) -> None:
+    text = _page(site).read_text(encoding="utf-8")
+    rows = re.findall(r'<a href="#run-(\d+)">[^<]*nodes (\d+)[^<]*</a></th>.*?<td class="gain (\w+)">([\d,]+) %', text)
+    assert len(rows) == CASES - 1
+    assert rows[0][1:] == (str(SLOW + 1), "w3", "40")
+    assert rows[-1][1:] == (str(FAST + 1), "b3", "150")
+    assert {kind for *_, kind, _ in rows[1:-1]} == {"same"}
+
+
+def test_long_session_fits_two_screens_until_it_is_unfolded(browser: Browser, site: Path) -> None:
+    """48 runs with three results each; with every run shown it was more than 12,000 pixels high."""
+    browser.resize(1440, 900)
+    browser.open(_page(site))
+    height = "return document.documentElement.scrollHeight"
+    assert browser.run(height) < 1900
+    browser.driver.find_element("css selector", "#passed > summary").click()
+    assert browser.run(height) > 2500
+    assert browser.messages() == []
+
+
+def test_link_of_a_bar_opens_the_folds_of_its_run(browser: Browser, site: Path) -> None:
+    browser.open(_page(site))
+    browser.driver.find_element("css selector", ".bars tbody a").click()
+    opened = "return [...document.querySelectorAll('details[open]')].map(one => one.id)"
+    browser.wait("return document.querySelectorAll('details[open]').length === 2")
+    run = browser.run("return location.hash.slice(1)")
+    assert browser.run(opened) == ["passed", run]
+    phases = browser.driver.find_element("css selector", f"#{run} details > summary")
+    assert phases.text == "2 more results: phase times, counters"
+    phases.click()
+    assert "time to open" in browser.run("return document.getElementById(arguments[0]).innerText", run)
+
+
+def test_address_of_a_run_opens_its_folds(browser: Browser, site: Path) -> None:
+    last = re.findall(r'<details class="run" id="(run-\d+)">', _page(site).read_text(encoding="utf-8"))[-1]
+    browser.open(_page(site), f"#{last}")
+    visible = "const box = document.getElementById(arguments[0]).getBoundingClientRect(); return [box.top, box.height]"
+    browser.wait("return document.querySelectorAll('details[open]').length === 2")
+    top, height = browser.run(visible, last)
+    assert height > 100
+    assert top < 900

@@ -7,7 +7,9 @@
   const address = new URL("../review", document.currentScript.src);
   const day = (later) => new Date(Date.now() + later * 864e5).toISOString().slice(0, 10);
   const forms = [...document.querySelectorAll("details.review")];
-  let ticks = [...document.querySelectorAll("input.review-tick")];
+  // The findings of each tick: of a row, or of a card.
+  const ticks = new Map([...document.querySelectorAll("input.review-tick")].map((tick) => [tick, [tick.value]]));
+  const findingsOf = (details) => [...details.querySelectorAll("data")].map((one) => ({ id: one.value, ...one.dataset }));
   // Of the review server: what it knows about each finding, on which a decision is made.
   let live = {}, user = "";
 
@@ -30,7 +32,7 @@
     return element;
   };
 
-  function command(action, values, finding, system) {
+  function command(action, values, subject) {
     const words = [];
     for (const name of [...action.required, ...action.optional]) {
       const option = FIELDS[name][2], value = values[name];
@@ -39,13 +41,13 @@
       else if (name === "scope") words.push(...(value ?? "").split(/\s+/).filter(Boolean).map((one) => `${option} ${quote(one)}`));
       else if (value || action.required.includes(name)) words.push(option ? `${option} ${given}` : given);
     }
-    const start = action.name === "event" ? `iowatch event add ${words.shift()} --system ${quote(system)}` : `iowatch review ${action.name} ${quote(finding)}`;
+    const start = action.name === "event" ? `iowatch event add ${words.shift()} --system ${quote(subject)}` : `iowatch review ${action.name} ${quote(subject)}`;
     return [start, ...words].join(" ") + suffix;
   }
 
   function build(details) {
-    const own = details.dataset.finding, system = details.dataset.system;
-    const offered = actions.filter((action) => own || action.name !== "event");
+    const own = findingsOf(details), ownIds = own.map((one) => one.id), systems = [...new Set(own.map((one) => one.system))];
+    const offered = actions.filter((action) => own.length || action.name !== "event");
     const radio = `action-${forms.indexOf(details)}`;
     const choices = make("fieldset", {}, make("legend", { textContent: "Decision" }));
     for (const [number, action] of offered.entries())
@@ -56,9 +58,11 @@
     const copy = make("button", { type: "button", textContent: "Copy the command" });
     const record = make("button", { type: "submit", textContent: "Record", hidden: !token });
     const form = make("form", { noValidate: !token }, choices, help, fields, about, text, make("div", { className: "buttons" }, record, copy), status);
-    const kept = { date: details.dataset.day };
+    const kept = { date: own[0]?.day };
     const chosen = () => offered.find((action) => action.name === form.elements[radio].value);
-    const chosenIds = () => [...new Set([own, ...ticks.filter((tick) => tick.checked).map((tick) => tick.value)].filter(Boolean))];
+    // After a conflict: the findings about which nothing is recorded yet.
+    let left = null;
+    const chosenIds = () => left ?? [...new Set([...ownIds, ...[...ticks].flatMap(([tick, ids]) => (tick.checked ? ids : []))])];
     const values = () => Object.fromEntries([...fields.querySelectorAll("[name]")].map((input) => [input.name, input.value.trim()]));
 
     function showFields() {
@@ -67,24 +71,23 @@
       fields.replaceChildren();
       for (const name of [...action.required, ...action.optional]) {
         const [label, type] = FIELDS[name], isList = Array.isArray(type);
-        const input = make(isList ? "select" : "input", { name, required: action.required.includes(name) });
+        const input = make(isList ? "select" : "input", { name, required: action.required.includes(name) && name !== "to" });
         if (isList) input.append(...type.map((one) => make("option", { textContent: one })));
         else Object.assign(input, { type, autocomplete: "off", maxLength: 2000 });
         const usual = name === "until" && action.required.includes(name) ? day(14) : "";
         input.value = kept[name] || usual || (isList ? type[0] : "");
-        if (name === "until") input.min = kept.date && action.name === "event" ? kept.date : day(0);
         const needless = input.required || name === "to" ? "" : " (optional)";
         fields.append(make("label", { className: type === "text" ? "long" : "" }, label + needless, input));
       }
       showCommand();
     }
     function showCommand() {
-      const given = values(), action = chosen(), ids = action.name === "event" ? [own] : chosenIds();
+      const given = values(), action = chosen(), isEvent = action.name === "event", ids = isEvent ? systems : chosenIds();
       // Not the last day: that of an acknowledgement must not become the expiry of an acceptance.
       Object.assign(kept, given, { until: "" });
-      about.textContent = ids.length > 1 ? `For ${ids.length} findings: ${ids.join(", ")}` : "";
-      code.textContent = ids.length ? ids.map((id) => command(action, given, id, system)).join("\n") : "Tick findings first.";
-      record.disabled = !ids.length;
+      about.textContent = ids.length > 1 ? `For ${ids.length} ${isEvent ? "systems" : "findings"}: ${ids.join(", ")}` : "";
+      code.textContent = ids.length ? ids.map((id) => command(action, given, id)).join("\n") : "Tick findings first.";
+      record.disabled = !ids.length || details.dataset.done;
       record.textContent = user ? `Record as ${user}` : "Record";
     }
     const say = (refused, ...lines) => {
@@ -105,18 +108,20 @@
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       if (!token) return copy.click();
-      const action = chosen(), bases = Object.fromEntries(chosenIds().map((id) => [id, live[id] ?? null]));
+      const action = chosen(), bases = Object.fromEntries(chosenIds().map((id) => [id, live[id]]));
       record.disabled = true;
       say(false, "Recording …");
-      const answer = await ask({ method: "POST", body: JSON.stringify({ action: action.name, findings: bases, system, ...values() }) });
+      const answer = await ask({ method: "POST", body: JSON.stringify({ action: action.name, findings: bases, systems, ...values() }) });
       record.disabled = false;
       if (answer.error) return say(true, answer.error, answer.hint);
       acceptAnswer(answer);
+      const conflicts = Object.entries(answer.conflicts);
+      left = conflicts.length ? conflicts.map(([id]) => id) : null;
       showCommand();
-      const repeated = answer.conflicts.length > 0;
-      if (repeated) record.textContent = "Record all the same";
-      say(repeated, ...answer.conflicts, ...answer.messages);
-      if (!repeated) waitForPages(say, answer.messages);
+      say(left, ...answer.messages, ...conflicts.map(([, text]) => text));
+      if (left) return (record.textContent = "Record all the same");
+      record.disabled = details.dataset.done = true;
+      waitForPages(say, answer.messages);
     });
     details.append(form);
     showFields();
@@ -146,6 +151,7 @@
 
   // Pages are rebuilt in the background; then this page is loaded again, unless another form is being filled in.
   async function waitForPages(say, messages) {
+    say(false, ...messages, "The pages are being built …");
     for (;;) {
       await new Promise((done) => setTimeout(done, 1000));
       const answer = await ask();
@@ -153,7 +159,7 @@
       if (answer.build.failed) return say(true, ...messages, `The pages could not be rebuilt: ${answer.build.failed}`);
       if (!answer.build.running) break;
     }
-    if (forms.filter((one) => one.open && one.dataset.touched).length > 1) return say(false, ...messages, "The pages are rebuilt; reload this one to see it.");
+    if (forms.some((one) => one.open && one.dataset.touched && !one.dataset.done)) return say(false, ...messages, "The pages are built; reload this one when you are done.");
     location.reload();
   }
 
@@ -161,30 +167,37 @@
   const open = (details) => details.open && !built.has(details) && built.set(details, build(details));
   const refresh = () => built.forEach((one) => one.showCommand());
   for (const details of forms) {
-    details.querySelector("pre, p")?.remove();
+    details.querySelector("pre, p").remove();
     details.addEventListener("toggle", () => open(details));
     details.addEventListener("input", () => (details.dataset.touched = "yes"));
     // Cards: a tick next to each, where there are several.
-    if (details.dataset.finding && forms.length > 1 && !ticks.some((tick) => tick.value === details.dataset.finding)) {
-      const tick = make("input", { type: "checkbox", className: "review-tick", value: details.dataset.finding });
+    if (forms.length > 1 && findingsOf(details).length) {
+      const tick = make("input", { type: "checkbox", className: "review-tick" });
       details.before(make("label", { className: "review-tick-label" }, tick, "decide with others"));
+      ticks.set(tick, findingsOf(details).map((one) => one.id));
     }
   }
-  ticks = [...document.querySelectorAll("input.review-tick")];
-  for (const tick of ticks) {
+  for (const tick of ticks.keys()) {
     tick.hidden = false;
     tick.addEventListener("change", refresh);
   }
   forms.forEach(open);
   if (!token) return;
-  const ids = [...new Set([...forms.map((one) => one.dataset.finding), ...ticks.map((tick) => tick.value)].filter(Boolean))];
-  ask({}, `?${new URLSearchParams(ids.slice(0, 200).map((id) => ["finding", id]))}`).then((answer) => {
-    if (answer.error) return;
+  const ids = [...new Set([...forms.flatMap(findingsOf).map((one) => one.id), ...[...ticks.values()].flat()])];
+  const load = async () => {
+    // In parts, because an address has a limit.
+    const answer = { findings: {} };
+    for (let first = 0; first === 0 || first < ids.length; first += 100) {
+      const part = await ask({}, `?${new URLSearchParams(ids.slice(first, first + 100).map((id) => ["finding", id]))}`);
+      if (part.error) return;
+      Object.assign(answer, part, { findings: Object.assign(answer.findings, part.findings) });
+    }
     acceptAnswer(answer);
     refresh();
     for (const details of forms) {
-      const one = answer.findings[details.dataset.finding];
-      if (one?.last && one.state !== details.dataset.state) details.querySelector("summary").append(` (now ${one.last})`);
+      const changed = findingsOf(details).map((one) => answer.findings[one.id]?.state !== one.state && answer.findings[one.id]?.last).filter(Boolean);
+      if (changed.length) details.querySelector("summary").append(` (now ${changed.join("; ")})`);
     }
-  });
+  };
+  load();
 })();

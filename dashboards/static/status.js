@@ -17,9 +17,9 @@
   // ?display=wall: large, without scrolling, loaded again every five minutes; what does not fit is counted.
   if (new URLSearchParams(location.search).get("display") !== "wall") return;
   document.documentElement.classList.add("wall");
-  const built = Number(document.querySelector("[data-built]")?.dataset.built);
-  const hours = Math.floor((now - built) / 3600);
-  if (built) document.getElementById("age").textContent = hours < 48 ? `, page built ${hours} h ago` : `, page built ${Math.floor(hours / 24)} days ago`;
+  // Of the file, also without a server.
+  const hours = Math.max(0, Math.floor((Date.now() - Date.parse(document.lastModified)) / 36e5));
+  document.getElementById("age").textContent = hours < 48 ? `, page built ${hours} h ago` : `, page built ${Math.floor(hours / 24)} days ago`;
   const fit = () => {
     const all = [...document.querySelectorAll(".strips tbody tr, .card")];
     document.getElementById("cut")?.remove();

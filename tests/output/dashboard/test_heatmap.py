@@ -230,7 +230,9 @@ def test_manual_session_after_the_nightly_one_is_not_the_newest(
     text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
     lacking = 0 if newest == "night-9" else 6
     assert len(re.findall(r'<td class="(?:lacking|waiting)', text)) == lacking
-    assert f'href="session/{newest}.html">session page' in (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    assert f'href="session/{newest}.html">All results of the session' in (tmp_path / "site/index.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_series_that_ended_long_ago_are_not_in_the_map(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_no_column_is_clipped(browser: Browser, franklin_site: Path, width: int)
 def test_label_of_a_change_is_cut_only_at_the_edge_of_the_picture(browser: Browser, franklin_site: Path) -> None:
     """The title of the event in reference/events/franklin.yaml has 73 letters; a wide picture has room for 118."""
     browser.resize(1440, 900)
-    browser.open(franklin_site / "index.html")
+    browser.open(franklin_site / "finding/franklin-20090317-up.html")
     label = "[...document.querySelectorAll('.fan.for-wide .moment-name')][0]"
     title = "17 Mar 2009, scheduled maintenance: upgrade to CLE 2.1UP01 with patch sets 01, 01A and 02"
     assert browser.run(f"return {label}.textContent") == title

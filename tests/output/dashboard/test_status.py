@@ -108,52 +108,52 @@ def shown(text: str) -> str:
 
 
 def section(site: Path, system: str) -> str:
-    """The section of a system on the status page."""
+    """What the status page has about a system: its row, its problems, and its line at the end."""
     text = (site / "index.html").read_text(encoding="utf-8")
-    (found,) = re.findall(
-        rf'<section class="system"[^>]*>\s*<div class="title">\s*<h2[^>]*>{system}</h2>.*?</section>', text, re.DOTALL
-    )
-    return str(found)
+    (row,) = re.findall(rf'<tr data-system="{system}".*?</tr>', text, re.DOTALL)
+    start = rf'<div class="system"[^>]*data-system="{system}"'
+    problems = re.findall(rf'{start}.*?</div>\n(?=<div class="system"|</section>)', text, re.DOTALL)
+    lines = re.findall(rf'<li data-system="{system}">.*?</li>', text, re.DOTALL)
+    return "\n".join([row, *problems, *lines])
 
 
 def test_missing_session_is_reported_as_overdue(make: Make) -> None:
     """The last session of `stopped` was complete, nine days ago; its usual interval is one day."""
     found = section(make(10), "stopped")
-    assert "overdue since 30 Sep 2025" in shown(found)
-    assert "No session since 2025-09-30 09:00 UTC." in shown(found)
+    assert "Overdue: no session since 2025-09-30 09:00 UTC." in shown(found)
     assert "complete" not in shown(found)
-    assert 'class="calm"' not in found
     assert "1 overdue" in shown((make(10) / "index.html").read_text(encoding="utf-8"))
 
 
 def test_overdue_depends_on_the_usual_interval(make: Make) -> None:
     assert "overdue" not in shown(section(make(10), "weekly"))
-    assert "overdue since" in shown(section(make(4 * 24), "weekly"))
+    assert "Overdue: no session since" in shown(section(make(4 * 24), "weekly"))
     assert "overdue" not in shown(section(make(27.3), "quiet"))
-    assert "overdue since" in shown(section(make(27.5), "quiet"))
+    assert "Overdue: no session since" in shown(section(make(27.5), "quiet"))
 
 
 def test_imported_results_are_never_overdue(make: Make) -> None:
-    assert "overdue" not in shown(section(make(4 * 24), "imported"))
+    assert "verdue" not in shown(section(make(4 * 24), "imported"))
 
 
 def test_session_without_results_is_not_green(make: Make) -> None:
     found = section(make(10), "dead")
-    assert "3 absent" in shown(found)
-    assert "mpiio, posix, hdf5: no write bandwidth" in shown(found)
-    assert 'class="calm"' not in found
+    assert "incomplete 0 / 3" in shown(found)
+    assert "Absent: mpiio, posix, hdf5: no write bandwidth" in shown(found)
     assert "state good" not in found
 
 
 def test_results_of_a_running_session_are_not_missing(make: Make) -> None:
-    assert "2 not received yet running" in shown(section(make(1), "busy"))
-    assert "never ended" in shown(section(make(48), "busy"))
-    assert "2 absent" in shown(section(make(48), "busy"))
+    early, late = (shown(section(make(hours), "busy")) for hours in (1, 48))
+    assert "running 1 / 3" in early
+    assert "Not received yet: posix, hdf5" in early
+    assert "The session never ended." in late
+    assert "Absent: posix, hdf5" in late
 
 
 def test_systems_with_problems_are_listed_first(make: Make) -> None:
     text = (make(10) / "index.html").read_text(encoding="utf-8")
-    order = re.findall(r"<h2[^>]*>(\w+)</h2>", text)
+    order = re.findall(r'<tr data-system="(\w+)"', text)
     assert set(order[:3]) == {"dead", "busy", "stopped"}
 
 
@@ -163,12 +163,10 @@ def test_outdated_page_shows_overdue_in_the_browser(make: Make, browser: Browser
     site = make(1)
     assert "overdue" not in shown(section(site, "quiet"))
     browser.open(site / "index.html")
-    seen = (
-        "return [...document.querySelectorAll('section')]"
-        ".find(s => s.querySelector('h2').innerText === 'quiet').innerText"
-    )
-    assert "overdue since 9 Oct 2025" in browser.run(seen)
-    assert "complete" not in browser.run(seen)
+    row, problems = (f"return document.querySelector('{kind}[data-system=quiet]').innerText" for kind in ("tr", "div"))
+    assert "overdue" in browser.run(row)
+    assert "complete" not in browser.run(row)
+    assert "Overdue: no session since 2025-10-09 09:00 UTC" in browser.run(problems)
     assert browser.run("return document.querySelector('.lead').innerText").count("6 overdue") == 1
     assert browser.messages() == []
 
@@ -184,10 +182,10 @@ def test_coverage_shows_days_without_a_session(make: Make) -> None:
     site = make(10)
     text = (site / "coverage/paused.html").read_text(encoding="utf-8")
     rows = cells(text)
-    at = next(n for n, row in enumerate(rows) if "5 nights without session" in row)
+    at = next(n for n, row in enumerate(rows) if "5 sessions missed" in row)
     assert rows[at - 1][0].startswith("2025-10-01")
     assert rows[at + 1][0].startswith("2025-09-25")
-    assert "26 nights: 21 complete, 0 in part, 0 absent, 5 without session" in text
+    assert "21 sessions: 21 complete, 0 in part, 0 absent; 5 sessions missed" in text
     index = cells((site / "coverage.html").read_text(encoding="utf-8"))
     assert next(row[5] for row in index if row and row[0] == "paused") == "5"
     assert next(row[5] for row in index if row and row[0] == "weekly") == "0"
@@ -311,10 +309,10 @@ def test_evidence_of_a_finding_is_in_the_sessions_of_its_runs(hours: float, held
     assert evidence_sessions(one) == ({1} if held else set())
 
 
-def test_dismissed_change_that_remains_is_not_calm(
+def test_dismissed_loss_that_remains_is_shown(
     record_and_update: RecordAndUpdate, history: History, root: Path, tmp_path: Path
 ) -> None:
-    """As long as two series are 50 % below their level, the page does not state that nothing is open."""
+    """As long as two series are 50 % below their level."""
     for name in ("dashboards", "reference/published"):
         (root / name).symlink_to(ROOT / name)
     end = STEP + timedelta(days=20)
@@ -323,12 +321,12 @@ def test_dismissed_change_that_remains_is_not_calm(
     reviews.add_decision("planted", {**entry, "date": end})
     update_findings(history, "planted", update_time(end))
     build_site(history, tmp_path / "site", now=update_time(end))
-    found = section(tmp_path / "site", "planted")
-    text = shown(found)
-    assert re.search(r"No finding open, nothing suspected in \d+ days of observations of 8 series; 1 closed", text)
-    assert re.search(r"2 series remain 5[01] % below the level before 10 Feb 2025 \(dismissed by A. Reviewer", text)
-    assert 'class="calm"' not in found
-    assert "no open finding, 1 dismissed change that remains" in shown((tmp_path / "site/index.html").read_text())
+    assert "1 closed" in shown(section(tmp_path / "site", "planted"))
+    text = shown((tmp_path / "site/index.html").read_text())
+    assert re.search(
+        r"Settled, but still below the level before 1 .* lost 5[01] % .* since 10 Feb 2025 .* dismissed by A. Rev", text
+    )
+    assert "No new loss" in text
 
 
 def test_first_morning_is_on_the_page(
@@ -342,9 +340,15 @@ def test_first_morning_is_on_the_page(
     stored = replace(finding, is_alarm=True)
     history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, stored.to_json())])
     build_site(history, tmp_path / "site", now=update_time(end))
-    text = shown(section(tmp_path / "site", "planted"))
-    assert re.search(r"Newest session: 2 of 8 series far off, MPIIO ×0.[45]\d*; session 1 since 10 Feb 2025", text)
-    assert f"(suspected, lasts with a probability of {100 * (finding.probability_lasting or 0):.0f} %)" in text
-    assert "1 suspected (1 probably lasting)" in shown((tmp_path / "site/index.html").read_text())
+    text = shown((tmp_path / "site/index.html").read_text())
+    assert re.search(r"planted: 2 of 8 series far off, MPIIO ×0.[45]\d*; session 1 since 10 Feb 2025", text)
+    assert "1 new loss, 1 still running." in text
+    assert re.search(
+        r"New with the newest session 1 ▼ MPIIO lost 5\d % \(×0.[45]\d*\) since 10 Feb 2025 \(1 session\)", text
+    )
+    chance = f"it lasts with a probability of {100 * (finding.probability_lasting or 0):.0f} %"
+    assert "suspected new, owner: none" in text
+    assert "Affected2 of 8 series" in text
+    assert f"Next stepWait for the next session, which confirms or ends it; {chance}" in text
     page = shown((tmp_path / "site/finding/planted-20250210-down.html").read_text())
     assert "Newest sessions" in page

@@ -99,7 +99,7 @@ def test_times_are_local_and_findings_keep_their_dates(tokyo: Path) -> None:
     assert "Times in Asia/Tokyo" in text
     # The finding's id, line, title and date have the same day.
     finding = (tokyo / "finding/franklin-20090317-up.html").read_text(encoding="utf-8")
-    assert re.search(r"<h1><time [^>]*>17 Mar 2009</time>", finding)
+    assert re.search(r"<h1>.* since 17 Mar 2009 .*</h1>", finding)
     assert "18 Mar 2009" not in re.sub(r"<[^>]*>", "", finding)
 
 

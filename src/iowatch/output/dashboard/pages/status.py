@@ -44,6 +44,7 @@ class SystemStatus:
         strip: the newest sessions as cells.
         outcomes: number of series by their outcome in the newest session (`overview.SERIES_OUTCOMES`).
         worst: the undecided finding with the largest loss.
+        trends: number of series that drift.
         due: time (epoch s) from which the next session is overdue, or None.
     """
 
@@ -53,6 +54,7 @@ class SystemStatus:
     outcomes: Mapping[str, int]
     worst: Finding | None
     extent: HistoryExtent
+    trends: int
     running: bool
     overdue: bool
     due: int | None
@@ -91,8 +93,9 @@ class SystemStatus:
     @property
     def has_problem(self) -> bool:
         """Whether anything but the results needs attention."""
-        incomplete = self.coverage is not None and not self.coverage.complete
-        return bool(self.machine.faults) or self.overdue or incomplete
+        found = self.coverage
+        ended = found is not None and (bool(found.problems) or (not found.complete and not self.running))
+        return bool(self.machine.faults or self.problems) or self.overdue or ended
 
 
 def _group_runs(groups: dict[tuple[str, str], list[str]], problems: Sequence[RunProblem]) -> None:
@@ -116,7 +119,6 @@ def publish_status_page(site: data.SiteBuild) -> None:
         most=_MAX_CARDS,
         pictures={card.finding.id: finding.small_figure(site, card.finding, card.machine) for card in shown},
         newest=max((m.night.started_at for m in machines if m.night), default=None),
-        now=site.now,
         sessions=_STRIP_SESSIONS,
         incomplete=sum(found is not None and not found.complete and not on for found, on in coverages),
         running=sum(on for _, on in coverages),
@@ -156,6 +158,7 @@ def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemSta
         outcomes=Counter(row.outcome for row in overview.series_rows(site, machine)),
         worst=max(undecided, key=lambda f: f.lost_performance, default=None),
         extent=history_extent(site.history, [machine.name]),
+        trends=len(levels.system_trends(machine)),
         running=data.is_session_running(machine, site.now),
         overdue=data.is_overdue(machine, site.now),
         due=data.overdue_after_s(machine),

@@ -60,7 +60,7 @@ def read_year(table: Path, system: str) -> list[Nights]:
         import_files(history, "tokio", [table], system=system)
         rows = [row for row in headline_series(history, system) if row.n >= FEWEST]
         points = load_observations(history, rows)
-        tables = load_covariates(history, rows, points)
+        tables = load_covariates(history, rows, {number: one.run_id for number, one in points.items()})
         values = [headline_values(row, points[row.id]) for row in rows]
         times = [points[row.id].time for row in rows]
         found = detect_many(list(zip(times, values, strict=True)))

@@ -207,6 +207,44 @@ def opening(site: Path) -> None:
     print("first page  ", (site / "index.html").stat().st_size, "bytes; (interactive, loaded) ms:", *found, flush=True)
 
 
+DRAWN = """
+new MutationObserver((_, watch) => {
+  const root = document.documentElement;
+  if (root?.dataset.drawn !== 'yes') return;
+  watch.disconnect();
+  requestAnimationFrame(() => setTimeout(() => { root.dataset.drawnMs = Math.round(performance.now()); }));
+}).observe(document, {attributes: true, childList: true, subtree: true});
+"""
+HOVER = """
+const done = arguments[0], plot = document.getElementById('plot'), begin = performance.now();
+const answered = () => plot.querySelector('.tip:not([hidden])');
+new MutationObserver((_, watch) => {
+  if (!answered()) return;
+  watch.disconnect();
+  requestAnimationFrame(() => setTimeout(() => done(Math.round(performance.now() - begin))));
+}).observe(plot, {attributes: true, childList: true, subtree: true});
+const box = plot.querySelector('svg').getBoundingClientRect();
+const at = {bubbles: true, clientX: box.x + box.width / 2, clientY: box.y + box.height / 2};
+plot.querySelector('svg').dispatchEvent(new PointerEvent('pointermove', at));
+"""
+
+
+def series_opening(site: Path) -> None:
+    """Milliseconds from asking for a series page on disk to its painted plot, and from a pointer move to the answer."""
+    from tests.output.dashboard.browser import Browser
+
+    with Browser() as browser:
+        browser.resize(1280, 900)
+        browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": DRAWN})
+        found = []
+        for _ in range(10):
+            browser.open(site / "series" / "1.html")
+            browser.wait("return document.documentElement.dataset.drawnMs > 0")
+            drawn = int(browser.run("return document.documentElement.dataset.drawnMs"))
+            found.append((drawn, browser.driver.execute_async_script(HOVER)))
+    print("series page: (drawn, answer to the pointer) ms:", *found, flush=True)
+
+
 ZOOM = """
 const [nights, done] = arguments, plot = document.getElementById('plot'), day = 86400e3;
 const from = +new Date(window.firstDay ??= plot.layout.xaxis.range[0]) + 300 * day, begin = performance.now();
@@ -275,6 +313,7 @@ def measure(place: Path, chosen: argparse.Namespace) -> None:
     )
     print("first build ", build(database, site), flush=True)
     if chosen.zoom:
+        series_opening(site)
         zoom(site)
         return
     with History.open(str(database)) as history:

@@ -1,148 +1,121 @@
 "use strict";
-// Draws a series. Plotly draws lines and dots as SVG, which every browser supports. To keep ten years responsive, some
-// thousand shapes are drawn at most: sessions that share a pixel become one bar from lowest to highest, and single
-// samples are shown when few sessions are in view. No sample is hidden, because bars span all samples.
+// The chart of a series. Sessions that share a few pixels become one bar from the lowest to the highest sample; single samples are dots
+// where there is room for them. No sample is hidden, because bars span all samples.
 (() => {
   const place = document.getElementById("plot"), hint = document.getElementById("hint");
-  if (!window.Plotly || !place) return;
   const data = JSON.parse(document.getElementById("data").textContent);
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
   const time = new Uint32Array(bytes(data.time)), headline = new Float32Array(bytes(data.headline)), count = new Uint16Array(bytes(data.count));
   const samples = new Float32Array(bytes(data.samples)), run = new Uint32Array(bytes(data.run)), session = new Uint32Array(bytes(data.session));
+  const covariates = data.covariates.map((one) => ({ ...one, values: new Float32Array(bytes(one.values)) }));
   const start = new Uint32Array(time.length + 1);
   count.forEach((n, i) => { start[i + 1] = start[i] + n; });
-  const DASHES = { level: "solid", drift: "longdash", suspected: "dot" };
   const transient = [...time.keys()].filter((i) => data.transients.some(([a, b]) => a <= time[i] && time[i] <= b));
-  const MOST_DOTS = 600, MOST_BARS = 400;
-  // Date format of the site: 5 Apr 2026.
-  const DATES = [[null, 86400000, "%H:%M\n%-d %b %Y"], [86400000, "M1", "%-d %b\n%Y"], ["M1", "M12", "%b %Y"], ["M12", null, "%Y"]].map(([a, b, value]) => ({ dtickrange: [a, b], value }));
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const format = (value) => Number(value.toPrecision(4)).toLocaleString("en");
-  // Plotly shows Date objects and numbers in the zone of the browser, so it receives text in the zone of the site.
-  const offset = (seconds) => data.offsets.findLast(([from]) => from <= seconds)?.[1] ?? data.offsets[0][1];
-  const text = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
-  const stamp = (seconds) => text(seconds + offset(seconds));
-  const day = (seconds) => stamp(seconds).slice(0, 10);
-  // From local time of the site (ms) to UTC (s).
-  const utc = (shown) => { const near = shown / 1000 - offset(shown / 1000); return shown / 1000 - offset(near); };
+  // Pixels per session from which on samples are dots, and per bar or point of a line; the most dots.
+  const DOT_PIXELS = 3, BAR_PIXELS = 2.5, MOST_DOTS = 5000;
+  const format = (value) => Number(value.toPrecision(4)).toLocaleString("en"), unit = data.unit === "1" ? "" : ` ${data.unit}`;
+  const iso = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+  const local = (seconds) => iso(seconds + (data.offsets.findLast(([from]) => from <= seconds)?.[1] ?? data.offsets[0][1]));
+  let dots = false, chosen = null;
 
-  function lower(value) {  // first session not before `value`
-    let a = 0, b = time.length;
-    while (a < b) { const m = (a + b) >> 1; if (time[m] < value) a = m + 1; else b = m; }
-    return a;
+  // Indices of the sessions in view and one on each side, and how many share a point.
+  function view(from, to, width) {
+    const a = Math.max(0, time.findIndex((one) => one >= from) - 1), after = time.findIndex((one) => one > to), b = after < 0 ? time.length : after + 1;
+    return [a, b, Math.max(1, Math.ceil((b - a) * BAR_PIXELS / width))];
   }
-  function describe(i) {
-    // Names of the nodes of the newest sessions.
-    const hosts = data.hosts[i - time.length + data.hosts.length]?.replace(/[<>&]/g, " ");
-    const many = data.nodes == null ? "" : `${data.nodes} node${data.nodes === 1 ? "" : "s"}`;
-    const nodes = hosts ? `<br>${many ? `${many}: ` : "on "}${hosts}` : many && `<br>${many}`;
-    const name = data.sessions[session[i]][0].replace(/[<>&]/g, " "), stack = data.stack.slice(0, 80).replace(/[<>&]/g, " ");
-    const also = data.zone === "UTC" ? "" : ` (${text(time[i]).slice(11, 16)} UTC)`;
-    return `${stamp(time[i]).slice(0, 16)} ${data.zone}${also}<br>session ${name}<br>stack ${stack}${nodes}<br>run ${run[i]}`;
-  }
-
-  // Points and bars of the sessions from `from` to `to` (seconds).
-  function view(from, to) {
-    const a = Math.max(0, lower(from) - 1), b = Math.min(time.length, lower(to) + 1), every = Math.max(1, Math.ceil((b - a) / MOST_BARS));
-    const dots = start[b] - start[a] <= MOST_DOTS;
-    const line = { x: [], y: [], text: [], night: [] }, spread = { x: [], y: [], text: [], night: [] };
+  // A line over values of sessions; of several that share a point it shows the one that differs most from the first. It has gaps where
+  // sessions are missing.
+  function line(values, [a, b, every]) {
+    const points = [];
     for (let i = a; i < b; i += every) {
-      let best = i, low = Infinity, high = -Infinity;
-      const last = Math.min(b, i + every);
-      for (let k = i; k < last; k++) {
-        if (Math.abs(headline[k] - headline[i]) > Math.abs(headline[best] - headline[i])) best = k;
-      }
-      for (let s = start[i]; s < start[last]; s++) { if (samples[s] < low) low = samples[s]; if (samples[s] > high) high = samples[s]; }
-      // No line over missing sessions.
-      if (i > a && time[i] - time[i - 1] > data.pause) { line.x.push(stamp(time[i - 1] + 1)); line.y.push(null); line.text.push(""); line.night.push(undefined); }
-      line.x.push(stamp(time[best])); line.y.push(headline[best]); line.text.push(describe(best)); line.night.push(best);
-      if (!dots) spread.x.push(stamp(time[i]), stamp(time[i]), null), spread.y.push(low, high, null);
+      let best = i;
+      for (let k = i; k < Math.min(b, i + every); k++) if (Math.abs(values[k] - values[i]) > Math.abs(values[best] - values[i])) best = k;
+      if (i > a && time[i] - time[i - 1] > data.pause) points.push(null);
+      points.push(Number.isFinite(values[best]) ? [time[best], values[best]] : null);
     }
-    if (dots) for (let i = a; i < b; i++) for (let s = start[i]; s < start[i + 1]; s++) { spread.x.push(stamp(time[i])); spread.y.push(samples[s]); spread.text.push(describe(i)); spread.night.push(i); }
-    return { line, spread, dots, every };
+    return points;
   }
-
-  function traces(seen) {
-    const value = `%{y:,.5~r} ${data.unit}`;
-    return [
-      { x: seen.spread.x, y: seen.spread.y, text: seen.spread.text, customdata: seen.spread.night, name: "samples", type: "scatter", mode: seen.dots ? "markers" : "lines",
-        marker: { size: 4, color: colour("--sample") }, line: { width: 1.5, color: colour("--sample") }, ...(seen.dots ? { hovertemplate: `${value}, one sample<br>%{text}<extra></extra>` } : { hoverinfo: "skip" }) },
-      { x: seen.line.x, y: seen.line.y, text: seen.line.text, customdata: seen.line.night, name: "headline", type: "scatter", mode: seen.line.x.length > 250 ? "lines" : "lines+markers",
-        line: { width: 1.5, color: colour("--headline") }, marker: { size: 5, color: colour("--headline") }, hovertemplate: `<b>${value}</b><br>%{text}<extra></extra>` },
-      ...["level", "drift", "suspected"].map((kind) => {
-        const held = data.levels.filter((one) => one[4] === kind);
-        return { x: held.flatMap(([a, b]) => [stamp(a), stamp(b), null]), y: held.flatMap(([, , low, high]) => [low, high, null]), name: kind,
-          type: "scatter", mode: "lines", line: { width: 3, color: colour("--level"), dash: DASHES[kind] }, hoverinfo: "skip" };
-      }),
-      { x: transient.map((i) => stamp(time[i])), y: transient.map((i) => headline[i]), customdata: transient, name: "transient", type: "scatter", mode: "markers",
-        marker: { symbol: "circle-open", size: 11, line: { width: 2 }, color: colour("--level") }, hoverinfo: "skip" },
-    ];
+  function bars([a, b, every]) {
+    const found = [];
+    for (let i = a; i < b; i += every) {
+      let low = Infinity, high = -Infinity;
+      for (let s = start[i]; s < start[Math.min(b, i + every)]; s++) { if (samples[s] < low) low = samples[s]; if (samples[s] > high) high = samples[s]; }
+      found.push([time[i], low, high]);
+    }
+    return found;
   }
-
-  const near = Object.entries(data.limits), top = 1.08 * data.top;
-  function shapes() {
-    const found = [], across = { xref: "paper", x0: 0, x1: 1 };
-    if (data.reference) {
-      const [low, value, high] = data.reference;
-      if (low !== null || high !== null) found.push({ ...across, type: "rect", y0: low ?? 0, y1: high ?? top, fillcolor: colour("--band"), line: { width: 0 }, layer: "below" });
-      found.push({ ...across, type: "line", y0: value, y1: value, line: { color: colour("--reference"), dash: "dash", width: 1 } });
-    }
-    for (const [name, value] of near) {
-      found.push({ ...across, type: "line", y0: value, y1: value, line: { color: colour(`--${name}`), dash: "dot", width: 1.5 }, label: { text: `${name} ${format(value)}`, textposition: "end", font: { color: colour(`--${name}`), size: 11 } } });
-    }
-    data.marks.forEach(([at, kind, numbers]) => found.push({ type: "line", x0: stamp(at), x1: stamp(at), yref: "paper", y0: 0, y1: 1, line: { color: colour(`--${kind}`), dash: "dash", width: 1 }, label: { text: numbers, textposition: "end", textangle: 0, font: { color: colour(`--${kind}`), size: 12 } } }));
+  function singles([a, b]) {
+    const found = [];
+    for (let i = a; i < b; i++) for (let s = start[i]; s < start[i + 1]; s++) found.push([time[i], samples[s]]);
     return found;
   }
 
-  const first = time[0] - 43200, last = time[time.length - 1] + 43200;
-  // The range is in the address: #from=2009-03-01&to=2009-04-01
-  function wanted() {
-    const asked = new URLSearchParams(location.hash.slice(1)), from = utc(Date.parse(asked.get("from"))), to = utc(Date.parse(asked.get("to")) + 86400e3);
-    return [Number.isFinite(from) ? from : first, Number.isFinite(to) ? to : last];
+  function layers(from, to, seen) {
+    const [a, b, every] = seen, found = [], add = (form, kind, points, more) => { if (points.length) found.push({ form, kind, points, ...more }); };
+    const inView = (one) => one[0] <= to && one[1] >= from;
+    if (data.reference) {
+      const [low, value, high] = data.reference;
+      if (low !== null || high !== null) add("areas", "band", [[from, low ?? -Infinity, high ?? Infinity, to, low ?? -Infinity, high ?? Infinity]]);
+      add("rules", "reference", [[value]]);
+    }
+    add("areas", "normal", data.normal.map(([first, last, ...ends]) => [first, ends[0], ends[1], last, ends[2], ends[3]]));
+    if (dots) add("dots", "sample", singles(seen), { data: true }); else add("bars", "sample", bars(seen), { data: true });
+    add("line", "headline", line(headline, seen), { data: true });
+    if (dots && every === 1) add("dots", "headline-dot", found.at(-1).points.filter(Boolean));
+    for (const kind of ["level", "drift", "suspected"]) {
+      add("line", kind, data.levels.filter((one) => one[4] === kind && inView(one)).flatMap(([first, last, low, high]) => [[first, low], [last, high], null]));
+    }
+    add("rings", "away", transient.filter((i) => a <= i && i < b).map((i) => [time[i], headline[i]]));
+    for (const [name, value] of Object.entries(data.limits)) add("rules", name, [[value]], { label: `${name} ${format(value)}` });
+    return found;
   }
-  function layout([from, to]) {
-    const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") };
-    return {
-      xaxis: { ...axis, type: "date", range: [stamp(from), stamp(to)], title: { text: data.zone }, tickformatstops: DATES },
-      yaxis: { ...axis, range: [0, top], exponentformat: "none", title: { text: `${data.label} (${data.unit})` } },
-      paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 },
-      margin: { t: 24, r: 12, l: 70, b: 44 }, showlegend: false, hovermode: "closest", dragmode: "zoom", shapes: shapes(), uirevision: "kept",
-    };
+
+  function panels(from, to, width) {
+    const seen = view(from, to, width), [a, b, every] = seen;
+    dots = start[b] - start[a] <= MOST_DOTS && (b - a) * DOT_PIXELS <= width;
+    hint.textContent = dots ? "Every dot is one sample." : `A bar spans all samples of ${every > 1 ? `${every} sessions` : "a session"}; zoom in for single samples.`;
+    // Of a session's samples the one next to the pointer, if they are dots.
+    const sample = (i, near) => samples.subarray(start[i], start[i + 1]).reduce((best, one) => Math.abs(one - near) < Math.abs(best - near) ? one : best, headline[i]);
+    const main = { title: `${data.label}${unit && ` (${data.unit})`}`, height: width < 600 ? 240 : 340, layers: layers(from, to, seen), value: (i, near) => dots && near !== undefined ? sample(i, near) : headline[i] };
+    if (!chosen) return [main];
+    const points = line(chosen.values, seen), below = [{ form: "line", kind: "covariate", points, data: true }, { form: "dots", kind: "covariate-dot", points: dots ? points.filter(Boolean) : [], data: true }];
+    return [main, { title: `${chosen.label}${chosen.unit && ` (${chosen.unit})`}`, height: width < 600 ? 90 : 110, fitted: true, layers: below, value: (i) => chosen.values[i] }];
   }
-  let seen;
-  function showHint() {
-    hint.textContent = seen.dots ? "Every dot is one sample; a click opens the run. Drag to zoom, double-click for all." : `${seen.every > 1 ? `A bar spans all samples of ${seen.every} sessions` : "A bar spans all samples of a session"}; zoom in (drag) for single samples.`;
+
+  function describe(i, value) {
+    // Names of the nodes of the newest sessions.
+    const hosts = data.hosts[i - time.length + data.hosts.length];
+    const many = data.nodes == null ? "" : `${data.nodes} node${data.nodes === 1 ? "" : "s"}`, names = samples.subarray(start[i], start[i + 1]);
+    const spread = names.length > 1 ? `${names.length} samples, ${format(names.reduce((a, b) => Math.min(a, b)))} to ${format(names.reduce((a, b) => Math.max(a, b)))}` : "";
+    return [
+      `${format(value)}${unit}${value === headline[i] ? "" : ", one sample"}`,
+      `${local(time[i])} ${data.zone}${data.zone === "UTC" ? "" : ` (${iso(time[i]).slice(11)} UTC)`}`,
+      value === headline[i] ? spread : `headline ${format(headline[i])}; ${spread}`,
+      `session ${data.sessions[session[i]][0]}`, `stack ${data.stack}`, hosts ? `${many ? `${many}: ` : "on "}${hosts}` : many,
+      chosen && Number.isFinite(chosen.values[i]) ? `${chosen.label}: ${format(chosen.values[i])} ${chosen.unit}` : "", `run ${run[i]}`,
+    ].filter(Boolean);
   }
-  let busy = false;
-  async function draw(range, options) {
-    busy = true;
-    seen = view(...range);
-    await window.Plotly.react(place, traces(seen), layout(range), options);
-    busy = false;
-    showHint();
+  function link(i) {
+    const [uuid, page] = data.sessions[session[i]];
+    return `../${page ?? `session/${uuid}.html`}#run-${run[i]}`;
   }
-  // No buttons on a phone, where they would cover the marks; pinch to zoom.
-  const options = { responsive: true, displaylogo: false, displayModeBar: place.clientWidth < 600 ? false : "hover", modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]] };
-  place.classList.add("drawn");
-  draw(wanted(), options).then(() => {
-    place.on("plotly_relayout", (change) => {
-      if (busy) return;
-      const all = change["xaxis.autorange"], from = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], to = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
-      if (!all && from === undefined) return;
-      const seconds = (value) => utc(+new Date(typeof value === "string" ? `${value.replace(" ", "T")}${value.length > 10 ? "Z" : ""}` : value));
-      const range = all ? [first, last] : [seconds(from), seconds(to)];
-      if (!range.every(Number.isFinite)) return;
-      history.replaceState(null, "", all ? location.pathname + location.search : `#from=${day(range[0])}&to=${day(range[1])}`);
-      draw(range, options);
+
+  const choice = document.getElementById("covariate");
+  const restore = (state) => {
+    if (!choice) return;
+    choice.value = state.get("below") ?? covariates[0].name;
+    chosen = covariates.find((one) => one.name === choice.value) ?? null;
+  };
+  const chart = timeChart(place, { name: place.getAttribute("aria-label"), zone: data.zone, offsets: data.offsets, times: time, marks: data.marks, panels, describe, link, restore });
+  place.chart = chart;
+  if (choice) {
+    chart.tools.append(choice.parentElement);
+    choice.parentElement.hidden = false;
+    choice.addEventListener("change", () => {
+      chosen = covariates.find((one) => one.name === choice.value) ?? null;
+      chart.keep("below", choice.value === covariates[0].name ? "" : choice.value);
+      chart.draw();
     });
-    place.on("plotly_click", ({ points: [point] }) => {
-      if (point.customdata === undefined) return;
-      const [uuid, page] = data.sessions[session[point.customdata]];
-      location.href = `../${page ?? `session/${uuid}.html`}#run-${run[point.customdata]}`;
-    });
-    document.documentElement.dataset.drawn = "yes";
-  });
-  addEventListener("hashchange", () => draw(wanted(), options));
-  dark.addEventListener("change", () => draw(wanted(), options));
+  }
+  document.documentElement.dataset.drawn = "yes";
 })();

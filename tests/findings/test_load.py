@@ -48,7 +48,7 @@ def test_covariates_of_the_runs_are_aligned_with_the_observations(history: Histo
     record_days(history)
     rows = headline_series(history, "site")
     points = load_observations(history, rows)
-    (table, _) = load_covariates(history, rows, points)
+    (table, _) = load_covariates(history, rows, {number: one.run_id for number, one in points.items()})
     assert table is not None
     # Time that the run waited is a consequence; traffic of the run itself may only slow it.
     assert table.names == ("client_written_bytes", "jobs_running")
@@ -128,11 +128,11 @@ def test_facts_of_a_run_are_read_once(history: History, monkeypatch: pytest.Monk
     record_days(history)
     rows = headline_series(history, "site")
     points = load_observations(history, rows)
-    (first, _) = load_covariates(history, rows, points)
+    (first, _) = load_covariates(history, rows, {number: one.run_id for number, one in points.items()})
     read: list[int] = []
     whole = History.run_facts
     monkeypatch.setattr(History, "run_facts", lambda *args: read.extend(args[1]) or whole(*args))
-    (again, _) = load_covariates(history, rows, points)
+    (again, _) = load_covariates(history, rows, {number: one.run_id for number, one in points.items()})
     assert read == []
     assert first is not None
     assert again is not None

@@ -16,6 +16,7 @@ from iowatch.findings.series import (
     find_retests,
     headline_series,
     history_extent,
+    load_covariates,
     load_detections,
     load_observations,
     monitored_series,

@@ -244,7 +244,8 @@ def detect_series(
             chunk = outdated[start : start + _CHUNK]
             points = load_observations(history, chunk)
             series = [(points[row.id].time, headline_values(row, points[row.id])) for row in chunk]
-            covariates = load_covariates(history, chunk, points, save=save) if adjusted else [None] * len(chunk)
+            runs = {number: one.run_id for number, one in points.items()}
+            covariates = load_covariates(history, chunk, runs, save=save) if adjusted else [None] * len(chunk)
             pending.append((chunk, submit(series, [accepted_since.get(row.id) for row in chunk], covariates)))
             if len(pending) > _READS_AHEAD:
                 current |= collect_first()
@@ -271,25 +272,25 @@ _EXAMINED_RUNS = 3
 
 
 def load_covariates(
-    history: History, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints], *, save: bool = True
+    history: History, rows: Sequence[SeriesRow], run_ids: Mapping[int, NDArray[np.int64]], *, save: bool = True
 ) -> list[CovariateTable | None]:
-    """Covariates of the points of each series; None where the newest runs recorded none.
+    """Covariates of the runs of each series; None where the newest of them recorded none.
 
     Args:
-        points: observations of each series, by series id.
+        run_ids: of the points of each series in order of time, shape (n,), by series id.
         save: keep the numbers of runs whose facts were read.
     """
-    newest = {row.id: points[row.id].run_id[-_EXAMINED_RUNS:].tolist() for row in rows}
+    newest = {row.id: run_ids[row.id][-_EXAMINED_RUNS:].tolist() for row in rows}
     examined = _run_numbers(history, [run for runs in newest.values() for run in runs], save)
     chosen = {row.id for row in rows if any(examined[run][0] for run in newest[row.id])}
     if not chosen:
         return [None] * len(rows)
-    runs = np.unique(np.concatenate([points[number].run_id for number in chosen]))
+    runs = np.unique(np.concatenate([run_ids[number] for number in chosen]))
     names, values = bulk.covariate_matrix(runs, _run_numbers(history, runs.tolist(), save))
     used = [i for i, name in enumerate(names) if not _is_consequence(name)]
     names, values = tuple(names[i] for i in used), values[:, used]
     return [
-        _covariate_table(row, names, values[np.searchsorted(runs, points[row.id].run_id)]) if row.id in chosen else None
+        _covariate_table(row, names, values[np.searchsorted(runs, run_ids[row.id])]) if row.id in chosen else None
         for row in rows
     ]
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import Any, get_args
@@ -93,7 +91,7 @@ def build_site(
         templates.globals["review_actions"] = review_choices(history)
         moment = int((now or core.utc_now()).timestamp())
         site = SiteBuild(history, catalogue, templates, writer, shown_in, sessions, reports, moment)
-        for source in [*static_files(), plotly_script()]:
+        for source in static_files():
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
         for page in pages:
             _publish(page, site)
@@ -141,31 +139,6 @@ def serve_site(site: Path, port: int, say: Callable[[str], None]) -> None:
             say("ended")
 
 
-@cache
-def plotly_script() -> Path:
-    """Path of the Plotly script; the package is not imported, because that takes longer than a small build.
-
-    Raises:
-        MachineError: the package is not installed, or without its script.
-    """
-    spec = find_spec("plotly")
-    path = Path(spec.origin).parent / "package_data" / "plotly.min.js" if spec and spec.origin else None
-    if path is None or not path.is_file():
-        raise core.MachineError("Plotly's script is missing", hint="python -m pip install plotly")
-    return path
-
-
-@cache
-def plotly_style_ids() -> tuple[str, ...]:
-    """Ids of style elements that the script adds when it is loaded, unless an element of that id exists.
-
-    The Content-Security-Policy of the site forbids such styles (they are for maps); placeholder elements prevent the
-    attempt.
-    """
-    text = plotly_script().read_text(encoding="utf-8")
-    return tuple(dict.fromkeys(re.findall(r'getElementById\("([0-9a-f]{64})"\)', text)))
-
-
 def review_choices(history: History) -> dict[str, Any]:
     """What the forms of `review.html` offer: actions with their fields, kinds of events, end of the commands."""
     actions = [
@@ -199,7 +172,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
     menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
     title = core.settings.site_settings().title
     environment.globals.update(metrics=core.METRICS, menu=menu, zone=str(zone), version=__version__, site_title=title)
-    environment.globals.update(plotly_style_ids=plotly_style_ids, band_classes=levels.BAND_CLASSES)
+    environment.globals.update(band_classes=levels.BAND_CLASSES)
     environment.filters.update(
         number=core.format_number,
         size=core.format_size,

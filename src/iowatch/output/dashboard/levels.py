@@ -233,6 +233,38 @@ def normal_limits(series: SeriesEntry, level: float) -> tuple[float, float] | No
     return None if band is None else (level * math.exp(-band), level * math.exp(band))
 
 
+def drawn_bands(series: SeriesEntry, drawn: Sequence[DrawnLevel], last: int) -> list[tuple[float, ...]]:
+    """Normal band over time, around the levels and drifts: first and last time, edges at the first and at the last.
+
+    After a suspected or undecided change it stays around the level before, so that the change stays visible.
+
+    Args:
+        drawn: levels of the series in order of time, from `drawn_levels`.
+        last: time of the newest observation, epoch s.
+    """
+    band = normal_band(series)
+    if band is None:
+        return []
+    undecided = [f.first_after for f in series.findings if f.state in UNDECIDED_STATES]
+    start = min([*undecided, *(level.first for level in drawn if level.kind == "suspected")], default=None)
+    settled = [level for level in drawn if level.kind != "suspected" and (start is None or level.first < start)]
+    if settled and start is not None:
+        settled.append(DrawnLevel(settled[-1].last, last, settled[-1].end, settled[-1].end, "level"))
+    low, high = math.exp(-band), math.exp(band)
+    return [(one.first, one.last, one.value * low, one.value * high, one.end * low, one.end * high) for one in settled]
+
+
+def describe_band(series: SeriesEntry) -> str | None:
+    """Definition of the normal band for the legend; None without a noise estimate."""
+    band = normal_band(series)
+    if band is None:
+        return None
+    low, high = (f"{100 * abs(math.expm1(edge)):.0f} %" for edge in (-band, band))
+    return (
+        f"level {f'± {low}' if low == high else f'−{low} to +{high}'}, {_BAND_NOISES:.0f} times the series' own noise"
+    )
+
+
 def band_position(series: SeriesEntry, value: float, level: float) -> BandPosition | None:
     """Position of `value` in the normal band around `level`, usually that of `accepted_level`.
 

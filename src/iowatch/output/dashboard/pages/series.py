@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import utc_offsets
-from iowatch.findings import combine_retests, retest_times
+from iowatch.core import covariate_label, format_number, get_covariate, utc_offsets
+from iowatch.findings import Finding, combine_retests, finding_headline, format_factor, load_covariates, retest_times
 from iowatch.output.dashboard import data, drawing, levels, shorten_text, write_in_processes
+from iowatch.stats import CovariateTable
 from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk, fold_node_names
 
 _ROWS = 14
 # Maximum length of the node names of a run.
 _MAX_NODE_CHARACTERS = 100
+# Series in memory with their samples; the covariates of their runs are read at once.
+_SERIES_AT_ONCE = 50
+# Most covariates of a page (20 KB each for ten years), and fewest runs with a value for a correlation.
+_MOST_COVARIATES, _MIN_CORRELATED = 6, 12
 
 
 def publish_series_pages(site: data.SiteBuild) -> None:
@@ -47,13 +53,21 @@ def _write_pages(
                 run: shorten_text(fold_node_names(names), _MAX_NODE_CHARACTERS)
                 for run, names in bulk.run_nodes(connection, runs).items()
             }
-            for samples in bulk.read_series_samples(connection, list(by_id)):
-                series = by_id[samples.series_id]
-                # Other processes may add results while a site is built; only those of the catalogue are shown.
-                known = np.isin(session_of_run.of(samples.run_id), list(sessions))
-                samples = samples.only(known & (samples.run_id <= series.stamp.newest))
-                page = _SeriesPage(site, machine, series, samples, session_of_run.of(samples.run_id), sessions, nodes)
-                site.write_page(series.page, "series.html", **page.values())
+            found = bulk.read_series_samples(connection, list(by_id))
+            while chunk := list(islice(found, _SERIES_AT_ONCE)):
+                shown = []
+                for samples in chunk:
+                    # Other processes may add results while a site is built; only those of the catalogue are shown.
+                    known = np.isin(session_of_run.of(samples.run_id), list(sessions))
+                    shown.append(samples.only(known & (samples.run_id <= by_id[samples.series_id].stamp.newest)))
+                rows, run_ids = (
+                    [by_id[one.series_id].row for one in shown],
+                    {one.series_id: one.run_id for one in shown},
+                )
+                for samples, table in zip(shown, load_covariates(site.history, rows, run_ids, save=False), strict=True):
+                    series, of_runs = by_id[samples.series_id], session_of_run.of(samples.run_id)
+                    page = _SeriesPage(site, machine, series, samples, of_runs, sessions, nodes, table)
+                    site.write_page(series.page, "series.html", **page.values())
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,45 @@ class TimelineMark:
 
 
 @dataclass(frozen=True)
+class _Covariate:
+    """A covariate for the lower panel of the plot.
+
+    Attributes:
+        why: why it is offered.
+        values: of each observation in `unit`, NaN where not recorded, shape (n,).
+    """
+
+    name: str
+    label: str
+    unit: str
+    why: str
+    values: NDArray[np.float64]
+
+    def to_json(self) -> dict[str, str]:
+        """Data of the plot."""
+        return {"name": self.name, "label": self.label, "unit": self.unit, "values": _base64_array(self.values, "<f4")}
+
+
+def rank_correlations(values: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spearman's rank correlation of values, shape (n,), with each column of a table, shape (n, p); shape (p,).
+
+    NaN for a column that is constant, or has fewer than 12 finite values.
+    """
+    from scipy.stats import rankdata  # takes a second, and most histories have no covariates
+
+    found = np.full(table.shape[1], np.nan)
+    for column in range(table.shape[1]):
+        finite = np.isfinite(table[:, column])
+        if finite.sum() >= _MIN_CORRELATED:
+            both = rankdata([values[finite], table[finite, column]], axis=1)
+            spread = both.std(axis=1).prod()
+            found[column] = (
+                np.mean((both - both.mean(axis=1, keepdims=True)).prod(axis=0)) / spread if spread else np.nan
+            )
+    return found
+
+
+@dataclass(frozen=True)
 class _SeriesPage:
     """One page of a series.
 
@@ -73,6 +126,7 @@ class _SeriesPage:
         session_of: number of the session of each observation, shape (n,).
         sessions: sessions by number.
         nodes: names of the nodes of the newest runs, by number of the run.
+        covariates: of each observation, or None.
     """
 
     site: data.SiteBuild
@@ -82,6 +136,7 @@ class _SeriesPage:
     session_of: NDArray[np.int64]
     sessions: Mapping[int, SessionRow]
     nodes: Mapping[int, str]
+    covariates: CovariateTable | None
 
     def values(self) -> dict[str, Any]:
         """Values of the template."""
@@ -89,6 +144,7 @@ class _SeriesPage:
         observed = combine_retests(samples, retest_times(self.machine.sessions))
         headlines, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
         accepted, newest = levels.accepted_level(series, headlines.tolist()), float(headlines[-1])
+        covariates, bands = self._covariates(), levels.drawn_bands(series, drawn, int(samples.time[-1]))
         transients = {"transient"} if series.detection and series.detection.transients else set()
         return {
             "machine": self.machine,
@@ -98,10 +154,13 @@ class _SeriesPage:
             "accepted": accepted,
             "gain": levels.performance_ratio(series, newest, accepted.value) if accepted else None,
             "marks": marks,
+            "findings": [(one, finding_headline(one), self._own_change(one)) for one in series.findings],
             "notes": levels.detection_notes(series),
             "drawn": {level.kind for level in drawn} | transients | set(self._limits()),
             "rows": [self._row(i) for i in range(len(samples.time))[: -_ROWS - 1 : -1]],
-            "plot": self._plot(marks),
+            "normal": levels.describe_band(series) if bands else None,
+            "covariates": covariates,
+            "plot": {**self._plot(marks), "normal": bands, "covariates": [one.to_json() for one in covariates]},
         }
 
     def _row(self, i: int) -> dict[str, Any]:
@@ -123,6 +182,36 @@ class _SeriesPage:
         found = [TimelineMark(e.start, "event", f"{e.kind}: {e.title}") for e in self.machine.events]
         found += [TimelineMark(use.first, "stack", f"stack {use.name} changed") for use in self.series.stacks[1:]]
         return sorted((mark for mark in found if first <= mark.time <= last), key=lambda mark: mark.time)
+
+    def _own_change(self, finding: Finding) -> str:
+        """Change of this series in a finding: `×1.2 (17,701 to 21,980 MiB/s)`."""
+        own = next(member for member in finding.members if member.series_id == self.series.row.id)
+        levels_of_step = f"{format_number(own.before)} to {format_number(own.after)} {self.series.metric.unit}"
+        return f"{format_factor(own.ratio)} ({levels_of_step})"
+
+    def _covariates(self) -> list[_Covariate]:
+        """Covariates for the lower panel: the one that detection uses, then the most correlated with the headlines.
+
+        Those that include what the run itself transferred come last: a slow run moves fewer bytes per second.
+        """
+        table, found = self.covariates, self.series.detection
+        if table is None:
+            return []
+        used = found.adjustment if found else None
+        correlations = rank_correlations(levels.sample_headlines(self.series, self.samples), table.values)
+        made = []
+        for name, values, correlation in zip(table.names, table.values.T, correlations.tolist(), strict=True):
+            known, is_used = get_covariate(name), used is not None and used.covariate == name
+            if known is None or math.isnan(correlation):
+                continue
+            why = "rank correlation " + f"{correlation:+.2f}".replace("-", "−")
+            if known.includes_run:
+                why += ", includes the run itself"
+            if used is not None and is_used:
+                why = f"used by the detection, predicts {100 * used.explained:.0f} % of the variance"
+            key = (not is_used, known.includes_run, -abs(correlation))
+            made.append((key, _Covariate(name, covariate_label(name), known.run_unit, why, values)))
+        return [one for _, one in sorted(made, key=itemgetter(0))[:_MOST_COVARIATES]]
 
     def _limits(self) -> dict[str, float]:
         """Published figure and peak, unless they are so far above the data that the plot would be flat."""
@@ -159,7 +248,6 @@ class _SeriesPage:
             "marks": [[mark.time, mark.kind, numbers] for mark, numbers in group_marks_by_day(marks)],
             "reference": reference and [reference.lower, reference.value, reference.upper],
             "limits": limits,
-            "top": max([float(samples.max.max()), *limits.values(), *([reference.value] if reference else [])]),
             "pause": drawing.gap_threshold_s(samples.time),
             "zone": str(self.site.zone),
             "offsets": utc_offsets(self.site.zone, *(int(samples.time[i]) // drawing.DAY_S for i in (0, -1))),

@@ -15,8 +15,9 @@
 //   describe(i, value)  lines of text about a value of observation i, the first is the heading
 //   link(i)             address of observation i
 //   restore(state)      reads what the page itself keeps in the address (URLSearchParams)
-// }) returns { range(), shown() (panels), draw(), show(from, to), keep(name, value) }; `keep` stores a value in the address, where
-// the range is, too: #from=2009-03-01&to=2009-04-01, days in the zone of the site, both inclusive.
+// }) returns { times, tools (element of the buttons), range(), shown() (panels), place(i) (pixels), link(i), draw(), show(from, to),
+// keep(name, value) }; `keep` stores a value in the address, where the range is, too: #from=2009-03-01&to=2009-04-01, days in the zone
+// of the site, both inclusive.
 const timeChart = (() => {
   const DAY = 86400, RANGES = [["30 d", 30 * DAY], ["90 d", 90 * DAY], ["1 y", 365 * DAY]], MIN_SPAN = 3600;
   const TOP = 36, BOTTOM = 24, RIGHT = 8, BETWEEN = 28, NEAR = 14, PRINTED_WIDTH = 720;
@@ -201,15 +202,16 @@ const timeChart = (() => {
     }
 
     // Move the observation of the keys; the view follows.
-    function step(by) {
-      const i = Math.min(times.length - 1, Math.max(0, current ? current.i + by : by > 0 ? lower(range[0]) : lower(range[1]) - 1));
+    const step = (by) => go(current ? current.i + by : by > 0 ? lower(range[0]) : lower(range[1]) - 1);
+    function go(wanted) {
+      const i = Math.min(times.length - 1, Math.max(0, wanted));
       const span = range[1] - range[0];
       if (times[i] < range[0]) pan(times[i] - range[0] - span / 2); else if (times[i] > range[1]) pan(times[i] - range[1] + span / 2);
       point(i);
     }
     const KEYS = {
       ArrowRight: (e) => e.shiftKey ? pan((range[1] - range[0]) / 2) : step(1), ArrowLeft: (e) => e.shiftKey ? pan((range[0] - range[1]) / 2) : step(-1),
-      PageDown: () => step(10), PageUp: () => step(-10), Home: () => step(-times.length), End: () => step(times.length),
+      PageDown: () => step(10), PageUp: () => step(-10), Home: () => go(0), End: () => go(times.length - 1),
       "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: showAll, Escape: () => point(null), Enter: () => { if (current) location.href = options.link(current.i); },
     };
     surface.addEventListener("keydown", (event) => {
@@ -249,7 +251,7 @@ const timeChart = (() => {
     });
     surface.addEventListener("pointercancel", () => { pressed = null; cursor.replaceChildren(); });
     surface.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch" && !pressed) point(null); });
-    surface.addEventListener("blur", () => point(null));
+    surface.addEventListener("blur", () => { if (!tip.classList.contains("held")) point(null); });
     surface.addEventListener("dblclick", showAll);
 
     // A picture for a ticket: styles become attributes, because the style sheet is not part of it.
@@ -296,6 +298,8 @@ const timeChart = (() => {
     addEventListener("hashchange", refresh);
     addEventListener("beforeprint", () => { point(null); draw(PRINTED_WIDTH); });
     addEventListener("afterprint", () => draw());
-    return { range: () => range, shown: () => panels, draw: () => draw(), show, keep, tools };
+    // Pixels of an observation, of its value `near` a value if that is given.
+    const placeOf = (i, near) => [scale.x(times[i]), scale.panels[0].y(panels[0].value(i, near))];
+    return { times, tools, range: () => range, shown: () => panels, place: placeOf, link: options.link, draw: () => draw(), show, keep };
   };
 })();

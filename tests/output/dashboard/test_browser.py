@@ -96,35 +96,6 @@ def test_filter_is_in_the_address(browser: Browser, franklin_site: Path) -> None
     assert browser.run("return document.querySelector('output').textContent") == "2 of 13"
 
 
-def test_zoom_is_in_the_address_and_is_restored(browser: Browser, franklin_site: Path) -> None:
-    browser.open(franklin_site / "series/1.html", "#from=2009-03-01&to=2009-03-31")
-    browser.wait("return document.documentElement.dataset.drawn === 'yes'")
-    axis = "document.getElementById('plot').layout.xaxis.range"
-    first = browser.run(f"return {axis}.map(v => new Date(v).toISOString().slice(0, 10))")
-    assert first == ["2009-03-01", "2009-04-01"]
-    browser.run("Plotly.relayout('plot', {'xaxis.range[0]': '2009-03-10 00:00', 'xaxis.range[1]': '2009-03-20 00:00'})")
-    browser.wait("return location.hash === '#from=2009-03-10&to=2009-03-20'")
-    browser.wait("return document.getElementById('hint').textContent.includes('Every dot')")
-    dots = "return document.getElementById('plot').data[0].x.length"
-    zoomed = browser.run(dots)
-    assert 0 < zoomed <= 5 * 13
-    browser.run("Plotly.relayout('plot', {'xaxis.autorange': true})")
-    browser.wait(f"{dots} > {zoomed}")
-    assert browser.run("return location.hash") == ""
-
-
-def test_point_links_to_its_run(browser: Browser, franklin_site: Path) -> None:
-    browser.open(franklin_site / "series/1.html")
-    browser.wait("return document.documentElement.dataset.drawn === 'yes'")
-    browser.run(
-        "const p = document.getElementById('plot'); const n = p.data[1].customdata.at(-1);"
-        "p.emit('plotly_click', {points: [{customdata: n}]})"
-    )
-    browser.wait("return location.pathname.includes('/session/')")
-    target = browser.run("return location.hash.slice(1)")
-    assert browser.run("return document.getElementById(arguments[0]) !== null", target)
-
-
 @pytest.mark.parametrize("name", MAIN)
 def test_pages_have_no_serious_accessibility_fault(browser: Browser, franklin_site: Path, name: str) -> None:
     if util.find_spec("axe_core_python") is None:

@@ -98,7 +98,7 @@ def test_status_page_shows_the_franklin_finding(franklin_site: Path) -> None:
     assert "maintenance" in text
     assert "reconstructed from published figures" in text
     assert len((franklin_site / "index.html").read_bytes()) < 300_000
-    assert "plotly" not in (franklin_site / "index.html").read_text()
+    assert "chart.js" not in (franklin_site / "index.html").read_text()
 
 
 def test_finding_page_has_the_information_for_a_review(franklin_site: Path) -> None:

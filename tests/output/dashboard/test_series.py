@@ -48,10 +48,6 @@ def test_reference_and_published_figure_are_drawn_and_listed(pages: dict[str, st
     assert "reference of 2017" in page
 
 
-def test_reference_above_all_data_is_inside_the_plot(pages: dict[str, str]) -> None:
-    assert plotted(pages["reference"])["top"] >= 4944
-
-
 def session_start(number: int) -> int:
     """Start of a session, epoch seconds."""
     return shapes.START + number * shapes.DAY_S
@@ -125,28 +121,57 @@ def test_suspected_change_without_finding_is_on_the_status_page(pages: dict[str,
     assert overview.count('data-state="suspected"') == 1
 
 
+@pytest.mark.parametrize("shape", shapes.SHAPES)
+def test_normal_band_is_around_the_levels_before_undecided_changes(pages: dict[str, str], shape: str) -> None:
+    """The noise of `shapes.values` is 2 %, so the band is three times that; a suspected step stays outside of it."""
+    data = plotted(pages[shape])
+    assert 'class="key normal"' in pages[shape]
+    for first, _, low, high, end_low, end_high in data["normal"]:
+        assert high / low == pytest.approx(np.exp(6 * 0.02), rel=0.06)
+        assert end_high / end_low == pytest.approx(high / low)
+        (begin, level) = next((one[0], one[2]) for one in reversed(data["levels"]) if one[0] <= first)
+        assert low < level < high or first > begin
+    first, last, low, high, *_ = data["normal"][-1]
+    newest = session_start(shapes.SESSIONS - 1)
+    assert last == pytest.approx(newest, abs=shapes.DAY_S)
+    if shape == "suspected":
+        assert data["levels"][-1][2] < low < 4944 < high
+        assert first <= data["levels"][-1][0] <= last
+
+
+# Layers of the main panel by form and kind: number of points, their values; pixels of the axis from top to bottom.
 DRAWN = """
-const plot = document.getElementById('plot');
-return [plot.data.map(one => [one.name, one.x.filter(x => x !== null).length, one.y.filter(y => y !== null)]),
-        plot.layout.shapes.map(one => [one.type, one.y0, one.y1])];
+const chart = document.getElementById('plot').chart, layers = {};
+for (const {form, kind, points} of chart.shown()[0].layers) layers[`${form} ${kind}`] = points.filter(Boolean);
+const box = (one) => { const {y, height} = one.getBBox(); return [y, y + height]; };
+const path = (kind) => { const found = document.querySelector(`.surface path.${kind}`); return found && box(found); };
+const panel = document.querySelector('.surface svg svg').viewBox.baseVal;
+return [layers, path('reference'), path('published'), [panel.y, panel.y + panel.height]];
 """
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_browser_draws_the_detection(shapes_site: Path, pages: dict[str, str], browser: Browser, shape: str) -> None:
-    """A ring around each observation of a transient, a line per level, the reference with its bounds."""
+    """A ring around each observation of a transient, a line per level, the reference with its bounds in the panel."""
     (path,) = [path for path in (shapes_site / "series").glob("*.html") if path.read_text() == pages[shape]]
     browser.open(path)
     browser.wait("return document.documentElement.dataset.drawn === 'yes'")
-    traces, drawn = browser.run(DRAWN)
-    found = {name: (n, values) for name, n, values in traces}
-    assert found["headline"][0] == shapes.SESSIONS
-    assert found["transient"][0] == (len(shapes.TRANSIENT_DAYS) if shape == "transient" else 0)
+    layers, reference, published, (top, bottom) = browser.run(DRAWN)
+    data = plotted(pages[shape])
+    assert len(layers["line headline"]) == shapes.SESSIONS
+    # 120 sessions are 9 pixels apart: every sample is a dot.
+    assert len(layers["dots sample"]) == 3 * shapes.SESSIONS
+    assert len(layers.get("rings away", [])) == (len(shapes.TRANSIENT_DAYS) if shape == "transient" else 0)
     for kind in ("level", "drift", "suspected"):
-        levels = [one for one in plotted(pages[shape])["levels"] if one[4] == kind]
-        assert found[kind][1] == [value for _, _, begin, end, _ in levels for value in (begin, end)]
-    if shape == "reference":
-        lower, value, _ = plotted(pages[shape])["reference"]
-        assert ["line", value, value] in drawn
-        assert lower in [y0 for kind, y0, _ in drawn if kind == "rect"]
+        expected = [
+            [at, value] for a, b, begin, end, k in data["levels"] if k == kind for at, value in ((a, begin), (b, end))
+        ]
+        assert layers.get(f"line {kind}", []) == expected
+    assert len(layers["areas normal"]) == len(data["normal"])
+    lower, value, _ = data["reference"]
+    assert layers["rules reference"] == [[value]]
+    assert layers["areas band"][0][1] == lower
+    # Also above all samples, as of the drift's end, the reference is inside the panel.
+    assert top < reference[0] <= reference[1] < bottom
+    assert published == reference

@@ -36,7 +36,6 @@ class Iowatch(PythonPackage):
         depends_on("py-matplotlib@3.8:")
         depends_on("py-numpy@1.26:")
         depends_on("py-pandas@2.1:")
-        depends_on("py-plotly@5.20:")
         depends_on("py-prometheus-client@0.20:")
         depends_on("py-pydantic@2.6:")
         depends_on("py-pyyaml@6.0:")

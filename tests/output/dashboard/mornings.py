@@ -90,7 +90,7 @@ def first_bad_morning(history: History) -> date:
 
 
 def eight_systems(history: History) -> date:
-    """Twelve sessions after an event on three systems; a small loss, an improvement, and a missing session elsewhere."""
+    """Twelve sessions after an event on three systems; elsewhere a small loss, an improvement, a missing session."""
     last = STEP + timedelta(days=11)
     for name in SYSTEMS:
         factors: dict[tuple[str, str], tuple[date, float]] = {}

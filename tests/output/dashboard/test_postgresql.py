@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.output.dashboard import shapes
 
 # More than the number of sessions with long pages.
 SESSIONS = 34
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +33,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the same history in SQLite."""
     place = tmp_path_factory.mktemp("sqlite")
     shapes.fill(place / "history.db", SESSIONS)
-    with History.open(str(place / "history.db")) as history:
-        build_site(history, place / "site")
+    with pytest.MonkeyPatch.context() as patch:
+        # Else the commands on its pages would name it.
+        patch.setenv("IOWATCH_DB", str(place / "history.db"))
+        with History.open() as history:
+            build_site(history, place / "site", now=NOW)
     return place / "site"
 
 
@@ -48,7 +53,7 @@ def files(site: Path) -> dict[str, str]:
 
 def test_site_of_a_postgresql_history_equals_that_of_sqlite(url: str, site: Path, tmp_path: Path) -> None:
     with History.open(url) as history:
-        build_site(history, tmp_path / "site")
+        build_site(history, tmp_path / "site", now=NOW)
     ours, theirs = files(tmp_path / "site"), files(site)
     assert len(ours) > SESSIONS
     assert ours.keys() == theirs.keys()

@@ -10,7 +10,7 @@ import datetime as dt
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import reduce
@@ -572,38 +572,63 @@ def read_system_file(path: Path, system: str, model: type[Closed]) -> Closed | N
 def append_entry(
     path: Path, system: str, key: str, entry: Mapping[str, Any], model: type[Closed], *, name: str
 ) -> Closed:
-    """Add one entry to the list `key` of a file, which is created with `system` if absent; comments are kept.
+    """Add one entry to the list `key` of a file; as `append_entries`."""
+    return append_entries(path, system, key, [entry], model, name=name)[0]
+
+
+def append_entries(
+    path: Path,
+    system: str,
+    key: str,
+    entries: Sequence[Mapping[str, Any]],
+    model: type[Closed],
+    *,
+    name: str,
+    may_add: Callable[[Closed], bool] = lambda _: True,
+) -> list[Closed]:
+    """Add entries to the list `key` of a file, which is created with `system` if absent; comments are kept.
 
     Several processes may append concurrently: each reads, appends and writes under a lock.
 
     Args:
-        entry: fields of `model`; None and empty collections are omitted.
-        name: name of the entry in messages, because it has no line number yet.
+        entries: fields of `model`; None and empty collections are omitted.
+        name: name of the entries in messages, because they have no line number yet.
+        may_add: called for each entry while the file is locked; False leaves the entry out.
+
+    Returns:
+        The added entries.
 
     Raises:
-        InputError: the entry violates the schema, or the file is damaged.
+        InputError: an entry violates the schema, or the file is damaged; nothing is added.
         MachineError: the file cannot be written.
     """
-    kept = {field: value for field, value in entry.items() if value not in (None, {}, [])}
-    try:
-        validated = model.model_validate(kept)
-    except ValidationError as error:
-        described = _describe_faults(_group_faults(error, kept), model, (), True)
-        faults = "\n".join(f"{name}: {text}" for _, _, text in described)
-        raise InputError(faults, hint=documentation_hint(model.docs)) from error
+    kept = [{field: value for field, value in entry.items() if value not in (None, {}, [])} for entry in entries]
+    validated = [_validate_entry(one, model, name) for one in kept]
     editor = YAML(typ="rt")
     editor.preserve_quotes = True
     editor.width = 110
     editor.indent(mapping=2, sequence=4, offset=2)
     with files.exclusive_file_lock(path):
+        added = [(fields, one) for fields, one in zip(kept, validated, strict=True) if may_add(one)]
+        if not added:
+            return []
         empty = not path.exists() or YamlDocument(path, model.docs).data is None
         document = CommentedMap({"system": system}) if empty else editor.load(path.read_text(encoding="utf-8-sig"))
         if document.get(key) is None:
             document[key] = CommentedSeq()
-        document[key].append(CommentedMap(kept))
+        document[key].extend(CommentedMap(fields) for fields, _ in added)
         text = io.StringIO()
         editor.dump(document, text)
         if found := _find_excess(text.getvalue()):  # a file that no command could read again
             raise InputError(f"{path}:{found[0].line + 1}: {found[1]}; expected at most {_LIMITS}")
         files.write_atomically(path, text.getvalue())
-    return validated
+    return [one for _, one in added]
+
+
+def _validate_entry(fields: Mapping[str, Any], model: type[Closed], name: str) -> Closed:
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        described = _describe_faults(_group_faults(error, fields), model, (), True)
+        faults = "\n".join(f"{name}: {text}" for _, _, text in described)
+        raise InputError(faults, hint=documentation_hint(model.docs)) from error

@@ -4,7 +4,16 @@ from iowatch.findings.card import card_facts, waiting_text
 from iowatch.findings.evidence import find_log_differences, format_log_differences
 from iowatch.findings.finding import Finding, FindingMember, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
-from iowatch.findings.review import EVENT_ACTION, REVIEW_ACTIONS, ReviewAction, record_decision
+from iowatch.findings.review import (
+    EVENT_ACTION,
+    REVIEW_ACTIONS,
+    ReviewAction,
+    ReviewBasis,
+    record_decision,
+    record_decisions,
+    record_event,
+    review_bases,
+)
 from iowatch.findings.series import (
     MIN_OBSERVATIONS,
     RETEST_SINCE,

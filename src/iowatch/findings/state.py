@@ -418,13 +418,16 @@ def _store_session_report(history: History, system: str, report: str) -> None:
         history.add_attributes(session.uuid, {SESSION_REPORT: report})
 
 
-def find_finding(history: History, name: str) -> Finding:
+def find_finding(history: History, name: str, known: Sequence[Finding] | None = None) -> Finding:
     """Find a stored finding by its id or an unambiguous prefix.
+
+    Args:
+        known: the stored findings, if the caller has loaded them.
 
     Raises:
         UsageError: no finding matches, or several.
     """
-    known = load_findings(history)
+    known = load_findings(history) if known is None else known
     chosen = [f for f in known if f.id == name] or [f for f in known if f.id.startswith(name)]
     if len(chosen) != 1:
         how = "no finding" if not chosen else f"{len(chosen)} findings"

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 import getpass
+import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
-from iowatch.core import UsageError, settings
-from iowatch.core.yamlfile import Closed, ClosedModel, Entries, append_entry, read_system_file
+from iowatch.core import MachineError, UsageError, settings
+from iowatch.core.yamlfile import ClosedModel, Entries, append_entries, append_entry, read_system_file
 
 
 def current_author() -> str:
@@ -33,6 +35,53 @@ def current_author() -> str:
         return found or getpass.getuser()
     except (KeyError, OSError) as error:
         raise UsageError("no author name configured", hint="Add --by NAME, or set git's user.name.") from error
+
+
+def commit_file(path: Path, message: str, author: str | None = None) -> str | None:
+    """Commit one file where it is in a git repository; other changes, and what is staged, stay as they are.
+
+    Args:
+        author: name, or mail address, of the author; None is git's own.
+
+    Returns:
+        The abbreviated commit, or None outside a repository or without git.
+
+    Raises:
+        MachineError: git refused: no identity, a hook, an unfinished merge, an ignored file. The file stays as written.
+    """
+    where = ["git", "-C", str(path.parent)]
+    author = author and "".join(letter for letter in author if letter.isprintable() and letter not in "<>").strip()
+    given = [f"--author={author} <{author if '@' in author else ''}>"] if author else []
+    try:
+        if "not a git repository" in _run_git([*where, "rev-parse", "--git-dir"]).stderr:
+            return None
+        steps = (
+            # A new file: `commit --only` takes files that the index knows.
+            ["add", "--intent-to-add", "--", path.name],
+            ["commit", "--quiet", "--only", *given, f"--message={message}", "--", path.name],
+            ["rev-parse", "--short", "HEAD"],
+        )
+        for step in steps:
+            done = _run_git([*where, *step])
+            if done.returncode != 0:
+                said = " ".join((done.stderr or done.stdout).split())
+                raise MachineError(f"{path} is written, but not committed: {said}", hint=f"Commit {path} yourself.")
+    except FileNotFoundError:
+        return None
+    except subprocess.TimeoutExpired as error:
+        text = f"{path} is written, but not committed: git did not end within {error.timeout:.0f} s"
+        raise MachineError(text, hint=f"Commit {path} yourself.") from error
+    return done.stdout.strip()
+
+
+def _run_git(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    # In a hook git names its own repository and index, which would be used for this one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_DIR", "GIT_INDEX"))}
+    environment |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=60, check=False, env=environment,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -154,14 +203,33 @@ def add_decision(system: str, entry: dict[str, Any]) -> Decision:
     Raises:
         InputError: not a valid decision, or the file is damaged.
     """
-    return _append(system, "decisions", entry, Decision, f"decision on '{entry.get('finding')}'")
+    return add_decisions(system, [entry], {})[0]
+
+
+def add_decisions(
+    system: str, entries: Sequence[Mapping[str, Any]], known: Mapping[str, int | None]
+) -> tuple[Decision, ...]:
+    """Append those decisions, as `add_decision`, that were made in knowledge of all earlier ones on their finding.
+
+    Args:
+        known: number of decisions on each finding that the author knew of; None: not asked.
+
+    Returns:
+        The appended decisions.
+    """
+    _read_review_file(system)
+
+    def may_add(decision: Decision) -> bool:
+        count = known.get(decision.finding)
+        return count is None or count == sum(d.finding == decision.finding for d in load_decisions(system))
+
+    path, names = review_file_path(system), ", ".join(f"'{entry.get('finding')}'" for entry in entries)
+    name = f"decision on {names}"
+    return tuple(append_entries(path, system, "decisions", entries, Decision, name=name, may_add=may_add))
 
 
 def add_plan_decision(system: str, entry: dict[str, Any]) -> PlanDecision:
     """Append the accepted loss of results, as `add_decision`; `entry` has the fields of `PlanDecision`."""
-    return _append(system, "plans", entry, PlanDecision, f"decision on the plan of '{entry.get('suite')}'")
-
-
-def _append(system: str, key: str, entry: dict[str, Any], model: type[Closed], name: str) -> Closed:
     _read_review_file(system)
-    return append_entry(review_file_path(system), system, key, entry, model, name=name)
+    name = f"decision on the plan of '{entry.get('suite')}'"
+    return append_entry(review_file_path(system), system, "plans", entry, PlanDecision, name=name)

@@ -14,7 +14,7 @@ from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.store import History
 from tests.conftest import ROOT
-from tests.output.dashboard import hostile, shapes
+from tests.output.dashboard import hostile, review_desk, shapes
 from tests.output.dashboard.browser import Browser, unusable
 
 
@@ -62,6 +62,15 @@ def shapes_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("shapes")
     shapes.fill(place / "history.db")
     return _built(place / "history.db", place / "site")
+
+
+@pytest.fixture(scope="session")
+def review_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with `history.db` and `site`, to copy, for tests of review."""
+    place = tmp_path_factory.mktemp("review")
+    review_desk.fill(place / "history.db")
+    review_desk.build(place / "history.db", place / "site")
+    return place
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from iowatch.cli.common import ANY_PATH, history_options, print_json, print_lines, print_message
+from iowatch.cli.common import ANY_PATH, database_option, history_options, print_json, print_lines, print_message
 from iowatch.core import settings
-from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site, serve_site
+from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site
+from iowatch.output.dashboard.serve import make_access, make_server, serve_site
 from iowatch.store import History
 
 
@@ -39,9 +41,23 @@ def build(output: Path | None, zone: str | None, sessions: int, reports: int, db
         print_lines(f"Dashboard: {built.index} ({built.written} files written, {built.kept} artefacts kept)")
 
 
-@command.command("serve", epilog="Example: iowatch dashboard serve --port 8000")
+@command.command("serve", epilog="Examples:\n  iowatch dashboard serve --port 8000\n  iowatch dashboard serve --review")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option("--site", type=ANY_PATH, help="Directory of the site [default: site/ in var/].")
-def serve(port: int, site: Path | None) -> None:
-    """Serve the built site on the loopback address."""
-    serve_site(site or settings.var_directory() / "site", port, print_message)
+@click.option("--review", is_flag=True, help="Offer review on the pages: accept, acknowledge, dismiss, note, assign.")
+@click.option("--user-header", metavar="NAME", help="Header in which the proxy names the person: X-Remote-User.")
+@click.option("--origin", metavar="URL", help="With --user-header: where people open the site.")
+@click.option(
+    "--trusted-proxy", "proxies", multiple=True, metavar="ADDRESS",
+    help="With --user-header: only requests from here are answered [default: loopback].",
+)  # fmt: skip
+@click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@database_option
+def serve(port: int, site: Path | None, review: bool, bind: str, db: str | None, **sign_on: Any) -> None:
+    """Serve the built site on the loopback address; with --review, decisions can be made on the pages.
+
+    They are recorded as by `iowatch review`, and committed where the file is in a git repository.
+    """
+    place = site or settings.var_directory() / "site"
+    access = make_access(place, db, print_message, review=review, **sign_on)
+    serve_site(make_server(place, port, access, bind), access, print_message)

@@ -1,14 +1,13 @@
-"""Build the site from the history with Jinja (autoescaping on, undefined names are errors); serve it on loopback."""
+"""Build the site from the history with Jinja (autoescaping on, undefined names are errors)."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shlex import quote
 from typing import Any, get_args
@@ -46,6 +45,8 @@ from iowatch.store import History
 
 DEFAULT_SESSIONS = 30
 DEFAULT_REPORTS = 6
+# File of a site: the options that it was built with, for a build after a decision.
+BUILD_OPTIONS = "build.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def build_site(
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
         for page in pages:
             _publish(page, site)
+        writer.write(BUILD_OPTIONS, json.dumps({"zone": zone, "sessions": sessions, "reports": reports}))
         return BuildResult(place / "index.html", writer.written, writer.kept)
 
 
@@ -115,28 +117,6 @@ def _publish(page: Page, site: SiteBuild) -> None:
         template = site.templates.from_string(_FAULTY)
         root = "../" * page.name.count("/")
         site.writer.write(page.name, template.render(root=root, page=page.name, title=page.title, fault=fault))
-
-
-def serve_site(site: Path, port: int, say: Callable[[str], None]) -> None:
-    """Serve the site on loopback until interrupted.
-
-    Raises:
-        InputError: there is no built site.
-        MachineError: the port is not available.
-    """
-    if not (site / "index.html").is_file():
-        raise core.InputError(f"there is no dashboard at {site}", hint="`iowatch dashboard build` makes it.")
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), partial(SimpleHTTPRequestHandler, directory=str(site)))
-    except OSError as error:
-        hint = "Choose another with --port."
-        raise core.MachineError(f"cannot serve on port {port}: {error.strerror}", hint=hint) from error
-    with server:
-        say(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends)")
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            say("ended")
 
 
 def review_choices(history: History) -> dict[str, Any]:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 DAY_S = 86400
 COVARIATE_DAYS = 60
-RANGE = "return document.getElementById('plot').chart.range()"
+RANGE = "return document.getElementById('plot').chart.range"
 TIP = "return document.querySelector('.tip:not([hidden])')?.innerText ?? null"
 HASH = "return decodeURIComponent(location.hash)"
 
@@ -93,7 +93,7 @@ def test_range_in_the_address_is_restored(browser: Browser, franklin_site: Path)
 @pytest.mark.parametrize("fragment", ["#from=x&to=y", "#from=2009-03-10&to=2009-03-01", "#words=mpiio"])
 def test_invalid_range_shows_everything(browser: Browser, franklin_site: Path, fragment: str) -> None:
     chart = Chart(browser, franklin_site / "series/1.html", fragment)
-    times = chart.run("return document.getElementById('plot').chart.range()")
+    times = chart.run("return document.getElementById('plot').chart.range")
     assert times[0] < utc(2009, 2, 12)
     assert times[1] > utc(2009, 4, 29)
 
@@ -182,8 +182,8 @@ def test_pointer_gets_value_times_session_stack_and_run(chart: Chart) -> None:
 
 
 LOWEST = """
-const {times, shown} = document.getElementById('plot').chart;
-const {points} = shown()[0].layers.find((one) => one.kind === 'sample');
+const {times, drawn} = document.getElementById('plot').chart;
+const {points} = drawn[0].layers.find((one) => one.kind === 'sample');
 const [at] = points[8];
 return [times.indexOf(at), Math.min(...points.filter((one) => one[0] === at).map(([, value]) => value))];
 """
@@ -332,7 +332,7 @@ def test_covariate_is_drawn_below_and_chosen_by_the_reader(browser: Browser, loa
     from selenium.webdriver.support.select import Select
 
     chart = Chart(browser, loaded_site / "series/1.html")
-    panels = "return document.getElementById('plot').chart.shown().map((one) => one.title)"
+    panels = "return document.getElementById('plot').chart.drawn.map((one) => one.title)"
     assert chart.run(panels) == ["Bandwidth (MiB/s)", "jobs running on the system"]
     # One axis of time for both panels, and one answer.
     edges = "const panels = [...document.querySelectorAll('.surface svg svg')];"

@@ -142,7 +142,7 @@ def test_normal_band_is_around_the_levels_before_undecided_changes(pages: dict[s
 # Layers of the main panel by form and kind: number of points, their values; pixels of the axis from top to bottom.
 DRAWN = """
 const chart = document.getElementById('plot').chart, layers = {};
-for (const {form, kind, points} of chart.shown()[0].layers) layers[`${form} ${kind}`] = points.filter(Boolean);
+for (const {form, kind, points} of chart.drawn[0].layers) layers[`${form} ${kind}`] = points.filter(Boolean);
 const box = (one) => { const {y, height} = one.getBBox(); return [y, y + height]; };
 const path = (kind) => { const found = document.querySelector(`.surface path.${kind}`); return found && box(found); };
 const panel = document.querySelector('.surface svg svg').viewBox.baseVal;

@@ -140,7 +140,7 @@ def test_plot_uses_the_zone_of_the_site_not_of_the_browser(
             browser.open(site / "series/1.html", "#from=2009-03-15&to=2009-03-20")
             browser.wait("return document.documentElement.dataset.drawn === 'yes'")
             midnight = [datetime(2009, 3, day, tzinfo=ZoneInfo(zone)).timestamp() for day in (15, 21)]
-            assert browser.run("return document.getElementById('plot').chart.range()") == midnight
+            assert browser.run("return document.getElementById('plot').chart.range") == midnight
             assert browser.run("return document.querySelector('.surface .date').textContent") == "15 Mar 2009"
             assert zone in browser.run("return document.querySelector('.surface').textContent")
             texts = browser.run(TIMES)

@@ -53,8 +53,8 @@
         if (!value) return true;
         const own = row.dataset[name] ?? "";
         if (name === "words") return value.toLowerCase().split(/\s+/).every((word) => words[i].includes(word));
-        // A series can have several states, for example in an open finding and suspected.
-        return name === "state" ? own.split(" ").includes(value) : own === value;
+        // A row can have several values, for example a series in an open finding that is suspected, too.
+        return own.split("\n").includes(value);
       });
       shown += !row.hidden;
     });
@@ -63,7 +63,7 @@
   }
   for (const input of inputs) {
     input.value = state.get(input.dataset.filter) ?? "";
-    input.addEventListener("input", () => { keep(input.dataset.filter, input.value); filter(); });
+    for (const event of ["input", "change"]) input.addEventListener(event, () => { keep(input.dataset.filter, input.value); filter(); });
   }
   // "/" focuses the filter, arrow keys move between rows.
   document.addEventListener("keydown", (event) => {

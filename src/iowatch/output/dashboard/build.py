@@ -27,6 +27,7 @@ from iowatch.findings import (
     format_factor,
     format_largest,
     format_outlook,
+    format_percent,
 )
 from iowatch.output.dashboard import (
     Page,
@@ -164,6 +165,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         extent=format_extent,
         outlook=format_outlook,
         percent=format_share,
+        signed_percent=format_percent,
         slug=safe_file_name,
         brief=shorten_text,
         cite=cite_table,

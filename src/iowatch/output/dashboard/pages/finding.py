@@ -1,8 +1,7 @@
-"""Page of a finding (pictures of its series, common factor, evidence, decisions), and the list of all findings."""
+"""Page of a finding: pictures of its series, common factor, evidence, decisions."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
@@ -143,19 +142,13 @@ _MAX_RUNS = 12
 
 
 def publish_finding_pages(site: data.SiteBuild) -> None:
-    """Write `findings.html`, and `finding/<id>.html` for each finding, including closed ones."""
-    machines = site.catalogue.machines
-    for machine in machines:
+    """Write `finding/<id>.html` for each finding, including closed ones."""
+    for machine in site.catalogue.machines:
         for finding in machine.findings:
             site.write_page(finding_page_path(finding), "finding.html", **_finding_values(site, machine, finding))
-    findings = sorted((f for machine in machines for f in machine.findings), key=lambda f: -f.first_after)
-    rows = [(finding, finding_page_path(finding)) for finding in findings]
-    trends = [trend for machine in machines for trend in levels.system_trends(machine)]
-    trends.sort(key=lambda trend: -abs(math.log(trend.gain)))
-    site.write_page("findings.html", "findings.html", rows=rows, trends=trends)
 
 
-PAGE = data.Page("findings.html", "Findings", 2, publish_finding_pages)
+PAGE = data.Page("finding", "Finding", None, publish_finding_pages)
 
 
 def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Finding) -> dict[str, Any]:

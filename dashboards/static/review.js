@@ -195,6 +195,7 @@
     acceptAnswer(answer);
     refresh();
     for (const details of forms) {
+      details.dataset.user = user;
       const changed = findingsOf(details).map((one) => answer.findings[one.id]?.state !== one.state && answer.findings[one.id]?.last).filter(Boolean);
       if (changed.length) details.querySelector("summary").append(` (now ${changed.join("; ")})`);
     }

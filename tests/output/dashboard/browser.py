@@ -55,11 +55,11 @@ class Browser:
         """Run a script in the page and return its value."""
         return self.driver.execute_script(script, *values)
 
-    def wait(self, script: str) -> None:
+    def wait(self, script: str, *values: object) -> None:
         """Wait until the value of a script is true."""
         from selenium.webdriver.support.wait import WebDriverWait
 
-        done: Callable[[Any], Any] = lambda driver: driver.execute_script(script)  # noqa: E731
+        done: Callable[[Any], Any] = lambda driver: driver.execute_script(script, *values)  # noqa: E731
         WebDriverWait(self.driver, 30, 0.05).until(done)
 
     def messages(self) -> list[str]:

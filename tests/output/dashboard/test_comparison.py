@@ -11,6 +11,7 @@ from iowatch.core import Output, Result
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.drawing import forest_axis, forest_picture, forest_scale, samples_picture
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from tests.output.dashboard.browser import Browser
 
 START = 1_700_000_000  # 2023-11-14
 
@@ -101,6 +102,11 @@ def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
         build_site(history, tmp_path / "site")
     listed = (tmp_path / "site" / "comparisons.html").read_text(encoding="utf-8")
     (page,) = re.findall(r'href="(comparison/\w+\.html)">local: old against new, A/B run of 2023-11-14<', listed)
+    (row,) = [one for one in listed.split("<tr>") if page in one]
+    # 150 to 100 MiB/s, both plus the number of the pair, in nine pairs.
+    words = " ".join(re.sub(r"<[^>]+>", " ", row).split())
+    assert words.startswith("faster local: old against new, A/B run of 2023-11-14 1 faster")
+    assert "new is faster over all: 1.476 times as fast as old" in words
     text = (tmp_path / "site" / page).read_text(encoding="utf-8")
     assert '<span class="state good">faster</span>' in text
     assert "session by session" in text
@@ -110,3 +116,26 @@ def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     assert re.findall(r"\b(?:left|right)\b", visible.lower()) == []
     assert "A/B run, session fair-1" in visible
     assert "in MiB/s (paired medians)" in visible
+
+
+def test_index_lists_differences_first_with_the_number_of_cases(franklin_site: Path) -> None:
+    text = (franklin_site / "comparisons.html").read_text(encoding="utf-8")
+    verdicts = re.findall(r'<tr><td><span class="state ?\w*">([^<]+)</span>', text)
+    order = ["slower", "faster", "no difference", "not enough data", "no comparison"]
+    assert verdicts == sorted(verdicts, key=order.index)
+    rows = {re.findall(r"<a [^>]*>([^<]*)", row)[0]: row for row in text.split("<tr>") if 'class="text"' in row}
+    (event,) = [row for title, row in rows.items() if "before and after" in title]
+    counts = re.findall(r">(\d+) (faster|slower|no difference|not enough data)<", event)
+    # All 13 monitored series of Franklin.
+    assert sum(int(n) for n, _ in counts) == 13
+    assert len(dict(counts)) == len(counts)
+
+
+def test_index_of_comparisons_is_sorted_by_a_click(browser: Browser, franklin_site: Path) -> None:
+    browser.open(franklin_site / "comparisons.html")
+    titles = "return [...document.querySelectorAll('tbody a')].map(one => one.textContent)"
+    shown = browser.run(titles)
+    browser.driver.find_element("xpath", "//th/button[starts-with(., 'comparison')]").click()
+    assert browser.run(titles) == sorted(shown, key=str.casefold)
+    assert browser.run("return location.hash") == "#sort=1a"
+    assert browser.messages() == []

@@ -55,12 +55,46 @@ def publish_comparison_pages(site: SiteBuild) -> None:
     for series in site.catalogue.by_id.values():
         row = series.row
         pages[row.system, row.partition, row.stack, row.case.key, row.metric] = series.page
+    rows = []
     for one in requests:
-        site.write_page(one.page, "comparison.html", **_comparison_values(site, one, pages))
-    site.write_page("comparisons.html", "comparisons.html", rows=requests)
+        values = _comparison_values(site, one, pages)
+        site.write_page(one.page, "comparison.html", **values)
+        rows.append(_make_index_row(one, values))
+    rows.sort(key=lambda row: _VERDICTS.index(row.verdict))
+    site.write_page("comparisons.html", "comparisons.html", rows=rows)
 
 
 PAGE = Page("comparisons.html", "Comparisons", 5, publish_comparison_pages)
+
+
+# In the order of the index.
+_VERDICTS = ("slower", "faster", "no difference", "not enough data", "no comparison")
+
+
+@dataclass(frozen=True)
+class IndexRow:
+    """A comparison in the index.
+
+    Attributes:
+        verdict: one of `_VERDICTS`, about the right side over all cases.
+        counts: number of cases by verdict, without zeros.
+        sentence: the outcome, or the reason why there is none.
+    """
+
+    request: ComparisonRequest
+    verdict: str
+    counts: Sequence[tuple[str, int]]
+    sentence: str
+
+
+def _make_index_row(request: ComparisonRequest, values: Mapping[str, Any]) -> IndexRow:
+    if values["fault"] is not None:
+        return IndexRow(request, "no comparison", (), values["fault"])
+    overall = values["document"]["overall"]
+    # The sentence without its counts, which have a column of their own.
+    sentence = values["lines"][0].partition(" By case: ")[0]
+    verdict = next(name for name in _VERDICTS if overall["verdict"].startswith(name))
+    return IndexRow(request, verdict, [(name, n) for name, n in overall["counts"].items() if n], sentence)
 
 
 def _comparison_requests(site: SiteBuild) -> Iterator[ComparisonRequest]:

@@ -35,7 +35,7 @@ Parallel HDF5: {parallel}
 Threadsafety: no"""
 
 
-@pytest.mark.parametrize(("parallel", "found"), [("yes", True), ("no", False)])
+@pytest.mark.parametrize(("parallel", "found"), [("yes", True), ("no", False), ("ON", True), ("OFF", False)])
 def test_only_parallel_hdf5_is_found(tool: Tool, parallel: str, found: bool) -> None:
     tool("h5pcc.mpich", f"cat <<'END'\n{SETTINGS.format(parallel=parallel)}\nEND")
     part = stack_probe.probe_hdf5(MpiInstallation("mpich", ".mpich"))

@@ -80,12 +80,12 @@ def _first_match(pattern: str, text: str) -> str | None:
 
 
 def _parse_yes_no(text: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Return variants from lines `label: yes` or `label -> enabled`."""
+    """Return variants from lines `label: yes`, `label: ON` (builds by CMake) or `label -> enabled`."""
     found = {}
     for variant, label in names.items():
         word = _first_match(rf"{re.escape(label)}\s*(?::|->)\s*(\w+)", text)
         if word:
-            found[variant] = "true" if word.lower() in ("yes", "enabled", "1") else "false"
+            found[variant] = "true" if word.lower() in ("yes", "on", "enabled", "1") else "false"
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from iowatch.site import stack_probe
@@ -68,6 +70,29 @@ def test_netcdf_of_another_mpi_is_not_found(tool: Tool, tmp_path_factory: pytest
     part = stack_probe.probe_netcdf(MpiInstallation("openmpi"))
     assert part is not None
     assert part.version == "4.9.3"
+
+
+@pytest.mark.parametrize(("linked", "found"), [("own", True), ("debian", False)])
+def test_netcdf_of_another_hdf5_is_not_in_the_stack(
+    tool: Tool, tmp_path_factory: pytest.TempPathFactory, linked: str, found: bool
+) -> None:
+    """A module of HDF5 without netCDF leaves the nc-config of Debian's netCDF on PATH."""
+    place = tmp_path_factory.mktemp("libraries")
+    for name in ("own/libhdf5.so.310", "own/libhdf5.so", "debian/libhdf5_openmpi.so.103", "debian/libnetcdf.so"):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text("")
+    tool("mpicc", "echo gcc 12.2.0")
+    tool("mpirun", "echo 'mpirun (Open MPI) 5.0.8'")
+    settings = SETTINGS.format(parallel="ON")
+    tool("h5pcc", f"[ $1 = -show ] && echo mpicc -L{place}/own || cat <<'END'\n{settings}\nEND")
+    answer = f" --has-parallel4 -> yes\n --libdir -> {place}/debian\n --version -> netCDF 4.9.0"
+    tool("nc-config", f"cat <<'END'\n{answer}\nEND")
+    library = {"own": "own/libhdf5.so.310", "debian": "debian/libhdf5_openmpi.so.103"}[linked]
+    tool("ldd", f"echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'; echo '{Path(library).name} => {place}/{library} (0x0)'")
+    stack = stack_probe.loaded_stack("somewhere")
+    assert stack is not None
+    assert stack.part("hdf5") is not None
+    assert ("netcdf4" in stack.features) is found
 
 
 def test_pnetcdf_of_debian_13_is_found_by_the_compiler(tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> None:

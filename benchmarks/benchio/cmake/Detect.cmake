@@ -2,11 +2,12 @@
 #
 # A candidate is a set of include directories and link items. benchio_try compiles a program with it, and looks at which MPI
 # libraries the result would load: two of them (Open MPI and MPICH, say) mean that the library was built for another MPI.
+# The same holds for netCDF and HDF5: Debian's netCDF does not go with the HDF5 of a module.
 
-# Names of MPI's C libraries that an executable loads.
-function(benchio_loaded_mpi executable result)
+# Names of the libraries that an executable loads and that match a regular expression.
+function(benchio_loaded executable pattern result)
   execute_process(COMMAND ldd ${executable} OUTPUT_VARIABLE text ERROR_QUIET)
-  string(REGEX MATCHALL "libmpi(ch|_[a-z]*_[0-9]+|_cray|_intel)?(_mt)?\\.so" names "${text}")
+  string(REGEX MATCHALL "${pattern}" names "${text}")
   list(REMOVE_DUPLICATES names)
   set(${result} "${names}" PARENT_SCOPE)
 endfunction()
@@ -30,13 +31,21 @@ function(benchio_try name source includes libraries from)
     set(BENCHIO_${name}_REASON "${BENCHIO_${name}_REASON}${from}: ${reason}. " PARENT_SCOPE)
     return()
   endif()
-  benchio_loaded_mpi(${executable} mpis)
+  benchio_loaded(${executable} "libmpi(ch|_[a-z]*_[0-9]+|_cray|_intel)?(_mt)?\\.so" mpis)
   list(LENGTH mpis n)
   if(n GREATER 1)
     list(JOIN mpis " and " text)
     set(BENCHIO_${name}_REASON "${BENCHIO_${name}_REASON}${from}: built for another MPI (would load ${text}). " PARENT_SCOPE)
     return()
   endif()
+  benchio_loaded(${executable} "libhdf5(_(openmpi|mpich|serial|parallel[a-z_0-9]*|gnu[a-z_0-9]*))?\\.so\\.[0-9]+" hdf5)
+  if(BENCHIO_HDF5_LOADED AND hdf5 AND NOT hdf5 STREQUAL BENCHIO_HDF5_LOADED)
+    list(JOIN hdf5 " and " text)
+    set(text "built for another HDF5 (would load ${text}, api HDF5 ${BENCHIO_HDF5_LOADED})")
+    set(BENCHIO_${name}_REASON "${BENCHIO_${name}_REASON}${from}: ${text}. " PARENT_SCOPE)
+    return()
+  endif()
+  set(BENCHIO_${name}_LOADED "${hdf5}" PARENT_SCOPE)
   set(BENCHIO_${name}_FOUND TRUE PARENT_SCOPE)
   set(BENCHIO_${name}_FROM "${from}" PARENT_SCOPE)
   set(BENCHIO_${name}_INCLUDES "${includes}" PARENT_SCOPE)
@@ -87,8 +96,9 @@ function(benchio_programs result chosen)
   set(${result} "${found}" PARENT_SCOPE)
 endfunction()
 
+# That of a module is before Debian's on PATH, but has no suffix.
 macro(benchio_find_hdf5)
-  benchio_programs(programs "${BENCHIO_H5PCC}" h5pcc.${BENCHIO_MPI} h5pcc h5cc)
+  benchio_programs(programs "${BENCHIO_H5PCC}" h5pcc h5pcc.${BENCHIO_MPI} h5cc)
   foreach(program IN LISTS programs)
     if(NOT BENCHIO_HDF5_FOUND)
       execute_process(COMMAND ${program} -shlib -show OUTPUT_VARIABLE flags ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -18,12 +18,12 @@ from typing import Any
 
 from iowatch.core import Output
 from iowatch.site.stack import Stack, StackPart
-from iowatch.site.stack_probe import MPI_LIBRARIES
+from iowatch.site.stack_probe import HDF5_LIBRARY, MPI_LIBRARIES
 
 # Part -> file name of its main library.
 _LIBRARIES = {
     **dict.fromkeys(MPI_LIBRARIES, r"libmpi(?:ch|_\w+)?\.so"),
-    "hdf5": r"libhdf5(?:_(?:openmpi|mpich|serial|parallel\w*|gnu\w*))?\.so",
+    "hdf5": HDF5_LIBRARY,
     "netcdf-c": r"libnetcdf(?:_(?:mpi|parallel\w*))?\.so",
     "parallel-netcdf": r"libpnetcdf\.so",
 }

@@ -35,6 +35,7 @@ MPI_LIBRARIES = {
     "intel-oneapi-mpi": r"libmpi\.so\.12\b",
     CRAY: r"libmpi_(?:amd|aocc|cray|gnu|intel|nvidia)\w*\.so",
 }
+HDF5_LIBRARY = r"libhdf5(?:_(?:openmpi|mpich|serial|parallel\w*|gnu\w*))?\.so"
 # Cray's programming environment has one wrapper per language, which includes MPI.
 _CRAY_NAMES = {"mpicc": "cc", "mpicxx": "CC", "mpifort": "ftn"}
 
@@ -203,6 +204,14 @@ def probe_netcdf(flavour: MpiInstallation) -> StackPart | None:
     return _netcdf_by_config(flavour) or _netcdf_by_pkgconfig(flavour)
 
 
+def _fits_hdf5(part: StackPart, hdf5: StackPart | None) -> bool:
+    """Return whether a library is linked against this HDF5, or against none: no process can use two."""
+    own = {Path(os.path.realpath(file)).parent for file in (hdf5.files if hdf5 else ()) if ".so" in file}
+    listing = "".join(query_tool("ldd", file) for file in part.files)
+    linked = {Path(os.path.realpath(path)).parent for path in re.findall(rf"{HDF5_LIBRARY}\S* => (/\S+)", listing)}
+    return not own or linked <= own
+
+
 def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
     """Return PnetCDF, as described by `pnetcdf-config`; in Debian 13 its directories are those of Debian's build."""
     config = flavour.tool("pnetcdf-config") or shutil.which("pnetcdf-config")
@@ -346,7 +355,9 @@ def installed_mpis() -> list[MpiInstallation]:
 
 
 def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
-    parts = tuple(sorted(filter(None, (ask(flavour) for ask in _probes())), key=lambda part: part.name))
+    found = sorted(filter(None, (ask(flavour) for ask in _probes())), key=lambda part: part.name)
+    hdf5 = next((part for part in found if part.name == "hdf5"), None)
+    parts = tuple(part for part in found if part.name != "netcdf-c" or _fits_hdf5(part, hdf5))
     renamed = [name for name in TOOLS if flavour.own_name(name) != name]
     tools = {name: path for name in renamed if (path := flavour.tool(name))}
     name, features, settings = f"system-{flavour.mpi}", features_of_parts(parts), mpi_settings(flavour.mpi)

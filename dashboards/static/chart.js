@@ -182,7 +182,7 @@ const TimeChart = (() => {
 
     dateNodes(bottom) {
       const { left, right, x } = this.scale;
-      return this.zoneOfSite.ticks(this.range, Math.max(2, Math.floor((right - left) / 84))).flatMap(([time, label]) => {
+      return this.zoneOfSite.ticks(this.range, Math.max(2, Math.floor((right - left) / 72))).flatMap(([time, label]) => {
         const at = x(time), [kind, edge] = at > right - 34 ? ["date last", right + 4] : at < left + 14 ? ["date first", left] : ["date", at];
         return [node("line", { class: "grid", x1: at, x2: at, y1: TOP, y2: bottom + 4 }), node("text", { class: kind, x: edge, y: bottom + 18 }, label)];
       });

@@ -282,9 +282,19 @@ def test_chart_is_printed_on_white_also_from_a_dark_screen(chart: Chart) -> None
     try:
         assert chart.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert chart.run("return getComputedStyle(document.querySelector('.surface .unit')).fill") == "rgb(51, 51, 51)"
-        assert chart.run("return document.querySelector('.ranges button').offsetParent") is None
+        assert chart.run("return document.querySelector('.ranges').offsetParent") is None
+        # The colours of the light scheme: light blue lines of the dark one would be pale on paper.
+        assert (
+            chart.run("return getComputedStyle(document.querySelector('path.headline')).stroke") == "rgb(11, 92, 173)"
+        )
+        chart.run(
+            "addEventListener('beforeprint', () => { window.printed = document.getElementById('plot').chart.scale; })"
+        )
         printed = browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
         assert len(base64.b64decode(printed["data"])) > 10_000
+        # Drawn anew for the width of paper, so that texts keep their size.
+        assert chart.run("return window.printed.right") == 712
+        assert chart.run("return document.getElementById('plot').chart.scale.right") > 1000
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 

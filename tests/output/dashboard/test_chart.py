@@ -23,7 +23,7 @@ from tests.output.dashboard.test_series import plotted
 pytestmark = pytest.mark.browser
 
 DAY_S = 86400
-COVARIATE_DAYS = 60
+LOADED_DAYS, WITHOUT = 150, range(41, 61)
 RANGE = "return document.getElementById('plot').chart.range"
 TIP = "return document.querySelector('.tip:not([hidden])')?.innerText ?? null"
 HASH = "return decodeURIComponent(location.hash)"
@@ -312,7 +312,7 @@ def loaded_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A series that loses 1 % per running job; other covariates explain nothing, are constant, or unknown."""
     place, random = tmp_path_factory.mktemp("loaded"), np.random.default_rng(5)
     with History.open(str(place / "history.db")) as history:
-        for day in range(COVARIATE_DAYS):
+        for day in (n for n in range(LOADED_DAYS) if n not in WITHOUT):
             begin, jobs = 1_735_700_000 + day * DAY_S, float(random.integers(10, 60))
             value = float(1000 * np.exp(-0.01 * jobs + 0.05 * random.standard_normal()))
             before = {"time_s": begin, "jobs_running": jobs, "load_1m": random.uniform(), "fill": 50.0}
@@ -325,7 +325,7 @@ def loaded_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             run = RunRecord("ior:x", "default", StackRecord("gnu"), session.uuid, begin, output, facts=facts)
             history.record_runs(session.uuid, [run])
             history.end_session(session.uuid, "ok", begin + 60)
-        update_findings(history, "site", datetime.fromtimestamp(1_735_700_000 + COVARIATE_DAYS * DAY_S, UTC))
+        update_findings(history, "site", datetime.fromtimestamp(1_735_700_000 + LOADED_DAYS * DAY_S, UTC))
         build_site(history, place / "site")
     return place / "site"
 
@@ -361,6 +361,21 @@ def test_covariate_is_drawn_below_and_chosen_by_the_reader(browser: Browser, loa
     Select(browser.driver.find_element("id", "covariate")).select_by_visible_text("nothing")
     assert len(chart.run(panels)) == 1
     assert browser.messages() == []
+
+
+def test_no_line_over_missing_sessions_where_a_point_is_of_two(browser: Browser, loaded_site: Path) -> None:
+    """130 sessions on a small phone: a bar spans two, but not the last before the gap and the first after it."""
+    browser.resize(320, 700)
+    chart = Chart(browser, loaded_site / "series/1.html")
+    points = "document.getElementById('plot').chart.drawn[0].layers.find((one) => one.kind === arguments[0]).points"
+    assert "A bar spans all samples of 2 sessions" in chart.run("return document.getElementById('hint').textContent")
+    line = chart.run(f"return {points}", "headline")
+    gap = line.index(None)
+    assert line.count(None) == 1
+    # The point after the gap shows the more different one of two sessions.
+    assert (line[gap + 1][0] - line[gap - 1][0]) / DAY_S in (len(WITHOUT) + 1, len(WITHOUT) + 2)
+    assert len(chart.run(f"return {points}", "sample")) == len(line) - 1 == 66
+    assert chart.run("return document.documentElement.scrollWidth") <= 320
 
 
 def test_pages_without_covariates_offer_none(franklin_site: Path) -> None:

@@ -1,4 +1,4 @@
-"""Environment of a run on its node: the kernel, Lustre's client, the mount of scratch and its default striping.
+"""Environment of a run on its node: kernel, CPU vulnerabilities, Lustre's client, mount and striping of scratch.
 
 A maintenance may change these without an announcement; findings list those that differ between both sides of a change.
 """
@@ -19,9 +19,13 @@ from iowatch.site import storage
 
 # In the stage directory: lines `fact=value`.
 _FACTS_FILE = "iowatch.machine"
+# One file per known flaw of processors; its mitigation costs system calls and copies time.
+_VULNERABILITIES = "/sys/devices/system/cpu/vulnerabilities/"
+_UNAFFECTED = "all: Not affected"
 # Command that prints each fact; `{}` is the case's directory. Facts that are not available are left out.
 _COMMANDS = {
     "kernel": "uname -r",
+    "vulnerabilities": f"grep -s . {_VULNERABILITIES}*",
     "lustre": "cat /sys/fs/lustre/version",
     "mount": "findmnt -n -o FSTYPE,SOURCE,OPTIONS --target {}",
     "striping": "lfs getstripe -d {}",
@@ -76,9 +80,17 @@ def parse_facts(text: str) -> dict[str, str]:
         found["mount"] = _mount(found["mount"])
     if "lustre" in found:
         found["lustre"] = found["lustre"].split()[-1]  # `lustre: 2.12.8` before 2.13
+    if "vulnerabilities" in found:
+        found["vulnerabilities"] = _vulnerabilities(found["vulnerabilities"])
     if "striping" in found:  # begins with the directory, which is the session's own
         found["striping"] = re.sub(r"^/\S* ", "", found["striping"])
     return found
+
+
+def _vulnerabilities(line: str) -> str:
+    """`spectre_v2: Mitigation: Retpolines | …`: the flaws that concern the processor; `all: Not affected` for none."""
+    rows = [row.strip().replace(":", ": ", 1) for row in line.split(_VULNERABILITIES)[1:]]
+    return " | ".join(row for row in rows if not row.endswith(": Not affected") or row.count(": ") > 1) or _UNAFFECTED
 
 
 def _mount(line: str) -> str:

@@ -35,6 +35,16 @@ def test_only_changed_machine_settings_are_reported() -> None:
     assert differences({"machine": MACHINE}, {"machine": dict(MACHINE)}) == {}
 
 
+def test_changed_mitigation_of_the_processor_is_reported_alone() -> None:
+    before, after = (
+        {"machine": MACHINE | {"vulnerabilities": f"meltdown: {state} | spectre_v2: Mitigation: Retpolines; STIBP"}}
+        for state in ("Vulnerable", "Mitigation: PTI")
+    )
+    assert differences(before, after) == {("compute node, processor", "meltdown"): ("Vulnerable", "Mitigation: PTI")}
+    # Runs of earlier releases did not record it.
+    assert differences({"machine": MACHINE}, after) == {}
+
+
 def test_environment_is_read_from_benchio_records() -> None:
     """A captured record; values that differ in every session (directory, free bytes) are no difference."""
     record = json.loads(RECORD.read_text())

@@ -26,6 +26,11 @@ def test_facts_of_this_machine_are_recorded(tmp_path: Path) -> None:
     directory.mkdir()
     facts = collect_facts(directory, tmp_path, os.environ["PATH"])
     assert facts["kernel"] == platform.release()
+    flaws = Path("/sys/devices/system/cpu/vulnerabilities")
+    for flaw in flaws.iterdir() if flaws.is_dir() else ():
+        state = flaw.read_text().strip()
+        assert (f"{flaw.name}: {state}" in facts["vulnerabilities"]) == (state != "Not affected")
+    assert flaws.is_dir() == ("vulnerabilities" in facts)
     assert "lustre" not in facts or Path("/sys/fs/lustre").exists()
 
 
@@ -64,6 +69,20 @@ def test_hanging_or_missing_command_loses_only_its_fact(tmp_path: Path) -> None:
         ("mount=overlay overlay rw,lowerdir=/var/lib/x/1:/var/lib/x/2", {"mount": "overlay"}),
         ("lustre=lustre: 2.12.8", {"lustre": "2.12.8"}),
         ("lustre=2.15.4", {"lustre": "2.15.4"}),
+        (
+            # As this machine printed them; an entry may contain "Not affected" and still be a mitigation.
+            "vulnerabilities=/sys/devices/system/cpu/vulnerabilities/mds:Not affected "
+            "/sys/devices/system/cpu/vulnerabilities/spec_store_bypass:Vulnerable "
+            "/sys/devices/system/cpu/vulnerabilities/spectre_v2:Mitigation: Retpolines; BHI: Not affected",
+            {
+                "vulnerabilities": "spec_store_bypass: Vulnerable | spectre_v2: Mitigation: Retpolines; BHI: Not affected"
+            },
+        ),
+        (
+            "vulnerabilities=/sys/devices/system/cpu/vulnerabilities/mds:Not affected",
+            {"vulnerabilities": "all: Not affected"},
+        ),
+        ("vulnerabilities=", {}),  # the kernel has no such directory
         ("mount=", {}),
         ("other=1", {}),
         ("kernel", {}),

@@ -58,7 +58,7 @@
     return [band, { form: "rules", kind: "reference", points: [[value]] }, ...found];
   }
   function layers(from, to, seen) {
-    const normal = data.normal.map(([first, last, low, high, endLow, endHigh]) => [first, low, high, last, endLow, endHigh]), main = line(headline, seen);
+    const normal = data.normal.map(([first, last, low, high]) => [first, low, high, last, low, high]), main = line(headline, seen);
     const levels = ["level", "drift", "suspected"].map((kind) => {
       const inView = data.levels.filter(([first, last, , , one]) => one === kind && first <= to && last >= from);
       return { form: "line", kind, points: inView.flatMap(([first, last, value, end]) => [[first, value], [last, end], null]) };

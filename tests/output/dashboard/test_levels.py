@@ -18,7 +18,9 @@ from iowatch.output.dashboard.levels import (
     BandPosition,
     accepted_level,
     band_position,
+    describe_band,
     detection_notes,
+    drawn_bands,
     drawn_levels,
     find_suspected_series,
     normal_limits,
@@ -133,6 +135,36 @@ def test_accepted_level_is_the_one_before_the_first_open_change() -> None:
     found = accepted_level(series(step(20, 0.5), findings=(*disputed[::-1], *settled)), [7.0] * 90)
     assert found is not None
     assert (found.value, found.source) == (100.0, "level before day-20, which is open")
+
+
+def bands(one: Any, last: int = 60) -> list[tuple[int, int, float]]:
+    """First and last day, and the level in the middle of the normal band."""
+    found = drawn_bands(one, np.full(60, 25.0), 0, last * DAY)
+    return [(b.first // DAY, b.last // DAY, round((b.low * b.high) ** 0.5, 6)) for b in found]
+
+
+def test_drawn_band_follows_accepted_changes_only() -> None:
+    """From the level before an undecided change on it stays, so that the change is outside of it."""
+    changes = step(20, 0.5), step(40, 0.5, before=50.0), step(50, 3.0, before=25.0, suspected=True)
+    assert bands(series(*changes, noise=0.02)) == [(0, 20, 100), (20, 40, 50), (40, 60, 25)]
+    for state, expected in {"accepted": [(20, 40, 50), (40, 60, 25)], "open": [(20, 60, 50)]}.items():
+        decided = series(*changes, noise=0.02, findings=(finding(40, state, before=50.0),))
+        assert bands(decided) == [(0, 20, 100), *expected]
+    assert bands(series(noise=0.02)) == [(0, 60, 25)]
+    assert bands(series(*changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("noise", "text"),
+    [
+        (0.001, "accepted level ± 3 %, the smallest used"),
+        (0.02, "accepted level ± 6 %, 3 times the noise of this series"),
+        (0.1, "accepted level −26 % to +35 %, 3 times the noise of this series"),
+    ],
+)
+def test_band_is_described_as_per_cent_of_the_level(noise: float, text: str) -> None:
+    """1 − exp(−0.3) is 26 %, exp(0.3) − 1 is 35 %."""
+    assert describe_band(series(noise=noise)) == text
 
 
 def test_accepted_level_is_the_newest_confirmed_one_without_open_findings() -> None:

@@ -122,21 +122,15 @@ def test_suspected_change_without_finding_is_on_the_status_page(pages: dict[str,
 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
-def test_normal_band_is_around_the_levels_before_undecided_changes(pages: dict[str, str], shape: str) -> None:
-    """The noise of `shapes.values` is 2 %, so the band is three times that; a suspected step stays outside of it."""
-    data = plotted(pages[shape])
-    assert 'class="key normal"' in pages[shape]
-    for first, _, low, high, end_low, end_high in data["normal"]:
-        assert high / low == pytest.approx(np.exp(6 * 0.02), rel=0.06)
-        assert end_high / end_low == pytest.approx(high / low)
-        (begin, level) = next((one[0], one[2]) for one in reversed(data["levels"]) if one[0] <= first)
-        assert low < level < high or first > begin
-    first, last, low, high, *_ = data["normal"][-1]
-    newest = session_start(shapes.SESSIONS - 1)
-    assert last == pytest.approx(newest, abs=shapes.DAY_S)
-    if shape == "suspected":
-        assert data["levels"][-1][2] < low < 4944 < high
-        assert first <= data["levels"][-1][0] <= last
+def test_normal_band_is_three_times_the_noise_around_the_reference(pages: dict[str, str], shape: str) -> None:
+    """The noise of `shapes.values` is 2 % and the accepted level the reference of 4944, whatever the series does."""
+    ((first, last, low, high),) = plotted(pages[shape])["normal"]
+    assert (first, last) == pytest.approx((session_start(0), session_start(shapes.SESSIONS - 1)), abs=shapes.DAY_S)
+    assert low * high == pytest.approx(4944**2)
+    assert high / low == pytest.approx(np.exp(2 * 3 * 0.02), rel=0.06)
+    assert re.search(
+        r'class="key normal">normal band</span>: accepted level (± \d %|−\d % to \+\d %), 3 times', pages[shape]
+    )
 
 
 # Layers of the main panel by form and kind: number of points, their values; pixels of the axis from top to bottom.

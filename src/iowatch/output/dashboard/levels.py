@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,25 +234,36 @@ def normal_limits(series: SeriesEntry, level: float) -> tuple[float, float] | No
     return None if band is None else (level * math.exp(-band), level * math.exp(band))
 
 
-def drawn_bands(series: SeriesEntry, drawn: Sequence[DrawnLevel], last: int) -> list[tuple[float, ...]]:
-    """Normal band over time, around the levels and drifts: first and last time, edges at the first and at the last.
+@dataclass(frozen=True)
+class DrawnBand:
+    """The normal band from one time to another (epoch s): its edges in the unit of the series."""
 
-    After a suspected or undecided change it stays around the level before, so that the change stays visible.
+    first: int
+    last: int
+    low: float
+    high: float
+
+
+def drawn_bands(series: SeriesEntry, headlines: NDArray[np.float64], first: int, last: int) -> list[DrawnBand]:
+    """Normal band around the accepted level of each time, in order of time; empty without a noise estimate.
 
     Args:
-        drawn: levels of the series in order of time, from `drawn_levels`.
-        last: time of the newest observation, epoch s.
+        headlines: of the observations, oldest first, shape (n,).
+        first, last: times of the first and of the last observation, epoch s.
     """
-    band = normal_band(series)
-    if band is None:
+    if (found := series.detection) is None:
         return []
-    undecided = [f.first_after for f in series.findings if f.state in UNDECIDED_STATES]
-    start = min([*undecided, *(level.first for level in drawn if level.kind == "suspected")], default=None)
-    settled = [level for level in drawn if level.kind != "suspected" and (start is None or level.first < start)]
-    if settled and start is not None:
-        settled.append(DrawnLevel(settled[-1].last, last, settled[-1].end, settled[-1].end, "level"))
-    low, high = math.exp(-band), math.exp(band)
-    return [(one.first, one.last, one.value * low, one.value * high, one.end * low, one.end * high) for one in settled]
+    starts = [first, *(step.time for step in found.changes), *(level.time for level in found.levels[:1])]
+    starts += [one.first_after for one in series.findings if one.state in UNDECIDED_STATES]
+    bands: list[DrawnBand] = []
+    for begin, end in pairwise(sorted({*(int(time) for time in starts if first <= time < last), last})):
+        level = accepted_level(series, headlines.tolist(), begin)
+        limits = normal_limits(series, level.value) if level else None
+        if limits and bands and (bands[-1].low, bands[-1].high, bands[-1].last) == (*limits, begin):
+            bands[-1] = replace(bands[-1], last=end)
+        elif limits:
+            bands.append(DrawnBand(begin, end, *limits))
+    return bands
 
 
 def describe_band(series: SeriesEntry) -> str | None:
@@ -260,9 +272,9 @@ def describe_band(series: SeriesEntry) -> str | None:
     if band is None:
         return None
     low, high = (f"{100 * abs(math.expm1(edge)):.0f} %" for edge in (-band, band))
-    return (
-        f"level {f'± {low}' if low == high else f'−{low} to +{high}'}, {_BAND_NOISES:.0f} times the series' own noise"
-    )
+    width = f"± {low}" if low == high else f"−{low} to +{high}"
+    why = "the smallest used" if band == _MIN_BAND else f"{_BAND_NOISES:.0f} times the noise of this series"
+    return f"accepted level {width}, {why}"
 
 
 def band_position(series: SeriesEntry, value: float, level: float) -> BandPosition | None:

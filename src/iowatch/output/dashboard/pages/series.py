@@ -144,7 +144,7 @@ class _SeriesPage:
         observed = combine_retests(samples, retest_times(self.machine.sessions))
         headlines, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
         accepted, newest = levels.accepted_level(series, headlines.tolist()), float(headlines[-1])
-        covariates, bands = self._covariates(), levels.drawn_bands(series, drawn, int(samples.time[-1]))
+        covariates, bands = self._covariates(), self._bands(headlines)
         transients = {"transient"} if series.detection and series.detection.transients else set()
         return {
             "machine": self.machine,
@@ -160,8 +160,15 @@ class _SeriesPage:
             "rows": [self._row(i) for i in range(len(samples.time))[: -_ROWS - 1 : -1]],
             "normal": levels.describe_band(series) if bands else None,
             "covariates": covariates,
-            "plot": {**self._plot(marks), "normal": bands, "covariates": [one.to_json() for one in covariates]},
+            "plot": {
+                **self._plot(marks),
+                "normal": [astuple(one) for one in bands],
+                "covariates": [one.to_json() for one in covariates],
+            },
         }
+
+    def _bands(self, headlines: NDArray[np.float64]) -> list[levels.DrawnBand]:
+        return levels.drawn_bands(self.series, headlines, int(self.samples.time[0]), int(self.samples.time[-1]))
 
     def _row(self, i: int) -> dict[str, Any]:
         """Table row of observation `i`."""

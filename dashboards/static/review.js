@@ -197,7 +197,8 @@
     for (const details of forms) {
       details.dataset.user = user;
       const changed = findingsOf(details).map((one) => answer.findings[one.id]?.state !== one.state && answer.findings[one.id]?.last).filter(Boolean);
-      if (changed.length) details.querySelector("summary").append(` (now ${changed.join("; ")})`);
+      const first = details.previousElementSibling?.matches(".review-tick-label") ? details.previousElementSibling : details;
+      if (changed.length) first.before(make("p", { className: "review-now" }, `Decided since this page was built: ${changed.join("; ")}.`));
     }
   };
   load();

@@ -140,7 +140,8 @@ def describe_decision(decision: reviews.Decision) -> str:
     """`assigned to B. Operator by A. Administrator on 2026-11-01: ticket 4711`."""
     to = f" to {decision.to}" if decision.to else ""
     reason = f": {' '.join(decision.reason.split())}" if decision.reason else ""
-    return f"{decision.decision}{to} by {decision.by} on {decision.date}{reason}"
+    kind = "noted" if decision.decision == "note" else decision.decision
+    return f"{kind}{to} by {decision.by} on {decision.date}{reason}"
 
 
 def record_decision(history: History, finding: str, entry: Mapping[str, Any]) -> Finding:

@@ -179,6 +179,8 @@ def open_desk(
     with make_server(place / "site", 0, access) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
-        yield Desk(root, place / "history.db", server, access, builds, said)
-        server.shutdown()
-        thread.join()
+        try:
+            yield Desk(root, place / "history.db", server, access, builds, said)
+        finally:
+            server.shutdown()
+            thread.join()

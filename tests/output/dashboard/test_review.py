@@ -99,7 +99,7 @@ def test_decision_of_another_person_meanwhile_is_a_conflict(desk: Desk) -> None:
     status, answer = desk.post(action="accept", reason="intended", findings=seen)
     assert (status, answer["conflicts"]) == (
         409,
-        {LOSS: f"{LOSS} was meanwhile note by Jane on 2025-04-01: vendor asked"},
+        {LOSS: f"{LOSS} was meanwhile noted by Jane on 2025-04-01: vendor asked"},
     )
     assert [(d.finding, d.decision) for d in reviews.load_decisions("planted")] == [(LOSS, "note"), (GAIN, "accepted")]
     again = {LOSS: answer["findings"][LOSS]}

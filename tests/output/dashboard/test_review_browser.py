@@ -222,8 +222,8 @@ def test_page_shows_a_decision_that_is_newer_than_it(browser: Browser, desk: Des
     desk.post(action="dismiss", reason="noise")
     open_page(browser, desk)
     assert browser.run(f"return document.querySelector('[data-state-of=\"{LOSS}\"]').className") == "state dismissed"
-    summaries = [one.text for one in browser.driver.find_elements("css selector", "details.review summary")]
-    assert any(text.startswith("Decide (now dismissed by A. Reviewer on ") for text in summaries)
+    (note,) = browser.driver.find_elements("css selector", ".review-now")
+    assert note.text.startswith("Decided since this page was built: dismissed by A. Reviewer on ")
 
 
 def test_forms_fit_a_phone_and_have_no_serious_accessibility_fault(browser: Browser, desk: Desk) -> None:

@@ -4,6 +4,8 @@
   const reveal = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
+    const own = target.querySelector(":scope.row > details");
+    if (own) own.open = true;
     for (let one = target; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
     target.scrollIntoView();
   };

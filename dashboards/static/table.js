@@ -1,5 +1,6 @@
 "use strict";
-// Tables that are sorted by click or key on a header, and filtered by text and choices; the address holds the state.
+// Tables that are sorted by click or key on a header; tables and lists of folds (.row) that are filtered by text and
+// choices. The address holds the state.
 (() => {
   const state = new URLSearchParams(location.hash.slice(1));
   const keep = (name, value) => {
@@ -40,12 +41,16 @@
     if (wanted && Number(wanted[1]) < table.tHead.rows[0].cells.length) sort(table, Number(wanted[1]), wanted[2] === "d");
   }
 
-  const table = document.querySelector("table.filterable"), tools = document.querySelector(".tools");
+  const table = document.querySelector(".filterable"), tools = document.querySelector(".tools");
   if (!table || !tools) return;
   tools.hidden = false;
   const inputs = [...tools.querySelectorAll("[data-filter]")], count = tools.querySelector("output");
-  const rows = [...table.tBodies[0].rows], words = rows.map((row) => row.textContent.toLowerCase());
+  // In their present order.
+  const listed = () => table.tBodies ? [...table.tBodies[0].rows] : [...table.querySelectorAll(".row")];
+  const rows = listed(), folds = rows.map((row) => row.querySelector(":scope > details")), open = folds.map((fold) => fold?.open);
+  const words = rows.map((row) => row.textContent.toLowerCase());
   function filter() {
+    const active = inputs.some((input) => input.value);
     let shown = 0;
     rows.forEach((row, i) => {
       row.hidden = !inputs.every((input) => {
@@ -57,6 +62,8 @@
         return own.split("\n").includes(value);
       });
       shown += !row.hidden;
+      // A filter opens what it chooses.
+      if (folds[i]) folds[i].open = active ? !row.hidden : open[i];
     });
     count.textContent = `${shown} of ${rows.length}`;
     table.dispatchEvent(new Event("filtered"));
@@ -71,8 +78,8 @@
     if (event.key === "/") { event.preventDefault(); inputs[0].focus(); }
     const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
     if (!step) return;
-    const links = [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.querySelector("a")).filter(Boolean);
-    const at = links.indexOf(document.activeElement?.closest("tr")?.querySelector("a"));
+    const present = listed().filter((row) => !row.hidden), link = (row) => row?.querySelector("a, summary");
+    const links = present.map(link).filter(Boolean), at = links.indexOf(link(present.find((row) => row.contains(document.activeElement))));
     const next = links[at === -1 ? (step > 0 ? 0 : links.length - 1) : at + step];
     if (next && (at !== -1 || table.contains(document.activeElement) || event.key === "j" || event.key === "k")) { event.preventDefault(); next.focus(); }
   });

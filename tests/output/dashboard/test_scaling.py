@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from iowatch.core import Output, Result, Scalar, format_number
 from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.data import published_measurements
+from iowatch.output.dashboard.pages import scaling
+from iowatch.output.dashboard.scaling_curves import OwnCurve, read_table
 from iowatch.reference import published
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from tests.output.dashboard.browser import Browser
 
 START = 1_700_000_000
 SPEEDS = {"write": 10.0, "read": 1000.0}
@@ -34,7 +41,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+def other_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a site whose `mycluster` ran 4 and 16 writers on one node, 64 on four."""
     folder = tmp_path_factory.mktemp("other")
     shapes = ((4, 1), (16, 1), (64, 4))
@@ -42,8 +49,14 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> str:
         history.begin_session(SessionRecord("one", "mycluster", "nightly", "run", START), [])
         history.record_runs("one", [_run(ranks, "MPIIO", START + ranks, nodes) for ranks, nodes in shapes])
         history.end_session("one", "ok", START + 600)
-        build_site(history, folder / "site")
-    return html.unescape((folder / "site/scaling.html").read_text(encoding="utf-8"))
+        build_site(history, folder / "site", pages=[scaling.PAGE])
+    return folder / "site/scaling.html"
+
+
+@pytest.fixture(scope="module")
+def other(other_page: Path) -> str:
+    """Its text."""
+    return html.unescape(other_page.read_text(encoding="utf-8"))
 
 
 def _run(ranks: int, api: str, time: int, nodes: int | None = None) -> RunRecord:
@@ -112,3 +125,58 @@ def test_own_results_are_drawn_over_processes_and_nodes(other: str) -> None:
     """Ranks per node differ, so that curves over nodes and over processes differ."""
     titles = re.findall("<h3>(mycluster[^<]*)</h3>", other)
     assert titles == ["mycluster: own results over processes", "mycluster: own results over nodes"]
+
+
+def test_published_curves_are_behind_own_ones_of_the_same_case_if_they_are_not_much_higher() -> None:
+    """[lawrence2017], table 2, has 24 to 24,576 writers, the site 24 to 96; it draws what is at most twice as high."""
+    printed = read_table(_measurements("lawrence2017", "2"))
+
+    def own(value: float) -> OwnCurve:
+        shared: dict[str, Scalar] = {"api": "MPIIO", "operation": "write", "collective": True}
+        return OwnCurve("archer", "benchio", "own", shared, [(24.0, value / 2), (96.0, value)])
+
+    top = max(value for x, value in printed.points(printed.chosen) if 24 <= x <= 96)
+    (behind,), higher = scaling._published_behind([own(top / 1.9)], "writers", [printed])
+    assert (behind.behind, [x for x, _ in behind.points], higher) == (True, [24.0, 48.0, 96.0], 0)
+    assert scaling._published_behind([own(top / 2.1)], "writers", [printed]) == ([], 1)
+    # Of another interface there is none.
+    other = OwnCurve("archer", "benchio", "own", {"api": "HDF5", "operation": "write"}, [(24.0, top), (96.0, top)])
+    assert scaling._published_behind([other], "writers", [printed]) == ([], 0)
+
+
+def _measurements(source: str, name: str) -> list[Mapping[str, Any]]:
+    where = f"{source}/{name}"
+    return [row for rows in published_measurements().values() for row in rows if row["where"] == where]
+
+
+OPEN = "return [...document.querySelectorAll('.row > details[open] > summary > h3')].map(one => one.textContent)"
+
+
+def test_own_results_are_open_and_published_tables_are_opened_by_a_filter(browser: Browser, other_page: Path) -> None:
+    """[lawrence2017] has two tables of Cirrus and one of several systems."""
+    from selenium.webdriver.support.select import Select
+
+    browser.resize(1440, 900)
+    browser.open(other_page)
+    own = ["mycluster: own results over processes", "mycluster: own results over nodes"]
+    assert browser.run(OPEN) == own
+    assert browser.run("return document.documentElement.scrollHeight") < 3000
+    Select(browser.driver.find_element("id", "f-system")).select_by_value("cirrus")
+    opened = browser.run(OPEN)
+    assert len(opened) == 3
+    assert all("irrus" in title or "benchmark systems" in title for title in opened)
+    address = browser.run("return location.hash")
+    browser.open(other_page, address)
+    assert browser.run(OPEN) == opened
+    Select(browser.driver.find_element("id", "f-system")).select_by_value("")
+    assert browser.run(OPEN) == own
+    assert browser.messages() == []
+
+
+def test_link_from_another_page_opens_its_table(browser: Browser, other_page: Path) -> None:
+    browser.open(other_page, "#t-lawrence2017-2")
+    browser.wait("return document.querySelectorAll('.row > details[open]').length === 3")
+    top = "return document.getElementById('t-lawrence2017-2').getBoundingClientRect()"
+    box = browser.run(top)
+    assert -1 <= box["top"] < 900
+    assert box["height"] > 200

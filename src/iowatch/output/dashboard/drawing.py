@@ -188,11 +188,12 @@ DASHES = 5  # o0 … o4
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve: (x, value) in order of x; `ours` for measurements of this site."""
+    """One curve: (x, value) in order of x; `ours` for this site's in a published figure, `behind` for the reverse."""
 
     name: str
     points: Sequence[tuple[float, float]]
     ours: bool = False
+    behind: bool = False
 
 
 def curves_picture(curves: Sequence[Curve], axis: str, unit: str, label: str) -> Markup:
@@ -220,9 +221,16 @@ def curves_picture(curves: Sequence[Curve], axis: str, unit: str, label: str) ->
 
 
 def curve_classes(curves: Sequence[Curve]) -> list[str]:
-    """Style classes: colours for published curves, dashes for curves of this site."""
-    printed, ours = count(), count()
-    return [f"ours o{next(ours) % DASHES}" if one.ours else f"c{next(printed) % PALETTE}" for one in curves]
+    """Style classes: colours, dashes for `ours`, grey with dashes for `behind`."""
+    main, ours, behind = count(), count(), count()
+    return [
+        f"ours o{next(ours) % DASHES}"
+        if one.ours
+        else f"behind o{next(behind) % DASHES}"
+        if one.behind
+        else f"c{next(main) % PALETTE}"
+        for one in curves
+    ]
 
 
 _RANGES_WIDTH, _RANGES_RIGHT, _RANGES_TOP, _RANGES_BOTTOM, _ROW = 620, 14, 10, 40, 20

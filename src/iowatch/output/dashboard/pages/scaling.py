@@ -1,130 +1,38 @@
-"""Scaling: published bandwidth over the number of processes, with the results of this site."""
+"""Scaling: this site's bandwidths over processes and nodes, and the published tables, each with the other's curves."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from markupsafe import Markup
 
-from iowatch.core import DAY_S, MIB, Scalar
 from iowatch.output.dashboard import data, drawing
+from iowatch.output.dashboard.scaling_curves import (
+    AXIS_LABELS,
+    OwnCurve,
+    OwnCurves,
+    PublishedTable,
+    Rows,
+    count_agreeing_parameters,
+    distinguishing_columns,
+    group_rows,
+    published_curve_kind,
+    read_table,
+)
 from iowatch.reference import published
-from iowatch.store import History
 
-# Parameters that vary with the axis parameter; cases that differ only in them are on one curve.
-_DEPENDENT_PARAMETERS = {
-    "ranks": ("ranks", "nodes", "total_bytes", "global_size"),
-    "nodes": ("ranks", "nodes", "total_bytes", "global_size"),
-    "transfer_bytes": ("transfer_bytes", "block_bytes", "segments", "total_bytes"),
-}
-
-
-@dataclass(frozen=True)
-class OwnCurve:
-    """Newest headlines of one system: (x, MiB/s) in order of x, and the parameters that their cases share."""
-
-    system: str
-    benchmark: str
-    name: str
-    shared: Mapping[str, Scalar]
-    points: Sequence[tuple[float, float]]
-
-    @property
-    def kind(self) -> tuple[Scalar | None, ...]:
-        """Values that decide with which published figures the curve may be drawn."""
-        return self.benchmark, self.shared.get("instances"), *map(self.shared.get, published.MATCHED_PARAMETERS)
-
-
-def published_curve_kind(row: Mapping[str, Any]) -> tuple[Scalar | None, ...]:
-    """The values of `OwnCurve.kind` for a row of a published table; None is not stated."""
-    instances = row.get("instances")
-    return row["benchmark"], None if instances == 1 else instances, *map(row.get, published.MATCHED_PARAMETERS)
-
-
-def count_agreeing_parameters(own: Sequence[Scalar | None], printed: Sequence[Scalar | None]) -> int | None:
-    """Number of parameters in which both agree; None if they differ in one.
-
-    A published figure of several instances is only of the same case as own results with as many instances.
-    """
-    benchmark, instances = printed[:2]
-    if benchmark not in (None, own[0]) or instances not in (None, own[1]):
-        return None
-    both = [(a, b) for a, b in zip(own[2:], printed[2:], strict=True) if a is not None and b is not None]
-    return len(both) if all(a == b for a, b in both) else None
-
-
-class OwnCurves:
-    """Curves of every system over the axes of published tables."""
-
-    def __init__(self, history: History, machines: Sequence[data.SystemEntry]) -> None:
-        self.history, self.machines = history, machines
-        self.newest: dict[int, float] = {}
-
-    def over(self, axis: str) -> list[OwnCurve]:
-        """All curves over an axis; empty if the cases of this site have no such parameter."""
-        groups = [(machine, found) for machine in self.machines for found in _group_by_axis(machine, axis)]
-        # Newest headlines are read together for all series with the same last day.
-        days: dict[int, set[int]] = defaultdict(set)
-        for one in (one for _, found in groups for one in found.values() if one.row.id not in self.newest):
-            days[one.stamp.last // DAY_S].add(one.row.id)
-        for day, numbers in days.items():
-            points = self.history.points(sorted(numbers), since=day * DAY_S)
-            self.newest.update((number, float(one.max[-1])) for number, one in points.items())
-        return [_make_curve(machine.name, found, self.newest) for machine, found in groups]
-
-
-def _group_by_axis(machine: data.SystemEntry, axis: str) -> Iterator[Mapping[float, data.SeriesEntry]]:
-    """Groups of series that differ only in the axis, by position on it."""
-    parameter, unit = published.column_parameter(axis)
-    groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
-    for one in machine.watched:
-        x = one.row.case.parameters.get(parameter)
-        if one.row.metric == "bandwidth" and isinstance(x, int) and x > 0:
-            rest = one.row.case.without(*_DEPENDENT_PARAMETERS.get(parameter, (parameter,)))
-            group = groups[one.row.partition, one.row.stack, one.row.case.benchmark, rest.canonical]
-            # Of two cases at one position the newest, then the one with most processes.
-            group[x / unit] = max(group.get(x / unit, one), one, key=_recency_key)
-    yield from (found for found in groups.values() if len(found) > 1)
-
-
-def _recency_key(series: data.SeriesEntry) -> tuple[int, int]:
-    ranks = series.row.case.parameters.get("ranks")
-    return series.stamp.last // DAY_S, ranks if isinstance(ranks, int) else 0
-
-
-def _make_curve(system: str, found: Mapping[float, data.SeriesEntry], newest: Mapping[int, float]) -> OwnCurve:
-    series = list(found.values())
-    first, benchmark = series[0].row, series[0].row.case.benchmark
-    shared = dict(set.intersection(*(set(one.row.case.parameters.items()) for one in series)))
-    words = [str(shared[name]) for name in ("api", "operation", "file") if name in shared]
-    if "stripe_count" in shared:
-        words.append(f"stripe count {shared['stripe_count']}")
-    if isinstance(size := shared.get("stripe_bytes"), int):
-        words.append(f"stripe size {size / MIB:g} MiB")
-    words += [f"{name.removesuffix('_size')} {shared[name]}" for name in ("local_size", "ranks") if name in shared]
-    name = f"this site, {system[:40]}: {benchmark} {' '.join(words)} [{first.stack}]"[:160]
-    points = sorted((x, newest[one.row.id]) for x, one in found.items())
-    return OwnCurve(system, benchmark, name, shared, points)
-
-
-# Possible axes of a table; the first with at least three values in the table is used.
-_AXIS_LABELS = {
-    "writers": "writers (MPI processes)",
-    "nodes": "nodes",
-    "transfer_mib": "transfer size (MiB)",
-    "chunk_mib": "chunk size (MiB)",
-    "stripe_count": "stripe count",
-    "alignment_mib": "alignment (MiB)",
-}
-_IGNORED_COLUMNS = ("value", "unit", "where", "title", "total_mib", "benchmark", "nodes", "statistic")
 _MAX_CURVES = 16
 # Curves of this site in a published figure; those that agree in most parameters are chosen.
 _MAX_OWN_CURVES = 5
-Rows = Sequence[Mapping[str, Any]]
+# Published curves behind those of this site, and their largest height relative to them: a curve of a machine ten times
+# as fast would press the site's own against the axis.
+_MAX_BEHIND, _MAX_HEIGHT = 4, 2.0
+# Own figures that are open at first.
+_MAX_OPEN = 4
 
 
 @dataclass(frozen=True)
@@ -133,6 +41,8 @@ class ScalingFigure:
 
     Attributes:
         where: source and table (`lawrence2017/2`); empty for results of this site.
+        systems, apis: what it shows, for the filters.
+        matches: whether it has curves of this site and of a paper.
         keys: style class and name of each column of the table; a column without a class is not in the caption.
         axis: heading of the first column.
         table: first cell and numbers of each row.
@@ -145,6 +55,14 @@ class ScalingFigure:
     axis: str
     table: Sequence[tuple[str, Sequence[float | None]]]
     note: str
+    systems: Sequence[str]
+    apis: Sequence[str]
+    matches: bool = False
+
+    @property
+    def paper(self) -> str:
+        """Key of its source, or `this site`."""
+        return self.where.partition("/")[0] or "this site"
 
 
 def publish_scaling_page(site: data.SiteBuild) -> None:
@@ -153,10 +71,17 @@ def publish_scaling_page(site: data.SiteBuild) -> None:
     tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in (row for _, rows in sorted(data.published_measurements().items()) for row in rows):
         tables[row["where"]].append(row)
-    figures = [_table_figure(rows, ours) for _, rows in sorted(tables.items(), key=_figure_sort_key)]
-    own = [figure for machine in site.catalogue.machines for figure in _own_figures(machine.name, ours)]
+    printed = [read_table(rows) for _, rows in sorted(tables.items(), key=_figure_sort_key)]
+    figures = [_table_figure(table, ours) for table in printed]
+    own = [figure for machine in site.catalogue.machines for figure in _own_figures(machine.name, ours, printed)]
+    shown = [*own, *figures]
+    choices = {
+        "paper": list(dict.fromkeys(one.paper for one in shown)),
+        "system": sorted({name for one in shown for name in one.systems}),
+        "api": sorted({name for one in shown for name in one.apis}),
+    }
     stated = {"statements": list(_published_statements()), "statements_source": _STATEMENTS_SOURCE}
-    site.write_page("scaling.html", "scaling.html", figures=figures, own=own, **stated)
+    site.write_page("scaling.html", "scaling.html", figures=figures, own=own, choices=choices, open=_MAX_OPEN, **stated)
 
 
 PAGE = data.Page("scaling.html", "Scaling", 6, publish_scaling_page)
@@ -180,30 +105,23 @@ def _figure_sort_key(item: tuple[str, Any]) -> tuple[str, int, str]:
     return published.source_number(source), int(digits or 0), table
 
 
-def _table_figure(rows: Rows, ours: Callable[[str], list[OwnCurve]]) -> ScalingFigure:
+def _table_figure(table: PublishedTable, ours: Callable[[str], list[OwnCurve]]) -> ScalingFigure:
     """Figure of a published table: curves if it has an axis, else one row per value."""
-    rows = [row for row in rows if row["unit"] == "MiB/s"]
-    chosen = [row for row in rows if row["statistic"] == "max"] or [row for row in rows if row["statistic"] == "mean"]
-    axis = next(
-        (name for name in _AXIS_LABELS if len({row[name] for row in chosen if _as_number(row[name])}) >= 3), None
-    )
-    first = chosen[0]
-    systems = {str(row["system"]) for row in chosen}
-    title = first["title"] if len(systems) > 1 else f"{first['system']}: {first['title']}"
-    if axis is None:
-        return _ranges_figure(rows, title, first["where"])
-    chosen = [row for row in chosen if _as_number(row[axis])]
-    names, along = _distinguishing_columns(chosen, [axis])
-    found = _published_curves(chosen, axis, names)
-    own = _matching_own_curves(ours(axis), chosen)
+    if table.axis is None:
+        return _ranges_figure(table)
+    own = _matching_own_curves(ours(table.axis), table.chosen)
+    found = [drawing.Curve(name, table.points(rows)) for name, rows in table.groups]
     curves = [*found[:_MAX_CURVES], *(drawing.Curve(one.name, one.points, ours=True) for one in own)]
-    note = f"{first['statistic']} of each, as printed"
-    if along:
+    note = f"{table.chosen[0]['statistic']} of each, as printed"
+    if along := distinguishing_columns(table.chosen, [table.axis])[1]:
         note += f"; {', '.join(name.replace('_', ' ') for name in along)} changes with it"
     if len(found) > _MAX_CURVES:
         note += f"; {len(found) - _MAX_CURVES} more curves are in the table, not here"
-    others = {one.system for one in own} - systems
-    return _curves_figure(curves, _AXIS_LABELS[axis], title, first["where"], note, others)
+    others = {one.system for one in own} - set(table.values("system"))
+    if others:
+        note += f"; thick: the same case on {', '.join(sorted(others))[:120]}, another machine than the paper's"
+    shown = table.values("system"), table.values("api"), bool(own)
+    return _curves_figure(curves, table.axis, table.title, table.where, note, *shown)
 
 
 def _matching_own_curves(ours: Sequence[OwnCurve], printed: Rows) -> list[OwnCurve]:
@@ -223,85 +141,87 @@ def _matching_own_curves(ours: Sequence[OwnCurve], printed: Rows) -> list[OwnCur
     return [one for _, one in sorted(ranked, key=lambda pair: -pair[0])[:_MAX_OWN_CURVES]]
 
 
-def _as_number(value: object) -> bool:
-    return isinstance(value, int | float) and value > 0
-
-
-def _distinguishing_columns(rows: Rows, axis: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Columns that distinguish the values of a table, and those that vary with the axis."""
-    kept: list[str] = []
-    along = []
-    for name in (n for n in rows[0] if n not in (*_IGNORED_COLUMNS, *axis) and _count_distinct(rows, [n]) > 1):
-        # Text columns describe a number (`aggregate`) and are kept, even if they are determined by others.
-        words = any(isinstance(row[name], str) for row in rows)
-        if words or _count_distinct(rows, [*axis, *kept, name]) > _count_distinct(rows, [*axis, *kept]):
-            kept.append(name)
-        elif _count_distinct(rows, [*kept, name]) > max(1, _count_distinct(rows, kept)):
-            along.append(name)
-    return kept, along
-
-
-def _count_distinct(rows: Rows, names: Sequence[str]) -> int:
-    return len({tuple(str(row[name]) for name in names) for row in rows})
-
-
-def _group_rows(rows: Rows, names: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows by label of the values that distinguish them."""
-    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[" ".join(_format_setting(n, row[n]) for n in names if row[n] is not None) or "published"].append(row)
-    return groups
-
-
-def _published_curves(rows: Rows, axis: str, names: Sequence[str]) -> list[drawing.Curve]:
-    """One curve per combination of the other varying columns, the longest first."""
-    groups = sorted(_group_rows(rows, names).items(), key=lambda group: -len(group[1]))
-    return [drawing.Curve(name, sorted((float(r[axis]), float(r["value"])) for r in found)) for name, found in groups]
-
-
-def _ranges_figure(rows: Rows, title: str, where: str) -> ScalingFigure:
+def _ranges_figure(table: PublishedTable) -> ScalingFigure:
     """Figure with one row per combination: mean, lowest and highest value as published."""
-    found = []
-    for name, members in _group_rows(rows, _distinguishing_columns(rows, [])[0]).items():
+    found, title = [], table.title
+    for name, members in group_rows(table.rows, distinguishing_columns(table.rows, [])[0]).items():
         by = {str(row["statistic"]): float(row["value"]) for row in members}
         value = by.get("mean", by.get("max", next(iter(by.values()))))
         found.append(drawing.ValueRange(name, value, by.get("min"), by.get("max")))
     drawn = drawing.ranges_picture(found, "MiB/s", f"{title}: {len(found)} printed values of bandwidth")
     numbers = [(row.name, [row.low, row.value, row.high]) for row in found]
     columns, note = [("", "lowest"), ("", "mean"), ("", "highest")], "dot: mean, line: lowest to highest, as printed"
-    return ScalingFigure(title, where, drawn, columns, "case", numbers, note)
+    shown = table.values("system"), table.values("api")
+    return ScalingFigure(title, table.where, drawn, columns, "case", numbers, note, *shown)
 
 
-def _format_setting(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return ("collective" if value else "independent") if name == "collective" else f"{name} {value}"
-    words = name.removesuffix("_mib").replace("_", " ")
-    return str(value) if isinstance(value, str) else f"{words} {value:g}{' MiB' if name.endswith('_mib') else ''}"
-
-
-def _own_figures(system: str, ours: Callable[[str], list[OwnCurve]]) -> Iterator[ScalingFigure]:
-    """Results of a system over processes, and over nodes if these curves differ."""
+def _own_figures(
+    system: str, ours: Callable[[str], list[OwnCurve]], printed: Sequence[PublishedTable]
+) -> Iterator[ScalingFigure]:
+    """Results of a system over processes, and over nodes if these curves differ; published ones of the case behind."""
     known: set[tuple[float, ...]] = set()
     for axis, words in (("writers", "processes"), ("nodes", "nodes")):
-        found = [(one, tuple(value for _, value in one.points)) for one in ours(axis) if one.system == system]
-        curves = [drawing.Curve(one.name.partition(": ")[2], one.points) for one, ys in found if ys not in known]
-        known.update(values for _, values in found)
-        if curves:
+        all_own = [one for one in ours(axis) if one.system == system]
+        own = [one for one in all_own if tuple(value for _, value in one.points) not in known]
+        known.update(tuple(value for _, value in one.points) for one in all_own)
+        if own:
+            drawn = own[:_MAX_CURVES]
+            behind, higher = _published_behind(drawn, axis, printed)
             note = "newest headline of each case"
-            if len(curves) > _MAX_CURVES:
-                note += f"; {len(curves) - _MAX_CURVES} more curves are not drawn"
+            if len(own) > _MAX_CURVES:
+                note += f"; {len(own) - _MAX_CURVES} more curves are not drawn"
+            if behind:
+                note += "; grey: published of the same case"
+            if higher:
+                note += (
+                    f"; more than {_MAX_HEIGHT:g} times as high, not drawn: {higher} published curves of the same case"
+                )
+            curves = [*behind, *(drawing.Curve(one.name.partition(": ")[2], one.points) for one in drawn)]
+            apis = sorted({str(one.shared["api"]) for one in own if "api" in one.shared})
             title = f"{system}: own results over {words}"
-            yield _curves_figure(curves[:_MAX_CURVES], _AXIS_LABELS[axis], title, "", note)
+            yield _curves_figure(curves, axis, title, "", note, [system], apis, bool(behind))
+
+
+def _published_behind(
+    own: Sequence[OwnCurve], axis: str, printed: Sequence[PublishedTable]
+) -> tuple[list[drawing.Curve], int]:
+    """Published curves of the same case as one of `own`, over the same part of the axis, the best matches first.
+
+    Returns:
+        The curves, and the number of others that are too high to draw.
+    """
+    kinds, own_points = {one.kind for one in own}, [point for one in own for point in one.points]
+    top, first, last = max(y for _, y in own_points), min(own_points)[0], max(own_points)[0]
+    ranked, higher = [], 0
+    for table in (table for table in printed if table.axis == axis):
+        for name, rows in table.groups:
+            stated = {published_curve_kind(row) for row in rows}
+            agreed = [n for a in kinds for b in stated if (n := count_agreeing_parameters(a, b)) is not None]
+            points = [point for point in table.points(rows) if first <= point[0] <= last]
+            if agreed and points and max(y for _, y in points) > _MAX_HEIGHT * top:
+                higher += 1
+            elif agreed and points:
+                words = "" if name == "published" else f" {name}"
+                curve = drawing.Curve(f"{table.where} {rows[0]['system']}{words}", points, behind=True)
+                ranked.append((max(agreed), curve))
+    ranked.sort(key=lambda pair: -pair[0])
+    return [curve for _, curve in ranked[:_MAX_BEHIND]], higher
 
 
 def _curves_figure(
-    curves: Sequence[drawing.Curve], axis: str, title: str, where: str, note: str, others: Collection[str] = ()
+    curves: Sequence[drawing.Curve],
+    axis: str,
+    title: str,
+    where: str,
+    note: str,
+    systems: Sequence[str],
+    apis: Sequence[str],
+    matches: bool,
 ) -> ScalingFigure:
-    """Figure of curves with keys and table; `others` are systems of this site that are not in the published table."""
+    """Figure of curves with keys and table."""
+    label = AXIS_LABELS[axis]
     xs = sorted({x for curve in curves for x, _ in curve.points})
     numbers = [(f"{x:g}", [dict(curve.points).get(x) for curve in curves]) for x in xs]
     keys = list(zip(drawing.curve_classes(curves), (curve.name for curve in curves), strict=True))
-    if others:
-        note += f"; thick: the same case on {', '.join(sorted(others))[:120]}, another machine than the paper's"
-    drawn = drawing.curves_picture(curves, axis, "MiB/s", f"{title}: {len(curves)} curves of bandwidth over {axis}")
-    return ScalingFigure(title, where, drawn, keys, axis, numbers, note)
+    drawn = drawing.curves_picture(curves, label, "MiB/s", f"{title}: {len(curves)} curves of bandwidth over {label}")
+    return ScalingFigure(title, where, drawn, keys, label, numbers, note, systems, apis, matches)

@@ -145,7 +145,7 @@
     for (const [id, one] of Object.entries(answer.findings)) {
       const about = (name) => [...document.querySelectorAll(`[data-${name}-of]`)].filter((element) => element.getAttribute(`data-${name}-of`) === id);
       for (const badge of about("state")) Object.assign(badge, { className: `state ${one.state}`, textContent: one.state });
-      for (const element of about("owner")) element.textContent = one.owner ?? "none";
+      for (const element of about("owner")) element.textContent = one.owner ?? element.dataset.nobody ?? "none";
     }
   }
 

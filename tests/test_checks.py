@@ -31,12 +31,14 @@ pytestmark = pytest.mark.skipif(not REFRAME.exists(), reason="needs ReFrame in .
 
 # The summary file of IOR 4.0.0 of the smoke suite's first write on four ranks.
 VALID = ROOT / "tests" / "data" / "ior-4.0.0-smoke.json"
+# Printed by IOR when a session verifies the first read on four ranks of `nightly`.
+VERIFIED_READ = ROOT / "tests" / "data" / "ior-4.0.0-verified-read.json"
 
 
 # The output of an earlier run, with path, time and host of this one.
 REPLAY = r"""while [ "$1" != -o ]; do shift; done
 now=$(LC_ALL=C date '+%a %b %e %T %Y')
-sed -e "s|/scratch/ior|$2|g" -e "s|Sat Nov 21 19:44:2. 2026|$now|" -e "s|Linux vm|Linux $(uname -n)|" """
+sed -e "s|/scratch/ior|$2|g" -e "s|... Nov 2[13] [0-9:]* 2026|$now|" -e "s|Linux vm|Linux $(uname -n)|" """
 
 
 def replay(source: Path = VALID) -> str:
@@ -345,9 +347,9 @@ def test_result_file_of_an_earlier_run_fails(tmp_path: Path) -> None:
     assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
 
 
-def extra_work(tmp_path: Path, kind: str, limit_s: float) -> dict[str, str]:
-    """Variables that give the first write of `smoke` this extra work."""
-    (name,) = (c.name for c in suites.load_suite("smoke") if c.benchmark == "ior" and re.search(WRITE, c.name))
+def extra_work(tmp_path: Path, kind: str, limit_s: float, case: str = WRITE, suite: str = "smoke") -> dict[str, str]:
+    """Variables that give a case of a suite this extra work."""
+    (name,) = (c.name for c in suites.load_suite(suite) if c.benchmark == "ior" and re.search(case, c.name))
     path = tmp_path / "extra_work.json"
     work = {"kind": kind, "volume_bytes": 1, "expected_s": 1.0, "limit_s": limit_s}
     path.write_text(json.dumps([[["default", "gnu", f"ior:{name}"], [work]]]))
@@ -362,6 +364,19 @@ def test_data_are_verified_after_the_measurement(tmp_path: Path) -> None:
     assert kept["facts"]["extra_work"] == ["verification"]
     assert [len(r["samples"]) for r in kept["output"]["results"] if r["metric"] == "bandwidth"] == [5]
     assert "verification after the measurement: data check errors" in testcase["fail_reason"]
+
+
+def test_verified_read_passes(tmp_path: Path) -> None:
+    """IOR prints no cache policy: the verification has the parameters of the check, as the measurement has."""
+    text = VERIFIED_READ.read_text().replace(" -G 1", "").replace(" -R", "")
+    measured = tmp_path / "measured.json"
+    measured.write_text(text.replace('"checkRead": 1', '"checkRead": 0').replace('Seed": 1', 'Seed": 0'))
+    program = f'case "$*" in *" -w "*) ;; *" -R "*) {replay(VERIFIED_READ)};; *) {replay(measured)};; esac'
+    case = "ranks=4,op=read,api=posix,file=per-process,transfer=1m,block=16m"  # in `smoke` the cache may differ
+    work = extra_work(tmp_path, "verification", 10, case, "nightly")
+    code, testcase, spooled = check("ior", case, program, tmp_path, suite="nightly", **work)
+    assert (code, testcase["fail_reason"]) == (0, None)
+    assert json.loads(spooled[0].read_text())["facts"]["extra_work"] == ["verification"]
 
 
 def test_extra_work_has_its_own_time(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,7 +72,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         if options is None:
             return None
         output = self._parse(_VERIFIED, f"{_VERIFIED}.out", f"{_VERIFIED}.err")
-        checked = handoff.validate_output(replace(self.case, options=options), output)
+        whole = _with_parameters(output, self.case.tool.case(options))
+        checked = handoff.validate_output(replace(self.case, options=options), whole)
         return None if checked.status == "ok" else f"verification after the measurement: {checked.reason}"
 
     def _before(self, words: str, launcher: str) -> list[str]:
@@ -105,8 +107,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         added = {**self.case.tool.case(self.case.options), **ab_run, **self.cache_not_dropped()}
         for name in self.striping_that_failed():
             del added[name]
-        results = tuple(replace(result, case={**result.case, **added}) for result in merged.results)
-        whole = replace(merged, results=results)
+        whole = _with_parameters(merged, added)
         self.output_record = handoff.validate_output(self.case, whole, self._failures(outputs))
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
@@ -241,6 +242,11 @@ def _stderr(start: int) -> str:
 
 def _rc(start: int) -> str:
     return f"{_prefix(start)}.rc"
+
+
+def _with_parameters(output: Output, added: Mapping[str, Scalar]) -> Output:
+    """Return the output with parameters of the check that the program does not print."""
+    return replace(output, results=tuple(replace(result, case={**result.case, **added}) for result in output.results))
 
 
 def _first_error_line(stage: Path) -> str:

@@ -60,7 +60,7 @@ class Browser:
         from selenium.webdriver.support.wait import WebDriverWait
 
         done: Callable[[Any], Any] = lambda driver: driver.execute_script(script, *values)  # noqa: E731
-        WebDriverWait(self.driver, 30, 0.05).until(done)
+        WebDriverWait(self.driver, 60, 0.05).until(done)
 
     def messages(self) -> list[str]:
         """Console messages of pages since the last call: warnings, errors, violations of the policy."""

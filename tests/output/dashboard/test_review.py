@@ -107,6 +107,13 @@ def test_decision_of_another_person_meanwhile_is_a_conflict(desk: Desk) -> None:
     assert [(d.finding, d.decision) for d in reviews.load_decisions("planted")][2:] == [(LOSS, "accepted")]
 
 
+def test_text_that_no_file_can_hold_is_recorded_without_it(repository: Desk) -> None:
+    """NUL and half of a pair of surrogates, of which JSON can write escapes; line ends in the subject of a commit."""
+    status, answer = repository.post(action="assign", to="B\x00\ud800\n\nC")
+    assert (status, answer["findings"][LOSS]["owner"]) == (200, "B\ufffd\ufffd\n\nC")
+    assert repository.git("log", "-1", "--format=%B").strip() == f"Assign {LOSS} to B\ufffd\ufffd C"
+
+
 def test_new_state_meanwhile_is_a_conflict(desk: Desk) -> None:
     seen = {LOSS: {**desk.state()[LOSS], "state": "suspected"}}
     status, answer = desk.post(action="accept", reason="intended", findings=seen)
@@ -180,8 +187,9 @@ def test_reading_needs_neither_key_nor_token(desk: Desk) -> None:
 
 
 def test_key_becomes_a_cookie_that_other_sites_do_not_send(desk: Desk) -> None:
-    status, _, headers = desk.request("GET", f"//evil.example/finding/?key={desk.access.key}")
-    assert (status, headers["Location"]) == (303, "/evil.example/finding/")
+    for path in ("//evil.example/finding/", "/\\evil.example/finding/"):
+        status, _, headers = desk.request("GET", f"{path}?key={desk.access.key}")
+        assert (status, headers["Location"]) == (303, "/evil.example/finding/")
     assert headers["Set-Cookie"].endswith("; Path=/; HttpOnly; SameSite=Strict")
     assert desk.request("GET", "/?key=guessed")[2]["Set-Cookie"] is None
 

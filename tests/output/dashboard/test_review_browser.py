@@ -218,6 +218,15 @@ def test_page_of_another_server_cannot_decide(browser: Browser, desk: Desk, tmp_
     browser.messages()
 
 
+def test_page_of_a_server_without_review_asks_nobody(browser: Browser, review_site: Path) -> None:
+    with make_server(review_site / "site", 0) as plain:
+        threading.Thread(target=plain.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        browser.driver.get(f"http://127.0.0.1:{plain.server_port}/")
+        is_offered = Form(browser).find("button[type=submit]").is_displayed()
+        plain.shutdown()
+    assert (is_offered, browser.messages()) == (False, [])
+
+
 def test_page_shows_a_decision_that_is_newer_than_it(browser: Browser, desk: Desk) -> None:
     desk.post(action="dismiss", reason="noise")
     open_page(browser, desk)

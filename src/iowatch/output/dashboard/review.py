@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from iowatch.core import InputError, IowatchError
+from iowatch.core import InputError, IowatchError, clean_text
 from iowatch.findings import (
     EVENT_ACTION,
     REVIEW_ACTIONS,
@@ -154,7 +154,7 @@ class ReviewService:
     def _record_event(self, history: History, system: str, given: dict[str, Any], person: str) -> list[str]:
         scope = parse_scope((given["scope"] or "").split())
         path, faults = record_event(history, system, {**given, "scope": scope, "by": person})
-        words = f"Add event of {system}: {given['title']}"
+        words = " ".join(f"Add event of {system}: {given['title']}".split())
         commit = self._commit(path, words, person)
         return [f"Recorded for {system}: {given['title']}.", *commit, *map(str, faults)]
 
@@ -173,14 +173,14 @@ def _commit_message(action: ReviewAction, ids: list[str], given: Mapping[str, An
     """`Accept franklin-20090317-up: intended`; of several findings the ids follow below."""
     about = ids[0] if len(ids) == 1 else f"{len(ids)} findings"
     to = f" to {given['to'] or 'nobody'}" if action.decision == "assigned" else ""
-    reason = f": {' '.join(given['reason'].split())}" if given["reason"] else ""
-    below = "\n\n" + "\n".join(ids) if len(ids) > 1 else ""
-    return f"{action.name.capitalize()} {about}{to}{reason}{below}"
+    reason = f": {given['reason']}" if given["reason"] else ""
+    subject = " ".join(f"{action.name.capitalize()} {about}{to}{reason}".split())
+    return subject + ("\n\n" + "\n".join(ids) if len(ids) > 1 else "")
 
 
 def _read_field(document: Mapping[str, Any], name: str) -> Any:
     """A field of a request: a text, a date for the names of dates, None if it is absent or empty."""
-    value = document.get(name) or None
+    value = clean_text(document.get(name)) or None
     if value is not None and (not isinstance(value, str) or len(value) > _MAX_LETTERS):
         raise InputError(f"field '{name}': expected a text of at most {_MAX_LETTERS} characters")
     if value is None or name not in ("date", "until"):

@@ -167,7 +167,8 @@ class _ReviewHandler(_SiteHandler):
                 cookie = SimpleCookie(self.headers.get("Cookie", "")).get(self._cookie_name)
             except CookieError:
                 return None
-            return access.person if cookie and secrets.compare_digest(cookie.value, access.key) else None
+            has_key = cookie and secrets.compare_digest(cookie.value.encode(), access.key.encode())
+            return access.person if has_key else None
         # Two of them: the proxy did not replace the one that a client sent.
         names = self.headers.get_all(access.sign_on.header) or []
         name = names[0].encode("latin-1").decode("utf-8", "replace").strip() if len(names) == 1 else ""
@@ -182,7 +183,8 @@ class _ReviewHandler(_SiteHandler):
         self.send_response(303)
         if secrets.compare_digest(key.encode(), self.access.key.encode()):
             self.send_header("Set-Cookie", f"{self._cookie_name}={key}; Path=/; HttpOnly; SameSite=Strict")
-        self.send_header("Location", f"/{path.lstrip('/')}")
+        # Not an address of another web site: browsers read a backslash as a slash.
+        self.send_header("Location", "/" + path.lstrip("/\\"))
         self._send_headers_of(b"", "text/plain")
 
     def _review_state(self, ids: Sequence[str], person: str) -> dict[str, Any]:
@@ -312,7 +314,8 @@ def make_server(
 def serve_site(server: ThreadingHTTPServer, access: ReviewAccess | None, say: Callable[[str], None]) -> None:
     """Serve until interrupted; `say` gets the address to open."""
     with server:
-        address = f"http://127.0.0.1:{server.server_port}/"
+        host = str(server.server_address[0])
+        address = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/"
         if access is not None and access.sign_on is not None:
             address = f"{access.sign_on.origin}, through the proxy to port {server.server_port}"
         elif access is not None:

@@ -2,7 +2,7 @@
 // The address may name something inside of closed folds, for example a run of a session: open them and go there.
 (() => {
   const reveal = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(location.hash.slice(1));
     if (!target) return;
     const own = target.querySelector(":scope.row > details");
     if (own) own.open = true;

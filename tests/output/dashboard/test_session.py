@@ -11,6 +11,7 @@ import pytest
 from iowatch.core import Output, Result, Scalar
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.pages import session
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.output.dashboard.browser import Browser
 
@@ -21,8 +22,8 @@ SESSIONS, CASES = 8, 48
 SLOW, FAST, FAILED = 5, 7, 9
 
 
-def _run(number: int, session: int, begin: int) -> RunRecord:
-    newest = session == SESSIONS - 1
+def _run(number: int, day: int, begin: int) -> RunRecord:
+    newest = day == SESSIONS - 1
     factor = {SLOW: 0.4, FAST: 1.5}.get(number, 1.0) if newest else 1.0
     case: dict[str, Scalar] = {"api": "POSIX", "nodes": number + 1}
     failed = newest and number == FAILED
@@ -35,7 +36,7 @@ def _run(number: int, session: int, begin: int) -> RunRecord:
         )
     )
     output = Output("ior", "4", "failed" if failed else "ok", "No space left" if failed else None, results)
-    return RunRecord(f"ior:{number}", "default", StackRecord("gnu"), f"{number}-{session}", begin, output)
+    return RunRecord(f"ior:{number}", "default", StackRecord("gnu"), f"{number}-{day}", begin, output)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +44,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight sessions of 48 runs with a bandwidth and two phase times each."""
     place = tmp_path_factory.mktemp("session")
     with History.open(str(place / "history.db")) as history:
-        for session in range(SESSIONS):
-            uuid, begin = f"night-{session}", START + session * DAY_S
+        for day in range(SESSIONS):
+            uuid, begin = f"night-{day}", START + day * DAY_S
             history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
-            history.record_runs(uuid, [_run(number, session, begin + 60 * number) for number in range(CASES)])
+            history.record_runs(uuid, [_run(number, day, begin + 60 * number) for number in range(CASES)])
             history.end_session(uuid, "ok", begin + 3600)
         update_findings(history, "local", datetime.fromtimestamp(START + SESSIONS * DAY_S, UTC))
         build_site(history, place / "site", sessions=2)
@@ -97,6 +98,19 @@ def test_link_of_a_bar_opens_the_folds_of_its_run(browser: Browser, site: Path) 
     assert phases.text == "2 more results: phase times, counters"
     phases.click()
     assert "time to open" in browser.run("return document.getElementById(arguments[0]).innerText", run)
+
+
+def test_first_session_lists_its_runs_without_bars(tmp_path: Path) -> None:
+    """No series has an accepted level: bars would have nothing to compare with."""
+    with History.open(str(tmp_path / "history.db")) as history:
+        history.begin_session(SessionRecord("first", "local", "nightly", "run", START))
+        history.record_runs("first", [_run(number, 0, START + 60 * number) for number in range(3)])
+        history.end_session("first", "ok", START + 3600)
+        build_site(history, tmp_path / "site", pages=[session.PAGE])
+    text = (tmp_path / "site/session/first.html").read_text(encoding="utf-8")
+    assert 'class="bars"' not in text
+    assert '<details class="runs" id="passed" open>' in text
+    assert text.count("write 1000 MiB/s") == 3
 
 
 def test_address_of_a_run_opens_its_folds(browser: Browser, site: Path) -> None:

@@ -199,7 +199,7 @@ class BandPosition:
     gain: float
     multiple: float | None
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """Style class: one of `BAND_CLASSES`, or `unassessed` without a noise estimate."""
         return next((c.kind for c in BAND_CLASSES if self.multiple is not None and self.multiple >= c.least), NO_BAND)

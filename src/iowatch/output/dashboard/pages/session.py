@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from iowatch import darshan
 from iowatch.core import Summary, artefacts, format_number, summarise_samples
 from iowatch.output.dashboard import data, drawing, levels, write_in_processes
@@ -114,22 +116,20 @@ def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: Sessio
         for run in runs
     ]
     scale = drawing.forest_scale(((bar.position.gain, bar.limits) for bar in bars if bar.position), _BAR_WIDTH)
-    drawn_bars = [
-        (bar, bar.position and drawing.band_bar(bar.position.gain, bar.band, bar.position.kind, scale)) for bar in bars
-    ]
     return {
         "machine": machine,
         "coverage": coverage,
         "failed": [one for one in shown if one["run"].status != "ok"],
         "passed": [one for one in shown if one["run"].status == "ok"],
-        "bars": drawn_bars[:_MAX_BARS],
-        "more_bars": drawn_bars[_MAX_BARS:],
+        "bars": [(bar, _draw_bar(bar, scale)) for bar in bars[:_MAX_BARS]],
+        "more_bars": [(bar, None) for bar in bars[_MAX_BARS:]],
         "axis": drawing.forest_axis(scale),
         "outcomes": {name: sum(bar.outcome == name for bar in bars) for name in _BAR_OUTCOMES},
     }
 
 
 _BAR_WIDTH, _MAX_BARS = 360, 30
+# Most urgent first.
 _BAR_OUTCOMES = ("below", "above", "as accepted", "not assessed")
 
 
@@ -163,7 +163,7 @@ class SessionBar:
 def _session_bars(
     site: data.SiteBuild, machine: data.SystemEntry, runs: Sequence[RunRow], results: Mapping[int, Results]
 ) -> list[SessionBar]:
-    """Monitored results of a session, the furthest below their normal band first, those without a band last."""
+    """Monitored results of a session by `_BAR_OUTCOMES`, the furthest from its level first."""
     recent, bars = levels.recent_observations(site, machine), []
     for run in runs:
         for one, samples in _known_results(site, results.get(run.id, ())):
@@ -176,9 +176,15 @@ def _session_bars(
     return sorted(bars, key=_bar_key)
 
 
-def _bar_key(bar: SessionBar) -> tuple[bool, bool, float]:
+def _bar_key(bar: SessionBar) -> tuple[int, float]:
     multiple = bar.position.multiple if bar.position else None
-    return bar.position is None, multiple is None, multiple or 0.0
+    return _BAR_OUTCOMES.index(bar.outcome), -abs(multiple or 0.0)
+
+
+def _draw_bar(bar: SessionBar, scale: drawing.AxisScale) -> Markup | None:
+    if bar.position is None:
+        return None
+    return drawing.band_bar(bar.position.gain, bar.band, bar.position.kind, scale)
 
 
 def _read_traces(

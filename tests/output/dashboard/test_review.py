@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,8 @@ def signed_on(tmp_path: Path, review_site: Path, monkeypatch: pytest.MonkeyPatch
         yield opened
 
 
-@pytest.fixture
-def repository(desk: Desk) -> Desk:
-    """A desk whose checkout is a git repository with one commit."""
+def start_repository(desk: Desk) -> Desk:
+    """Make the checkout a git repository with one commit."""
     desk.git("init", "--quiet")
     desk.git("config", "user.name", "A. Reviewer")
     desk.git("config", "user.email", "a@example.org")
@@ -49,6 +49,12 @@ def repository(desk: Desk) -> Desk:
     desk.git("add", "other.txt")
     desk.git("commit", "--quiet", "--message", "First")
     return desk
+
+
+@pytest.fixture
+def repository(desk: Desk) -> Desk:
+    """A desk whose checkout is a git repository with one commit."""
+    return start_repository(desk)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +118,17 @@ def test_text_that_no_file_can_hold_is_recorded_without_it(repository: Desk) -> 
     status, answer = repository.post(action="assign", to="B\x00\ud800\n\nC")
     assert (status, answer["findings"][LOSS]["owner"]) == (200, "B\ufffd\ufffd\n\nC")
     assert repository.git("log", "-1", "--format=%B").strip() == f"Assign {LOSS} to B\ufffd\ufffd C"
+
+
+def test_of_decisions_at_once_one_is_recorded(desk: Desk) -> None:
+    """All were made on the same state: the others are told about the first."""
+    seen = {LOSS: desk.state()[LOSS]}
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda n: desk.post(action="note", reason=f"note {n}", findings=seen), range(4)))
+    (first,) = reviews.load_decisions("planted")
+    assert sorted(status for status, _ in answers) == [200, 409, 409, 409]
+    conflicts = {answer["conflicts"].get(LOSS) for _, answer in answers} - {None}
+    assert conflicts == {f"{LOSS} was meanwhile noted by A. Reviewer on {first.date}: {first.reason}"}
 
 
 def test_new_state_meanwhile_is_a_conflict(desk: Desk) -> None:
@@ -219,6 +236,7 @@ def test_large_and_damaged_requests_are_refused(desk: Desk) -> None:
 
 
 def test_sign_on_names_the_person(signed_on: Desk) -> None:
+    start_repository(signed_on)
     headers = {"Origin": "https://iowatch.example.org", "X-Remote-User": "jane@example.org", "Cookie": None}
     document = {"action": "note", "reason": "seen"}
     findings = json.loads(
@@ -226,6 +244,7 @@ def test_sign_on_names_the_person(signed_on: Desk) -> None:
     )["findings"]
     assert signed_on.post(headers, findings=findings, **document)[0] == 200
     assert "by: jane@example.org" in signed_on.reviews()
+    assert signed_on.git("log", "-1", "--format=%ae, %ce") == "jane@example.org, a@example.org\n"
     # The key of the loopback address counts for nothing here.
     assert signed_on.post({**headers, "X-Remote-User": None}, findings=findings, **document)[0] == 403
     assert signed_on.post({**headers, "X-Remote-User": " "}, findings=findings, **document)[0] == 403

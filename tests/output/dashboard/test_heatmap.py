@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from iowatch.core import Case, Output, Result, Scalar
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.pages import overview
 from iowatch.output.dashboard.pages.overview import build_heat_map
 from iowatch.store import History, RunRecord, SeriesRow, SessionRecord, StackRecord
 from tests.output.dashboard.browser import Browser
@@ -161,6 +162,18 @@ def test_cells_show_the_results_of_the_newest_session(site: Path) -> None:
     }
     words = re.sub(r"<[^>]+>", "", text)
     assert "1 below, 2 without result, 3 as accepted, 2 not assessed." in words
+
+
+def test_cells_of_a_first_session_are_values(tmp_path: Path) -> None:
+    """One session with writes of 100 and reads of 200 MiB/s on one node."""
+    with History.open(str(tmp_path / "history.db")) as history:
+        history.begin_session(SessionRecord("first", "local", "nightly", "run", START))
+        history.record_runs("first", [_run(1, 0, START)])
+        history.end_session("first", "ok", START + 900)
+        build_site(history, tmp_path / "site", pages=[overview.PAGE])
+    text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
+    assert sorted(re.findall(r'<td class="none"><a [^>]*>([^<]*)</a>', text)) == ["100", "200"]
+    assert "no series has an accepted level yet (7 observations are needed" in text
 
 
 def test_index_links_to_cells_below_the_level(browser: Browser, site: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from markupsafe import Markup
 
 from iowatch.core import Scalar
-from iowatch.findings import load_observations
+from iowatch.findings import MIN_OBSERVATIONS, load_observations
 from iowatch.output.dashboard import data, drawing, levels, safe_file_name
 from iowatch.stats import format_parameter_value, prior_cost_bits
 from iowatch.store import SeriesPoints, SeriesRow
@@ -282,6 +282,8 @@ def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) 
         "rows": rows,
         "heat": build_heat_map([row for row in rows if not row.gone], lambda row: row.series.row),
         "newest": machine.night,
+        "assessed": any(row.gain is not None for row in rows),
+        "least": MIN_OBSERVATIONS,
         "choices": {name: sorted(values) for name, values in choices.items() if 1 < len(values) <= 60},
         "columns": _COLUMNS,
         "published": any(row.of_published is not None for row in rows),

@@ -110,6 +110,14 @@ def test_mark_of_an_event_opens_its_row_of_the_table(browser: Browser, site: Pat
     assert row.rect["height"] > 10
 
 
+def test_calendar_on_a_phone_begins_at_the_newest_month(browser: Browser, site: Path) -> None:
+    browser.resize(390, 844)
+    browser.open(site / "findings.html")
+    box = browser.run("return document.querySelector('.calendar path.gain').getBoundingClientRect()")
+    assert 0 < box["left"] < 390
+    assert browser.run("return document.documentElement.scrollWidth") <= 390
+
+
 def test_calendar_has_twelve_months_to_the_newest_session_and_folds_earlier_ones(site: Path) -> None:
     text = (site / "findings.html").read_text(encoding="utf-8")
     assert 'aria-label="Calendar, May 2008 to Apr 2009"' in text

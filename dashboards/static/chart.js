@@ -54,11 +54,13 @@ const TimeChart = (() => {
     return made;
   };
 
-  // Lowest and highest value of an axis: from zero to above everything, or around the data.
-  function axisRange(layers, fitted) {
+  // Lowest and highest value of an axis: from zero to above everything, or around the data. Of data only what is in view counts, not the
+  // next point outside of it, to which a line leads.
+  function axisRange(layers, fitted, [from, to]) {
     let low = Infinity, high = -Infinity;
-    for (const { form, points } of layers.filter((one) => one.data || !fitted)) {
-      for (const value of points.flatMap((point) => point ? VALUES[form](point) : [])) { low = Math.min(low, value); high = Math.max(high, value); }
+    for (const { form, points, data } of layers.filter((one) => one.data || !fitted)) {
+      const counted = points.filter((point) => point && (!data || (point[0] >= from && point[0] <= to)));
+      for (const value of counted.flatMap(VALUES[form])) { low = Math.min(low, value); high = Math.max(high, value); }
     }
     if (!(high >= low)) return [0, 1];
     if (!fitted) return [Math.min(0, low), high > 0 ? 1.08 * high : 1];
@@ -141,7 +143,7 @@ const TimeChart = (() => {
 
     draw(width = this.surface.clientWidth) {
       this.drawn = this.panels(...this.range, width);
-      const axes = this.drawn.map((one) => axisRange(one.layers, one.fitted || this.fit)), ticks = axes.map(valueTicks), [from, to] = this.range;
+      const axes = this.drawn.map((one) => axisRange(one.layers, one.fitted || this.fit, this.range)), ticks = axes.map(valueTicks), [from, to] = this.range;
       const left = Math.round(12 + 6.8 * Math.max(...ticks.flat().map((tick) => format(tick).length))), right = width - RIGHT, parts = [];
       const x = (time) => Math.round(10 * (left + (time - from) / (to - from) * (right - left))) / 10;
       this.scale = { left, right, x, panels: [] };
@@ -183,7 +185,7 @@ const TimeChart = (() => {
     dateNodes(bottom) {
       const { left, right, x } = this.scale;
       return this.zoneOfSite.ticks(this.range, Math.max(2, Math.floor((right - left) / 72))).flatMap(([time, label]) => {
-        const at = x(time), [kind, edge] = at > right - 34 ? ["date last", right + 4] : at < left + 14 ? ["date first", left] : ["date", at];
+        const at = x(time), [kind, edge] = at > right - 34 ? ["date last", right + 4] : ["date", at];
         return [node("line", { class: "grid", x1: at, x2: at, y1: TOP, y2: bottom + 4 }), node("text", { class: kind, x: edge, y: bottom + 18 }, label)];
       });
     }

@@ -67,7 +67,7 @@
     return [
       ...limits(from, to), { form: "areas", kind: "normal", points: normal },
       dots ? { form: "dots", kind: "sample", points: singles(seen), data: true } : { form: "bars", kind: "sample", points: bars(seen), data: true },
-      { form: "line", kind: "headline", points: main, data: true }, { form: "dots", kind: "headline-dot", points: dots ? main : [] },
+      { form: "line", kind: "headline", points: main, data: true }, { form: "dots", kind: "headline-dot", points: dots ? main : [], data: true },
       ...levels, { form: "rings", kind: "away", points: away },
     ].filter((one) => one.points.length);
   }
@@ -80,7 +80,7 @@
     const value = (i, near) => dots && near !== undefined ? samplesOf(i).reduce((best, one) => Math.abs(one - near) < Math.abs(best - near) ? one : best, headline[i]) : headline[i];
     const main = { title: named(data.label, unit.trim()), height: isNarrow ? 240 : 340, layers: layers(from, to, seen), value };
     if (!chosen) return [main];
-    const below = line(chosen.values, seen), lines = [{ form: "line", kind: "covariate", points: below, data: true }, { form: "dots", kind: "covariate-dot", points: dots ? below : [] }];
+    const below = line(chosen.values, seen), lines = [{ form: "line", kind: "covariate", points: below, data: true }, { form: "dots", kind: "covariate-dot", points: dots ? below : [], data: true }];
     return [main, { title: named(chosen.label, chosen.unit), height: isNarrow ? 90 : 110, fitted: true, layers: lines, value: (i) => chosen.values[i] }];
   }
 

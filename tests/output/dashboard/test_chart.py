@@ -166,6 +166,18 @@ def test_values_can_fill_the_panel(chart: Chart) -> None:
     assert chart.run(lowest) == "0"
 
 
+def test_axis_is_that_of_the_values_in_view(browser: Browser, franklin_site: Path) -> None:
+    """Unaligned MPI-IO writes rose from 484 to 1,432 MiB/s on 17 March: the line to the next point is cut off."""
+    pages = {path: path.read_text(encoding="utf-8") for path in (franklin_site / "series").glob("*.html")}
+    (page,) = [path for path, text in pages.items() if "<h1>ior write MPIIO shared file transfer 1,000,000 B<" in text]
+    highest = "return Math.max(...[...document.querySelectorAll('.surface .grid ~ .tick')].map(({textContent}) => "
+    highest += "Number(textContent.replace(',', '')) || 0))"
+    chart = Chart(browser, page, "#from=2009-02-20&to=2009-03-16")
+    assert 400 <= chart.run(highest) <= 600
+    chart.click("All")
+    assert chart.run(highest) >= 1500
+
+
 def test_pointer_gets_value_times_session_stack_and_run(chart: Chart) -> None:
     x, y = chart.place(25)
     chart.actions().move_to_element_with_offset(chart.surface, x, y).perform()

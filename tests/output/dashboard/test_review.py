@@ -121,7 +121,7 @@ def test_text_that_no_file_can_hold_is_recorded_without_it(repository: Desk) -> 
 
 
 def test_of_decisions_at_once_one_is_recorded(desk: Desk) -> None:
-    """All were made on the same state: the others are told about the first."""
+    """All were made on the same state: the first is a conflict of the others."""
     seen = {LOSS: desk.state()[LOSS]}
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda n: desk.post(action="note", reason=f"note {n}", findings=seen), range(4)))

@@ -78,6 +78,14 @@ def test_numbers_become_rows_before_stacks_do() -> None:
     assert len(grid.rows) == 10
 
 
+def test_file_systems_become_rows_before_stacks_do() -> None:
+    """Six stacks with five file systems are 30 columns."""
+    rows = [_row(n, {"file_system": f"f{n % 5}"}, stack=f"s{n // 5}") for n in range(30)]
+    grid = build_heat_map(rows, lambda row: row).grids[0]
+    assert [head.name for head in grid.heads] == ["stack"]
+    assert [name for name, _ in grid.rows] == [f"f{n}" for n in range(5)]
+
+
 def test_heat_map_size_is_limited() -> None:
     big = [_row(n, {"ranks": n}, "big") for n in range(3000)]
     found = build_heat_map([*_ior(), *big], lambda row: row)

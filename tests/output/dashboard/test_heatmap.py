@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from iowatch.core import Case, Output, Result, Scalar
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.heat_map import build_heat_map
 from iowatch.output.dashboard.pages import overview
-from iowatch.output.dashboard.pages.overview import build_heat_map
 from iowatch.store import History, RunRecord, SeriesRow, SessionRecord, StackRecord
 from tests.output.dashboard.browser import Browser
 

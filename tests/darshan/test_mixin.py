@@ -129,6 +129,8 @@ def test_unclear_switch_is_refused(script: MakeScript) -> None:
 def test_scratch_directory_is_traced_on_any_path(script: MakeScript) -> None:
     configuration = "\n".join(script("with"))
     assert "NAME_INCLUDE ^/var/scratch/x\\.y *" in configuration
+    # With more than one writer, Open MPI's MPI-IO damages logs (docs/darshan.md).
+    assert "LOGHINTS romio_no_indep_rw=true;cb_nodes=1" in configuration
 
 
 def test_suite_can_request_dxt(script: MakeScript) -> None:

@@ -51,12 +51,12 @@ def fill(database: Path) -> None:
 
 _CARDS = """{% extends "base.html" %}{% from "review.html" import review_head, review_form with context %}
 {% block head %}{{ review_head() }}{% endblock %}
-{% block main %}{% for f in findings %}<h2>{{ f.id }}
+{% block main %}<h1>Cards</h1>{% for f in findings %}<h2>{{ f.id }}
 <span class="state" data-state-of="{{ f.id }}">{{ f.state }}</span>
 <span data-owner-of="{{ f.id }}">none</span></h2>{{ review_form([f]) }}{% endfor %}{% endblock %}"""
 _ROWS = """{% extends "base.html" %}{% from "review.html" import review_head, review_tick, review_bulk with context %}
 {% block head %}{{ review_head() }}{% endblock %}
-{% block main %}{{ review_bulk() }}
+{% block main %}<h1>Rows</h1>{{ review_bulk() }}
 {% for f in findings %}<p>{{ review_tick(f) }}{{ f.id }}</p>{% endfor %}{% endblock %}"""
 
 

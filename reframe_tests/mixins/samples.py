@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import reframe.utility.sanity as sn
 from reframe.core.builtins import run_before, sanity_function
 
 from iowatch import handoff
-from iowatch.benchmarks import registry
+from iowatch.benchmarks import hints, registry
 from iowatch.core import METRICS, Output, Scalar
 from iowatch.handoff import merge_outputs
 from iowatch.reference.bandwidth import performance_variable
@@ -119,8 +119,19 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         reasons = [self.scratch_failure(), self.striping_failure(), self.missing_trace(len(outputs))]
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
         reasons += [self.clock_failure(started), *self.other_run_reasons(outputs, started, ended)]
-        reasons.append(self._verification_failure())
+        reasons += [self._verification_failure(), *self._hint_failures(outputs)]
         return [reason for reason in dict.fromkeys(reasons) if reason]
+
+    def _hint_failures(self, outputs: list[Output]) -> Iterator[str]:
+        """Hints that a start did not have in force, from what its MPI-IO printed or benchio recorded."""
+        stage = Path(self.stagedir)
+        names = [(str(self.stdout), str(self.stderr)), *((_stdout(n), _stderr(n)) for n in range(1, len(outputs)))]
+        for output, pair in zip(outputs, names, strict=True):
+            texts = [path.read_text(errors="replace") for name in pair if (path := stage / name).is_file()]
+            recorded = output.facts.get("hints") or {}
+            repeats = "repeats any hint" in str(recorded.get("source"))
+            found = hints.read_hints("\n".join(texts).splitlines(), {} if repeats else recorded.get("effective"))
+            yield from hints.hints_not_in_force(self.case.options, found)
 
     @sanity_function
     def is_complete(self) -> bool:

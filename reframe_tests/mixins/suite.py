@@ -144,5 +144,8 @@ class SuiteMixin(rfm.RegressionTestPlugin):
             (Path(self.stagedir) / name).write_text(content, encoding="utf-8")
         tool = self.case.tool
         arguments = [*tool.arguments(self.case.options, str(self.scratch_directory)), *tool.run_id(self.run_id)]
+        # After ProgramMixin's commands, because the variables of a case are no property of the stack.
+        variables = tool.environment(self.case.options)
+        self.prerun_cmds += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
         self.executable = shlex.quote(self.program)
         self.executable_opts = [shlex.quote(word) for word in arguments]

@@ -10,7 +10,7 @@ import pytest
 from iowatch.core import InputError, MachineError
 from iowatch.site import reframe_config
 from iowatch.site.schedulers import SCHEDULER_OPTIONS, access_options
-from iowatch.site.stack import Stack
+from iowatch.site.stack import Stack, StackPart
 from iowatch.site.system import load_system, system_names
 from tests.site.cases import load_configuration
 
@@ -55,6 +55,19 @@ def test_environment_activates_the_stack(var: Path) -> None:
     assert environment["features"] == ["mpi", "hdf5", "openmpi"]
     assert environment["extras"]["stack_json"] == str(script.parent / "stack.json")
     assert script.is_file()
+
+
+@pytest.mark.parametrize(
+    ("mpi", "setting", "expected"),
+    [("mpich", "", "ROMIO"), ("cray-mpich", "", "ROMIO"), ("openmpi", "romio321", "ROMIO"), ("openmpi", "", "OMPIO")],
+)
+@pytest.mark.usefixtures("var")
+def test_stack_offers_romio_where_its_mpi_uses_it(mpi: str, setting: str, expected: str) -> None:
+    """Open MPI has both; OMPIO is its default."""
+    settings = {"OMPI_MCA_io": setting} if setting else {}
+    stack = Stack("one", "any", "system", "installed", (StackPart(mpi, "1"),), settings=settings)
+    assert stack.mpi_io == expected
+    assert ("romio" in reframe_config.reframe_environment(stack)["features"]) is (expected == "ROMIO")
 
 
 def test_committed_stacks_have_valid_reframe_names() -> None:

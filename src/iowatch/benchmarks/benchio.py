@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from iowatch.benchmarks import benchmark, parsing
+from iowatch.benchmarks import benchmark, hints, parsing
 from iowatch.core import MIB, Scalar, parse_size
 
 _OPTIONS = {
@@ -38,7 +38,7 @@ _OPTIONS = {
     "fill": "libraries write fill values first",
     "align": "libraries align objects to this many bytes",
     "collective-metadata": "HDF5 metadata collectively",
-    "hint": "MPI-IO hints: name=value, separated by commas",
+    hints.OPTION: hints.DESCRIPTION,
     "repeat": "repetitions",
     "verify": "check every byte",
     "stripe-count": "Lustre stripe count of the directory, -1 for all",
@@ -49,6 +49,7 @@ _OPTIONS = {
 
 # Not program arguments: size of the job, and striping of the directory.
 _PLACEMENT = {"ranks", "nodes", "stripe-count", "stripe-size"}
+_NOT_ARGUMENTS = _PLACEMENT | {hints.OPTION}
 _DOUBLE_BYTES = 8
 RECORD_FILE = "benchio.json"
 _APIS = {
@@ -59,15 +60,15 @@ _SYNC: dict[str, Scalar] = {"none": False, "end": True, "each": "each"}
 
 
 def _arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
-    given = {name: value for name, value in options.items() if name not in _PLACEMENT and value is not False}
-    hints = [f"--hint={hint}" for hint in str(given.pop("hint", "")).split(",") if hint]
+    given = {name: value for name, value in options.items() if name not in _NOT_ARGUMENTS and value is not False}
     words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
-    return [*words, *hints, f"--dir={place}", f"--json={RECORD_FILE}"]
+    words += [f"--hint={key}={value}" for key, value in hints.mpi_info(options).items()]
+    return [*words, f"--dir={place}", f"--json={RECORD_FILE}"]
 
 
 def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
     library = {"hdf5": "hdf5", "netcdf4": "netcdf4", "pnetcdf": "pnetcdf"}.get(str(options.get("api")))
-    return ("mpi", library) if library else ("mpi",)
+    return ("mpi", *((library,) if library else ()), *hints.required_features(options))
 
 
 def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
@@ -116,7 +117,7 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
         "collective": access if api != "posix" else None,
         "sync": _SYNC.get(str(options["sync"]), options["sync"]) if "sync" in options else None,
         "chunk": "x".join(str(parse_size(n)) for n in str(options["chunk"]).split("x")) if "chunk" in options else None,
-        "hints": ",".join(sorted(str(options["hint"]).split(","))) if "hint" in options else None,
+        **hints.hint_parameter(options),
         "verify": options.get("verify") or None,
     }
     return {name: value for name, value in asked.items() if value is not None}
@@ -362,17 +363,17 @@ def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
         "unlimited": options["unlimited"] if library else None,
         "fill": options["fill"] if library else None,
         "collective_metadata": options["collective-metadata"] if api == "hdf5" else None,
-        "hints": ",".join(hints_in_force(record)) or None,
+        "hints": hints.parameter_of_info(_hints_in_force(record)),
         "cache": record["cache"]["achieved"],
         "sync": _SYNC[options["sync"]],
         "verify": options["verify"] or None,
     }
 
 
-def hints_in_force(record: Mapping[str, Any]) -> list[str]:
+def _hints_in_force(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the requested hints; where the record has those of an open file, only those that it has."""
     asked, found = record["options"]["hint"], record["hints"]
-    return [f"{k}={v}" for k, v in sorted(asked.items()) if found["source"] is None or found["effective"].get(k) == v]
+    return {k: v for k, v in asked.items() if found["source"] is None or found["effective"].get(k) == v}
 
 
 def _check_operations(builder: parsing.OutputBuilder, record: Mapping[str, Any]) -> None:
@@ -479,7 +480,8 @@ BENCHIO = benchmark.Benchmark(
     file_bytes=_file_bytes,
     volume_bytes=_volume_bytes,
     results=(RECORD_FILE,),
-    case=benchmark.striping_parameters,
+    case=lambda options: {**benchmark.striping_parameters(options), **hints.hint_parameter(options)},
+    environment=hints.job_environment,
     inodes=_inodes,
     run_id=lambda identifier: [f"--run-id={identifier}"],
 )

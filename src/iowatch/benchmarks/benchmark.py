@@ -64,6 +64,7 @@ class Benchmark:
         volume_bytes: options -> total bytes written and read.
         results: names of files in the job directory that the parser prefers to the standard output.
         configuration: options -> files (name to content) that must exist in the job directory.
+        environment: options -> variables to set in the job, after those of the stack were recorded.
         prepare: options and scratch directory -> MPI commands to run before, not measured (the file to read).
         runs: options -> number of program starts; more than one if a start gives one sample.
         before: options and scratch directory -> shell command before every start, not measured, on every node;
@@ -92,6 +93,7 @@ class Benchmark:
     debian: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
     configuration: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
+    environment: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
     prepare: Callable[[BenchmarkOptions, str], list[list[str]]] = lambda _options, _place: []
     runs: Callable[[BenchmarkOptions], int] = lambda _options: 1
     before: Callable[[BenchmarkOptions, str], str] = lambda _options, _place: ""

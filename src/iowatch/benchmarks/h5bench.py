@@ -11,11 +11,12 @@ import math
 import re
 from itertools import product
 
-from iowatch.benchmarks import benchmark, h5bench_output, parsing
+from iowatch.benchmarks import benchmark, h5bench_output, hints, parsing
 from iowatch.benchmarks.hdf5_iotest import IOTEST_CSV_HEADER, IotestReader
 from iowatch.core import Scalar
 
 _CONFIGURATION, _WRITE_CONFIGURATION = "h5bench.cfg", "h5bench_write.cfg"
+_HINTS_FILE = "h5bench.hints"
 
 _OPTIONS = {
     "op": "write, or read (a file that is written before, unmeasured)",
@@ -24,6 +25,7 @@ _OPTIONS = {
     "dims": "particles per rank and dimension: 4194304, 1024x1024, …",
     "timesteps": "time steps",
     "collective": "collective transfers",
+    hints.OPTION: hints.DESCRIPTION,
     "repeat": "number of runs; one sample per run",
     "ranks": "MPI processes",
     "nodes": "nodes",
@@ -80,7 +82,14 @@ def _files(options: benchmark.BenchmarkOptions) -> dict[str, str]:
     settings = {_CONFIGURATION: _write_settings(options)}
     if options.get("op", "write") != "write":
         settings = {_CONFIGURATION: _read_settings(options), _WRITE_CONFIGURATION: _write_settings(options)}
-    return {file: "".join(f"{name}={value}\n" for name, value in words.items()) for file, words in settings.items()}
+    files = {file: "".join(f"{name}={value}\n" for name, value in words.items()) for file, words in settings.items()}
+    return {**files, **({_HINTS_FILE: text} if (text := hints.romio_file(options)) else {})}
+
+
+def _environment(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+    """Return variables of the job: h5bench passes no MPI_Info, but ROMIO reads a file of hints."""
+    found = hints.job_environment(options)
+    return {**found, "ROMIO_HINTS": _HINTS_FILE} if found else {}
 
 
 def _prepare(options: benchmark.BenchmarkOptions, place: str) -> list[list[str]]:
@@ -105,14 +114,17 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
         "collective": bool(options.get("collective", True)),
         "ranks": ranks,
         **({"cache": "drop"} if options.get("op") == "read" else {}),
+        **hints.hint_parameter(options),
     }
 
 
 def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    """Return parameters that h5bench does not print: memory pattern, part that is read, cache policy of reads."""
+    """Return parameters that h5bench does not print: patterns, the part that is read, cache policy of reads, hints."""
+    asked = hints.hint_parameter(options)
     if options.get("op", "write") == "read":
-        return {"pattern": str(options.get("pattern", "full")), "cache": "drop"}
-    return {"memory": str(options.get("memory", "contiguous")), "pattern": str(options.get("pattern", "contiguous"))}
+        return {"pattern": str(options.get("pattern", "full")), "cache": "drop", **asked}
+    memory, pattern = (str(options.get(name, "contiguous")) for name in ("memory", "pattern"))
+    return {"memory": memory, "pattern": pattern, **asked}
 
 
 DRIVER_LOG_LINE = re.compile(
@@ -232,7 +244,7 @@ H5BENCH = benchmark.Benchmark(
     options=_OPTIONS,
     program=lambda options: f"h5bench_{options.get('op', 'write')}",
     arguments=lambda _options, place: [_CONFIGURATION, f"{place}/h5bench.h5"],
-    requires=lambda _options: ("mpi", "hdf5", "h5bench"),
+    requires=lambda o: ("mpi", "hdf5", "h5bench", *hints.required_features(o, through_info=False)),
     expects=lambda o: tuple(product(benchmark.requested_operations(o), ("raw_bandwidth", "observed_bandwidth"))),
     samples=lambda options: benchmark.integer_option(options, "repeat", 3),
     shows=_printed_parameters,
@@ -243,4 +255,5 @@ H5BENCH = benchmark.Benchmark(
     runs=lambda options: benchmark.integer_option(options, "repeat", 3),
     before=lambda o, place: benchmark.drop_cache_command(f"{place}/h5bench") if o.get("op") == "read" else "",
     case=_case,
+    environment=_environment,
 )

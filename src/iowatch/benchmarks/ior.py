@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iowatch.benchmarks import benchmark, ior_output, ior_validation, parsing
+from iowatch.benchmarks import benchmark, hints, ior_output, ior_validation, parsing
 from iowatch.core import Scalar
 
 SUMMARY_FILE = "ior.json"
@@ -25,6 +25,7 @@ _OPTIONS = {
     "reorder": "read what another node wrote (-C); false leaves it out",
     "direct": "O_DIRECT, POSIX only",
     "verify": "compare the data: writes are read back (-W), reads compare while they read (-R): their own case",
+    hints.OPTION: hints.DESCRIPTION,
     "stripe-count": "Lustre stripe count of the directory, -1 for all",
     "stripe-size": "Lustre stripe size of the directory in bytes",
     "ranks": "MPI processes",
@@ -78,8 +79,14 @@ def _drop_cache_commands(options: benchmark.BenchmarkOptions, place: str) -> str
 
 
 def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    """Return parameters that IOR does not print: cache policy of reads, requested striping."""
-    return {**_read_policy(options), **benchmark.striping_parameters(options)}
+    """Return parameters that IOR does not print: cache policy of reads, requested striping, hints."""
+    return {**_read_policy(options), **benchmark.striping_parameters(options), **hints.hint_parameter(options)}
+
+
+def _environment(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+    """Return variables of the job: IOR reads hints from them in every version (`SetHints` in `utilities.c`)."""
+    passed = {f"IOR_HINT__MPI__{key}": value for key, value in hints.mpi_info(options).items()}
+    return {**hints.job_environment(options), **passed}
 
 
 def _read_policy(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
@@ -102,12 +109,13 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
         **({"verify": True} if options.get("verify") else {}),
         **({"cache": "direct"} if options.get("direct") else {}),
         **_read_policy(options),
+        **hints.hint_parameter(options),
     }
 
 
 def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
     library = _FEATURE.get(str(options.get("api")))
-    return ("mpi", "ior", library) if library else ("mpi", "ior")
+    return ("mpi", "ior", *((library,) if library else ()), *hints.required_features(options))
 
 
 def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
@@ -214,5 +222,6 @@ IOR = benchmark.Benchmark(
     runs=lambda options: benchmark.integer_option(options, "repeat", 10) if options.get("op") == "read" else 1,
     before=_drop_cache_commands,
     case=_case,
+    environment=_environment,
     inodes=lambda options: benchmark.integer_option(options, "ranks", 1) if options.get("file") == "per-process" else 1,
 )

@@ -229,6 +229,7 @@ def _evaluation_error(chosen: Benchmark, options: Mapping[str, Scalar]) -> Excep
                 raise InputError(f"{name} must be at least 1")
         for part in (chosen.program, chosen.requires, chosen.expects, chosen.configuration, chosen.case, chosen.shows):
             part(options)
+        chosen.environment(options)
         for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs, chosen.samples):
             number(options)
         for command in (chosen.arguments, chosen.prepare, chosen.before):

@@ -14,6 +14,16 @@ from iowatch.core.covariates import (
 )
 from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
 from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
+from iowatch.core.hints import (
+    HINTS,
+    NO_HINTS,
+    STRIPING_HINTS,
+    describe_hints,
+    fold_hints,
+    format_hints,
+    parse_hints,
+    split_hints,
+)
 from iowatch.core.metrics import METRICS, Metric, get_metric, headline_metrics
 from iowatch.core.model import (
     Case,

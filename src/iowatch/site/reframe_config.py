@@ -119,7 +119,7 @@ def reframe_environment(stack: Stack) -> dict[str, Any]:
         "cxx": "mpicxx",
         "ftn": "mpifort",
         "prepare_cmds": [f". {shlex.quote(str(directory / 'activate.sh'))}"],
-        "features": ["mpi", *stack.features],
+        "features": ["mpi", *(["romio"] if stack.mpi_io == "ROMIO" else []), *stack.features],
         "extras": {
             "stack": stack.name,
             "activate": str(directory / "activate.sh"),

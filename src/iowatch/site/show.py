@@ -8,6 +8,7 @@ from datetime import time, tzinfo
 from rich.console import Console
 from rich.table import Table
 
+from iowatch.benchmarks.hints import understood_hints
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import format_count, format_number, format_size, make_table
 from iowatch.site import Blackout, FileSystem, NightlyPolicy, Stack, StackDiff, System, doctor, stack_probe, system_zone
@@ -206,7 +207,11 @@ def render_stack(stack: Stack, console: Console) -> None:
         console.print(f"  {stack.note}", markup=False, soft_wrap=True)
     if stack.modules:
         console.print(f"  modules: {' '.join(stack.modules)}", markup=False)
-    console.print(f"  offers: {', '.join(stack.features) or 'no feature that checks require'}\n", markup=False)
+    console.print(f"  offers: {', '.join(stack.features) or 'no feature that checks require'}", markup=False)
+    if stack.mpi_io:
+        known = ", ".join(understood_hints(stack.mpi_io))
+        console.print(f"  MPI-IO: {stack.mpi_io}, understands the hints {known}", markup=False, soft_wrap=True)
+    console.print()
     rows = make_table("part", "version", "hash", "compiler", "target", "prefix")
     for part in stack.parts:
         facts = (part.compiler or "–", part.target or "–", part.prefix or "–")

@@ -53,6 +53,9 @@ class StackPart:
     checksums: Mapping[str, str] = field(default_factory=dict)
 
 
+_ROMIO_MPIS = ("mpich", "cray-mpich", "intel-oneapi-mpi", "mvapich", "mvapich2")
+
+
 @dataclass(frozen=True)
 class Stack:
     """A named set of parts and the job environment that they need.
@@ -89,6 +92,13 @@ class Stack:
     def part(self, name: str) -> StackPart | None:
         """Return the part with this name, or None."""
         return next((part for part in self.parts if part.name == name), None)
+
+    @property
+    def mpi_io(self) -> str | None:
+        """Return the MPI-IO that serves the stack's MPI_File_open: ROMIO or OMPIO; None without a known MPI."""
+        if self.part("openmpi"):
+            return "ROMIO" if self.settings.get("OMPI_MCA_io", "").startswith("romio") else "OMPIO"
+        return "ROMIO" if any(self.part(name) for name in _ROMIO_MPIS) else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `stack.json`, the input of `stack_from_json`."""

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from iowatch.benchmarks import hints
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import MachineError, file_system_type, files, format_size, mount_types, settings
 from iowatch.site.machine import query_command
@@ -145,7 +146,8 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
     seen: set[tuple[object, ...]] = set()
     found = {}
     for case in cases:
-        rest = {name: value for name, value in case.options.items() if name not in STRIPING_OPTIONS}
+        options = hints.without_striping(case.options) if hints.OPTION in case.options else case.options
+        rest = {name: value for name, value in options.items() if name not in STRIPING_OPTIONS}
         key = (case.suite, case.benchmark, *sorted((name, str(value)) for name, value in rest.items()))
         if key in seen:
             found[f"{case.benchmark}:{case.name}"] = reason

@@ -10,6 +10,7 @@ import pytest
 
 from iowatch.core import Scalar
 from iowatch.stats import Explanation, PossibleCause, SeriesResponse, derive_parameters, explain_changes, rank_causes
+from iowatch.stats.rules import short_case_names
 
 MIB = 2**20
 
@@ -164,6 +165,23 @@ def test_libraries_use_mpiio_only_for_shared_files(api: str, file: str, expected
 )
 def test_transfers_of_whole_mib_are_aligned(transfer_bytes: int, expected: bool) -> None:
     assert derive_parameters({"transfer_bytes": transfer_bytes})["aligned"] is expected
+
+
+def test_hints_are_parameters_of_their_own_and_named_in_words() -> None:
+    hints = [None, "cb=off", "cb=off+ds=off", "cb=on", "cb_nodes=2", "cb_nodes=4+cb=off"]
+    cases = [
+        {"benchmark": "benchio", "api": api, "operation": operation, **({"hints": text} if text else {})}
+        for api, operation, text in itertools.product(("MPIIO", "HDF5"), ("write", "read"), hints)
+    ]
+    changed = ["cb=off" in str(case.get("hints")) for case in cases]
+    found = explain_changes(
+        [SeriesResponse(c, is_, -0.7 if is_ else 0.0) for c, is_ in zip(cases, changed, strict=True)]
+    )
+    assert found.rule is not None
+    assert found.rule.text == "with collective buffering off"
+    assert (found.rule.precision, found.rule.recall) == (1.0, 1.0)
+    assert derive_parameters({"hints": "cb=off+cb_nodes=4"}) == {"cb": "off", "cb_nodes": 4}
+    assert "benchio write MPIIO 2 aggregators" in short_case_names(cases)
 
 
 @pytest.mark.parametrize("limit", [256, 1024])

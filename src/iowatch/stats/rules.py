@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from iowatch.core import MIB, Scalar, format_size
+from iowatch.core import HINTS, MIB, Scalar, describe_hints, format_size, split_hints
 
 Parameters = Mapping[str, Scalar]
 Operator = Literal["=", "!=", "in", ">=", "<"]
@@ -41,6 +41,8 @@ _PRIOR_COST_BITS: dict[str, float] = {
     "api": 1.5,
     "stripe_count": 1.6,
     "collective": 1.6,
+    "cb": 1.6,
+    "ds": 2.0,
     "pattern": 2.0,
     "nodes": 2.2,
     "layout": 2.2,
@@ -58,7 +60,10 @@ _DEFAULT_PRIOR_COST_BITS = 3.5
 _VALUE_BITS: dict[tuple[str, Scalar], float] = {("mpiio", False): 0.6}
 # Numbers are ordered, so `ranks >= 64` is simpler than `ranks != 16` or `ranks in 64, 256`.
 _NO_ORDER_BITS = 0.6
-_SIZES = ("transfer_bytes", "block_bytes", "total_bytes", "stripe_bytes", "alignment_bytes")
+_SIZES = (
+    *("transfer_bytes", "block_bytes", "total_bytes", "stripe_bytes", "alignment_bytes"),
+    *(name for name, hint in HINTS.items() if hint.is_size),
+)
 
 # Order of the conditions in text: "unaligned MPI-IO shared file reads".
 _ORDER = ["file_system", "partition", "stack", "benchmark", "aligned", "mpiio", "api", "file", "operation"]
@@ -76,6 +81,7 @@ _VALUE_LABELS: dict[tuple[str, Scalar], str] = {
     ("stripe_count", 0): "default striping",
     ("operation", "write"): "writes",
     ("operation", "read"): "reads",
+    **{(name, word): describe_hints(f"{name}={word}") for name, hint in HINTS.items() for word in hint.values or ()},
 }
 _BARE = ("operation", "api", "benchmark", "stack", "partition", "file_system", "pattern")
 
@@ -89,9 +95,11 @@ def derive_parameters(parameters: Parameters) -> dict[str, Scalar]:
     """Parameters, and those derived from them that matter to a file system.
 
     `aligned`: whole MiB transfers (Lustre's and GPFS's blocks are multiples of 2^20 bytes, or divide it);
-    `mpiio`: the file is reached through MPI-IO, directly or below HDF5, NetCDF-4, PnetCDF.
+    `mpiio`: the file is reached through MPI-IO, directly or below HDF5, NetCDF-4, PnetCDF; each of the `hints`.
     """
     derived = dict(parameters)
+    for name, value in split_hints(str(derived.pop("hints", ""))).items():
+        derived.setdefault(name, int(value) if value.isdecimal() else value)
     transfer = parameters.get("transfer_bytes")
     if isinstance(transfer, int) and transfer > 0:
         derived["aligned"] = transfer % MIB == 0
@@ -156,6 +164,8 @@ def format_parameter_value(parameter: str, value: Scalar) -> str:
     """The value of a parameter as text: `1 MiB`, `1,000,000 B`, `shared file`."""
     if (parameter, value) in _VALUE_LABELS:
         return _VALUE_LABELS[parameter, value]
+    if parameter == "hints":
+        return describe_hints(str(value))
     if parameter in _SIZES and isinstance(value, int):
         return format_size(value) if value % 1024 == 0 else f"{value:,} B"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -100,6 +100,20 @@ def test_output_of_another_case_fails(tmp_path: Path) -> None:
     assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
 
 
+def test_hint_that_is_not_in_force_fails_the_run(tmp_path: Path) -> None:
+    """The job asks ROMIO for its hints; it prints the buffer of the case, but another number of aggregators."""
+    output = unpacked("captured") / "ior/4.0.0/mpiio_shared_coll_np4" / "stdout"
+    lines = r"key = cb_nodes  value = 1 \nkey = cb_buffer_size  value = 1048576 \n"
+    program = f"[ $ROMIO_PRINT_HINTS = 1 ] && printf '{lines}'; cat {output}"
+    name = "api=mpiio,hints=cb_nodes=4[+]cb_buffer_size=1m$"
+    _, testcase, spooled = check("ior", name, program, tmp_path, suite="hints")
+    assert "hint cb_nodes=4 is not in force: ROMIO has cb_nodes 1; " in testcase["fail_reason"]
+    assert "cb_buffer_size" not in testcase["fail_reason"]
+    kept = json.loads(spooled[0].read_text())
+    assert {r["case"]["hints"] for r in kept["output"]["results"]} == {"cb_buffer_size=1048576+cb_nodes=4"}
+    assert "ROMIO_PRINT_HINTS" not in kept["stack"].get("settings", {})
+
+
 def test_errors_on_stdout_fail_a_valid_result_file(tmp_path: Path) -> None:
     """IOR reports wrong data on stdout, and returns the number of errors modulo 256."""
     program = f"{replay()}; echo 'WARNING: Incorrect data on write (256 errors found).'"

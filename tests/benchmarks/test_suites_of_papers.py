@@ -25,6 +25,9 @@ REPEATED = {
     "ior/hamburg": ("bartz2014", ["A.1", "A.5", "A.7"]),
     "benchio/archer": ("lawrence2017", [str(n) for n in (*range(1, 5), 6, *range(7, 9), 11, 12)]),
 }
+# Source -> case parameter `hints` of its collective runs. [bartz2014], section 4.3: "For collective I/O, we disable the
+# Two-Phase I/O optimisation"; [lawrence2017] sets no hint but striping, which is a column of its tables.
+_COLLECTIVE_HINTS = {"bartz2014": "cb=off", "lawrence2017": None}
 _APIS = {"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5", "netcdf4": "NETCDF4"}
 _DEFAULTS: Row = {
     **{"alignment_mib": 0, "chunk_mib": None, "osts": None, "dimensions": 1, "transfer_mib": None},
@@ -39,6 +42,7 @@ def _published(source: str, table: str) -> list[Row]:
     for record in published.table_measurements(published.load_published_table(source, table)):
         row = {key: record.get(key) for key in (*_KEYS, "collective", *_DEFAULTS)}
         row |= {key: value for key, value in _DEFAULTS.items() if row[key] is None}
+        row["hints"] = _COLLECTIVE_HINTS[source] if row["collective"] else None
         if row["variant"] != "aggregate":
             rows.append(row)
     return rows
@@ -72,6 +76,7 @@ def _rows(case: SuiteCase) -> list[Row]:
         "instances": options.get("instances", 1),
         "local_size": options.get("local"),
         "variant": "unlimited" if options.get("unlimited") else None,
+        "hints": case.tool.shows(options).get("hints"),
     }
     return [{**row, "operation": operation} for operation in requested_operations(options)]
 

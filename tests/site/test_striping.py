@@ -51,6 +51,18 @@ def test_cases_that_differ_only_in_striping_are_duplicates_without_lustre(monkey
     assert set(doubles.values()) == {"no striping on tmpfs: duplicates another case of the suite"}
 
 
+def test_hints_that_set_striping_have_no_effect_without_lustre(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite `hints` has three cases of benchio with striping, which are its first case elsewhere."""
+    cases = [case for case in suites.load_suite("hints") if case.benchmark == "benchio"]
+    monkeypatch.setattr(storage, "file_system_type", lambda _path: "ext4")
+    doubles = storage.find_duplicate_cases(cases, Path("/x"))
+    with_striping = {f"benchio:{c.name}" for c in cases if "striping" in str(c.options.get("hints"))}
+    assert set(doubles) == with_striping
+    assert len(with_striping) == 3
+    monkeypatch.setattr(storage, "file_system_type", lambda _path: "lustre")
+    assert storage.find_duplicate_cases(cases, Path("/x")) == {}
+
+
 def test_no_duplicate_cases_on_lustre(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "file_system_type", lambda _path: "lustre")
     assert storage.file_system_without_striping(Path("/x")) is None

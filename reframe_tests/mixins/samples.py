@@ -124,6 +124,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
 
     def _hint_failures(self, outputs: list[Output]) -> Iterator[str]:
         """Hints that a start did not have in force, from what its MPI-IO printed or benchio recorded."""
+        if hints.OPTION not in self.case.options:
+            return
         stage = Path(self.stagedir)
         names = [(str(self.stdout), str(self.stderr)), *((_stdout(n), _stderr(n)) for n in range(1, len(outputs)))]
         for output, pair in zip(outputs, names, strict=True):

@@ -173,7 +173,7 @@ def test_new_benchmark_outputs_are_parsed(iowatch: Iowatch, tmp_path: Path) -> N
 
 
 def test_new_benchmark_runs_in_a_session(iowatch: Iowatch, stack: str, tmp_path: Path) -> None:
-    verdict = _document(iowatch("run", "--suite", "added", "--stack", stack, "--json"))
+    verdict = _document(iowatch("run", "--darshan", "off", "--suite", "added", "--stack", stack, "--json"))
     assert (verdict["expected"], verdict["received"]) == (1, 1)
     (headline,) = verdict["headlines"]
     assert (headline["run"], headline["value"], headline["samples"]) == ("madeup:single", 123.5, 3)

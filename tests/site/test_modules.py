@@ -64,7 +64,8 @@ def test_directories_of_programs_are_searched_and_part_of_the_stack(
     (programs / "darshan-parser").write_text("#!/bin/sh\n")
     (programs / "darshan-parser").chmod(0o755)
     site.write_text("modules: [mpi/5]\n")
-    assert stacks.load_module_stack("somewhere", site).part("darshan-util") is None
+    without = stacks.load_module_stack("somewhere", site).part("darshan-util")
+    assert without is None or str(programs) not in without.files[0]
     for found in (
         stacks.load_module_stack("somewhere", site, (str(programs),)),
         *stack_probe.system_stacks("somewhere", (str(programs),)),

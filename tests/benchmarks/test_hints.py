@@ -17,7 +17,10 @@ from iowatch.benchmarks import hints, suites
 from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.h5bench import H5BENCH
 from iowatch.benchmarks.ior import IOR
+from iowatch.benchmarks.parsing import RunContext
+from iowatch.benchmarks.registry import parse_output
 from iowatch.core import InputError, describe_hints, format_hints, parse_hints
+from tests.datasets import unpacked
 
 FOUR = {"api": "mpiio", "ranks": 4}
 
@@ -162,6 +165,39 @@ def test_hint_that_is_not_in_force_is_reported(asked: str, printed: str, reasons
 def test_hints_of_an_open_file_are_used_where_nothing_is_printed() -> None:
     found = hints.read_hints([], {"romio_cb_write": "disable", "romio_cb_read": "disable"})
     assert hints.hints_not_in_force({**FOUR, "hints": "cb=off"}, found) == []
+
+
+# `--mpiio.showHints` of IOR 4.0.0; the second file has what MPICH returns.
+PASSED = "hints passed to MPI_File_open() {\n\tcb_nodes = 2\n\tromio_cb_write = disable\n\tromio_cb_read = disable\n}\n"
+RETURNED = (
+    "hints returned from opened file {\n\tcb_nodes = 1\n\tromio_cb_write = disable\n\tromio_cb_read = disable\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("option", "shown", "parameter"),
+    [
+        ("", "", None),
+        (" --mpiio.showHints", PASSED, "cb=off+cb_nodes=2"),
+        (" --mpiio.showHints", PASSED + RETURNED, "cb=off"),
+        (" --mpiio.hintsFileName=mine", "", "unknown"),
+        (" --mpiio.hintsFileName=mine --mpiio.showHints", PASSED, "cb=off+cb_nodes=2"),
+    ],
+)
+def test_hints_that_ior_printed_are_those_of_the_case(option: str, shown: str, parameter: str | None) -> None:
+    text = (unpacked("captured") / "ior/4.0.0/mpiio_shared_coll_np4/stdout").read_text()
+    command = next(line for line in text.splitlines() if line.startswith("Command line"))
+    row = next(line for line in text.splitlines() if line.startswith("write "))
+    output = parse_output("ior", text.replace(command, command + option).replace(row, shown + row), RunContext())
+    assert output.status == "ok"
+    assert {result.case.get("hints") for result in output.results} == {parameter}
+
+
+def test_contradicting_hints_of_ior_are_damage() -> None:
+    text = (unpacked("captured") / "ior/4.0.0/mpiio_shared_coll_np4/stdout").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("write "))
+    shown = PASSED + PASSED.replace("cb_nodes = 2", "cb_nodes = 7")
+    assert parse_output("ior", text.replace(row, shown + row), RunContext()).status == "incomplete"
 
 
 def test_hints_in_words() -> None:

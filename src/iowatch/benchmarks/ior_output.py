@@ -214,6 +214,7 @@ class IorRun:
         damaged: rows that are incomplete or duplicated.
         unreal: rows with inf, nan or negative numbers.
         short_file: IOR's report that a file has fewer bytes than were written.
+        hints: `passed` to and `returned` from MPI-IO -> key -> value, if `showHints` printed them.
     """
 
     version: str | None = None
@@ -225,6 +226,7 @@ class IorRun:
     damaged: int = 0
     unreal: int = 0
     short_file: str | None = None
+    hints: dict[str, dict[str, str]] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -286,6 +288,8 @@ _DAMAGED_ROW = re.compile(r"(?:write|read) +(?:[-+.\d]|inf|nan)")
 _UNREAL = re.compile(r"(?<![^\s])-?(?:inf|nan)\b|(?<![^\s])-(?:\d|(?= ))", re.IGNORECASE)
 _SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\)|Using actual) aggregate .*?= (\d{1,18})\b")
 _WARNING = re.compile(r"(?:ior )?WARNING: ")
+_HINTS = re.compile(r"hints (passed|returned) (?:to|from) [\w ()]+ \{")
+_HINT = re.compile(r"\t(\w+) = (.*)")
 _DECIMAL = re.compile(r"\d+\.\d\d")
 _MOST_WARNINGS = 20
 
@@ -303,11 +307,14 @@ class IorTextReader:
         self._sizes: dict[str, int] = {}
         self._shown = ("", "")
         self._old = False
+        self._hints: dict[str, str] | None = None
 
     def read(self, line: str) -> None:
         """Parse one cleaned line."""
         word = line[:5]
-        if self._inside == "rows" and word in ("write", "read "):
+        if self._hints is not None:
+            self._read_hint(line)
+        elif self._inside == "rows" and word in ("write", "read "):
             if self._test.count < MAX_ROWS:
                 self._read_row(line)
         elif self._inside == "summary" and word in ("write", "read "):
@@ -325,7 +332,9 @@ class IorTextReader:
     def _read_head(self, line: str) -> None:
         """Parse a line that begins or ends a run, a test or a section."""
         run, (name, _, value) = self._run, line.partition(":")
-        if (title := _TITLE.match(line)) is not None:
+        if (shown := _HINTS.fullmatch(line)) is not None:
+            self._hints = run.hints.setdefault(shown[1], {})
+        elif (title := _TITLE.match(line)) is not None:
             run.titles += 1
             run.version = title[1]
         elif name.strip() in _FACTS:
@@ -347,6 +356,14 @@ class IorTextReader:
             self._inside = section
         elif line.startswith("acces") and self._inside == "options":
             self._read_option(line)
+
+    def _read_hint(self, line: str) -> None:
+        """Parse a line of the hints of an open file; any other ends them."""
+        match, hints = _HINT.fullmatch(line), self._hints
+        if match is None or hints is None:
+            self._hints = None
+        elif len(hints) < MAX_NAMES:
+            self._run.damaged += hints.setdefault(match[1], match[2]) != match[2]
 
     def _begin_test(self, line: str) -> None:
         old = _OLD_TEST.match(line)
@@ -422,7 +439,7 @@ _SUMMARY_EXACT = {
 _SUMMARY_COLUMNS = {*_SUMMARY_EXACT, "API", "fPP"}
 _HEADS = {
     *("IOR-3", "IOR-4", "Began", "Machi", "Path ", "Comma", "TestI", "Test ", "Optio", "Summa", "acces", "Opera"),
-    *("Max W", "Max R", "Finis", "Writi"),
+    *("Max W", "Max R", "Finis", "Writi", "hints"),
 }
 # Beginning of a line -> the section that starts there.
 _SECTIONS = {"Summary of all tests:": "summary", "access    bw(MiB/s)": "rows", "Max Write:": "", "Max Read:": ""}

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from itertools import repeat
 
+from iowatch.benchmarks.hints import parameter_of_info
 from iowatch.benchmarks.ior_output import OPERATIONS, ROW_SIZES, WAYS, IorCommandLine, IorRow, IorRun, IorTest
 from iowatch.benchmarks.parsing import (
     CONFIRMED,
@@ -225,6 +226,16 @@ def check_ior_run(builder: OutputBuilder, run: IorRun, context: RunContext) -> N
         _check_test(builder, run, run.command, test, where, context)
 
 
+def _hint_parameter(run: IorRun, command: IorCommandLine) -> CaseParameters:
+    """Return the hints that were passed and, where MPI returned others, had effect; `unknown` if none was printed."""
+    if "passed" not in run.hints:
+        has_file = any(name.endswith(".hintsFileName") for name in command.words) or "U" in command.letters
+        return {"hints": "unknown"} if has_file else {}
+    returned = run.hints.get("returned")
+    kept = {k: v for k, v in run.hints["passed"].items() if returned is None or returned.get(k) == v}
+    return {"hints": parameter_of_info(kept)}
+
+
 def _check_test(
     builder: OutputBuilder, run: IorRun, command: IorCommandLine, test: IorTest, where: str, context: RunContext
 ) -> None:
@@ -233,6 +244,7 @@ def _check_test(
     if case is None or repetitions is None:
         builder.add_truncation(f"{where}the options are incomplete or inconsistent")
         return
+    case = {**case, **_hint_parameter(run, command)}
     if (dry := test.options.get("dryRun", "0") != "0") or test.options.get("api") == "DUMMY":
         builder.add_failure(f"{where}{'dry run: no I/O was done' if dry else 'the DUMMY interface does no I/O'}")
         return

@@ -105,14 +105,14 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) ->
 
     labels, node = (_MACHINE, section(facts, "machine")) if machine else (_FILE_SYSTEM, section(facts, "filesystem"))
     mpi, program = section(facts, "mpi"), section(facts, "program")
-    groups = {
+    groups: dict[str, Mapping[str, Any]] = {
         "compute node": {label: node.get(key) for key, label in labels.items()}
         | ({} if machine else {"kernel": facts.get("kernel")}),
-        # Only hints in effect: MPI may list others that it ignores.
         # A group of its own, so that runs of releases that did not record it are left out.
         "compute node, processor": dict(
             row.split(": ", 1) for row in str(node.get("vulnerabilities", "")).split(" | ") if ": " in row
         ),
+        # Only hints in effect: MPI may list others that it ignores.
         f"MPI-IO hints, {name}": section(section(facts, "hints"), "effective"),
         "loaded": {"MPI": mpi.get("description") or mpi.get("version"), **section(facts, "libraries")},
         # Also where the versions are equal: a program or library was replaced in its place.

@@ -1,6 +1,6 @@
 """Statistics: arrays in, frozen records out."""
 
-from iowatch.stats.comparison import Subgroup, compare_pairs, find_subgroups
+from iowatch.stats.comparison import Subgroup, compare_groups, compare_pairs, decide_pair_verdict, find_subgroups
 from iowatch.stats.covariates import CovariateTable
 from iowatch.stats.detection import DEFAULT_METHOD, METHODS, CollectDetections, detect_many, detection_pool, get_method
 from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
@@ -25,6 +25,7 @@ from iowatch.stats.pairs import (
     Side,
     SideSamples,
     SideSummary,
+    VerdictKind,
     format_percent,
 )
 from iowatch.stats.panel import (
@@ -43,6 +44,7 @@ from iowatch.stats.rules import (
     Rule,
     RuleException,
     SeriesResponse,
+    candidate_conditions,
     derive_parameters,
     find_rule,
     format_parameter_value,

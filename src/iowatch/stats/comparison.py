@@ -404,6 +404,39 @@ def compare_pairs(
         UsageError: a metric has no direction.
     """
     chosen = settings or ComparisonSettings()
+    compared, estimated = _estimate_pairs(pairs, chosen)
+    return compared, summarise_comparison(compared, estimated, chosen)
+
+
+def compare_groups(
+    pairs: Sequence[Pair], groups: Sequence[tuple[Sequence[int], float]], settings: ComparisonSettings
+) -> tuple[list[PairComparison], list[OverallComparison]]:
+    """Compare each pair, and combine the pairs of each group; a pair may be in several groups.
+
+    Autocorrelation is estimated from all pairs.
+
+    Args:
+        pairs: as for `compare_pairs`.
+        groups: positions of the pairs of each group, and the confidence level of its interval.
+
+    Returns:
+        the verdicts in the order of `pairs`, and the overall comparison of each group.
+
+    Raises:
+        UsageError: a metric has no direction.
+    """
+    compared, estimated = _estimate_pairs(pairs, settings)
+    return compared, [
+        summarise_comparison(
+            [compared[i] for i in members], [estimated[i] for i in members], replace(settings, level=level)
+        )
+        for members, level in groups
+    ]
+
+
+def _estimate_pairs(
+    pairs: Sequence[Pair], chosen: ComparisonSettings
+) -> tuple[list[PairComparison], list[EstimatedPair | None]]:
     neutral = sorted({pair.metric for pair in pairs if get_metric(pair.metric).sign == 0})
     if neutral:
         raise UsageError(
@@ -428,7 +461,7 @@ def compare_pairs(
         _assess_pair(pair, work, p, corrected, threshold, chosen) if work else _compare_figures(pair)
         for pair, work, p, corrected in zip(pairs, estimated, p_values, adjusted, strict=True)
     ]
-    return compared, summarise_comparison(compared, estimated, chosen)
+    return compared, estimated
 
 
 def _test_pairs(estimated: Sequence[EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:

@@ -77,7 +77,7 @@ def parse_side(text: str) -> SideSpec:
         option, separator, value = part.partition("=")
         if not separator or not option or not value:
             raise UsageError(f"side '{text}': '{part}' is not name=value", hint="For example ,operation=write")
-        filters[option] = _parse_filter_value(option, value)
+        filters[option] = parse_filter_value(option, value)
     kind, separator, name = head.partition(":")
     if not separator or kind not in SIDE_KINDS:
         if Path(head).suffix.lower() in _FILES or Path(head).is_file():
@@ -100,7 +100,7 @@ def _split_filters(text: str) -> list[str]:
     return [name, *parts[1 + name.count(",") :]]
 
 
-def _parse_filter_value(name: str, value: str) -> Scalar | None:
+def parse_filter_value(name: str, value: str) -> Scalar | None:
     """Value of a filter: None for `none`; sizes may have suffixes; otherwise a JSON scalar, else the text."""
     if value == "none":
         return None

@@ -41,8 +41,9 @@ class DarshanMixin(rfm.RegressionTestPlugin):
 
     @property
     def is_traced(self) -> bool:
-        """Whether this run has a trace: neither switched off, nor without darshan-runtime in the stack."""
-        chosen = self.darshan and os.environ.get(handoff.DARSHAN_VARIABLE) != "off"
+        """Whether this run has a trace: neither switched off, nor a probe, nor without darshan-runtime in the stack."""
+        case = getattr(self, "case", None)
+        chosen = self.darshan and os.environ.get(handoff.DARSHAN_VARIABLE) != "off" and (not case or case.tool.traced)
         return bool(chosen) and "darshan" in self.current_environ.features
 
     @run_before("run")

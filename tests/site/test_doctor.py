@@ -18,7 +18,8 @@ from tests.conftest import ROOT
 
 
 def stack(*names: str) -> Stack:
-    parts = tuple(StackPart(name, "1.2.3", files=("/usr/bin/mdtest",) if name == "ior" else ()) for name in names)
+    programs = {"ior": ("/usr/bin/mdtest",), "hpcc": ("/usr/bin/hpcc",)}
+    parts = tuple(StackPart(name, "1.2.3", files=programs.get(name, ())) for name in names)
     from iowatch.site.stack_probe import features_of_parts
 
     return Stack("system-x", "local", "system", "installed", parts, features_of_parts(parts))
@@ -49,7 +50,7 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     assert not report.usable
     assert report.commands == (
         "apt-get install -y gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libnetcdf-mpi-dev "
-        "libpnetcdf-dev pnetcdf-bin cmake pkg-config",
+        "libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config",
         SPACK,
     )
 
@@ -62,7 +63,7 @@ def test_missing_library_of_pydarshan_gets_its_command(
     machine_with, monkeypatch: pytest.MonkeyPatch, processor: str, expected: str
 ) -> None:
     """PyDarshan has packages with its library for x86-64 and up to Python 3.12 only; suites run without it."""
-    machine_with("gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf")
+    machine_with("gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf", "fio", "hpcc")
     monkeypatch.setattr(machine, "can_read_darshan_logs", lambda: False)
     monkeypatch.setattr(machine.os, "uname", lambda: os.uname_result(("Linux", "node", "6", "1", processor)))
     report = doctor.examine_machine()
@@ -87,11 +88,18 @@ def test_other_distributions_get_the_spack_command(machine_with) -> None:
     report = doctor.examine_machine()
     assert report.usable
     assert report.commands == (SPACK,)
-    assert {finding.command for finding in report.missing} == {SPACK}
+    commands = {finding.title: finding.command for finding in report.missing}
+    # The reference stack does not contain the probes.
+    assert [commands.pop(name) for name in ("fio", "HPC Challenge")] == [
+        f"add '{package}' to the specs of a stack" for package in ("fio", "hpcc")
+    ]
+    assert set(commands.values()) == {SPACK}
 
 
 def test_complete_machine_has_no_missing_parts(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine_with("gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench", "darshan-runtime")
+    machine_with(
+        "gcc", "openmpi", "hdf5", "netcdf-c", "parallel-netcdf", "ior", "h5bench", "fio", "hpcc", "darshan-runtime"
+    )
     monkeypatch.setattr(doctor.stack_install, "spack_version", lambda: "1.1.0 (/x/spack)")
     report = doctor.examine_machine()
     assert (report.missing, report.commands) == ((), ())
@@ -122,9 +130,8 @@ def test_output_starts_with_the_answer(machine_with) -> None:
     done = CliRunner().invoke(command, [], standalone_mode=False)
     first, second = done.stdout.splitlines()[:2]
     assert first.startswith("Suites can run; missing: parallel HDF5, ")
-    assert (
-        second == "  add it with: apt-get install -y libhdf5-openmpi-dev libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin"
-    )
+    packages = "libhdf5-openmpi-dev libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin fio hpcc"
+    assert second == f"  add it with: apt-get install -y {packages}"
 
 
 def test_retired_system_gets_no_install_command(machine_with) -> None:

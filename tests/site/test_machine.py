@@ -72,11 +72,9 @@ def test_hanging_or_missing_command_loses_only_its_fact(tmp_path: Path) -> None:
         (
             # As this machine printed them; an entry may contain "Not affected" and still be a mitigation.
             "vulnerabilities=/sys/devices/system/cpu/vulnerabilities/mds:Not affected "
-            "/sys/devices/system/cpu/vulnerabilities/spec_store_bypass:Vulnerable "
+            "/sys/devices/system/cpu/vulnerabilities/mmio:Vulnerable "
             "/sys/devices/system/cpu/vulnerabilities/spectre_v2:Mitigation: Retpolines; BHI: Not affected",
-            {
-                "vulnerabilities": "spec_store_bypass: Vulnerable | spectre_v2: Mitigation: Retpolines; BHI: Not affected"
-            },
+            {"vulnerabilities": "mmio: Vulnerable | spectre_v2: Mitigation: Retpolines; BHI: Not affected"},
         ),
         (
             "vulnerabilities=/sys/devices/system/cpu/vulnerabilities/mds:Not affected",

@@ -21,7 +21,7 @@ class ProgramProbe:
     Attributes:
         program: program that must be on PATH.
         version_command: prints the version; its program must be on PATH, too. Empty if `program` only adds to
-            the part that another benchmark of the same package has found.
+            the part that another benchmark of the same package has found, or if nothing prints it.
         version_pattern: regular expression; its first group is the version.
         variants: Spack variant -> part of the name of the library that the program then loads.
         uses_mpi: the program must be linked against the MPI of the stack.
@@ -71,6 +71,7 @@ class Benchmark:
             empty for none.
         case: options -> case parameters that the program does not print and the parser cannot determine.
         inodes: options -> maximum number of files and directories at the same time.
+        traced: whether Darshan traces its runs; False for probes of what lies below file systems.
         run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
 
@@ -100,6 +101,7 @@ class Benchmark:
     case: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
     inodes: Callable[[BenchmarkOptions], int] = lambda _options: 1
     shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
+    traced: bool = True
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 
     def __post_init__(self) -> None:

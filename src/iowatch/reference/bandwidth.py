@@ -318,8 +318,8 @@ def _is_number(value: Any) -> bool:
 
 # Described in docs/case-parameters.md; a test keeps both consistent.
 KNOWN_PARAMETERS = (
-    "ab_run", "alignment_bytes", "api", "arrays", "block_bytes", "branches", "cache", "chunk", "collective",
-    "collective_metadata", "columns", "compressed", "depth", "dimensions", "directories", "distribution",
+    "ab_run", "alignment_bytes", "api", "array_bytes", "arrays", "block_bytes", "branches", "cache", "chunk",
+    "collective", "collective_metadata", "columns", "compressed", "depth", "dimensions", "directories", "distribution",
     "file", "file_system", "files", "files_per_directory", "fill", "global_size", "hints",
     "instances", "layout", "local_size", "memory", "mode", "nodes", "particles", "pattern", "ranks",
     "read_bytes", "reorder", "row_bytes", "rows", "scaling", "segments", "steps", "stonewall_s",
@@ -330,7 +330,7 @@ KNOWN_PARAMETERS = (
 KNOWN_OPERATIONS = (
     "write", "read", "append", "overwrite", "modify", "run",
     "create", "stat", "remove", "rename", "directory_create", "directory_stat", "directory_remove",
-    "directory_rename", "tree_create", "tree_remove",
+    "directory_rename", "tree_create", "tree_remove", "triad", "ping_pong", "random_ring",
 )  # fmt: skip
 
 

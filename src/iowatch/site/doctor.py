@@ -25,6 +25,7 @@ from iowatch.site import (
     stacks,
     storage,
 )
+from iowatch.site.stack import parse_pinned_spec, root_specs
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,8 @@ def _check_requirements(
     has_apt, spack = machine.detect_distribution()[1], stack_install.spack_version()
     bootstrap = "" if spack else " --bootstrap"
     spack_command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system.name}{bootstrap}"
+    manifest = stacks.manifest_directory(system.name, stacks.REFERENCE_STACK) / "spack.yaml"
+    reference = {parse_pinned_spec(spec)[0] for spec in root_specs(manifest)} if manifest.is_file() else set()
     findings: list[RequirementStatus] = []
     packages: list[str] = []
     for wanted in _requirements():
@@ -245,7 +248,9 @@ def _check_requirements(
         needs = wanted.packages if has_apt and (system.system_stacks or wanted.program) else ()
         command = None
         if not found:
-            command = apt_install_command(needs) if needs else spack_command
+            in_reference = wanted.feature is None or reference.intersection(wanted.parts)
+            command = spack_command if in_reference else f"add '{wanted.parts[0]}' to the specs of a stack"
+            command = apt_install_command(needs) if needs else command
             packages += needs
         findings.append(RequirementStatus(wanted.title, wanted.use, wanted.required, found, command))
     versions = (spack,) if spack else ()

@@ -67,7 +67,7 @@ class Stack:
         status: `installed` (ready), `locked` (only a lock file), `declared` (no lock file), `broken`.
         parts: every library and program, sorted by name.
         features: features that checks can require: `openmpi`, `mpich`, `hdf5`, `netcdf4`, `pnetcdf`, `ior`, `mdtest`,
-            `h5bench`, `darshan`.
+            `h5bench`, `fio`, `hpcc`, `darshan`.
         settings: environment variables to set.
         paths: environment variables to which directories are prepended.
         modules: environment modules to load first.

@@ -239,10 +239,11 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     probes = [b.probe for b in BENCHMARKS.values() if b.package == package and b.probe]
     first = probes[0]
     program = _find_program(first, flavour)
-    command = shutil.which(first.version_command[0])
+    command = shutil.which(first.version_command[0]) if first.version_command else program
     if program is None or command is None:
         return None
-    version = _first_match(first.version_pattern, query_tool(command, *first.version_command[1:])) or "unknown"
+    answer = query_tool(command, *first.version_command[1:]) if first.version_command else ""
+    version = (_first_match(first.version_pattern, answer) if answer else None) or "unknown"
     later = (new for old, name, new in first.later if old == version and Path(command).with_name(name).is_file())
     version = next(later, version)
     libraries = query_tool("ldd", program) if first.variants else ""

@@ -194,7 +194,7 @@ def test_fewer_than_seven_observations_have_no_accepted_level(observations: int,
 def machine(*watched: Any, newest: float = 99, **more: Any) -> Any:
     """A system whose newest session began on the day `newest`."""
     return SimpleNamespace(
-        name="local", watched=list(watched), night=SimpleNamespace(started_at=int(newest * DAY)), **more
+        name="local", watched=list(watched), newest_session=SimpleNamespace(started_at=int(newest * DAY)), **more
     )
 
 
@@ -381,6 +381,6 @@ def system(*sessions: Any) -> SystemEntry:
 )
 def test_small_session_of_another_suite_is_not_the_newest_nightly_session(later: Any, newest: int) -> None:
     """Sessions of four runs on each of the days before."""
-    found = system(later, session(1, 10), session(0, 9)).night
+    found = system(later, session(1, 10), session(0, 9)).newest_session
     assert found is not None
     assert found.id == newest

@@ -92,8 +92,8 @@ def card_group(machine: SystemEntry, finding: Finding) -> str | None:
 
 def waiting_days(machine: SystemEntry, finding: Finding) -> int:
     """Days from the first report of a finding to the newest session; of imports and demonstrations, from its date."""
-    newest = machine.night.started_at if machine.night else finding.first_after
-    is_measured = machine.night is not None and machine.night.origin == "run"
+    newest = machine.newest_session.started_at if machine.newest_session else finding.first_after
+    is_measured = machine.newest_session is not None and machine.newest_session.origin == "run"
     known_since = finding.first_seen_at if is_measured else finding.first_after
     return max(0, newest - known_since) // DAY_S if known_since < newest else 0
 

@@ -157,7 +157,7 @@ class SystemEntry:
         return [one for one in self.series if one.headline]
 
     @cached_property
-    def night(self) -> SessionRow | None:
+    def newest_session(self) -> SessionRow | None:
         """The newest nightly session, the subject of the status page.
 
         A/B runs do not count, nor does a session of the same day with status `ok` that is a small one of another suite
@@ -347,7 +347,11 @@ def is_overdue(machine: SystemEntry, now: int) -> bool:
 
 def is_session_running(machine: SystemEntry, now: int) -> bool:
     """Whether the newest session is still running: missing results may still arrive."""
-    return machine.night is not None and machine.night.status == "running" and not is_overdue(machine, now)
+    return (
+        machine.newest_session is not None
+        and machine.newest_session.status == "running"
+        and not is_overdue(machine, now)
+    )
 
 
 def usual_interval_s(sessions: Sequence[SessionRow]) -> int:

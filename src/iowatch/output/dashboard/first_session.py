@@ -50,7 +50,7 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
     results = [row for row in rows if row.series.metric.name == "bandwidth"]
     sessions = max((row.series.stamp.n for row in rows), default=0)
     left = max(0, MIN_OBSERVATIONS - sessions)
-    attributes = machine.night.attributes if machine.night else {}
+    attributes = machine.newest_session.attributes if machine.newest_session else {}
     return FirstSession(
         machine=machine,
         progress=f"{sessions} of {MIN_OBSERVATIONS} sessions until changes can be detected; {left} to go",

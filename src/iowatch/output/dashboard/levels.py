@@ -122,7 +122,7 @@ def recent_observations(site: SiteBuild, machine: SystemEntry) -> Mapping[int, S
 
     They are read once per build.
     """
-    since = machine.night.started_at - _TYPICAL_SESSIONS * DAY_S if machine.night else None
+    since = machine.newest_session.started_at - _TYPICAL_SESSIONS * DAY_S if machine.newest_session else None
     rows = [one.row for one in machine.watched]
     return site.compute_once("recent", machine, lambda: load_observations(site.history, rows, since=since))
 
@@ -330,7 +330,7 @@ def find_suspected_series(machine: SystemEntry) -> list[SuspectedSeries]:
 
     Suspected changes of single series alone are no finding (`iowatch.findings.newest`).
     """
-    newest = machine.night.started_at if machine.night else 0
+    newest = machine.newest_session.started_at if machine.newest_session else 0
     current = [s for s in machine.watched if s.stamp.last >= newest - SESSION_SLACK_S]
     found = [SuspectedSeries(one, gained) for one in current if (gained := _suspected_gain(one)) is not None]
     return sorted(found, key=lambda one: -abs(math.log(one.gain)))

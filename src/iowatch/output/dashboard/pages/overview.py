@@ -104,7 +104,7 @@ def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) 
     return {
         "rows": rows,
         "heat": build_heat_map([row for row in rows if not row.gone], lambda row: row.series.row),
-        "newest": machine.night,
+        "newest": machine.newest_session,
         "assessed": any(row.gain is not None for row in rows),
         "least": MIN_OBSERVATIONS,
         "choices": {name: sorted(values) for name, values in choices.items() if 1 < len(values) <= 60},
@@ -122,9 +122,9 @@ def series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesT
 
 
 def _read_series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesTableRow]:
-    if machine.night is None:
+    if machine.newest_session is None:
         return []
-    newest = machine.night.started_at
+    newest = machine.newest_session.started_at
     points = levels.recent_observations(site, machine)
     suspected = {one.series.row.id for one in levels.find_suspected_series(machine)}
     rows = [_series_row(one, points, newest, site, one.row.id in suspected) for one in machine.watched]

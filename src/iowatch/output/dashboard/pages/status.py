@@ -62,12 +62,12 @@ class SystemStatus:
     @property
     def session_page(self) -> str | None:
         """Path of the page of the newest session."""
-        return data.session_page_path(self.machine.night) if self.machine.night else None
+        return data.session_page_path(self.machine.newest_session) if self.machine.newest_session else None
 
     @property
     def report(self) -> str | None:
         """What the results of the newest session show together, in one line."""
-        newest = self.machine.night
+        newest = self.machine.newest_session
         return newest.attributes.get(SESSION_REPORT) if newest and self.extent.is_assessed else None
 
     @property
@@ -118,7 +118,7 @@ def publish_status_page(site: data.SiteBuild) -> None:
         titles=cards.GROUPS,
         most=_MAX_CARDS,
         pictures={card.finding.id: finding.small_figure(site, card.finding, card.machine) for card in shown},
-        newest=max((m.night.started_at for m in machines if m.night), default=None),
+        newest=max((m.newest_session.started_at for m in machines if m.newest_session), default=None),
         sessions=_STRIP_SESSIONS,
         incomplete=sum(found is not None and not found.complete and not on for found, on in coverages),
         running=sum(on for _, on in coverages),
@@ -126,7 +126,7 @@ def publish_status_page(site: data.SiteBuild) -> None:
         remaining=[(m, text) for m in machines for text in remaining_changes(m.findings)],
         moved=[(m, found) for m in machines if (found := levels.find_suspected_series(m))],
         first=[first_session.summarise_first_session(site, one.machine, one.extent)
-               for one in systems if one.machine.night and not one.extent.is_assessed],
+               for one in systems if one.machine.newest_session and not one.extent.is_assessed],
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
     """Sort key: systems with problems first, then the largest loss."""
     states = {f.state for f in machine.findings}
     loss = max((f.lost_performance for f in machine.findings if f.needs_action), default=0.0)
-    newest = machine.night
+    newest = machine.newest_session
     incomplete = newest is not None and (newest.status != "ok" or bool(newest.attributes.get("problems")))
     is_pending = data.is_overdue(machine, now) or incomplete
     priorities = (loss > 0 or bool(machine.faults), is_pending, "suspected" in states)
@@ -145,7 +145,7 @@ def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
 
 
 def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemStatus:
-    newest, found = machine.night, None
+    newest, found = machine.newest_session, None
     if newest is not None:
         runs, received = site.history.runs(newest.uuid), set(site.history.received(newest.uuid))
         found = data.session_coverage(site.history, newest, runs, received)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from iowatch.benchmarks.hints import romio_file
 from iowatch.comparison import (
     FAMILY_ERROR,
     MIN_SESSIONS,
@@ -19,12 +21,13 @@ from iowatch.comparison import (
     Workload,
     format_value,
 )
-from iowatch.core import Scalar, format_count, format_size, text
+from iowatch.core import NO_HINTS, InputError, Scalar, format_count, format_size, text
 from iowatch.output.comparison import format_interval
 from iowatch.site import load_system, system_names
 from iowatch.stats import format_percent
 
 _MAX_SUITES = 3
+_ANY_RANKS = 2**20
 # A measured size that differs from the one asked for by more is pointed out.
 _FAR = 2.0
 
@@ -241,11 +244,14 @@ def _hint_values(parameter: str, best: Scalar, advice: Advice) -> Iterator[tuple
         count = best if best > 0 else _targets(advice)
         if count is not None:
             yield "striping_factor", str(count)
-    if parameter == "hints" and best != "none":
-        for hint in str(best).split(","):
-            name, separator, value = hint.partition("=")
-            if separator:
-                yield name.strip(), value.strip()
+    if parameter == "hints" and best != NO_HINTS:
+        work = advice.workload
+        options = {"hints": best, "ranks": work.ranks or _ANY_RANKS, "nodes": work.nodes or 1}
+        # Hints of another release, or for more aggregators than ranks, are not understood.
+        with suppress(InputError):
+            for line in romio_file(options).splitlines():
+                name, _, value = line.partition(" ")
+                yield name, value
 
 
 def _targets(advice: Advice) -> int | None:

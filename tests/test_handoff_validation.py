@@ -10,6 +10,7 @@ import pytest
 from iowatch import handoff
 from iowatch.benchmarks import suites
 from iowatch.benchmarks.benchio import hints_in_force
+from iowatch.benchmarks.hints import parameter_of_info
 from iowatch.benchmarks.registry import parse_output_file
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError, Output, Result, Scalar
@@ -91,7 +92,9 @@ def test_every_condition_that_is_not_met_is_a_failure(benchmark: str) -> None:
     ("benchmark", "options", "names"),
     [
         ("benchio", "cache: drop, sync: each, access: independent", "cache sync collective nodes"),
-        ("benchio", "hint: 'b=2,a=1', align: 1m", "hints alignment_bytes"),
+        ("benchio", "api: mpiio, hints: cb=off, align: 1m", "hints alignment_bytes"),
+        ("ior", "api: mpiio, hints: cb=off", "hints"),
+        ("h5bench", "op: read, hints: cb=off", "hints cache"),
         ("ior", "op: read, reorder: false", "cache sync reorder"),
         ("ior", "direct: true, nodes: 2, ranks: 4", "cache nodes"),
         ("mdtest", "ranks: 4", "ranks nodes"),
@@ -117,17 +120,17 @@ def test_misspelt_condition_is_refused(tmp_path: Path) -> None:
 
 def test_ineffective_hints_are_not_part_of_the_case(tmp_path: Path) -> None:
     """Hints of a record that has those of the open file ("effective" in benchio's schema)."""
-    (case,) = own_suite(tmp_path, "benchio", "matrix: [{hint: 'cb_nodes=2,romio_ds_write=disable'}]")
+    (case,) = own_suite(tmp_path, "benchio", "matrix: [{ranks: 4, hints: 'cb_nodes=1,romio_ds_write=disable'}]")
     words = case.tool.arguments(case.options, "/x")
-    assert [word for word in words if "hint" in word] == ["--hint=cb_nodes=2", "--hint=romio_ds_write=disable"]
-    asked = {"romio_ds_write": "disable", "cb_nodes": "2"}
+    assert [word for word in words if "hint" in word] == ["--hint=cb_nodes=1", "--hint=romio_ds_write=disable"]
+    asked = {"romio_ds_write": "disable", "cb_nodes": "1"}
     for source, effective, found in (
-        ("MPI_File_get_info", {**asked, "other": "1"}, "cb_nodes=2,romio_ds_write=disable"),
-        ("MPI_File_get_info", {"cb_nodes": "1", "romio_ds_write": "disable"}, "romio_ds_write=disable"),
-        (None, {}, "cb_nodes=2,romio_ds_write=disable"),
+        ("MPI_File_get_info", {**asked, "other": "1"}, "cb_nodes=1+romio_ds_write=disable"),
+        ("MPI_File_get_info", {"cb_nodes": "2", "romio_ds_write": "disable"}, "romio_ds_write=disable"),
+        (None, {}, "cb_nodes=1+romio_ds_write=disable"),
     ):
         record = {"options": {"hint": asked}, "hints": {"source": source, "effective": effective}}
-        hints = ",".join(hints_in_force(record))
+        hints = parameter_of_info(hints_in_force(record))
         assert hints == found
         assert (hints == case.tool.shows(case.options)["hints"]) == (found.startswith("cb"))
 

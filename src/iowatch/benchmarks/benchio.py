@@ -363,14 +363,14 @@ def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
         "unlimited": options["unlimited"] if library else None,
         "fill": options["fill"] if library else None,
         "collective_metadata": options["collective-metadata"] if api == "hdf5" else None,
-        "hints": hints.parameter_of_info(_hints_in_force(record)),
+        "hints": hints.parameter_of_info(hints_in_force(record)),
         "cache": record["cache"]["achieved"],
         "sync": _SYNC[options["sync"]],
         "verify": options["verify"] or None,
     }
 
 
-def _hints_in_force(record: Mapping[str, Any]) -> dict[str, str]:
+def hints_in_force(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the requested hints; where the record has those of an open file, only those that it has."""
     asked, found = record["options"]["hint"], record["hints"]
     return {k: v for k, v in asked.items() if found["source"] is None or found["effective"].get(k) == v}

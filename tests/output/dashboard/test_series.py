@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from pathlib import Path
+from statistics import harmonic_mean
 from typing import Any
 
 import numpy as np
@@ -169,3 +170,22 @@ def test_browser_draws_the_detection(shapes_site: Path, pages: dict[str, str], b
     # Also above all samples, as of the drift's end, the reference is inside the panel.
     assert top < reference[0] <= reference[1] < bottom
     assert published == reference
+
+
+def test_bandwidth_per_rank_and_harmonic_mean(franklin_site: Path, franklin_history: Path) -> None:
+    """S3D writes with 512 ranks; times have no value per rank; other programs have no harmonic mean."""
+    with History.open(str(franklin_history)) as history:
+        for row in history.series():
+            page = (franklin_site / f"series/{row.id}.html").read_text(encoding="utf-8")
+            samples = history.samples(row.id)[-1][2]
+            ranks = row.case.parameters["ranks"]
+            shown = re.search(r"<strong>(\S+)</strong> MiB/s <span>per rank, of (\d+) ranks", page)
+            if row.metric == "time":
+                assert shown is None
+            else:
+                assert shown is not None
+                assert (shown[1], int(shown[2])) == (format_number(max(samples) / int(ranks)), ranks)
+            mean = re.search(r"<strong>(\S+)</strong> MiB/s <span>harmonic mean", page)
+            assert (mean is not None) is (row.case.benchmark == "s3d")
+            if mean is not None:
+                assert mean[1].replace(",", "") == format_number(harmonic_mean(samples))

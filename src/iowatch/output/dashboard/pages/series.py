@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from iowatch.core import covariate_label, format_number, get_covariate, utc_offsets
 from iowatch.findings import Finding, combine_retests, finding_headline, format_factor, load_covariates, retest_times
 from iowatch.output.dashboard import data, drawing, levels, shorten_text, write_in_processes
+from iowatch.reference import has_peak
 from iowatch.stats import CovariateTable
 from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk, fold_node_names
 
@@ -25,6 +26,8 @@ _ROWS = 14
 _MAX_NODE_CHARACTERS = 100
 # Series in memory with their samples; the covariates of their runs are read at once.
 _SERIES_AT_ONCE = 50
+# Programs whose rate over repeated checkpoints is the harmonic mean, all data / all time ([antypas2009], section 5.3).
+_HARMONIC_MEAN = ("s3d",)
 # Most covariates of a page (20 KB each for ten years), and fewest runs with a value for a correlation.
 _MOST_COVARIATES, _MIN_CORRELATED = 6, 12
 
@@ -151,6 +154,8 @@ class _SeriesPage:
             "series": series,
             "newest": newest,
             "newest_time": int(samples.time[-1]),
+            "per_rank": self._per_rank(newest),
+            "harmonic_mean": self._harmonic_mean(),
             "accepted": accepted,
             "gain": levels.performance_ratio(series, newest, accepted.value) if accepted else None,
             "marks": marks,
@@ -166,6 +171,19 @@ class _SeriesPage:
                 "covariates": [one.to_json() for one in covariates],
             },
         }
+
+    def _per_rank(self, newest: float) -> float | None:
+        """Bandwidth of the newest session divided by the number of ranks; None for other metrics and for one rank."""
+        ranks = self.series.row.case.parameters.get("ranks")
+        shared = has_peak(self.series.row.metric) and isinstance(ranks, int) and ranks > 1
+        return newest / int(ranks or 1) if shared else None
+
+    def _harmonic_mean(self) -> float | None:
+        """Harmonic mean of the samples of the newest session, for programs that are assessed by it."""
+        newest = self.samples.samples[-int(self.samples.count[-1]) :]
+        if self.series.row.case.benchmark not in _HARMONIC_MEAN or newest.min() <= 0:
+            return None
+        return float(len(newest) / np.sum(1 / newest))
 
     def _bands(self, headlines: NDArray[np.float64]) -> list[levels.DrawnBand]:
         return levels.drawn_bands(self.series, headlines, int(self.samples.time[0]), int(self.samples.time[-1]))

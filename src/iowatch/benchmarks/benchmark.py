@@ -71,7 +71,8 @@ class Benchmark:
             empty for none.
         case: options -> case parameters that the program does not print and the parser cannot determine.
         inodes: options -> maximum number of files and directories at the same time.
-        traced: whether Darshan traces its runs; False for probes of what lies below file systems.
+        probes: operation -> what lies below file systems and I/O libraries that it measures, in words; empty for a
+            benchmark of I/O. Darshan does not trace probes.
         run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
 
@@ -101,7 +102,7 @@ class Benchmark:
     case: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
     inodes: Callable[[BenchmarkOptions], int] = lambda _options: 1
     shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
-    traced: bool = True
+    probes: Mapping[str, str] = field(default_factory=dict)
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 
     def __post_init__(self) -> None:

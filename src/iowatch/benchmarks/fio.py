@@ -180,5 +180,5 @@ FIO = benchmark.Benchmark(
     configuration=_job_file,
     before=_detect_direct,
     inodes=lambda _options: 2,
-    traced=False,
+    probes=dict.fromkeys(_OPERATIONS, "raw disk"),
 )

@@ -220,5 +220,5 @@ HPCC = benchmark.Benchmark(
     configuration=_input,
     case=_case,
     inodes=lambda _options: 0,
-    traced=False,
+    probes={"triad": "memory", "ping-pong": "messages", "random-ring": "messages"},
 )

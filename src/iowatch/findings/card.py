@@ -13,6 +13,7 @@ from iowatch.findings.text import (
     format_factor,
     format_load,
     format_percent,
+    format_probe,
     name_group,
 )
 from iowatch.site import system_zone
@@ -69,17 +70,20 @@ def _unaffected(finding: Finding) -> str:
         text = f"{unchanged} series" if unchanged else "no series that was measured on both sides"
     inside = sum(one.inside for one in found.exceptions)
     outside = len(found.exceptions) - inside
+    steady = [one.what for one in finding.probes if not one.changed]
+    text = "; ".join([text, *([f"{', '.join(steady)} unchanged"] if steady else [])])
     misfits = [f"{inside} with the common factor did not change"] if inside else []
     misfits += [f"{outside} without it changed"] if outside else []
     return f"{text}; exceptions: {', '.join(misfits)}" if misfits else text
 
 
 def probable_cause(finding: Finding) -> str:
-    """The best match among recorded events, and what differs between the runs before and after."""
+    """The best match among recorded events, probes that changed, and what differs between the runs before and after."""
     parts = []
     if finding.causes:
         best = finding.causes[0]
         parts.append(f"{best.name} ({best.when.replace('at the change', 'that day')})")
+    parts += [format_probe(one) for one in finding.probes if one.changed]
     parts += _differences(finding)
     if finding.load is not None and finding.load.share >= MIN_STATED_SHARE:
         parts.append(format_load(finding.load, "of the change goes along with"))

@@ -133,6 +133,22 @@ class LoadShare:
 
 
 @dataclass(frozen=True)
+class ProbeResponse:
+    """What the probes of one thing (raw disk, memory, messages) did at the date of a finding.
+
+    Attributes:
+        what: the thing, with the benchmark: `raw disk (fio)`.
+        changed, total: number of its series that changed with the finding, and of all that were compared.
+        gain: geometric mean of the gains of those that changed; 1 if none did.
+    """
+
+    what: str
+    changed: int
+    total: int
+    gain: float
+
+
+@dataclass(frozen=True)
 class CovariateDifference:
     """A covariate that differs between the runs before and after the change of a member; numbers in `unit`.
 
@@ -193,6 +209,7 @@ class Finding:
         resolution: reason why it is resolved, or None.
         owner: who handles it, by the newest assignment in force; None without one.
         load: None if no member is adjusted for covariates.
+        probes: series of the control group or the members that measure what lies below file systems.
         basis: digest of the inputs; an old finding with the same basis is not rebuilt.
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
         opposite: the group that changed in the other direction, or None.
@@ -230,6 +247,7 @@ class Finding:
     owner: str | None = None
     label: str | None = None
     load: LoadShare | None = None
+    probes: tuple[ProbeResponse, ...] = ()
     basis: str = ""
     opposite: ChangeGroup | None = None
     redated_since: int | None = None

@@ -14,6 +14,7 @@ from iowatch.findings.finding import (
     FindingMember,
     LoadShare,
     PerformanceDirection,
+    ProbeResponse,
 )
 from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.site import system_zone
@@ -143,6 +144,14 @@ def format_load(load: LoadShare, relation: str) -> str:
     """`80 % explained by jobs on the file system`: the share of a change that goes along with the load."""
     labels = " and ".join(covariate_label(name) for name in load.covariates[:_MAX_NAMED])
     return f"{100 * load.share:.0f} % {relation} {labels}"
+
+
+def format_probe(one: ProbeResponse) -> str:
+    """`raw disk (fio) unchanged`, `raw disk (fio) −46 % (×0.54), too`, or how many of its series changed."""
+    if not one.changed:
+        return f"{one.what} unchanged"
+    count = "" if one.changed == one.total else f" in {one.changed} of {one.total} series"
+    return f"{one.what} {format_percent(one.gain)}{count}, too"
 
 
 def _load_lines(finding: Finding) -> Iterator[str]:
@@ -305,6 +314,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     if found.control is not None:
         c = found.control
         yield "Stayed the same", [f"{c.label}: {c.unchanged} of {c.total} series did not change (×{c.ratio:.2f})"]
+    yield "Probes", [format_probe(one) for one in finding.probes]
     yield "Load", list(_load_lines(finding))
     yield "Does not fit", [e.text for e in found.exceptions]
     if finding.without_data:

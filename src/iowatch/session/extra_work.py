@@ -35,7 +35,7 @@ def add_extra_work(
         verify: whether the data of a seventh of the runs are verified.
         total_bytes: largest volume of the session; beyond it there is no extra work.
     """
-    traced = (run for run in runs if run.stack in traced_stacks and run.case.tool.traced)
+    traced = (run for run in runs if run.stack in traced_stacks and not run.case.tool.probes)
     overhead = next((run.key for run in traced if _longest_s(run, history)), None)
     if session_number % ROTATION_SESSIONS != 1:
         overhead = None

@@ -1,0 +1,70 @@
+"""A finding states whether the raw disk, the memory or the messages changed, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from iowatch.findings import card_facts, finding_from_json, format_finding
+from iowatch.findings.evidence import evidence_differences
+from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of
+
+END = date(2025, 4, 1)
+
+
+def sessions(disk: float, memory: float = 1.0):
+    """All files lose half of their bandwidth on STEP; fio and hpcc change by these factors."""
+    probes = [
+        *(("fio", {"operation": op, "api": "raw", "file": "serial"}, disk) for op in ("write", "read")),
+        ("hpcc", {"operation": "triad", "ranks": 2}, memory),
+        *(("hpcc", {"operation": op, "api": "MPI", "ranks": 2}, 1.0) for op in ("ping-pong", "random-ring")),
+    ]
+    steps = {factor: level("X", "write", (STEP, factor)) for _, _, factor in probes}
+    return scenario_of(
+        *(level(api, op, (STEP, 0.5)) for api in ("POSIX", "MPIIO", "HDF5") for op in ("write", "read")),
+        *(
+            replace(steps[factor], run=f"{tool}-{case['operation']}", benchmark=tool, parameters=case)
+            for tool, case, factor in probes
+        ),
+    )
+
+
+def test_unchanged_probes_exclude_disk_memory_and_messages(record_and_update: RecordAndUpdate) -> None:
+    (finding,) = record_and_update(sessions(1.0), END, None)
+    assert {member.parameters["benchmark"] for member in finding.members} == {"ior"}
+    assert [(one.what, one.changed, one.total) for one in finding.probes] == [
+        ("raw disk (fio)", 0, 2),
+        ("memory (hpcc)", 0, 1),
+        ("messages (hpcc)", 0, 2),
+    ]
+    facts = dict(card_facts(finding))
+    assert facts["Unaffected"].endswith("; raw disk (fio), memory (hpcc), messages (hpcc) unchanged")
+    assert "fio" not in facts["Probable cause"]
+    assert finding_from_json(finding.to_json()) == finding
+
+
+def test_slow_disk_is_stated_where_files_and_probe_slow_down(record_and_update: RecordAndUpdate) -> None:
+    (finding,) = record_and_update(sessions(0.5), END, None)
+    disk, memory, _ = finding.probes
+    assert (disk.changed, disk.gain, memory.changed) == (2, pytest.approx(0.5, rel=0.1), 0)
+    facts = dict(card_facts(finding))
+    assert facts["Unaffected"].endswith("; memory (hpcc), messages (hpcc) unchanged")
+    assert "raw disk (fio) −5" in facts["Probable cause"] or "raw disk (fio) −4" in facts["Probable cause"]
+    lines = [line for line in format_finding(finding) if "(fio)" in line]
+    assert [line.startswith("Probes") and line.endswith(", too") for line in lines] == [True]
+
+
+def test_changed_memory_is_stated(record_and_update: RecordAndUpdate) -> None:
+    (finding,) = record_and_update(sessions(1.0, memory=0.5), END, None)
+    assert [one.what for one in finding.probes if one.changed] == ["memory (hpcc)"]
+
+
+def test_history_without_probes_states_nothing(record_and_update: RecordAndUpdate) -> None:
+    scenario = sessions(1.0)
+    (finding,) = record_and_update(
+        replace(scenario, series=tuple(one for one in scenario.series if one.benchmark == "ior")), END, None
+    )
+    assert finding.probes == ()
+    assert not any("Probes" in line for line in format_finding(finding))

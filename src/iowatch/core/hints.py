@@ -20,7 +20,7 @@ _ROMIO_SWITCH = {value: value for value in _SWITCH.values()}
 
 
 @dataclass(frozen=True)
-class Hint:
+class MpiHint:
     """One name that the option accepts.
 
     Attributes:
@@ -49,19 +49,19 @@ def _both(name: str) -> tuple[str, ...]:
 
 
 # Keys of ROMIO: ROMIO user guide, section "Hints". The shorthands come first: they fold pairs of keys.
-HINTS: dict[str, Hint] = {
-    "cb": Hint("collective buffering", _both("cb"), _SWITCH, ompio=frozenset({"off"})),
-    "ds": Hint("data sieving", _both("ds"), _SWITCH),
-    "cb_nodes": Hint("aggregators", ("cb_nodes",), ompio=True),
-    "cb_buffer_size": Hint("collective buffer", ("cb_buffer_size",), is_size=True, ompio=True),
-    "striping_factor": Hint("stripe count by hint", ("striping_factor",)),
-    "striping_unit": Hint("stripe size by hint", ("striping_unit",), is_size=True),
-    "romio_cb_write": Hint("collective buffering of writes", ("romio_cb_write",), _ROMIO_SWITCH),
-    "romio_cb_read": Hint("collective buffering of reads", ("romio_cb_read",), _ROMIO_SWITCH),
-    "romio_ds_write": Hint("data sieving of writes", ("romio_ds_write",), _ROMIO_SWITCH),
-    "romio_ds_read": Hint("data sieving of reads", ("romio_ds_read",), _ROMIO_SWITCH),
-    "ind_wr_buffer_size": Hint("data sieving buffer of writes", ("ind_wr_buffer_size",), is_size=True),
-    "ind_rd_buffer_size": Hint("data sieving buffer of reads", ("ind_rd_buffer_size",), is_size=True),
+HINTS: dict[str, MpiHint] = {
+    "cb": MpiHint("collective buffering", _both("cb"), _SWITCH, ompio=frozenset({"off"})),
+    "ds": MpiHint("data sieving", _both("ds"), _SWITCH),
+    "cb_nodes": MpiHint("aggregators", ("cb_nodes",), ompio=True),
+    "cb_buffer_size": MpiHint("collective buffer", ("cb_buffer_size",), is_size=True, ompio=True),
+    "striping_factor": MpiHint("stripe count by hint", ("striping_factor",)),
+    "striping_unit": MpiHint("stripe size by hint", ("striping_unit",), is_size=True),
+    "romio_cb_write": MpiHint("collective buffering of writes", ("romio_cb_write",), _ROMIO_SWITCH),
+    "romio_cb_read": MpiHint("collective buffering of reads", ("romio_cb_read",), _ROMIO_SWITCH),
+    "romio_ds_write": MpiHint("data sieving of writes", ("romio_ds_write",), _ROMIO_SWITCH),
+    "romio_ds_read": MpiHint("data sieving of reads", ("romio_ds_read",), _ROMIO_SWITCH),
+    "ind_wr_buffer_size": MpiHint("data sieving buffer of writes", ("ind_wr_buffer_size",), is_size=True),
+    "ind_rd_buffer_size": MpiHint("data sieving buffer of reads", ("ind_rd_buffer_size",), is_size=True),
 }
 STRIPING_HINTS = frozenset({"striping_factor", "striping_unit"})
 

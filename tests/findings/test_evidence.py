@@ -8,9 +8,15 @@ from typing import Any, cast
 import numpy as np
 
 from iowatch.findings import FindingMember
-from iowatch.findings.evidence import counter_differences, node_differences, runs_around_change, stack_differences
+from iowatch.findings.evidence import (
+    counter_differences,
+    evidence_differences,
+    node_differences,
+    runs_around_change,
+    stack_differences,
+)
 from iowatch.site.stack import Stack, StackPart
-from iowatch.store import SeriesPoints
+from iowatch.store import History, SeriesPoints
 
 
 def document(*parts: StackPart) -> dict[str, Any]:
@@ -30,6 +36,21 @@ def test_rebuild_of_the_same_version_is_a_difference() -> None:
     (found,) = stack_differences("s", before, after)
     assert "build_type=Release" in found.before
     assert "build_type=Debug" in found.after
+
+
+def test_program_of_another_benchmark_is_no_difference_of_a_member() -> None:
+    """fio was installed, or iowatch learned of it, and hpcc was replaced; the member is of IOR."""
+    documents = {
+        1: document(StackPart("ior", "3.3.0"), StackPart("hpcc", "1.4.3")),
+        2: document(StackPart("ior", "4.0.0"), StackPart("hpcc", "1.5.0"), StackPart("fio", "3.33")),
+    }
+    history = SimpleNamespace(run=lambda run: SimpleNamespace(stack_document=documents[run], facts={}))
+    ends = {"last_before": 1, "first_after": 2, "run_before": 1, "run_after": 2, "series_id": 1, "gain": 0.5}
+    member = SimpleNamespace(**ends, name="case", stack="s", parameters={"benchmark": "ior"})
+    values = np.array([1.0, 1.0])
+    points = SeriesPoints(1, np.array([1, 2]), values, values, values, values, np.array([1, 2]), np.array([1, 2]))
+    found = evidence_differences(cast("History", history), [cast("FindingMember", member)], {1: points})
+    assert [(one.what, one.before, one.after) for one in found] == [("ior", "3.3.0", "4.0.0")]
 
 
 def test_unknown_stack_gives_no_difference() -> None:

@@ -7,14 +7,14 @@ from datetime import date
 
 import pytest
 
+from iowatch.demo.scenarios import Scenario
 from iowatch.findings import card_facts, finding_from_json, format_finding
-from iowatch.findings.evidence import evidence_differences
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of
 
 END = date(2025, 4, 1)
 
 
-def sessions(disk: float, memory: float = 1.0):
+def sessions(disk: float, memory: float = 1.0) -> Scenario:
     """All files lose half of their bandwidth on STEP; fio and hpcc change by these factors."""
     probes = [
         *(("fio", {"operation": op, "api": "raw", "file": "serial"}, disk) for op in ("write", "read")),

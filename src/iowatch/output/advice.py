@@ -163,7 +163,7 @@ def _remarks(one: Advice) -> Iterator[str]:
             names = " and ".join(choice.joint)
             yield f"{label}: the cases differ in {names}, too; the effects cannot be separated."
         if len(choice.parts) > 1:
-            yield f"{label}: the gain depends on whether {choice.parts[0].where} or {choice.parts[1].where}."
+            yield f"{label}: the gain differs between two groups of cases: {choice.parts[0].where}; {choice.parts[1].where}."
         for part in choice.parts:
             for other in part.others:
                 yield from _rule_lines(choice, part, other)
@@ -177,8 +177,8 @@ def _remarks(one: Advice) -> Iterator[str]:
 
 
 _INTERVALS = {
-    False: f"All intervals hold together with {1 - FAMILY_ERROR:.0%}.",
-    True: "Printed figures have no sessions: each interval is one of 95% over the cases, if there are three.",
+    False: f"All intervals hold together with {100 * (1 - FAMILY_ERROR):.0f} %.",
+    True: "Printed figures have no sessions: each interval is one of 95 % over the cases, if there are three.",
 }
 
 

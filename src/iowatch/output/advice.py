@@ -163,7 +163,8 @@ def _remarks(one: Advice) -> Iterator[str]:
             names = " and ".join(choice.joint)
             yield f"{label}: the cases differ in {names}, too; the effects cannot be separated."
         if len(choice.parts) > 1:
-            yield f"{label}: the gain differs between two groups of cases: {choice.parts[0].where}; {choice.parts[1].where}."
+            groups = "; ".join(part.where for part in choice.parts)
+            yield f"{label}: the gain differs between two groups of cases: {groups}."
         for part in choice.parts:
             for other in part.others:
                 yield from _rule_lines(choice, part, other)

@@ -22,8 +22,8 @@ import numpy as np
 from iowatch.comparison.choices import (
     CHOICES,
     EQUAL_SIZES,
-    Choice,
     Contrast,
+    ParameterChoice,
     Parameters,
     Workload,
     case_volume_bytes,
@@ -132,7 +132,7 @@ class ChoiceAdvice:
         suites: suites that measure several values of the parameter.
     """
 
-    choice: Choice
+    choice: ParameterChoice
     parts: tuple[AdvicePart, ...] = ()
     joint: tuple[str, ...] = ()
     sizes: tuple[tuple[int | None, Scalar | None], ...] = ()
@@ -177,7 +177,7 @@ class _Division:
 class _Plan:
     """The pairs of one parameter at the nearest size; `first` is the position of its first pair among all pairs."""
 
-    choice: Choice
+    choice: ParameterChoice
     contrasts: list[Contrast] = field(default_factory=list)
     few_sessions: int | None = None
     first: int = 0
@@ -239,7 +239,7 @@ def advise(
 
 
 def _plan(
-    choice: Choice, entries: Sequence[SideEntry], cases: Sequence[Parameters], workload: Workload, stated: bool
+    choice: ParameterChoice, entries: Sequence[SideEntry], cases: Sequence[Parameters], workload: Workload, stated: bool
 ) -> _Plan:
     """Pairs at the size that is nearest to the workload, of those with enough sessions."""
     most = None

@@ -26,7 +26,7 @@ Parameters = Mapping[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ParameterChoice:
     """A parameter that a user can choose.
 
     Attributes:
@@ -51,17 +51,17 @@ class Choice:
 
 
 CHOICES = (
-    Choice("file_system", "file system"),
-    Choice("file", "file layout", joint=("api", "collective", "total_bytes")),
-    Choice("api", "interface", optional=("collective",)),
-    Choice("collective", "access", default=False),
-    Choice("stripe_count", "stripe count", absent="default", default="default", optional=("stripe_bytes",)),
-    Choice("stripe_bytes", "stripe size", absent="default", default="default"),
-    Choice("hints", "MPI-IO hints", absent="none", default="none"),
-    Choice("chunk", "chunk", absent="contiguous", default="contiguous", follows=("layout",)),
-    Choice("alignment_bytes", "alignment", absent="none", default="none"),
-    Choice("transfer_bytes", "transfer size", joint=("block_bytes", "total_bytes")),
-    Choice("pattern", "access pattern", joint=("transfer_bytes", "block_bytes", "segments", "local_size")),
+    ParameterChoice("file_system", "file system"),
+    ParameterChoice("file", "file layout", joint=("api", "collective", "total_bytes")),
+    ParameterChoice("api", "interface", optional=("collective",)),
+    ParameterChoice("collective", "access", default=False),
+    ParameterChoice("stripe_count", "stripe count", absent="default", default="default", optional=("stripe_bytes",)),
+    ParameterChoice("stripe_bytes", "stripe size", absent="default", default="default"),
+    ParameterChoice("hints", "MPI-IO hints", absent="none", default="none"),
+    ParameterChoice("chunk", "chunk", absent="contiguous", default="contiguous", follows=("layout",)),
+    ParameterChoice("alignment_bytes", "alignment", absent="none", default="none"),
+    ParameterChoice("transfer_bytes", "transfer size", joint=("block_bytes", "total_bytes")),
+    ParameterChoice("pattern", "access pattern", joint=("transfer_bytes", "block_bytes", "segments", "local_size")),
 )
 
 # Values that mean the same as the absence of the parameter.
@@ -123,7 +123,7 @@ def case_volume_bytes(case: Parameters) -> int | None:
     return None
 
 
-def format_value(choice: Choice, value: Scalar) -> str:
+def format_value(choice: ParameterChoice, value: Scalar) -> str:
     """A value of a parameter as text: `8 MiB`, `full striping`, `collective`."""
     if value == choice.absent:
         return str(value)
@@ -256,7 +256,9 @@ class Contrast:
     joint: frozenset[str]
 
 
-def find_contrasts(choice: Choice, cases: Sequence[Parameters], *, joint: bool, stated: bool) -> list[Contrast]:
+def find_contrasts(
+    choice: ParameterChoice, cases: Sequence[Parameters], *, joint: bool, stated: bool
+) -> list[Contrast]:
     """Pairs of cases that differ in the parameter only (with `joint`: and in those that differ together with it)."""
     removed = {choice.name, *choice.optional, *choice.follows, *(choice.joint if joint else ())}
     groups: dict[frozenset[tuple[str, str]], list[int]] = defaultdict(list)
@@ -285,7 +287,7 @@ def _agree(one: Scalar | None, other: Scalar | None) -> bool:
     return one is None or other is None or one == other
 
 
-def suites_that_measure(choices: Sequence[Choice], workload: Workload) -> dict[str, tuple[str, ...]]:
+def suites_that_measure(choices: Sequence[ParameterChoice], workload: Workload) -> dict[str, tuple[str, ...]]:
     """Suites with cases that differ in a parameter only, by its name; the suite with the nearest size first."""
     found: dict[str, list[tuple[float, str]]] = {choice.name: [] for choice in choices}
     for name, cases in _suite_cases(workload.operation, tuple(settings.roots())) if choices else ():

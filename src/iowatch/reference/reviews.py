@@ -115,7 +115,7 @@ class Decision(ClosedModel):
     @model_validator(mode="after")
     def _has_reason_and_owner(self) -> Decision:
         if self.reason is None and self.decision not in ASSIGNMENTS:
-            raise ValueError(f"a decision '{self.decision}' needs 'reason'")
+            raise ValueError(f"a decision '{self.decision}' must have a 'reason'")
         if (self.to is not None) != (self.decision == "assigned"):
             raise ValueError("'to' names the owner of an assigned finding; expected with 'assigned', and only there")
         return self

@@ -142,7 +142,7 @@ def test_new_state_meanwhile_is_a_conflict(desk: Desk) -> None:
     ("document", "message"),
     [
         ({"action": "forgive"}, "unknown action 'forgive'"),
-        ({"action": "accept"}, "needs 'reason'"),
+        ({"action": "accept"}, "must have a 'reason'"),
         ({"action": "accept", "reason": ["a"]}, "field 'reason': expected a text"),
         ({"action": "acknowledge", "reason": "a"}, "needs 'until'"),
         ({"action": "acknowledge", "reason": "a", "until": "2125-02-30"}, "'2125-02-30' is no date"),

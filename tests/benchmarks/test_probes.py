@@ -43,7 +43,6 @@ def test_fio_gives_one_bandwidth_for_each_direction(version: str, cache: str, wr
     [
         ("fio-3.33-no-space.json", "no space left on device"),
         ("fio-3.33-no-direct.json", "job 'write' ended with error 22"),
-        ("hpcc-1.5.0-one-rank.txt", "missing: ring"),
     ],
 )
 def test_failed_probe_gives_no_number(name: str, reason: str) -> None:
@@ -109,9 +108,19 @@ def test_hpcc_gives_memory_and_messages(name: str) -> None:
         assert found[key].case == case
 
 
+def test_one_rank_has_no_messages() -> None:
+    output = parse("hpcc-1.5.0-one-rank.txt", ranks=1)
+    assert [(one.operation, one.metric, one.case["ranks"]) for one in output.results] == [
+        ("triad", "memory_bandwidth", 1)
+    ]
+    assert output.status == "ok"
+    assert get_benchmark("hpcc").expects({"ranks": 1}) == (("triad", "memory_bandwidth"),)
+
+
 @pytest.mark.parametrize(
     ("change", "status", "reason"),
     [
+        (("CommWorldProcs=2", "CommWorldProcs=1"), "incomplete", "damaged"),
         (("StarSTREAM_Triad=74.8", "StarSTREAM_Triad=75.8"), "incomplete", "75.8229 in the summary"),
         (("Success=1", "Success=0"), "failed", "one of its tests failed"),
         (("CommWorldProcs=2", "CommWorldProcs=4"), "incomplete", "contradict each other"),
@@ -161,7 +170,6 @@ def test_fio_is_buffered_only_where_o_direct_is_refused(tmp_path: Path, allowed:
     ("tool", "options", "message"),
     [
         ("fio", {"total": "10m", "transfer": "3m"}, "not a multiple"),
-        ("hpcc", {"ranks": 1}, "messages need two processes"),
         ("hpcc", {"ranks": 2, "memory": "1k"}, "too small"),
     ],
 )

@@ -21,7 +21,7 @@ _INPUT_FILE = "hpccinf.txt"
 _OPTIONS = {
     "memory": "bytes per rank of the tests of memory, in three arrays: more than a rank's share of the caches",
     "repeat": "number of starts",
-    "ranks": "MPI processes, at least 2",
+    "ranks": "MPI processes; one exchanges no messages",
     "nodes": "nodes; on one node, messages go through its memory",
 }
 # Lines 3 to 36 of the input file, as in HPL's HPL.dat: one matrix, one block size, a grid of one process, one of each
@@ -67,10 +67,11 @@ HPL.out
 
 
 def _ranks(options: benchmark.BenchmarkOptions) -> int:
-    ranks = benchmark.integer_option(options, "ranks", 1)
-    if ranks < 2:
-        raise ValueError("messages need two processes")
-    return ranks
+    return benchmark.integer_option(options, "ranks", 1)
+
+
+def _expected(options: benchmark.BenchmarkOptions) -> tuple[tuple[str, str], ...]:
+    return tuple((one.operation, one.metric) for one in _MEASUREMENTS if _is_run(one, _ranks(options)))
 
 
 def _input(options: benchmark.BenchmarkOptions) -> dict[str, str]:
@@ -138,8 +139,16 @@ _FIELDS: parsing.FieldTable = {
     **{one.name: (re.compile(rf"{one.name}=(\d[\d.e+-]{{0,20}})"), float) for one in _MEASUREMENTS},
     **{f"line of {one.name}": (re.compile(one.line), float) for one in _MEASUREMENTS},
 }
+_MESSAGE_FIELDS = {
+    *("ring", "latency", "bandwidth"),
+    *(field for one in _MEASUREMENTS if one.metric in _MESSAGES for field in (one.name, f"line of {one.name}")),
+}
 # Relative difference of a number with six decimals from the same with six significant digits; half a unit of the last.
 _ROUNDED, _HALF_UNIT = 1e-5, 0.51e-6
+
+
+def _is_run(one: _Measurement, ranks: int) -> bool:
+    return ranks > 1 or one.metric not in _MESSAGES
 
 
 def parse_hpcc(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
@@ -155,7 +164,9 @@ def parse_hpcc(builder: parsing.OutputBuilder, lines: parsing.CleanLines, contex
     if found["success"] == [0]:
         builder.add_failure("hpcc reports that one of its tests failed")
     # Of the arrays also SingleSTREAM prints the size where rank 0 runs it.
-    once = [name for name in _FIELDS if name not in ("clock", "sizes") and len(found[name]) != 1]
+    absent = _MESSAGE_FIELDS if found["ranks"] == [1] else set()
+    wanted = {name: int(name not in absent) for name in _FIELDS.keys() - {"clock", "sizes"}}
+    once = [name for name in _FIELDS if len(found[name]) != wanted.get(name, len(found[name]))]
     if once or not found["clock"] or not lines.ended:
         missing = [name for name in once if not found[name]]
         builder.add_truncation(f"missing: {', '.join(missing)}" if missing else "the output is damaged or truncated")
@@ -164,14 +175,15 @@ def parse_hpcc(builder: parsing.OutputBuilder, lines: parsing.CleanLines, contex
     builder.version = value["title"]
     builder.facts["started"] = datetime.fromtimestamp(value["clock"], UTC).isoformat()
     builder.facts["hosts"] = [value["host"]]
-    if value["ranks"] != value["ring"] or {*found["sizes"]} != {value["vector"]}:
+    if value["ranks"] != value.get("ring", 1) or {*found["sizes"]} != {value["vector"]}:
         builder.add_truncation("the numbers of processes, or of elements of the arrays, contradict each other")
         return
     if others := context.rank_mismatch_reason(value["ranks"], "hpcc"):
         builder.add_failure(others)
         return
     for one in _MEASUREMENTS:
-        _add(builder, one, value)
+        if _is_run(one, value["ranks"]):
+            _add(builder, one, value)
 
 
 def _add(builder: parsing.OutputBuilder, one: _Measurement, value: dict[str, Any]) -> None:
@@ -210,7 +222,7 @@ HPCC = benchmark.Benchmark(
     program=lambda _options: "hpcc",
     arguments=lambda _options, _place: [],
     requires=lambda _options: ("mpi", "hpcc"),
-    expects=lambda _options: tuple((one.operation, one.metric) for one in _MEASUREMENTS),
+    expects=_expected,
     samples=lambda options: benchmark.integer_option(options, "repeat", 3),
     runs=lambda options: benchmark.integer_option(options, "repeat", 3),
     shows=lambda options: {"ranks": _ranks(options)},

@@ -221,10 +221,10 @@ def test_status_page_shows_the_complete_session_before_a_restricted_one(history:
     red = night(gnu=BOTH)
     assert night(gnu=BOTH, stacks=["gnu"]).exit_code == 0
     (machine,) = data.collect_catalogue(history).machines
-    assert machine.night is not None
-    assert machine.night.uuid == red.session
+    assert machine.newest_session is not None
+    assert machine.newest_session.uuid == red.session
     received = set(history.received(red.session))
-    coverage = data.session_coverage(history, machine.night, history.runs(red.session), received)
+    coverage = data.session_coverage(history, machine.newest_session, history.runs(red.session), received)
     assert (coverage.complete, coverage.expected, coverage.received, len(coverage.absent)) == (False, 12, 6, 3)
     assert all("(the stack no longer exists; last run on " in one.reason for one in coverage.absent)
     assert coverage.problems == red.problems

@@ -39,7 +39,7 @@ def machine(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         "RFM_COLORIZE": "no",
         "IOWATCH_ROOT": str(root),
         "IOWATCH_VAR": str(tmp_path / "var"),
-        "IOWATCH_SUITE": "smoke",
+        "IOWATCH_SUITE": "nightly",
     }
     return root, environment
 

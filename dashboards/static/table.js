@@ -48,7 +48,9 @@
   // In their present order.
   const listed = () => table.tBodies ? [...table.tBodies[0].rows] : [...table.querySelectorAll(".row")];
   const rows = listed(), folds = rows.map((row) => row.querySelector(":scope > details")), open = folds.map((fold) => fold?.open);
-  const words = rows.map((row) => row.textContent.toLowerCase());
+  // MPI-IO and MPIIO, NetCDF-4 and NETCDF4 are the same words.
+  const plain = (text) => text.toLowerCase().replaceAll("-", "");
+  const words = rows.map((row) => plain(row.textContent));
   function filter() {
     const active = inputs.some((input) => input.value);
     let shown = 0;
@@ -57,7 +59,7 @@
         const name = input.dataset.filter, value = input.value;
         if (!value) return true;
         const own = row.dataset[name] ?? "";
-        if (name === "words") return value.toLowerCase().split(/\s+/).every((word) => words[i].includes(word));
+        if (name === "words") return plain(value).split(/\s+/).every((word) => words[i].includes(word));
         // A row can have several values, for example a series in an open finding that is suspected, too.
         return own.split("\n").includes(value);
       });

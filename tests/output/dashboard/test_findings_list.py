@@ -78,7 +78,7 @@ def test_findings_are_filtered_and_the_address_keeps_it(
     ("heading", "expected"),
     [
         # Numbers start with the largest, others with the first; no age is last.
-        ("size", [GAIN, OLD, LOSS]),
+        ("size", [LOSS, OLD, GAIN]),
         ("since", [GAIN, LOSS, OLD]),
         ("age", [LOSS, GAIN, OLD]),
     ],

@@ -93,9 +93,14 @@
     const say = (refused, ...lines) => {
       status.className = refused ? "refused" : "";
       status.replaceChildren(...lines.filter(Boolean).map((line) => make("p", {}, line)));
+      status.scrollIntoView({ block: "nearest" });
     };
 
-    form.addEventListener("input", (event) => (event.target.name === radio ? showFields() : showCommand()));
+    form.addEventListener("input", (event) => {
+      if (event.target.name !== radio) return showCommand();
+      showFields();
+      showWhole(details);
+    });
     copy.addEventListener("click", async () => {
       try {
         await navigator.clipboard.writeText(code.textContent);
@@ -163,12 +168,14 @@
     location.reload();
   }
 
+  // With the buttons at its end.
+  const showWhole = (details) => details.scrollIntoView({ block: "nearest" });
   const built = new Map();
   const open = (details) => details.open && !built.has(details) && built.set(details, build(details));
   const refresh = () => built.forEach((one) => one.showCommand());
   for (const details of forms) {
     details.querySelector("pre, p").remove();
-    details.addEventListener("toggle", () => open(details));
+    details.addEventListener("toggle", () => open(details) && showWhole(details));
     details.addEventListener("input", () => (details.dataset.touched = "yes"));
     // Cards: a tick next to each, where there are several.
     if (forms.length > 1 && findingsOf(details).length) {

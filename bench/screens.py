@@ -8,10 +8,12 @@ reported, and the exit code is 1. Franklin and Edison are made by `iowatch demo`
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -53,10 +55,19 @@ MORNINGS: dict[str, Callable[[Path], Path]] = {
 
 
 def one_of_each(site: Path) -> Iterator[Path]:
-    """All pages of the top folder, and the first page, by name, of each other folder."""
+    """All pages of the top folder, and the last page, by name, of each other folder: the newest session."""
     yield from sorted(site.glob("*.html"))
     for folder in sorted(path for path in site.iterdir() if path.is_dir() and path.name not in ("static", "darshan")):
-        yield from sorted(folder.glob("*.html"))[:1]
+        yield from sorted(folder.glob("*.html"))[-1:]
+
+
+def built_at(site: Path) -> datetime:
+    """Some hours after the newest session of the site: what an administrator sees in the morning."""
+    text = (site / "index.html").read_text(encoding="utf-8")
+    found = re.search(r'newest session <time datetime="([^"]+)"', text)
+    if found is None:
+        raise SystemExit(f"{site / 'index.html'} does not state its newest session")
+    return datetime.fromisoformat(found[1]) + timedelta(hours=8)
 
 
 def photograph(browser: Browser, page: Path, variant: str, target: Path) -> list[str]:
@@ -82,8 +93,9 @@ def main(names: list[str]) -> int:
     for name in names:
         with tempfile.TemporaryDirectory() as place, Browser() as browser:
             site = MORNINGS[name](Path(place))
+            browser.clock(built_at(site))
             for page in one_of_each(site):
-                called = "-".join(page.relative_to(site).with_suffix("").parts[:1])
+                called = page.stem if page.parent == site else f"one-{page.parent.name}"
                 for variant in VARIANTS:
                     target = ROOT / "var" / "screenshots" / name / f"{called}-{variant}.png"
                     for fault in photograph(browser, page, variant, target):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from datetime import datetime
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Browser:
         service = webdriver.ChromeService(shutil.which("chromedriver"))
         self.driver = webdriver.Chrome(options=options, service=service)
         self.driver.set_script_timeout(60)
+        self._clocks: list[str] = []
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,6 +73,15 @@ class Browser:
         """Set the size of the page in CSS pixels."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def clock(self, now: datetime | None) -> None:
+        """Let pages that are opened from now on think that it is this moment; None: the true time."""
+        for one in self._clocks:
+            self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": one})
+        self._clocks = []
+        if now is not None:
+            script = {"source": f"Date.now = () => {now.timestamp() * 1000:.0f}"}
+            self._clocks = [self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)["identifier"]]
 
     def scheme(self, name: str) -> None:
         """Request light or dark colours."""

@@ -14,7 +14,7 @@ from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.store import History
 from tests.conftest import ROOT
-from tests.output.dashboard import hostile, review_desk, shapes
+from tests.output.dashboard import hostile, mornings, review_desk, shapes
 from tests.output.dashboard.browser import Browser, unusable
 
 
@@ -65,6 +65,24 @@ def shapes_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of eight systems, three of them with one event."""
+    return mornings.build(tmp_path_factory.mktemp("fleet"), mornings.eight_systems)
+
+
+@pytest.fixture(scope="session")
+def first_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site after the first session."""
+    return mornings.build(tmp_path_factory.mktemp("first"), mornings.first_session)
+
+
+@pytest.fixture(scope="session")
+def bad_morning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site after the first session of an event."""
+    return mornings.build(tmp_path_factory.mktemp("bad"), mornings.first_bad_morning)
+
+
+@pytest.fixture(scope="session")
 def review_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with `history.db` and `site`, to copy, for tests of review."""
     place = tmp_path_factory.mktemp("review")
@@ -87,6 +105,7 @@ def chromium() -> Iterator[Browser]:
 def browser(chromium: Browser) -> Browser:
     """The browser at the size of a laptop, without old messages."""
     chromium.resize(1280, 900)
+    chromium.clock(None)
     chromium.messages()
     return chromium
 

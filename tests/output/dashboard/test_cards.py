@@ -17,24 +17,6 @@ from tests.output.dashboard.browser import Browser
 from tests.output.dashboard.test_status import shown
 
 
-@pytest.fixture(scope="session")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of eight systems, three of them with one event."""
-    return mornings.build(tmp_path_factory.mktemp("fleet"), mornings.eight_systems)
-
-
-@pytest.fixture(scope="session")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site after the first session."""
-    return mornings.build(tmp_path_factory.mktemp("first"), mornings.first_session)
-
-
-@pytest.fixture(scope="session")
-def bad_morning(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site after the first session of an event."""
-    return mornings.build(tmp_path_factory.mktemp("bad"), mornings.first_bad_morning)
-
-
 def status(site: Path) -> str:
     return shown((site / "index.html").read_text(encoding="utf-8"))
 
@@ -81,9 +63,9 @@ def test_new_loss_is_reported_on_the_first_morning(bad_morning: Path) -> None:
     assert "Probable causeunknown: no event is recorded near" in text
 
 
-def test_first_session_shows_what_stands_out_and_what_is_missing(first: Path) -> None:
+def test_first_session_shows_what_stands_out_and_what_is_missing(first_results: Path) -> None:
     """MPI-IO of the second stack has a seventh of the bandwidth; NetCDF-4 is not in it."""
-    text = status(first)
+    text = status(first_results)
     assert "1 of 7 sessions until changes can be detected; 6 to go." in text
     assert "What stands outior with MPI-IO is 7 times slower on mpich than on openmpi (2 series)" in text
     assert "POSIX is" not in text  # as fast as the other

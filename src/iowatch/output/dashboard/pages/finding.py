@@ -87,7 +87,16 @@ def _finding_figures(
         wide, narrow = f"{wide}, {when}{best.name}", f"{narrow}, {when}{best.event}"
     moment, label = finding.first_after, finding.line
     return Markup().join(
-        fan_picture(lines, moment, names, wide if layout is WIDE else narrow, label, others, layout, zone)
+        fan_picture(
+            lines,
+            moment,
+            names,
+            wide if layout is WIDE else narrow,
+            label,
+            others if layout.has_names else (),
+            layout,
+            zone,
+        )
         for layout in layouts
     )
 

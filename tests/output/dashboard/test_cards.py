@@ -73,6 +73,16 @@ def test_first_session_shows_what_stands_out_and_what_is_missing(first_results: 
     assert "peak of the file system is unknown" in text
 
 
+def test_stacks_of_a_first_session_are_named_and_compared_first(first_results: Path) -> None:
+    """Published comparisons with a clear verdict come after the own one without."""
+    index = shown((first_results / "comparisons.html").read_text(encoding="utf-8"))
+    assert index.index("laptop: mpich against openmpi") < index.index("Default against maximum striping")
+    (page,) = (first_results / "session").glob("*.html")
+    text = shown(page.read_text(encoding="utf-8"))
+    assert "ior:MPIIO on openmpi" in text
+    assert "ior:MPIIO on mpich" in text
+
+
 def test_headline_and_facts_of_franklin(franklin_history: Path) -> None:
     """[antypas2009]: MPI-IO on shared files changed on 17 March 2009, POSIX file per process did not."""
     with History.open(str(franklin_history)) as history:

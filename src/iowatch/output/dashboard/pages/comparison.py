@@ -60,7 +60,8 @@ def publish_comparison_pages(site: SiteBuild) -> None:
         values = _comparison_values(site, one, pages)
         site.write_page(one.page, "comparison.html", **values)
         rows.append(_make_index_row(one, values))
-    rows.sort(key=lambda row: _VERDICTS.index(row.verdict))
+    # Results of this site before those of papers.
+    rows.sort(key=lambda row: (row.request.left.kind == "published", _VERDICTS.index(row.verdict)))
     site.write_page("comparisons.html", "comparisons.html", rows=rows)
 
 

@@ -43,8 +43,9 @@ class DarshanMixin(rfm.RegressionTestPlugin):
     def is_traced(self) -> bool:
         """Whether this run has a trace: neither switched off, nor a probe, nor without darshan-runtime in the stack."""
         case = getattr(self, "case", None)
-        chosen = self.darshan and os.environ.get(handoff.DARSHAN_VARIABLE) != "off" and (not case or case.tool.probes)
-        return bool(chosen) and "darshan" in self.current_environ.features
+        is_probe = case is not None and bool(case.tool.probes)
+        chosen = self.darshan and os.environ.get(handoff.DARSHAN_VARIABLE) != "off" and not is_probe
+        return chosen and "darshan" in self.current_environ.features
 
     @run_before("run")
     def trace_benchmark(self) -> None:

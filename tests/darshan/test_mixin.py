@@ -44,7 +44,7 @@ from reframe_tests.mixins.stack import StackMixin
 class Traced(DarshanMixin, StackMixin, rfm.RunOnlyRegressionTest):
     valid_systems, valid_prog_environs = ["*"], ["*"]
     benchmark, executable, executable_opts, num_tasks = "bench", "/apps/bench", ["-w"], 4
-    case = SimpleNamespace(name="one", trace={trace!r})
+    case = SimpleNamespace(name="one", trace={trace!r}, tool=SimpleNamespace(probes={probes!r}))
     scratch_directory = "/var/scratch/x.y"
 
     @sanity_function
@@ -64,9 +64,11 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> MakeScript:
     stack.write_text(json.dumps({"format": 1, "parts": parts}))
 
     @cache
-    def make(environment: str, trace: str = "counters", options: tuple[str, ...] = (), **settings: str) -> list[str]:
+    def make(
+        environment: str, trace: str = "counters", options: tuple[str, ...] = (), probes: str = "", **settings: str
+    ) -> list[str]:
         (tmp_path / "settings.py").write_text(SETTINGS.format(environs=[environment], stack=str(stack)))
-        (tmp_path / "check.py").write_text(CHECK.format(root=str(ROOT), trace=trace))
+        (tmp_path / "check.py").write_text(CHECK.format(root=str(ROOT), trace=trace, probes=probes))
         words = ["-C", "settings.py", "-c", "check.py", "--dry-run", "--prefix", "out", *options]
         run = run_reframe(words, tmp_path, os.environ | settings)
         assert run.returncode == 0, run.stdout
@@ -141,6 +143,13 @@ def test_stack_without_darshan_runs_untraced(script: MakeScript) -> None:
     lines = script("without")
     assert start(lines) == "mpirun -np 4 /apps/bench -w"
     assert not any("darshan" in line for line in lines)
+
+
+def test_probe_is_not_traced(script: MakeScript) -> None:
+    """It has no I/O calls of its own that a person would look at, or none at all."""
+    lines = script("with", probes="raw disk")
+    assert start(lines) == "mpirun -np 4 /apps/bench -w"
+    assert not any("LD_PRELOAD" in line for line in lines)
 
 
 def test_overhead_is_measured_in_pairs_of_alternating_order(script: MakeScript) -> None:

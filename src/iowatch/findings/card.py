@@ -65,7 +65,8 @@ def _unaffected(finding: Finding) -> str:
     found = finding.groups[0].explanation
     unchanged = len(finding.compared) - finding.explanation.changed
     if found.control is not None:
-        text = f"{found.control.label}: {found.control.unchanged} of {found.control.total} series did not change"
+        label, count, total = found.control.label, found.control.unchanged, found.control.total
+        text = f"{label}: {count} of {total} series did not change" if count < total else f"{label}, all {total}"
     else:
         text = f"{unchanged} series" if unchanged else "no series that was measured on both sides"
     inside = sum(one.inside for one in found.exceptions)

@@ -108,8 +108,8 @@ def test_pages_have_no_accessibility_fault(browser: Browser, franklin_site: Path
             browser.wait("return document.documentElement.dataset.drawn === 'yes'")
         browser.run(axe)
         found = browser.driver.execute_async_script(
-            "const [rules, done] = arguments; axe.run({resultTypes: ['violations'], ...rules}).then(r => done(r.violations"
-            ".map(v => `${v.id}: ${v.nodes[0].html}`)))",
+            "const [rules, done] = arguments; axe.run({resultTypes: ['violations'], ...rules})"
+            ".then(r => done(r.violations.map(v => `${v.id}: ${v.nodes[0].html}`)))",
             # Only colours depend on the scheme.
             {} if scheme == "light" else {"runOnly": ["color-contrast"]},
         )

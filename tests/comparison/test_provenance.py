@@ -133,4 +133,4 @@ def test_settings_alone_are_in_the_library_line(history: History) -> None:
     for number in range(5):
         record_session(history, number, NEW, StackRecord("hints", document))
     lines = list(provenance_lines(compared(history, "stack:netcdf-4.4.0", "stack:hints")))
-    assert "Libraries: environment ROMIO_HINTS absent → /etc/hints; 2 the same." in lines
+    assert "Libraries: environment ROMIO_HINTS none → /etc/hints; 2 the same." in lines

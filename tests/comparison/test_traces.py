@@ -57,8 +57,8 @@ def test_only_counters_that_differ_between_the_sides_are_reported(outcome: Outco
     }
     assert list(comparison.trace_comparison_lines(outcome)) == [
         "Darshan (1 case, up to 3 logs per side), what differs by more than it does from run to run of a side:",
-        "  collective writes: 24 -> 0 (absent after)",
-        "  independent writes: 0 -> 30 (absent before)",
+        "  collective writes: 24 -> 0 (none after)",
+        "  independent writes: 0 -> 30 (none before)",
         "  share of writes that are collective: 100 % -> 0 %",
     ]
 
@@ -72,7 +72,7 @@ def test_trace_comparison_is_in_json_and_markdown(outcome: Outcome) -> None:
 
 def test_trace_comparison_is_printed(outcome: Outcome, history: History, cli: Callable[..., CliResult]) -> None:
     result = cli("compare", "stack:old", "stack:new")
-    assert "collective writes: 24 -> 0 (absent after)" in result.stdout
+    assert "collective writes: 24 -> 0 (none after)" in result.stdout
 
 
 def test_equal_traces_are_reported_as_the_same(history: History, tmp_path: Path, var: Path) -> None:
@@ -119,4 +119,4 @@ def test_counters_differ_only_if_ranges_are_disjoint(
 
 def test_module_of_one_side_is_a_difference() -> None:
     (change,) = diff_trace_groups([trace(), trace()], [trace(POSIX_WRITES=3), trace(POSIX_WRITES=4)])
-    assert change.text == "POSIX writes: none -> 3.5 (absent before)"
+    assert change.text == "POSIX writes: none -> 3.5 (none before)"

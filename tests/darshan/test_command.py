@@ -74,7 +74,7 @@ def test_diff_lists_changed_counters(make_log: MakeLog, cli: Cli) -> None:
     assert lines[0] == "4 differences"
     assert "ranks: 4 -> 8" in lines
     assert "collective writes: 24 -> 12 (1/2)" in lines
-    assert "independent writes: 7 -> 0 (absent after)" in lines
+    assert "independent writes: 7 -> 0 (none after)" in lines
     changes = json.loads(cli("darshan", *logs, "--json").stdout)["changes"]
     change = next(c for c in changes if c["name"] == "MPIIO_COLL_WRITES")
     assert (change["left"], change["right"], change["ratio"]) == (24, 12, 0.5)

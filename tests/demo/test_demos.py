@@ -87,7 +87,7 @@ def test_franklin_control_group_is_unchanged(finding: Finding) -> None:
 def test_franklin_exceptions_are_listed(finding: Finding) -> None:
     outside, inside = finding.explanation.exceptions
     assert outside.name.startswith("s3d write POSIX file per process")
-    assert inside.name.startswith("ior read MPIIO shared file")
+    assert inside.name.startswith("ior read MPI-IO shared file")
     assert "1 MiB" in inside.name
     assert "s3d" in finding.line
 
@@ -195,7 +195,7 @@ def test_regress_demo_shows_two_findings_with_their_causes(tmp_path: Path) -> No
     assert [f.state for f in last.findings] == ["open", "open"]
     assert [f.direction for f in last.findings] == ["down", "down"]
     assert netcdf.explanation.rule is not None
-    assert netcdf.explanation.rule.text == "NETCDF4 writes"
+    assert netcdf.explanation.rule.text == "NetCDF-4 writes"
     assert [d.what for d in netcdf.differences] == ["netcdf-c"]
     assert striping.explanation.rule is not None
     assert striping.explanation.rule.text == "MPI-IO shared file with default striping"

@@ -63,7 +63,7 @@ def test_effective_hints_are_compared_per_case() -> None:
     after = {"hints": {"source": "file handle", "effective": {"cb_nodes": "1"}}}
     assert differences(before, after) == {
         ("MPI-IO hints, case", "cb_nodes"): ("4", "1"),
-        ("MPI-IO hints, case", "romio_cb_write"): ("enable", "absent"),
+        ("MPI-IO hints, case", "romio_cb_write"): ("enable", "none"),
     }
 
 

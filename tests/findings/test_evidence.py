@@ -27,7 +27,7 @@ def test_only_parts_that_differ_are_reported() -> None:
     before = document(StackPart("hdf5", "1.14.3"), StackPart("openmpi", "5.0.8"), StackPart("zlib", "1.3"))
     after = document(StackPart("hdf5", "1.14.5"), StackPart("openmpi", "5.0.8"), StackPart("darshan", "3.4.7"))
     found = {d.what: (d.before, d.after) for d in stack_differences("s", before, after)}
-    assert found == {"hdf5": ("1.14.3", "1.14.5"), "zlib": ("1.3", "absent"), "darshan": ("absent", "3.4.7")}
+    assert found == {"hdf5": ("1.14.3", "1.14.5"), "zlib": ("1.3", "none"), "darshan": ("none", "3.4.7")}
 
 
 def test_rebuild_of_the_same_version_is_a_difference() -> None:

@@ -27,7 +27,7 @@ def test_one_event_is_one_finding_with_its_common_factor(record_and_update: Reco
     assert (found.state, found.direction, found.date) == ("open", "down", STEP.isoformat())
     assert found.size == pytest.approx(0.5, rel=0.1)
     assert found.explanation.rule is not None
-    assert found.explanation.rule.text == "MPIIO"
+    assert found.explanation.rule.text == "MPI-IO"
     assert (found.explanation.changed, found.explanation.total) == (2, 8)
     assert found.line.startswith("10 Feb 2025: 2 of 8 series down")
     assert {m.parameters["api"] for m in found.members} == {"MPIIO"}

@@ -59,7 +59,7 @@ def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
     assert "lasts with a probability of" in first.line
     assert {f.id for morning in found for f in morning} == {first.id}
     assert (last.state, last.probability_lasting) == ("open", None)
-    assert "5 of 11 series far off, MPIIO ×0.5" in " ".join(
+    assert "5 of 11 series far off, MPI-IO ×0.5" in " ".join(
         str(s.attributes.get(SESSION_REPORT)) for s in history.sessions("planted")
     )
     updates = [name for morning in found for f in morning for name in f.updates]
@@ -239,7 +239,7 @@ def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> N
     found = replace(suspected, outlook=Outlook(0.35, 1, False, 9, 8), size=0.55)
     text = describe_newest_session(report(unusual=(1, 2, 3, 4, 5)), [found])
     assert text == (
-        "5 of 16 series far off, MPIIO ×0.55; session 1 since 10 Feb 2025; "
+        "5 of 16 series far off, MPI-IO ×0.55; session 1 since 10 Feb 2025; "
         "of 9 such sessions before 8 over in the next; probability that it lasts 35 %"
     )
 

@@ -57,8 +57,8 @@ def test_log_differences_are_reported(found: Finding, history: History) -> None:
 
 def test_findings_show_has_log_differences(found: Finding, cli: Callable[..., CliResult]) -> None:
     shown = cli("findings", "show", found.id).stdout
-    assert "How the I/O was done: ior write MPIIO shared file, 3 logs before and 3 after" in shown
-    assert "  collective writes: 24 -> 0 (absent after)" in shown
+    assert "How the I/O was done: ior write MPI-IO shared file, 3 logs before and 3 after" in shown
+    assert "  collective writes: 24 -> 0 (none after)" in shown
     document = json.loads(cli("findings", "show", found.id, "--json").stdout)
     assert document["darshan"]["changes"][0]["name"] == "MPIIO_COLL_WRITES"
 

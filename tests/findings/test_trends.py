@@ -25,6 +25,6 @@ def test_ongoing_trend_is_reported_but_is_no_finding(cli: Cli) -> None:
     document = json.loads(found.output)
     assert (found.exit_code, document["findings"]) == (0, [])
     (trend,) = document["trends"]
-    assert "MPIIO" in trend["name"]
+    assert "MPI-IO" in trend["name"]
     assert trend["gain"] == pytest.approx(0.994**89, rel=0.15)
     assert "Slow trends" in cli("findings", "list").output

@@ -427,6 +427,6 @@ def test_series_that_end_are_reported_for_five_sessions(fake: FakeReframe, histo
     first = f"gnu {min(f'benchio:{case.name}' for case in load_suite('tiny'))} read bandwidth"
     text = f"6 series of cases that ran ended ({first}, …): they now produce cache keep instead of drop, hints x=1 "
     for _ in range(5):
-        assert problems() == (f"{text}instead of absent",)
-    assert history.sessions()[0].attributes["problems"] == [f"{text}instead of absent"]
+        assert problems() == (f"{text}instead of none",)
+    assert history.sessions()[0].attributes["problems"] == [f"{text}instead of none"]
     assert problems() == ()

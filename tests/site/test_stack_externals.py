@@ -41,7 +41,7 @@ def test_another_mpi_and_a_missing_library_are_reported_together(machine: Machin
     with pytest.raises(InputError) as error:
         prepare_environment("debian", "local", False, print)
     assert "openmpi 4.1.4 (/usr), here 4.1.6" in error.value.message
-    assert "hdf5 1.10.8 (/usr), here absent" in error.value.message
+    assert "hdf5 1.10.8 (/usr), here missing" in error.value.message
 
 
 def test_other_build_tools_are_reported_and_missing_ones_refused(machine: Machine) -> None:

@@ -63,7 +63,7 @@ def test_control_group_and_exceptions_are_named(found: Explanation) -> None:
     assert (found.control.unchanged, found.control.total) == (5, 6)
     outside, inside = found.exceptions
     assert (outside.inside, outside.name) == (False, "s3d write POSIX file per process")
-    assert (inside.inside, inside.name) == (True, "ior read MPIIO shared file transfer 1 MiB")
+    assert (inside.inside, inside.name) == (True, "ior read MPI-IO shared file transfer 1 MiB")
 
 
 def test_load_ranks_below_software_because_of_the_control_group(found: Explanation) -> None:

@@ -121,7 +121,7 @@ def test_two_causes_of_one_day_are_two_common_factors() -> None:
     found = explained(known, changed)
     assert found.rule is not None
     assert found.second is not None
-    assert {found.rule.text, found.second.text} == {"scratch1 file per process", "new NETCDF4 writes"}
+    assert {found.rule.text, found.second.text} == {"scratch1 file per process", "new NetCDF-4 writes"}
     assert (found.rule.precision, found.second.precision) == (1.0, 1.0)
     assert [e.member for e in found.exceptions] == [odd]
     assert found.control is not None
@@ -162,4 +162,4 @@ def test_cause_is_assessed_with_the_common_factor_that_it_fits() -> None:
     assert {c.name for c in causes[:2]} == {"netcdf-c", "full"}
     assert [c.name for c in causes[2:]] == ["scheduler", "other"]
     texts = next(c for c in causes if c.name == "netcdf-c").speaks_for
-    assert f"{sum(slow)} of {sum(slow)} changed series of NETCDF4 writes lie in its scope (api NETCDF4)" in texts
+    assert f"{sum(slow)} of {sum(slow)} changed series of NetCDF-4 writes lie in its scope (api NETCDF4)" in texts

@@ -50,7 +50,7 @@ PLANTED = [
     ({"operation": "read"}, "reads"),
     ({"file": "shared"}, "MPI-IO shared file"),
     ({"api": "HDF5"}, "HDF5"),
-    ({"api": "MPIIO", "operation": "write"}, "MPIIO writes"),
+    ({"api": "MPIIO", "operation": "write"}, "MPI-IO writes"),
     ({"stripe_count": 1}, "with stripe_count = 1"),
     ({"transfer_bytes": 1_000_000}, "unaligned"),
     ({"file": "shared", "operation": "read", "transfer_bytes": 1_000_000}, "unaligned MPI-IO shared file reads"),
@@ -181,7 +181,7 @@ def test_hints_are_parameters_of_their_own_and_named_in_words() -> None:
     assert found.rule.text == "with collective buffering off"
     assert (found.rule.precision, found.rule.recall) == (1.0, 1.0)
     assert derive_parameters({"hints": "cb=off+cb_nodes=4"}) == {"cb": "off", "cb_nodes": 4}
-    assert "benchio write MPIIO 2 aggregators" in short_case_names(cases)
+    assert "benchio write MPI-IO 2 aggregators" in short_case_names(cases)
 
 
 @pytest.mark.parametrize("limit", [256, 1024])

@@ -106,7 +106,7 @@ _MAX_QUOTED = 200
 _MAPPING, _SEQUENCE = yaml.MappingNode, yaml.SequenceNode
 # Descriptions of faults in values, by pydantic's type of the fault; its own texts use Python's terms.
 _FAULTS = {
-    "missing": "required, but absent",
+    "missing": "required, but missing",
     **dict.fromkeys(("tuple_type", "list_type"), "expected a list, each entry behind '- '"),
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected fields, 'name: value'"),
     "invalid_key": "expected a text as the name of a field",
@@ -125,7 +125,7 @@ _FAULTS = {
     "too_long": "expected at most {max_length} entries",
     "literal_error": "expected {expected}",
     "union_tag_invalid": "expected {expected_tags} (found '{tag}')",
-    "union_tag_not_found": "required, but absent",
+    "union_tag_not_found": "required, but missing",
 }
 # The same for several types with one description, by the first part of their names.
 _KINDS_OF_FAULTS = {

@@ -182,9 +182,9 @@ def _format_ratio(kind: FigureKind, left: Any, right: Any) -> str:
     if kind in ("fact", "share", "size"):
         return ""
     if not left:
-        return " (absent before)"
+        return " (none before)"
     if not right:
-        return " (absent after)"
+        return " (none after)"
     ratio = right / left
     return f" (x {format_number(ratio)})" if ratio >= 1 else f" (1/{format_number(1 / ratio)})"
 

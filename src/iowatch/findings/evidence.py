@@ -96,7 +96,7 @@ def environment_differences(
     for where in [where for where in old if programs or where not in ("loaded", "program")]:
         one, other = old[where], new[where]
         for what in sorted(one.keys() | other.keys()) if one and other else ():
-            values = [side.get(what, "absent") for side in (one, other)]
+            values = [side.get(what, "none") for side in (one, other)]
             if values[0] != values[1]:
                 yield EvidenceDifference(where, what, *(v if isinstance(v, str) else json.dumps(v) for v in values))
 
@@ -221,7 +221,7 @@ def stack_differences(stack: str, before: Mapping[str, Any], after: Mapping[str,
             yield EvidenceDifference(f"stack {stack}", name, _format_part(one, other), _format_part(other, one))
     settings = [known if isinstance(known := side.get("settings"), Mapping) else {} for side in (before, after)]
     for name in sorted({*settings[0], *settings[1]}):
-        values = [str(side.get(name, "absent")) for side in settings]
+        values = [str(side.get(name, "none")) for side in settings]
         if values[0] != values[1]:
             yield EvidenceDifference(f"environment of stack {stack}", name, *values)
 
@@ -237,7 +237,7 @@ def _parts_by_name(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _format_part(part: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> str:
     """Version of a part, and its other compared fields that differ from the part of the other stack."""
     if part is None:
-        return "absent"
+        return "none"
     texts = [str(part["version"])]
     for key in [key for key in _COMPARED_FIELDS[1:] if other is not None and part[key] != other[key]]:
         value = part[key]

@@ -382,10 +382,11 @@ def format_equivalents(rule: Rule) -> Iterator[str]:
     for condition, group in zip(rule.conditions, rule.equivalents, strict=True):
         same: dict[str, str] = {}
         for other in group:
-            if other.parameter != condition.parameter:
+            if other.parameter != condition.parameter and other.words != condition.words:
                 same.setdefault(other.parameter, other.words)
         if same:
-            others = "; ".join(list(same.values())[:_MAX_EQUIVALENTS])
+            # `api = MPIIO` and the derived `mpiio` have one name.
+            others = "; ".join(list(dict.fromkeys(same.values()))[:_MAX_EQUIVALENTS])
             yield f"these data do not distinguish '{condition.words}' from: {others}"
 
 

@@ -296,7 +296,7 @@ def provenance_lines(outcome: Outcome) -> Iterator[str]:
         changed = []
         for one in found.differences:
             field = "" if one.field == "version" else f"{one.field} "
-            changed.append(f"{one.part} {field}{one.left or 'absent'} → {one.right or 'absent'}")
+            changed.append(f"{one.part} {field}{one.left or 'none'} → {one.right or 'none'}")
         changed += [f"rebuilt, same version: {', '.join(found.rebuilt)}"] if found.rebuilt else []
         same = f"{found.same} the same"
         yield f"Libraries: {'; '.join(changed)}; {same}." if changed else f"Libraries: all {same} on both sides."

@@ -59,7 +59,7 @@ def print_session(
     console: Console,
     row: SessionRow,
     runs: Sequence[tuple[RunRow, ResultsByRun]],
-    absent: Sequence[ExpectedResult],
+    missing: Sequence[ExpectedResult],
     files: FilesByRun,
     every_file: bool,
 ) -> None:
@@ -92,8 +92,8 @@ def print_session(
             markup=False,
             soft_wrap=True,
         )
-    for item in absent:
-        console.print(f"absent: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
+    for item in missing:
+        console.print(f"missing: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
     listed = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]
     for run in listed:
         console.print(f"files of {run.name} on {run.partition}, {run.stack} ({run.status}):", markup=False)

@@ -59,7 +59,7 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
     """Titles with one line per problem; unavailable cases last."""
     sections = {
         "Failed": verdict.failed,
-        "Absent": verdict.absent,
+        "Missing": verdict.absent,
         "Outside references, or invalid references": verdict.references,
         "Deferred to another session": verdict.left_out,
         "Added to the plan": verdict.added,
@@ -101,7 +101,7 @@ def verdict_line(verdict: Verdict) -> str:
     """Summary in one line: received of expected results, and all problems."""
     parts = [f"{verdict.received} of {verdict.expected} expected results received"]
     parts += [f"{format_count(len(verdict.failed), 'run')} failed"] if verdict.failed else []
-    parts += [f"{format_count(len(verdict.absent), 'run')} absent"] if verdict.absent else []
+    parts += [f"{format_count(len(verdict.absent), 'run')} missing"] if verdict.absent else []
     parts += [f"{format_count(len(verdict.references), 'remark')} on references"] if verdict.references else []
     parts += [format_count(len(verdict.problems), "problem")] if verdict.problems else []
     parts += [verdict.stopped] if verdict.stopped else []
@@ -191,7 +191,7 @@ def _format_cost(prepared: PreparedSession) -> str:
 def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple[str, str]]]]:
     """Numbers of excluded runs by stack and reason, with titles."""
     groups = {
-        "Would be absent": [(one.stack, one.reason) for one in prepared.plan.lost],
+        "Would be missing": [(one.stack, one.reason) for one in prepared.plan.lost],
         "Deferred": [(one.stack, one.reason) for one in prepared.deferred_runs],
         "Added to the plan": [(one.stack, one.reason) for one in prepared.added_runs],
         "Not available here": [(one.stack, one.reason) for one in prepared.plan.unavailable],
@@ -266,7 +266,7 @@ def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
         if run is not None and run.status != "ok":
             result = Failure(_valid_xml(f"{run.status}: {run.reason or 'no reason given'}"), run.status)
         elif key in missing or run is None:
-            result = Error(_valid_xml(missing.get(key) or "expected, but not received"), "absent")
+            result = Error(_valid_xml(missing.get(key) or "expected, but not received"), "missing")
         yield _junit_case(f"{partition}.{stack}", name, result, (run and run.wall_s) or 0.0)
     for problem in (*verdict.left_out, *verdict.unavailable):
         # The reason is the name: readers merge cases of equal names, and "2 cases" may name several groups.

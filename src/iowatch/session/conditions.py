@@ -89,7 +89,7 @@ def ended_series(history: History, session: SessionRow) -> list[str]:
 
 def _format_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> str:
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-    return ", ".join(f"{name} {now.get(name, 'absent')} instead of {before.get(name, 'absent')}" for name in names)
+    return ", ".join(f"{name} {now.get(name, 'none')} instead of {before.get(name, 'none')}" for name in names)
 
 
 def _format_ended(items: set[ExpectedResult], changes: str) -> str:

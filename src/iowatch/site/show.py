@@ -234,7 +234,7 @@ def render_stack_diff(result: StackDiff, console: Console) -> None:
     if result.differences:
         rows = make_table("part", "field", result.left, result.right)
         for row in result.differences:
-            rows.add_row(row.part, row.field, row.left or "absent", row.right or "absent")
+            rows.add_row(row.part, row.field, row.left or "none", row.right or "none")
         console.print()
         console.print(rows)
     if result.rebuilt:

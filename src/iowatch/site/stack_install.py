@@ -264,7 +264,7 @@ def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
         message = f"{committed} was not made from {manifest.name}: their specs differ"
         raise InputError(message, hint=f"Regenerate it: spack -e {folder} concretize --force")
     false = [external for external in externals_of_lock(committed) if not external.is_true]
-    words = {external: f"{external}, here {external.here() or 'absent'}" for external in false}
+    words = {external: f"{external}, here {external.here() or 'missing'}" for external in false}
     required = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
     if required:
         raise InputError(

@@ -72,7 +72,7 @@ def test_overview_can_be_filtered_and_sorted(browser: Browser, franklin_site: Pa
     )
     chosen = browser.run(rows)
     assert len(chosen) == 4
-    assert all("ior" in row and "MPIIO" in row for row in chosen)
+    assert all("ior" in row and "MPI-IO" in row for row in chosen)
     assert "words=ior" in browser.run("return location.hash")
     browser.run("document.querySelectorAll('thead button')[2].click()")
     values = browser.run(f"return {every}.map(r => Number(r.cells[2].dataset.sort))")

@@ -28,7 +28,8 @@ def test_one_event_on_three_systems_is_one_card(fleet: Path) -> None:
     card = groups["waiting"][0]
     assert {machine.name for machine, _ in card.findings} == set(mornings.SHARED)
     assert card.machine.name == "coral"  # with the largest loss
-    assert re.fullmatch(r"MPIIO lost up to (69|70|71) % \(×0.(29|3\d?)\) since 10 Feb 2025 on 3 systems", card.headline)
+    expected = r"MPI-IO lost up to (69|70|71) % \(×0.(29|3\d?)\) since 10 Feb 2025 on 3 systems"
+    assert re.fullmatch(expected, card.headline)
     assert len(groups["waiting"]) == 2  # and the loss of another system on another day
     assert groups["waiting"][1].machine.name == "dolomite"
     (gain,) = groups["improvements"]
@@ -38,7 +39,7 @@ def test_one_event_on_three_systems_is_one_card(fleet: Path) -> None:
 def test_losses_come_first_and_improvements_apart(fleet: Path) -> None:
     text = status(fleet)
     assert (
-        text.index("Waiting for a decision 2") < text.index("MPIIO lost") < text.index("POSIX") < text.index("gained")
+        text.index("Waiting for a decision 2") < text.index("MPI-IO lost") < text.index("POSIX") < text.index("gained")
     )
     assert "No new loss, 2 losses waiting, 1 improvement" in text
 
@@ -52,14 +53,14 @@ def test_system_rows_state_loss_since_and_size(fleet: Path) -> None:
     assert re.search(rf"complete\s*8 / 8 2 below, .*{worst}", rows["coral"])
     assert rows["garnet"].endswith("none")
     strips = re.findall(r'aria-label="([^"]*)"', text)
-    assert strips.count("30 sessions: 30 complete, 0 in part, 0 absent; 0 sessions missed") == 7
-    assert strips.count("29 sessions: 29 complete, 0 in part, 0 absent; 1 sessions missed") == 1
+    assert strips.count("30 sessions: 30 complete, 0 in part, 0 with none; 0 sessions missed") == 7
+    assert strips.count("29 sessions: 29 complete, 0 in part, 0 with none; 1 session missed") == 1
 
 
 def test_new_loss_is_reported_on_the_first_morning(bad_morning: Path) -> None:
     text = status(bad_morning)
     assert "1 new loss" in text
-    assert re.search(r"New with the newest session 1 ▼ MPIIO lost 5\d % .* since 10 Feb 2025 \(1 session\)", text)
+    assert re.search(r"New with the newest session 1 ▼ MPI-IO lost 5\d % .* since 10 Feb 2025 \(1 session\)", text)
     assert "Probable causeunknown: no event is recorded near" in text
 
 

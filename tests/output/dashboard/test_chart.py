@@ -169,7 +169,7 @@ def test_values_can_fill_the_panel(chart: Chart) -> None:
 def test_axis_is_that_of_the_values_in_view(browser: Browser, franklin_site: Path) -> None:
     """Unaligned MPI-IO writes rose from 484 to 1,432 MiB/s on 17 March: the line to the next point is cut off."""
     pages = {path: path.read_text(encoding="utf-8") for path in (franklin_site / "series").glob("*.html")}
-    (page,) = [path for path, text in pages.items() if "<h1>ior write MPIIO shared file transfer 1,000,000 B<" in text]
+    (page,) = [path for path, text in pages.items() if "<h1>ior write MPI-IO shared file transfer 1,000,000 B<" in text]
     highest = "return Math.max(...[...document.querySelectorAll('.surface .grid ~ .tick')].map(({textContent}) => "
     highest += "Number(textContent.replace(',', '')) || 0))"
     chart = Chart(browser, page, "#from=2009-02-20&to=2009-03-16")

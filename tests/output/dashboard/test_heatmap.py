@@ -46,13 +46,13 @@ def test_numeric_parameters_are_columns_and_text_parameters_are_rows() -> None:
         # Sorted as numbers, not as text; ranks follow from nodes and are not a separate axis.
         ("nodes", ["1", "2", "10"] * 4),
     ]
-    assert [name for name, _ in grid.rows] == ["read MPIIO", "read POSIX", "write MPIIO", "write POSIX"]
+    assert [name for name, _ in grid.rows] == ["read MPI-IO", "read POSIX", "write MPI-IO", "write POSIX"]
 
 
 def test_operation_is_a_column_if_there_are_few_columns() -> None:
     grid = build_heat_map([row for row in _ior((1,)) if row.case.parameters["nodes"] == 1], lambda row: row).grids[0]
     assert [head.name for head in grid.heads] == ["transfer", "operation"]
-    assert [name for name, _ in grid.rows] == ["MPIIO", "POSIX"]
+    assert [name for name, _ in grid.rows] == ["MPI-IO", "POSIX"]
 
 
 def test_stacks_and_file_systems_are_groups_of_columns() -> None:
@@ -67,7 +67,7 @@ def test_stacks_and_file_systems_are_groups_of_columns() -> None:
         ("file system", [("home", 2), ("scratch", 2)] * 2),
         ("nodes", [("1", 1), ("2", 1)] * 4),
     ]
-    assert [name for name, _ in grid.rows] == ["write MPIIO", "write POSIX"]
+    assert [name for name, _ in grid.rows] == ["write MPI-IO", "write POSIX"]
 
 
 def test_numbers_become_rows_before_stacks_do() -> None:

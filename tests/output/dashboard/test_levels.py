@@ -318,7 +318,7 @@ def test_strip_of_a_run_shows_complete_partial_and_missing_sessions() -> None:
     by_session = {1: (2, 2), 2: (2, 1), 3: (2, 0), 4: (2, 1)}
     found = _run_row("ior:a", by_session, CoverageCounts(sessions, {}, {}, {}, missed={3: 2}))
     assert (found.expected, found.received) == (8, 4)
-    assert "4 sessions: 1 complete, 2 in part, 1 absent; 2 sessions missed" in found.strip
+    assert "4 sessions: 1 complete, 2 in part, 1 with none; 2 sessions missed" in found.strip
 
 
 def curves(axis: str, *cases: tuple[dict[str, Any], int, float]) -> list[list[tuple[float, float]]]:

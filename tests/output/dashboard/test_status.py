@@ -139,7 +139,7 @@ def test_imported_results_are_never_overdue(make: Make) -> None:
 def test_session_without_results_is_not_green(make: Make) -> None:
     found = section(make(10), "dead")
     assert "incomplete 0 / 3" in shown(found)
-    assert "Absent: mpiio, posix, hdf5: no write bandwidth" in shown(found)
+    assert "Missing: mpiio, posix, hdf5: no write bandwidth" in shown(found)
     assert "state good" not in found
 
 
@@ -148,7 +148,7 @@ def test_results_of_a_running_session_are_not_missing(make: Make) -> None:
     assert "running 1 / 3" in early
     assert "Not received yet: posix, hdf5" in early
     assert "The session never ended." in late
-    assert "Absent: posix, hdf5" in late
+    assert "Missing: posix, hdf5" in late
 
 
 def test_systems_with_problems_are_listed_first(make: Make) -> None:
@@ -185,7 +185,7 @@ def test_coverage_shows_days_without_a_session(make: Make) -> None:
     at = next(n for n, row in enumerate(rows) if "5 sessions missed" in row)
     assert rows[at - 1][0].startswith("2025-10-01")
     assert rows[at + 1][0].startswith("2025-09-25")
-    assert "21 sessions: 21 complete, 0 in part, 0 absent; 5 sessions missed" in text
+    assert "21 sessions: 21 complete, 0 in part, 0 with none; 5 sessions missed" in text
     index = cells((site / "coverage.html").read_text(encoding="utf-8"))
     assert next(row[5] for row in index if row and row[0] == "paused") == "5"
     assert next(row[5] for row in index if row and row[0] == "weekly") == "0"
@@ -341,10 +341,10 @@ def test_first_morning_is_on_the_page(
     history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, stored.to_json())])
     build_site(history, tmp_path / "site", now=update_time(end))
     text = shown((tmp_path / "site/index.html").read_text())
-    assert re.search(r"planted: 2 of 8 series far off, MPIIO ×0.[45]\d*; session 1 since 10 Feb 2025", text)
+    assert re.search(r"planted: 2 of 8 series far off, MPI-IO ×0.[45]\d*; session 1 since 10 Feb 2025", text)
     assert "1 new loss, 1 still running." in text
     assert re.search(
-        r"New with the newest session 1 ▼ MPIIO lost 5\d % \(×0.[45]\d*\) since 10 Feb 2025 \(1 session\)", text
+        r"New with the newest session 1 ▼ MPI-IO lost 5\d % \(×0.[45]\d*\) since 10 Feb 2025 \(1 session\)", text
     )
     chance = f"it lasts with a probability of {100 * (finding.probability_lasting or 0):.0f} %"
     assert "suspected new, owner: none" in text

@@ -108,7 +108,7 @@ def test_markdown_starts_with_the_status_and_lists_all_problems(verdict: Verdict
     assert text.startswith("## smoke on local: INCOMPLETE")
     assert "| gnu | whole | write bandwidth | 3 | MiB/s | 2 |" in text.replace("\\", "")
     assert "### Failed" in text
-    assert "### Absent" in text
+    assert "### Missing" in text
     assert "<a" not in text.replace("\\<", "")
 
 

@@ -39,9 +39,9 @@ from iowatch.output.dashboard import (
     site_build,
 )
 from iowatch.output.dashboard.pages import PAGES, all_pages
-from iowatch.output.history import format_case_name
 from iowatch.reference import EventKind, cite_table
 from iowatch.site import shared_zone, system_zone
+from iowatch.stats import format_parameter_value
 from iowatch.store import History
 
 DEFAULT_SESSIONS = 30
@@ -157,7 +157,6 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
     environment.filters.update(
         number=core.format_number,
         size=core.format_size,
-        case_words=format_case_name,
         data=embed_json,
         factor=format_factor,
         largest=format_largest,
@@ -169,6 +168,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         slug=safe_file_name,
         brief=shorten_text,
         cite=cite_table,
+        parameter=lambda value, name: format_parameter_value(name, value),
         decision=format_decision,
         samples=format_samples,
         when=partial(time_element, zone=zone),

@@ -16,13 +16,12 @@ from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
 from iowatch.session.verdict import UNAVAILABLE
+from iowatch.stats import format_parameter_value
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
 _MIN_RATIO = 2.0
 _MAX_SENTENCES = 6
 _MAX_BARS = 16
-# Names of layers as in common factors.
-_LAYERS = {"MPIIO": "MPI-IO", "NETCDF4": "NetCDF-4", "PNETCDF": "PnetCDF"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,8 @@ def _pictures(rows: Sequence[overview.SeriesTableRow]) -> Iterator[tuple[str, Ma
         for api, of_api in _grouped(chosen, lambda row: _parameter(row, "api")):
             for stack, of_stack in _grouped(of_api, lambda row: row.series.row.stack):
                 best = max(of_stack, key=lambda row: row.newest)
-                bars.append(drawing.Bar(f"{_api(api)} {stack}".strip(), best.newest, best.series.limits.peak))
+                name = f"{format_parameter_value('api', api)} {stack}".strip()
+                bars.append(drawing.Bar(name, best.newest, best.series.limits.peak))
         label = f"{operation or 'bandwidth'}: best bandwidth of the newest session per API and stack"
         yield operation, drawing.bars_picture(bars[:_MAX_BARS], "MiB/s", label)
 
@@ -91,7 +91,7 @@ def stack_differences(rows: Sequence[overview.SeriesTableRow]) -> Iterator[str]:
     for ratios, benchmark, api, slow, fast in sorted(found, key=lambda one: -float(np.median(one[0]))):
         low, high = (f"{value:.2g}" for value in (min(ratios), max(ratios)))
         times = low if low == high else f"{low} to {high}"
-        what = f"{benchmark} with {_api(api)}" if api else benchmark
+        what = f"{benchmark} with {format_parameter_value('api', api)}" if api else benchmark
         yield f"{what} is {times} times slower on {slow} than on {fast} ({format_count(len(ratios), 'series')})"
 
 
@@ -103,10 +103,6 @@ def _slower_stacks(by_stack: Mapping[str, Mapping[str, float]]) -> Iterator[tupl
         ratios = [by_stack[fast][case] / value for case, value in cases.items() if case in by_stack[fast] and value]
         if slow != fast and ratios and min(ratios) >= _MIN_RATIO:
             yield (slow, fast), ratios
-
-
-def _api(name: str) -> str:
-    return _LAYERS.get(name, name)
 
 
 def _parameter(row: overview.SeriesTableRow, name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from iowatch.core import DAY_S, MIB, Scalar
 from iowatch.output.dashboard import data
 from iowatch.reference import published
+from iowatch.stats import format_parameter_value
 from iowatch.store import History
 
 Rows = Sequence[Mapping[str, Any]]
@@ -100,7 +101,8 @@ def _make_curve(system: str, found: Mapping[float, data.SeriesEntry], newest: Ma
     series = list(found.values())
     first, benchmark = series[0].row, series[0].row.case.benchmark
     shared = dict(set.intersection(*(set(one.row.case.parameters.items()) for one in series)))
-    words = [str(shared[name]) for name in ("api", "operation", "file") if name in shared]
+    words = [format_parameter_value("api", shared["api"])] if "api" in shared else []
+    words += [str(shared[name]) for name in ("operation", "file") if name in shared]
     if "stripe_count" in shared:
         words.append(f"stripe count {shared['stripe_count']}")
     if isinstance(size := shared.get("stripe_bytes"), int):

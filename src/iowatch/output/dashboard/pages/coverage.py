@@ -145,7 +145,7 @@ def coverage_strip(by_session: Mapping[int, ExpectedReceived], counts: CoverageC
     first = max(0, newest - len(kinds))
     full, part, gone, missed = (kinds.count(kind) for kind in ("full", "part", "gone", "missed"))
     known = format_count(len(kinds) - missed, "session")
-    label = f"{known}: {full} complete, {part} in part, {gone} absent; {missed} sessions missed"
+    label = f"{known}: {full} complete, {part} in part, {gone} with none; {format_count(missed, 'session')} missed"
     parts = []
     for number, kind in enumerate(kinds):
         # Cells of missing results are also lower, so that the state is not shown by colour only.

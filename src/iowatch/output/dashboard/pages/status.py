@@ -84,9 +84,9 @@ class SystemStatus:
         if self.coverage is None:
             return {}
         # A running session may still deliver missing results.
-        absent = "Not received yet" if self.running else "Absent"
+        missing = "Not received yet" if self.running else "Missing"
         found: dict[str, dict[tuple[str, str], list[str]]] = {}
-        for title, problems in (("Failed", self.coverage.failed), (absent, self.coverage.absent)):
+        for title, problems in (("Failed", self.coverage.failed), (missing, self.coverage.absent)):
             _group_runs(found.setdefault(title, {}), problems)
         return {title: groups for title, groups in found.items() if groups}
 

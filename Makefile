@@ -4,8 +4,8 @@ SUITE ?= smoke
 SYSTEM ?= local
 # Not PYTHON: that variable selects the Python that creates .venv (ci/setup).
 OUR_PYTHON := .venv/bin/python
-# Two at a time: MPI programs of tests have two to four ranks. The tests of one file stay together.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# Three at a time on two cores: the tests of batch systems mostly wait. The tests of one file stay together.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets

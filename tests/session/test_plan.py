@@ -8,7 +8,7 @@ import pytest
 
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import UsageError
-from iowatch.session.plan import check_byte_budget, make_session_plan, require_runs
+from iowatch.session.plan import check_byte_budget, lacking_features, make_session_plan, require_runs
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site.system import SystemLimits
 
@@ -34,6 +34,8 @@ def test_case_runs_on_every_stack_that_has_its_libraries() -> None:
     ]
     unavailable = [(item.stack, item.reason) for item in plan.unavailable]
     assert unavailable == [("mpich", "the stack does not provide hdf5")]
+    assert lacking_features(SITE, plan) == frozenset()  # the other stack has it
+    assert lacking_features(SITE, make_session_plan(SITE, [case("hdf5"), case("netcdf4")])) == {"netcdf4"}
     assert [(item.operation, item.metric) for item in plan.expected()][:2] == [
         ("write", "bandwidth"),
         ("read", "bandwidth"),

@@ -56,6 +56,23 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
 
 
 @pytest.mark.parametrize(
+    ("debian", "features", "expected"),
+    [
+        (True, {"hdf5", "fio"}, ("apt-get install -y libhdf5-openmpi-dev fio",)),
+        (True, {"netcdf4", "h5bench"}, ("apt-get install -y libnetcdf-mpi-dev", SPACK)),
+        (False, {"hdf5"}, (SPACK,)),
+        (False, {"fio", "romio"}, ()),  # no command installs these
+    ],
+)
+def test_features_of_stacks_get_the_same_commands(
+    machine_with, debian: bool, features: set[str], expected: tuple[str, ...]
+) -> None:
+    """Sessions store these commands for what no stack provides, without looking for stacks."""
+    machine_with(debian=debian)
+    assert doctor.install_commands(load_system("local"), features) == expected
+
+
+@pytest.mark.parametrize(
     ("processor", "expected"),
     [("x86_64", " --only-binary=:all: --python-version 3.12 --target "), ("aarch64", "spack install darshan-util@3.")],
 )

@@ -34,7 +34,8 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
     console.print(change_lines(verdict), markup=False)
     _print_problems(console, [unavailable])
     if verdict.unavailable:
-        console.print("  `iowatch doctor` names the command that installs what is missing.", markup=False)
+        for line in verdict.install_commands or ("`iowatch doctor` names what can be installed.",):
+            console.print(f"  {line}", markup=False, soft_wrap=True)
     console.print(f"Session {verdict.session}: {_format_duration(verdict)}", markup=False)
 
 

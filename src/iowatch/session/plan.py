@@ -72,11 +72,12 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class UnavailableCase:
-    """A case that cannot run on a stack, and the reason."""
+    """A case that cannot run on a stack, the reason, and the features that the stack lacks."""
 
     name: str
     stack: str
     reason: str
+    lacking: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -157,16 +158,22 @@ def make_session_plan(
     unavailable: list[UnavailableCase] = []
     chosen = [(p.name, stack) for p in site.partitions for stack in p.stacks if not stacks or stack in stacks]
     for run in (PlannedRun(case, *place) for place in chosen for case in cases):
-        missing = ", ".join(sorted(set(run.case.requires) - site.features[run.stack]))
+        lacking = frozenset(run.case.requires) - site.features[run.stack]
         exceeded = ", ".join(exceeded_limits(run.case, limits))
-        reasons = [f"the stack does not provide {missing}"] if missing else []
+        reasons = [f"the stack does not provide {', '.join(sorted(lacking))}"] if lacking else []
         reasons += [f"requires {exceeded}"] if exceeded else []
         reasons += [duplicates[run.name]] if run.name in duplicates else []
         if reasons:
-            unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons)))
+            unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking))
         else:
             runs.append(run)
     return SessionPlan(tuple(runs), tuple(unavailable))
+
+
+def lacking_features(site: ReframeSite, plan: SessionPlan) -> frozenset[str]:
+    """Features that unavailable cases need and no stack of the system has."""
+    lacking = frozenset[str]().union(*(one.lacking for one in plan.unavailable))
+    return lacking.difference(*site.features.values())
 
 
 def require_runs(site: ReframeSite, plan: SessionPlan) -> None:

@@ -27,12 +27,13 @@ from iowatch.session.plan import (
     UsageMeter,
     check_byte_budget,
     fit_to_budget,
+    lacking_features,
     load_run_history,
     make_session_plan,
     require_runs,
     session_budget,
 )
-from iowatch.site import schedulers, system_zone
+from iowatch.site import doctor, schedulers, system_zone
 from iowatch.store import History, NoHistoryError
 
 _WAIT_STEP_S = 1.0
@@ -69,6 +70,7 @@ class SessionSummary:
         stop_reason: reason why the session ended before all runs were executed, or None.
         retest_count: number of runs that were repeated because a change is suspected.
         problems: reasons for exit code 1, in addition to the attribute `problems` of the session.
+        install_commands: that install what unavailable cases need and no stack of the system provides.
     """
 
     uuid: str
@@ -83,6 +85,7 @@ class SessionSummary:
     stop_reason: str | None = None
     retest_count: int = 0
     problems: tuple[str, ...] = ()
+    install_commands: tuple[str, ...] = ()
 
 
 def prepare_session(history: History | None, context: session.SessionContext) -> PreparedSession:
@@ -192,6 +195,7 @@ class SessionExecution(session.SessionRunner):
             unavailable=self.plan.unavailable,
             deferred_runs=prepared.deferred_runs,
             added_runs=prepared.added_runs,
+            install_commands=doctor.install_commands(context.system, lacking_features(context.site, self.plan)),
         )
         self._planned_count = 0
         self._started = time.monotonic()

@@ -28,8 +28,10 @@ from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.run import SessionSummary
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
-# Attribute of a session: cases that cannot run on the system, as `RunProblem`.
+# Attributes of a session: cases that cannot run on the system, as `RunProblem`, and the commands that install what
+# these need.
 UNAVAILABLE = "unavailable"
+INSTALL_COMMANDS = "install_commands"
 # Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
 
@@ -82,7 +84,8 @@ class Verdict:
         newest: what the results of this session show together, in one line.
         changes: one line per open finding, and per suspected one that lasts with enough probability.
         suspected: the other suspected findings, one line each.
-        unavailable: cases that cannot run on this system, by stack and reason.
+        unavailable: cases that cannot run on this system, by stack and reason; `install_commands` install what they
+            need and no stack provides.
         left_out: runs that did not fit the budget, by stack and reason; they were not expected.
         added: runs with results that no earlier session expected.
         dismissed: changes that a person dismissed and that have not returned, one line each.
@@ -119,6 +122,7 @@ class Verdict:
     references: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
     newest: str = ""
+    install_commands: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -136,7 +140,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     runs, lost = history.runs(row.uuid), loss_reasons(row)
     findings = update_findings(history, row.system)
     unavailable = _count_by_reason((item.stack, item.reason) for item in summary.unavailable)
-    history.add_attributes(row.uuid, {UNAVAILABLE: [asdict(one) for one in unavailable]})
+    missing = {UNAVAILABLE: [asdict(one) for one in unavailable], INSTALL_COMMANDS: list(summary.install_commands)}
+    history.add_attributes(row.uuid, missing)
     return Verdict(
         session=row.uuid,
         system=row.system,
@@ -158,6 +163,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             for one in missing_runs(expected, received, runs, lost)
         ),
         extent=history_extent(history, [row.system]),
+        install_commands=summary.install_commands,
         newest=str(history.session(row.uuid).attributes.get(SESSION_REPORT, "")),
         changes=_finding_lines(f for f in findings if f.needs_action),
         suspected=_finding_lines(f for f in findings if f.state == "suspected" and not f.needs_action),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
@@ -49,6 +49,12 @@ class Requirement:
     feature: str | None = None
     required: bool = False
     program: str | None = None
+
+    @property
+    def features(self) -> set[str]:
+        """Features of stacks that it provides."""
+        found = {stack_probe.FEATURE_OF_PART[part] for part in self.parts if part in stack_probe.FEATURE_OF_PART}
+        return found | ({self.feature} if self.feature else set())
 
 
 _LIBRARIES = (
@@ -229,34 +235,74 @@ def _darshan_reader() -> RequirementStatus:
     return RequirementStatus("PyDarshan's library", "reads Darshan logs", False, found, command)
 
 
+@dataclass(frozen=True)
+class _Installer:
+    """Where a system gets missing software from: Debian packages, else the reference stack.
+
+    Attributes:
+        spack: version of Spack and its path, or None.
+        spack_command: command that installs the reference stack; `reference`: its packages.
+    """
+
+    system: System
+    has_apt: bool
+    spack: str | None
+    spack_command: str
+    reference: frozenset[str]
+
+    @classmethod
+    def of(cls, system: System) -> _Installer:
+        spack, name = stack_install.spack_version(), stacks.REFERENCE_STACK
+        command = f"iowatch stack install {name} --system {system.name}{'' if spack else ' --bootstrap'}"
+        manifest = stacks.manifest_directory(system.name, name) / "spack.yaml"
+        specs = root_specs(manifest) if manifest.is_file() else ()
+        reference = frozenset(parse_pinned_spec(spec)[0] for spec in specs)
+        return cls(system, machine.detect_distribution()[1], spack, command, reference)
+
+    def packages(self, wanted: Requirement) -> tuple[str, ...]:
+        """Debian packages; its libraries are of use only where those of the operating system are stacks."""
+        return wanted.packages if self.has_apt and (self.system.system_stacks or wanted.program) else ()
+
+    def command(self, wanted: Requirement) -> str:
+        """The command that installs one requirement, or what to do."""
+        if packages := self.packages(wanted):
+            return apt_install_command(packages)
+        is_included = wanted.feature is None or self.reference.intersection(wanted.parts)
+        return self.spack_command if is_included else f"add '{wanted.parts[0]}' to the specs of a stack"
+
+    def apt_commands(self, missing: Iterable[Requirement]) -> list[str]:
+        """One command for all Debian packages; none without any."""
+        packages = [name for wanted in missing for name in self.packages(wanted)]
+        return [apt_install_command(packages)] if packages else []
+
+    def spack_commands(self, commands: Iterable[str | None]) -> list[str]:
+        """The command that installs the reference stack if it is among those of requirements."""
+        return [self.spack_command] if self.spack_command in commands else []
+
+
+def install_commands(system: System, features: Collection[str]) -> tuple[str, ...]:
+    """Return the commands that install what provides these features of stacks; stacks are not examined."""
+    missing = [wanted for wanted in _requirements() if wanted.features.intersection(features)]
+    installer = _Installer.of(system)
+    return (*installer.apt_commands(missing), *installer.spack_commands(map(installer.command, missing)))
+
+
 def _check_requirements(
     system: System, known: Sequence[Stack]
 ) -> tuple[tuple[RequirementStatus, ...], tuple[str, ...]]:
     """Return the status of all requirements, and the commands that install the missing ones."""
     usable = [stack for stack in known if stack.status == "installed"]
-    has_apt, spack = machine.detect_distribution()[1], stack_install.spack_version()
-    bootstrap = "" if spack else " --bootstrap"
-    spack_command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system.name}{bootstrap}"
-    manifest = stacks.manifest_directory(system.name, stacks.REFERENCE_STACK) / "spack.yaml"
-    reference = {parse_pinned_spec(spec)[0] for spec in root_specs(manifest)} if manifest.is_file() else set()
+    installer = _Installer.of(system)
     findings: list[RequirementStatus] = []
-    packages: list[str] = []
+    missing: list[Requirement] = []
     for wanted in _requirements():
         path = shutil.which(wanted.program) if wanted.program else None
         found = (path,) if path else _found_parts(wanted, usable)
-        # Debian's libraries are of use only where those of the operating system are stacks.
-        needs = wanted.packages if has_apt and (system.system_stacks or wanted.program) else ()
-        command = None
-        if not found:
-            in_reference = wanted.feature is None or reference.intersection(wanted.parts)
-            command = spack_command if in_reference else f"add '{wanted.parts[0]}' to the specs of a stack"
-            command = apt_install_command(needs) if needs else command
-            packages += needs
+        missing += [] if found else [wanted]
+        command = None if found else installer.command(wanted)
         findings.append(RequirementStatus(wanted.title, wanted.use, wanted.required, found, command))
-    versions = (spack,) if spack else ()
-    findings.append(RequirementStatus("Spack", "pinned stacks", False, versions, None if spack else spack_command))
+    versions, command = ((installer.spack,), None) if installer.spack else ((), installer.spack_command)
+    findings.append(RequirementStatus("Spack", "pinned stacks", False, versions, command))
     findings.append(_darshan_reader())
-    commands = [apt_install_command(packages)] if packages else []
-    commands += [findings[-1].command] if findings[-1].command else []
-    commands += [spack_command] if any(finding.command == spack_command for finding in findings) else []
-    return tuple(findings), tuple(commands)
+    commands = [*installer.apt_commands(missing), *filter(None, [findings[-1].command])]
+    return tuple(findings), (*commands, *installer.spack_commands(finding.command for finding in findings))

@@ -67,8 +67,12 @@ def first_session(history: History) -> date:
     slow = scenario("laptop", FIRST, {("MPIIO", ""): (FIRST, 1 / 7)}, apis=("MPIIO", "POSIX"))
     (one,), (two,) = (list(generate_sessions(each, seed=1)) for each in (planned, slow))
     others = [replace(run, stack=StackRecord("mpich"), fingerprint=f"mpich-{run.name}") for run in two.runs]
-    lacking = {"stack": "mpich", "run": "2 cases", "reason": "the stack does not provide netcdf4", "partition": ""}
-    session = replace(one.session, origin="run", attributes={"unavailable": [lacking]})
+    lacking = [
+        {"stack": stack, "run": runs, "reason": f"the stack does not provide {what}", "partition": ""}
+        for stack, runs, what in (("mpich", "2 cases", "netcdf4"), ("openmpi", "4 cases", "h5bench"))
+    ]
+    attributes = {"unavailable": lacking, "install_commands": ["iowatch stack install reference --system laptop"]}
+    session = replace(one.session, origin="run", attributes=attributes)
     history.begin_session(session, one.expected)
     history.record_runs(session.uuid, [*one.runs, *others])
     history.end_session(session.uuid, "ok", session.started_at + 600)

@@ -15,7 +15,7 @@ from iowatch.core import METRICS, format_count
 from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
-from iowatch.session.verdict import UNAVAILABLE
+from iowatch.session.verdict import INSTALL_COMMANDS, UNAVAILABLE
 from iowatch.stats import format_parameter_value
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
@@ -32,7 +32,7 @@ class FirstSession:
         progress: how many sessions are needed until changes are detected.
         pictures: best bandwidth per API and stack, one picture per operation, beside the peak where it is known.
         striking: sentences on large differences between stacks.
-        missing: what was not measured, with the reason.
+        missing: what was not measured, with the reason; `install_commands` install what it needs.
     """
 
     machine: data.SystemEntry
@@ -40,6 +40,7 @@ class FirstSession:
     pictures: tuple[tuple[str, Markup], ...]
     striking: tuple[str, ...]
     missing: tuple[Mapping[str, Any], ...]
+    install_commands: tuple[str, ...]
     has_peak: bool
 
 
@@ -56,6 +57,7 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
         pictures=tuple(_pictures(results)),
         striking=tuple(stack_differences(rows))[:_MAX_SENTENCES],
         missing=tuple(attributes.get(UNAVAILABLE, ())),
+        install_commands=tuple(attributes.get(INSTALL_COMMANDS, ())),
         has_peak=any(row.series.limits.peak for row in results),
     )
 

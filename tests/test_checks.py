@@ -151,7 +151,7 @@ def test_plain_reframe_removes_scratch_of_killed_runs(tmp_path: Path) -> None:
 
 def test_job_on_another_file_system_ends_before_the_program(tmp_path: Path) -> None:
     """As if scratch were not mounted on the node of the job."""
-    known = json.dumps({"": {}, "default": {"mount": "/lustre", "type": "lustre"}})
+    known = json.dumps({"": {"places": {"": {}, "default": {"mount": "/lustre", "type": "lustre"}}}})
     _, testcase, spooled = check("ior", WRITE, "touch $0.started", tmp_path, IOWATCH_FILE_SYSTEMS=known)
     found = storage.find_identity(tmp_path)
     assert found is not None

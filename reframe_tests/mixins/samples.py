@@ -104,7 +104,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         merged = merge_outputs(outputs)
         # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
         ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
-        added = {**self.case.tool.case(self.case.options), **ab_run, **self.cache_not_dropped()}
+        where = {"file_system": self.case.file_system} if self.case.file_system else {}
+        added = {**self.case.tool.case(self.case.options), **ab_run, **self.cache_not_dropped(), **where}
         for name in self.striping_that_failed():
             del added[name]
         whole = _with_parameters(merged, added)
@@ -189,7 +190,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
         tool, options, turn = self.case.tool, self.case.options, handoff.read_turn_facts()
         case = handoff.SpooledCase(
-            name=handoff.turn_run_name(f"{self.benchmark}:{self.case.name}", turn),
+            name=handoff.turn_run_name(self.case.run_name, turn),
             benchmark=self.benchmark,
             partition=self.current_partition.name,
             stack_name=self.stack_name(),

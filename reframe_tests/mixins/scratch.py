@@ -9,6 +9,7 @@ import os
 import shlex
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import reframe as rfm
 from reframe.core.builtins import run_after, run_before
@@ -53,8 +54,8 @@ def _spend(volume_bytes: int, budget_bytes: int) -> None:
 class ScratchMixin(rfm.RegressionTestPlugin):
     """Creates the case's directory in the job, and removes it there: the ReFrame process may run elsewhere.
 
-    `self.scratch_directory` is its path: below `IOWATCH_SCRATCH`, or the partition's extra `scratch`, or
-    ReFrame's stage directory.
+    `self.scratch_directory` is its path: below the directory of the case's file system, which is `IOWATCH_SCRATCH`, or
+    the partition's extra `scratch`, or ReFrame's stage directory for the default one.
     """
 
     @run_after("setup")
@@ -65,17 +66,26 @@ class ScratchMixin(rfm.RegressionTestPlugin):
 
     def scratch_base(self) -> Path:
         """The directory below which this and other sessions write."""
+        if self.case.file_system is not None:
+            place = self._of_session().get("directory")
+            system = load_system(self.current_system.name)
+            return Path(place) if place else system.measured(self.case.file_system).path()
         named = os.environ.get("IOWATCH_SCRATCH") or self.current_partition.extras.get("scratch")
         return Path(named or self.stagedir)
 
     def expected_file_system(self, place: str) -> FileSystemIdentity:
         """What scratch must be on, at a partition or "" for this host: as the session determined, or as declared."""
-        named = os.environ.get(storage.IDENTITIES_VARIABLE)
-        if named is not None:
-            return FileSystemIdentity(**json.loads(named).get(place, {}))
+        if storage.FILE_SYSTEMS_VARIABLE in os.environ:
+            return FileSystemIdentity(**self._of_session().get("places", {}).get(place, {}))
         name = self.current_system.name
-        scratch = load_system(name).scratch if name in system_names() else None
-        return FileSystemIdentity(**scratch.declared) if scratch else FileSystemIdentity()
+        known = load_system(name).measured_file_systems if name in system_names() else ()
+        found = next((one for one in known if one.parameter == self.case.file_system), None)
+        return found.declared if found else FileSystemIdentity()
+
+    def _of_session(self) -> dict[str, Any]:
+        """What the session determined about the file system of the case; empty for plain ReFrame."""
+        found = json.loads(os.environ.get(storage.FILE_SYSTEMS_VARIABLE) or "{}").get(self.case.file_system or "", {})
+        return dict(found)
 
     @run_before("run")
     def check_space(self) -> None:
@@ -105,10 +115,13 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         after = storage.identity_commands(session.parent, _AFTER, FileSystemIdentity())
         self.postrun_cmds = [*self.postrun_cmds, *after]
 
-    def scratch_facts(self) -> dict[str, dict[str, str]]:
-        """The file system of scratch on the job's node; empty if the job did not start."""
-        found = self._identity(_BEFORE)
-        return {storage.IDENTITY_FACT: found.declared} if found else {}
+    def scratch_facts(self) -> dict[str, Any]:
+        """The file system of scratch on the job's node, if the job started; its name unless the default."""
+        found, named = self._identity(_BEFORE), self.case.file_system
+        return {
+            **({storage.IDENTITY_FACT: found.declared} if found else {}),
+            **({storage.FILE_SYSTEM_FACT: named} if named else {}),
+        }
 
     def scratch_failure(self) -> str | None:
         """The reason if scratch was on another file system than expected, before or after the run."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import reframe as rfm
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import run_after, run_before, variable
+from reframe.core.exceptions import ReframeFatalError
+from reframe.core.runtime import runtime
 
 from iowatch import handoff
 from iowatch.benchmarks import suites
@@ -24,11 +26,22 @@ def _cases(benchmark: str) -> dict[str, SuiteCase]:
     """Cases by `<suite>/<case>`; `IOWATCH_SUITE` and the selection reduce them: ReFrame generates no others."""
     only = os.environ.get("IOWATCH_SUITE")
     found = [case for case in suites.cases_of_benchmark(benchmark) if only in (None, case.suite)]
-    chosen = handoff.read_selection()
+    chosen, name = handoff.read_selection(), _system_name()
+    if name in system.system_names():
+        everywhere = () if chosen is None else (suites.ALL_FILE_SYSTEMS,)
+        found = system.on_file_systems(found, system.load_system(name), everywhere)
     if chosen is not None:
         names = {name for _, _, name in chosen}
-        found = [case for case in found if f"{benchmark}:{case.name}" in names]
+        found = [case for case in found if case.run_name in names]
     return {f"{case.suite}/{case.name}": case for case in found}
+
+
+def _system_name() -> str | None:
+    """The system that ReFrame runs on; None if ReFrame does not run: a check is imported for one of its functions."""
+    try:
+        return str(runtime().system.name)
+    except ReframeFatalError:
+        return None
 
 
 def entries(benchmark: str) -> list[str]:
@@ -89,14 +102,14 @@ class SuiteMixin(rfm.RegressionTestPlugin):
     @run_after("setup")
     def skip_others(self) -> None:
         """A case may be chosen for one stack or partition and not for another."""
-        key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
+        key = (self.current_partition.name, self.stack_name(), self.case.run_name)
         chosen = handoff.read_selection()
         self.skip_if(chosen is not None and key not in chosen, "not chosen for this session")
 
     @run_after("setup")
     def take_extra_work(self) -> None:
         """What the job also does after the measurement, with its own time: the reason of a timeout names it."""
-        key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
+        key = (self.current_partition.name, self.stack_name(), self.case.run_name)
         self.extra_work = handoff.read_extra_work(key)
         extra_s = sum(one.limit_s for one in self.extra_work.values())
         if os.environ.get("IOWATCH_OVERHEAD_CASE") == key[2]:  # of plain ReFrame
@@ -107,7 +120,7 @@ class SuiteMixin(rfm.RegressionTestPlugin):
     @run_after("setup")
     def avoid_nodes(self) -> None:
         """A retest runs on other nodes than the first run where the session found some."""
-        key = (self.current_partition.name, self.stack_name(), f"{self.benchmark}:{self.case.name}")
+        key = (self.current_partition.name, self.stack_name(), self.case.run_name)
         self.avoided_nodes = handoff.read_avoided_nodes(key)
         self.job.options += avoiding_options(self.current_partition.scheduler.registered_name, self.avoided_nodes)
 
@@ -117,16 +130,16 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         if handoff.read_selection() is None:
             needed = exceeded_limits(self.case, self.limits())
             self.skip_if(bool(needed), f"needs {', '.join(needed)}")
-            all_cases = list(_cases(self.benchmark).values())
-            double = storage.find_duplicate_cases(all_cases, Path(self.scratch_base())).get(
-                f"{self.benchmark}:{self.case.name}"
-            )
+            others = _cases(self.benchmark).values()
+            all_cases = [case for case in others if case.file_system == self.case.file_system]
+            double = storage.find_duplicate_cases(all_cases, Path(self.scratch_base())).get(self.case.run_name)
             self.skip_if(double is not None, double)
 
     def limits(self) -> SystemLimits | None:
         """What the system allows; None where ReFrame's configuration is of an unknown system."""
         name = self.current_system.name
-        return system.load_system(name).limits if name in system.system_names() else None
+        known = name in system.system_names()
+        return system.load_system(name).limits_on(self.case.file_system) if known else None
 
     @run_after("setup")
     def limit_wait(self) -> None:

@@ -25,7 +25,9 @@ class Session(SessionRunner):
 
     def __init__(self, history: History, scratch: Path, cases: int, uuid: str) -> None:
         self.messages: list[str] = []
-        context: Any = SimpleNamespace(report_message=self.messages.append, scratch=scratch)
+        context: Any = SimpleNamespace(
+            report_message=self.messages.append, file_systems={None: {}}, directory_on=lambda _: scratch
+        )
         record = SessionRecord(uuid, material.SYSTEM, "smoke", "run", 1_700_000_000)
         super().__init__(history, context, record, material.expected(cases))
         self.cases = cases

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from iowatch.core import InputError, UsageError
 from iowatch.reference import bandwidth, policy, propose, published
 from iowatch.reference.bandwidth import Provenance, Reference, References
-from iowatch.site.system import FileSystem
+from iowatch.site.file_system import FileSystem
 from tests.conftest import ROOT
 from tests.reference import seeded
 

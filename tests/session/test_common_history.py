@@ -18,6 +18,7 @@ from sqlalchemy import text
 
 from iowatch.core import MachineError
 from iowatch.session import session
+from iowatch.session.plan import SessionPlan
 from iowatch.site import FileSystemIdentity, storage
 from iowatch.store import History, maintenance
 from iowatch.store.locks import ALL_SESSIONS, HeldLockError, SessionLocks
@@ -127,19 +128,19 @@ def test_only_network_file_systems_are_the_same_on_two_hosts(
 def test_two_systems_on_one_file_system_exclude_each_other(
     postgresql_url: str, tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scratch, plan = tmp_path / "scratch", SimpleNamespace(file_bytes=0, inodes=0)
+    scratch, plan = tmp_path / "scratch", SessionPlan((), ())
     contexts = [session.SessionContext("local", "smoke", chosen_scratch=scratch) for _ in range(2)]
     for context in contexts:
         context.__dict__["site"] = SimpleNamespace(partitions=())  # ReFrame's configuration plays no role
     with (
         History.open(postgresql_url) as first,
         History.open(postgresql_url) as second,
-        contexts[0].scratch_lock(first, plan),  # type: ignore[arg-type]
+        contexts[0].scratch_lock(first, plan),
     ):
         monkeypatch.setenv("IOWATCH_VAR", str(tmp_path / "other"))
         with (
             pytest.raises(HeldLockError, match=session.file_system_lock_name(scratch)),
-            contexts[1].scratch_lock(second, plan),  # type: ignore[arg-type]
+            contexts[1].scratch_lock(second, plan),
         ):
             pass
 

@@ -26,7 +26,8 @@ from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import assess_session
 from iowatch.site import load_system, schedulers, storage
-from iowatch.site.system import NightlyPolicy, Scratch
+from iowatch.site.file_system import Scratch
+from iowatch.site.system import NightlyPolicy
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.faults.places import small
 

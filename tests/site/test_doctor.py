@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from iowatch.cli.commands.doctor import command
 from iowatch.site import doctor, load_system, machine, reframe_config, storage, system
+from iowatch.site.file_system import Scratch
 from iowatch.site.stack import Stack, StackPart
-from iowatch.site.system import CovariateSettings, PrometheusSettings, Scratch
+from iowatch.site.system import CovariateSettings, PrometheusSettings
 from tests.conftest import ROOT
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from iowatch.core import InputError, UsageError
 from iowatch.reference.published import load_sources
-from iowatch.site.system import FileSystem, load_system, read_system, system_names
+from iowatch.site.file_system import FileSystem
+from iowatch.site.system import load_system, read_system, system_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED_MACHINES = {

@@ -5,6 +5,7 @@ summary: what it measures, and its run time
 repeats: "[lawrence2017], Table 1"  # optional: the table or figure that it repeats
 reference: optional                 # required | optional | none: what a missing reference means
 may_differ: [cache]                 # optional: case parameters that may differ from what the options ask
+file_systems: all                   # optional: all, or a list of names; default: the system's default one
 time_limit: 300                     # seconds per case
 defaults: {op: both, repeat: 10}
 matrix:                             # every list is an axis; an entry yields all combinations
@@ -30,6 +31,8 @@ from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
 
 ReferencePolicy = Literal["required", "optional", "none"]
+# In place of names: every file system that the system measures.
+ALL_FILE_SYSTEMS = "all"
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 
 
@@ -44,6 +47,7 @@ class _SuiteFile(CheckedModel):
     time_limit: Annotated[int, Field(gt=0)] = 600
     trace: Literal["dxt"] | None = None
     may_differ: list[str] = Field(default_factory=list)
+    file_systems: Literal["all"] | list[str] = Field(default_factory=list)
     defaults: dict[str, Scalar] = Field(default_factory=dict)
     matrix: Annotated[list[dict[str, _Axis]], Field(min_length=1)]
 
@@ -58,6 +62,8 @@ class SuiteCase:
         time_limit_s: ReFrame ends the job after this time.
         trace: `dxt` if Darshan is to record every access.
         may_differ: case parameters that may differ from what the options ask for (a cache that cannot be dropped).
+        file_systems: those that the suite names, or `all`; empty for the default one of the system.
+        file_system: the one of this case (`iowatch.site.on_file_systems`); None for the default one.
     """
 
     suite: str
@@ -68,6 +74,13 @@ class SuiteCase:
     time_limit_s: int
     trace: str | None = None
     may_differ: tuple[str, ...] = ()
+    file_systems: tuple[str, ...] = ()
+    file_system: str | None = None
+
+    @property
+    def run_name(self) -> str:
+        """The name of its runs in expected sets and in the history."""
+        return f"{self.benchmark}:{self.name}"
 
     @property
     def tool(self) -> Benchmark:
@@ -145,6 +158,7 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
             time_limit_s=suite.time_limit,
             trace=suite.trace,
             may_differ=tuple(suite.may_differ),
+            file_systems=(ALL_FILE_SYSTEMS,) if suite.file_systems == ALL_FILE_SYSTEMS else tuple(suite.file_systems),
         )
         for options in combinations
     ]

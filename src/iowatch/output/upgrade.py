@@ -26,7 +26,7 @@ from iowatch.output import notice_channels
 from iowatch.output.dashboard import pages
 from iowatch.reference import bandwidth, events, reviews
 from iowatch.session.accepted_plan import is_restricted, loss_reasons
-from iowatch.site import load_system, system_zone
+from iowatch.site import load_system, suite_on_system, system_zone
 from iowatch.store import History, NoHistoryError, SeriesFilter, SessionRow, maintenance
 
 SECTIONS = ("schema", "detector", "findings", "suites", "renamed", "refused", "replaced")
@@ -176,7 +176,7 @@ def _suites(history: History, system: str) -> Iterator[UpgradeItem]:
     for suite, session in newest.items():
         day = format_day(session.started_at, system_zone(system))
         try:
-            today = {f"{case.benchmark}:{case.name}": case for case in suites.load_suite(suite)}
+            today = {case.run_name: case for case in suite_on_system(suite, system)}
         except UsageError:
             today = {}
         for what, rows in _suite_changes(history, session, today).items():

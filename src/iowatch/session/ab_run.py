@@ -154,7 +154,7 @@ class AbContext(session.SessionContext):
             UsageError: unknown stack, or no case that both stacks can run.
         """
         left, right = (
-            make_session_plan(self.site, self.cases, [stack], self.limits, duplicates=self.duplicates)
+            make_session_plan(self.site, self.cases, [stack], self.limits, excluded=self.excluded)
             for stack in self.stacks
         )
         for plan in (left, right):
@@ -206,13 +206,15 @@ def run_ab(history: History, context: AbContext, stop_rule: StopRule, seed: int)
         plans = context.plans()
         plan = plans["left"]
         traced = "" if context.traces(context.stacks) else ", without Darshan"
-        check_byte_budget(context.site, plan, context.limits)
-        with context.scratch_lock(history, plan):
+        check_byte_budget(context.site, plan, context.limits, context.system.measured_file_systems)
+        with context.scratch_lock(history, plan) as unusable:
+            if unusable:
+                raise MachineError("; ".join(unusable.values()), hint="An A/B run needs all its file systems.")
             context.report_message(
                 f"{context.suite} on {context.system_name}, {context.stacks[0]} and {context.stacks[1]} interleaved"
                 f"{traced}: "
                 f"{format_count(len(plan.runs), 'case')}, {format_size(2 * plan.volume_bytes)} "
-                f"written and read per pair, scratch {context.scratch}{_format_placement(context.placement)}"
+                f"written and read per pair, {context.format_directories(plan)}{_format_placement(context.placement)}"
             )
             runner = _AbRunner(history, context, plans, AbSchedule(stop_rule, seed))
             runner.run()

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from iowatch.benchmarks.suites import load_suite, suite_names
+from iowatch.benchmarks.suites import suite_names
 from iowatch.core import InputError, IowatchError, format_count, utc_now
 from iowatch.findings import format_day
 from iowatch.handoff import RunKey
@@ -24,6 +24,8 @@ from iowatch.store import ExpectedResult, History, SessionRow
 
 # Attributes of a session.
 _CHOICE, _DEFERRED, _LOST = "choice", "deferred", "lost"
+# In the choice: the file systems, if others than those of the suite were chosen.
+_PLACES = "file_systems"
 # From this number of consecutive sessions on, a deferred run is a problem.
 _TOO_MANY_DEFERRALS = 3
 
@@ -50,9 +52,10 @@ def _choice(context: SessionContext) -> dict[str, object]:
     Cases that only repeat another one in a chosen scratch directory are not chosen.
     """
     repeated = context.duplicates if context.chosen_scratch else {}
-    names = [name for case in context.cases if (name := f"{case.benchmark}:{case.name}") not in repeated]
-    restricted = len(names) < len(load_suite(context.suite))
-    found = {"stacks": sorted(context.stacks), "runs": names if restricted else []}
+    names = [case.run_name for case in context.cases if case.run_name not in repeated]
+    restricted = {*names} != {*context.suite_run_names}
+    places = sorted(context.chosen_file_systems)
+    found = {"stacks": sorted(context.stacks), **({"runs": names, _PLACES: places} if restricted else {})}
     return {name: value for name, value in found.items() if value}
 
 
@@ -88,15 +91,19 @@ def _remembered_results(history: History, context: SessionContext) -> dict[Expec
     """The memory: results that were expected or deferred, with the newest session whose choice includes them."""
     found: dict[ExpectedResult, SessionRow] = {}
     newer: list[Mapping[str, Any]] = []
+    known = {*context.suite_run_names, *(case.run_name for case in context.cases)}
     for session in _earlier_sessions(history, context):
         choice = session.attributes.get(_CHOICE, {})
         if choice not in newer:
             deferred = [item for run in _unplanned_runs(session, _DEFERRED) for item in run.expected()]
             for item in (*history.expected(session.uuid), *deferred):
-                # Retests are not planned, but added while a session runs.
-                if "#" not in item.run_name and not any(_covers(one, _key(item)) for one in newer):
+                # Retests are not planned, but added while a session runs; file systems that were chosen for one session
+                # are expected only by the next one that chooses them.
+                asked = _PLACES not in choice or item.run_name in known
+                if asked and "#" not in item.run_name and not any(_covers(one, _key(item)) for one in newer):
                     found[item] = session
-            newer.append(choice)
+            if _PLACES not in choice:
+                newer.append(choice)
         if not is_restricted(session):
             break
     return found
@@ -120,6 +127,8 @@ def compare_with_memory(
         for item, session in memory.items()
         if item not in planned and _covers(choice, _key(item)) and accepted.get(item, 0) < session.started_at
     ]
+    # What the suite asks for is expected from the first session on, even on a file system that is not mounted.
+    lost += [item for one in plan.unavailable for item in one.expected if not (item in memory or item in accepted)]
     # A session with chosen stacks needs no others; to find stacks takes seconds.
     stacks = {} if context.stacks else {stack.name: stack for stack in discover_stacks(context.system_name)}
     reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(map(_key, lost)))
@@ -134,7 +143,7 @@ def compare_with_memory(
 def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) -> Iterator[UnavailableCase]:
     for stack in (stack for stack in stacks if stack.status == "broken"):
         for case in context.cases:
-            yield UnavailableCase(f"{case.benchmark}:{case.name}", stack.name, f"the stack is broken: {stack.note}")
+            yield UnavailableCase(case.run_name, stack.name, f"the stack is broken: {stack.note}")
 
 
 def _group_by_run(items: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
@@ -159,7 +168,7 @@ def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str
     """Reason why a run, or some of its results, are not planned any more."""
     partition, stack, name = key
     offered = next((place.stacks for place in context.site.partitions if place.name == partition), None)
-    if name not in {f"{case.benchmark}:{case.name}" for case in load_suite(context.suite)}:
+    if name not in {*context.suite_run_names, *(case.run_name for case in context.cases)}:
         return f"suite '{context.suite}' no longer contains the case"
     if stack not in context.site.features:
         known = stacks.get(stack)
@@ -217,7 +226,8 @@ def _current_losses(history: History, context: SessionContext) -> tuple[Unplanne
     """
     found = {run.key: run for run in _recorded_losses(history, context)}
     try:
-        plan = make_session_plan(context.site, context.cases, (), context.limits, duplicates=context.duplicates)
+        unusable, excluded = context.find_unusable(history), context.excluded
+        plan = make_session_plan(context.site, context.cases, (), context.limits, excluded=excluded, unusable=unusable)
         found |= {run.key: run for run in compare_with_memory(history, context, plan, ())[0].lost}
     except IowatchError as error:
         context.report_message(f"Only losses of earlier sessions are known: {error.message}")

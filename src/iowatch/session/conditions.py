@@ -13,6 +13,9 @@ from iowatch.store import ExpectedResult, History, SessionRow
 
 # In `expected_file_systems`: the host that starts the session.
 HOST = ""
+# Attributes of a session: `directory` and `identity` of each file system but the default one, by its name; the name of
+# the default one, if the system measures several.
+FILE_SYSTEMS, DEFAULT_FILE_SYSTEM = "file_systems", "default_file_system"
 _SESSIONS = 20
 
 
@@ -22,25 +25,37 @@ def _run_sessions(history: History, system: str) -> list[SessionRow]:
 
 
 def expected_file_systems(
-    history: History, system: System, partitions: Sequence[ReframePartition]
+    history: History | None, system: System, partitions: Sequence[ReframePartition], file_system: str | None = None
 ) -> dict[str, FileSystemIdentity]:
-    """File system that scratch must be on, by partition and for `HOST`, as declared or else as last recorded.
+    """What the directory of a file system must be on, by partition and for `HOST`: as declared, else as last recorded.
 
     Only successful runs count: the file system of a run that failed for it is not expected from then on.
+
+    Args:
+        file_system: None for the default one.
     """
     places = [HOST, *(part.name for part in partitions)]
-    if system.scratch and system.scratch.declared:
-        return dict.fromkeys(places, FileSystemIdentity(**system.scratch.declared))
+    measured = next((one for one in system.measured_file_systems if one.parameter == file_system), None)
+    declared = measured.declared.declared if measured else {}
     found: dict[str, Mapping[str, str]] = {}
-    for row in _run_sessions(history, system.name):
-        if storage.IDENTITY_FACT in row.attributes:
-            found.setdefault(HOST, row.attributes[storage.IDENTITY_FACT])
+    only_declared = bool(measured and measured.directory.declared)
+    for row in _run_sessions(history, system.name) if history and not only_declared else ():
+        if here := session_identities(row).get(file_system):
+            found.setdefault(HOST, here)
         if all(place in found for place in places):
             break
-        for run in history.runs(row.uuid):
-            if run.status == "ok" and storage.IDENTITY_FACT in run.facts:
+        for run in history.runs(row.uuid) if history else ():
+            same = run.facts.get(storage.FILE_SYSTEM_FACT) == file_system
+            if run.status == "ok" and same and storage.IDENTITY_FACT in run.facts:
                 found.setdefault(run.partition, run.facts[storage.IDENTITY_FACT])
-    return {place: FileSystemIdentity(**found.get(place, {})) for place in places}
+    return {place: FileSystemIdentity(**{**found.get(place, {}), **declared}) for place in places}
+
+
+def session_identities(session: SessionRow) -> dict[str | None, Mapping[str, str]]:
+    """Declared fields of the identity of each file system that a session used on its host, None for the default one."""
+    default = session.attributes.get(storage.IDENTITY_FACT)
+    others = session.attributes.get(FILE_SYSTEMS, {})
+    return ({None: default} if default else {}) | {name: one["identity"] for name, one in others.items()}
 
 
 def check_clock(history: History, system: str) -> None:
@@ -61,6 +76,23 @@ def check_clock(history: History, system: str) -> None:
         f"({newest.uuid}, {format_time(datetime.fromtimestamp(newest.started_at, UTC))}): results are ordered by time",
         hint=f"Set the clock. If it is right and that session's was wrong: IOWATCH_WRONG_CLOCK={newest.uuid}.",
     )
+
+
+def check_default_file_system(history: History, system: System) -> None:
+    """Check that the default file system is the one of the last session: its series do not contain its name.
+
+    Raises:
+        MachineError: it has another name, after a change of system.yaml.
+    """
+    known = system.measured_file_systems
+    rows = _run_sessions(history, system.name) if len(known) > 1 else []
+    before = next((row.attributes[DEFAULT_FILE_SYSTEM] for row in rows if DEFAULT_FILE_SYSTEM in row.attributes), None)
+    if before is not None and before != known[0].name:
+        raise MachineError(
+            f"the default file system of '{system.name}' is '{known[0].name}', and was '{before}' in its last session: "
+            "its results would continue the series of the other one",
+            hint=f"Make '{before}' the default one in system.yaml again (`scratch`, or the first with a directory).",
+        )
 
 
 _COMPARED_SESSIONS = 5

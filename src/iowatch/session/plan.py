@@ -19,7 +19,16 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import IowatchError, UsageError, format_local_time, format_size, suggest_name
 from iowatch.handoff import ExtraWork, RunKey
 from iowatch.session.reframe import ReframeSite
-from iowatch.site import Blackout, NightlyPolicy, SystemLimits, Weekday, exceeded_limits, load_stack, system_zone
+from iowatch.site import (
+    Blackout,
+    MeasuredFileSystem,
+    NightlyPolicy,
+    SystemLimits,
+    Weekday,
+    exceeded_limits,
+    load_stack,
+    system_zone,
+)
 from iowatch.store import ExpectedResult, History
 
 _HISTORY_SESSIONS = 10  # number of last sessions searched for durations
@@ -40,7 +49,7 @@ class PlannedRun:
     @property
     def name(self) -> str:
         """The run's name in expected set and history."""
-        return f"{self.case.benchmark}:{self.case.name}"
+        return self.case.run_name
 
     @property
     def key(self) -> RunKey:
@@ -72,12 +81,18 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class UnavailableCase:
-    """A case that cannot run on a stack, the reason, and the features that the stack lacks."""
+    """A case that cannot run on a stack, and the reason.
+
+    Attributes:
+        lacking: features that the stack lacks.
+        expected: its results that stay expected, because the machine and not the suite is the reason.
+    """
 
     name: str
     stack: str
     reason: str
     lacking: frozenset[str] = frozenset()
+    expected: tuple[ExpectedResult, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,25 @@ class SessionPlan:
     lost: tuple[UnplannedRun, ...] = ()
 
     @property
+    def file_systems(self) -> tuple[str | None, ...]:
+        """The file systems that its runs write to, None for the default one."""
+        return tuple(dict.fromkeys(run.case.file_system for run in self.runs))
+
+    def on(self, file_system: str | None) -> SessionPlan:
+        """The runs on one file system."""
+        return SessionPlan(tuple(run for run in self.runs if run.case.file_system == file_system), ())
+
+    def without(self, reasons: Mapping[str | None, str]) -> SessionPlan:
+        """The plan without the runs on these file systems, which are lost for the reason of theirs."""
+        kept = tuple(run for run in self.runs if run.case.file_system not in reasons)
+        lost = tuple(
+            UnplannedRun(*run.key, run.case.expects, reasons[run.case.file_system])
+            for run in self.runs
+            if run.case.file_system in reasons
+        )
+        return replace(self, runs=kept, lost=(*self.lost, *lost))
+
+    @property
     def file_bytes(self) -> int:
         """Maximum bytes in scratch at the same time; cases run one after the other."""
         return max((run.case.tool.file_bytes(run.case.options) for run in self.runs), default=0)
@@ -139,14 +173,16 @@ def make_session_plan(
     stacks: Sequence[str] = (),
     limits: SystemLimits | None = None,
     *,
-    duplicates: Mapping[str, str] = MappingProxyType({}),
+    excluded: Mapping[str, str] = MappingProxyType({}),
+    unusable: Mapping[str | None, str] = MappingProxyType({}),
 ) -> SessionPlan:
     """Plan all cases on all partitions and stacks that can run them.
 
     Args:
         stacks: only these; empty means all.
         limits: limits of one case on the system; a case that exceeds them is not available.
-        duplicates: reasons by name of runs that would only repeat another; they are not available.
+        excluded: reasons by name of runs that would only repeat another, or that their file system does not allow.
+        unusable: reasons by file system, None for the default one, why nothing can be written to it.
 
     Raises:
         UsageError: a stack is not known on this system.
@@ -162,9 +198,12 @@ def make_session_plan(
         exceeded = ", ".join(exceeded_limits(run.case, limits))
         reasons = [f"the stack does not provide {', '.join(sorted(lacking))}"] if lacking else []
         reasons += [f"requires {exceeded}"] if exceeded else []
-        reasons += [duplicates[run.name]] if run.name in duplicates else []
+        reasons += [excluded[run.name]] if run.name in excluded else []
         if reasons:
             unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking))
+        elif run.case.file_system in unusable:
+            reason, expected = unusable[run.case.file_system], tuple(run.expected())
+            unavailable.append(UnavailableCase(run.name, run.stack, reason, expected=expected))
         else:
             runs.append(run)
     return SessionPlan(tuple(runs), tuple(unavailable))
@@ -200,18 +239,39 @@ def _unusable_stack_error(site: ReframeSite, stack: str) -> UsageError:
     return UsageError(f"stack '{stack}' of system '{site.system}' cannot be run: {known.note}", hint=hint)
 
 
-def check_byte_budget(site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None) -> None:
-    """Check the volume of a plan against `limits.total_bytes` of the system.
+def exceeded_byte_budget(
+    site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None, measured: Sequence[MeasuredFileSystem] = ()
+) -> str | None:
+    """The `limits.total_bytes`, of the system or of a file system, that a plan exceeds, as a sentence; or None."""
+    of_all = (f"'{site.system}'", plan.volume_bytes, limits.total_bytes if limits else None)
+    of_each = (
+        (
+            f"file system '{one.name}'",
+            plan.on(one.parameter).volume_bytes,
+            one.limits.total_bytes if one.limits else None,
+        )
+        for one in measured
+    )
+    for what, volume, budget in (of_all, *of_each):
+        if budget is not None and volume > budget:
+            return (
+                f"this suite writes and reads {format_size(volume)}; the byte budget of "
+                f"{what} is {format_size(budget)} per session"
+            )
+    return None
+
+
+def check_byte_budget(
+    site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None, measured: Sequence[MeasuredFileSystem] = ()
+) -> None:
+    """Check the volume of a plan against `limits.total_bytes` of the system, and of each of its file systems.
 
     Raises:
         UsageError: the plan writes and reads more.
     """
-    budget = limits.total_bytes if limits else None
-    if budget is not None and plan.volume_bytes > budget:
+    if exceeded := exceeded_byte_budget(site, plan, limits, measured):
         raise UsageError(
-            f"this suite writes and reads {format_size(plan.volume_bytes)}; the byte budget of "
-            f"'{site.system}' is {format_size(budget)} per session",
-            hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml.",
+            exceeded, hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml."
         )
 
 

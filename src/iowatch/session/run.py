@@ -26,6 +26,7 @@ from iowatch.session.plan import (
     UnplannedRun,
     UsageMeter,
     check_byte_budget,
+    exceeded_byte_budget,
     fit_to_budget,
     lacking_features,
     load_run_history,
@@ -101,9 +102,10 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
     policy = context.policy
     budget = session_budget(policy, utc_now(), system_zone(context.system_name)) if policy else SessionBudget()
     meter = UsageMeter(budget)
-    site, limits, duplicates = context.site, context.limits, context.duplicates
+    site, limits, measured = context.site, context.limits, context.system.measured_file_systems
     run_history = load_run_history(history, context.system_name) if history else {}
-    plan = make_session_plan(site, context.cases, context.stacks, limits, duplicates=duplicates)
+    unusable = context.find_unusable(history)
+    plan = make_session_plan(site, context.cases, context.stacks, limits, excluded=context.excluded, unusable=unusable)
     runs = add_extra_work(
         plan.runs,
         run_history,
@@ -112,6 +114,8 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
         verify=context.policy is not None,
         total_bytes=limits.total_bytes if limits else None,
     )
+    if exceeded_byte_budget(site, replace(plan, runs=runs), None, measured):  # of one file system
+        runs = plan.runs
     runs, deferred = fit_to_budget(runs, run_history, meter.limit)
     if plan.runs and not runs:
         raise UsageError(
@@ -121,7 +125,7 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
     plan = replace(plan, runs=runs)
     for benchmark in {run.case.benchmark for run in plan.runs}:
         reframe.check_path(benchmark)
-    check_byte_budget(site, plan, limits)
+    check_byte_budget(site, plan, limits, measured)
     context.traces(run.stack for run in plan.runs)
     added: tuple[UnplannedRun, ...] = ()
     if history:
@@ -163,7 +167,8 @@ def run_suite(history: History, context: session.SessionContext) -> SessionSumma
     started = time.monotonic()
     with context.system_lock(history) as recovered:
         prepared = prepare_session(history, context)
-        with context.scratch_lock(history, prepared.plan):
+        with context.scratch_lock(history, prepared.plan) as unusable:
+            prepared = replace(prepared, plan=prepared.plan.without(unusable))
             context.report_message(opening_line(prepared))
             for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.plan.lost):
                 context.report_message(f"{stack}: {reason}; its runs are counted as missing")
@@ -178,7 +183,7 @@ def opening_line(prepared: PreparedSession) -> str:
     others = f" ({deferred} deferred to later sessions)" if deferred else ""
     return (
         f"{prepared.context.suite} on {prepared.context.system_name}: {format_count(len(plan.runs), 'run')}{others}, "
-        f"{format_size(plan.volume_bytes)} written and read, scratch {prepared.context.scratch}"
+        f"{format_size(plan.volume_bytes)} written and read, {prepared.context.format_directories(plan)}"
     )
 
 

@@ -39,7 +39,17 @@ from iowatch.core import (
 from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
 from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
-from iowatch.site import FileSystemIdentity, NightlyPolicy, System, SystemLimits, load_system, storage, system_names
+from iowatch.site import (
+    FileSystemIdentity,
+    NightlyPolicy,
+    System,
+    SystemLimits,
+    exceeded_limits,
+    load_system,
+    on_file_systems,
+    storage,
+    system_names,
+)
 from iowatch.store import (
     ALL_SESSIONS,
     HELD_LOCK_HINT,
@@ -72,13 +82,16 @@ class SessionContext:
         stacks: only these; empty means all.
         benchmarks: only cases of these; empty means all of the suite.
         case_names: only these cases, `<case>` or `<benchmark>:<case>`; empty means all.
-        chosen_scratch: scratch directory instead of that of the system.
+        chosen_scratch: directory instead of that of the default file system.
         policy: budget and blackouts, and whether suspected runs are retested; None runs the whole suite once.
         darshan: `on` requires darshan-runtime in every stack; `off` traces nothing; None traces where possible.
-        file_systems: what scratch must be on, by partition and for this host; known while the scratch is locked.
+        chosen_file_systems: names of file systems, or `all`, instead of those of the suite.
+        file_systems: what the directory of each file system, None for the default one, must be on, by partition and for
+            this host; known while they are locked.
 
     Raises:
-        UsageError: unknown or retired system, unknown suite; the suite has no such benchmark or case.
+        UsageError: unknown or retired system, unknown suite; the suite has no such benchmark or case, the system no
+            such file system.
     """
 
     system_name: str
@@ -90,22 +103,24 @@ class SessionContext:
     report_message: MessageCallback = _discard_message
     darshan: Literal["on", "off"] | None = None
     case_names: Sequence[str] = ()
+    chosen_file_systems: Sequence[str] = ()
     system: System = field(init=False)
     cases: Sequence[SuiteCase] = field(init=False)
-    file_systems: dict[str, FileSystemIdentity] = field(init=False, default_factory=dict)
+    file_systems: dict[str | None, dict[str, FileSystemIdentity]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.system = load_active_system(self.system_name)
         cases = load_suite(self.suite)
         self._refuse_unknown("benchmark", self.benchmarks, [*dict.fromkeys(case.benchmark for case in cases)])
         long_names = [name for name in self.case_names if name not in {case.name for case in cases}]
-        self._refuse_unknown("case", long_names, [f"{case.benchmark}:{case.name}" for case in cases])
-        self.cases = [
+        self._refuse_unknown("case", long_names, [case.run_name for case in cases])
+        chosen = [
             case
             for case in cases
             if (not self.benchmarks or case.benchmark in self.benchmarks)
-            and (not self.case_names or {case.name, f"{case.benchmark}:{case.name}"} & {*self.case_names})
+            and (not self.case_names or {case.name, case.run_name} & {*self.case_names})
         ]
+        self.cases = on_file_systems(chosen, self.system, self.chosen_file_systems)
         if not self.cases:
             raise UsageError(f"suite '{self.suite}': no chosen case is of {' or '.join(self.benchmarks)}")
 
@@ -125,15 +140,78 @@ class SessionContext:
         return self.system.limits
 
     @cached_property
+    def suite_run_names(self) -> list[str]:
+        """Names of the runs of the whole suite, on the file systems that it names."""
+        return [case.run_name for case in on_file_systems(load_suite(self.suite), self.system)]
+
+    @cached_property
     def scratch(self) -> Path:
-        """Scratch directory: as chosen, of the system, or `var/scratch`."""
+        """Directory of the default file system: as chosen, of the system, or `var/scratch`."""
         configured = next((p.scratch for p in self.site.partitions if p.scratch is not None), None)
         return (self.chosen_scratch or configured or settings.var_directory() / "scratch").absolute()
 
+    def directory_on(self, file_system: str | None) -> Path:
+        """Directory of a file system, None for the default one.
+
+        Raises:
+            UsageError: it contains an undefined variable, or is not an absolute path.
+        """
+        return self.scratch if file_system is None else self.system.measured(file_system).path()
+
+    def name_of(self, file_system: str | None) -> str:
+        """Name of a file system, None for the default one, in messages."""
+        known = self.system.measured_file_systems
+        return file_system or (known[0].name if known else "scratch")
+
     @cached_property
     def duplicates(self) -> dict[str, str]:
-        """Reasons by name of the runs that would only repeat another in this scratch directory."""
-        return storage.find_duplicate_cases(self.cases, self.scratch)
+        """Reasons by name of the runs that would only repeat another in the directory of their file system."""
+        found: dict[str, str] = {}
+        for place in dict.fromkeys(case.file_system for case in self.cases):
+            same = [case for case in self.cases if case.file_system == place]
+            found |= storage.find_duplicate_cases(same, self.directory_on(place))
+        return found
+
+    @property
+    def excluded(self) -> dict[str, str]:
+        """`duplicates`, and reasons by name of the runs that need more files than their file system allows."""
+        found = dict(self.duplicates)
+        limits = {one.parameter: one.limits for one in self.system.measured_file_systems}
+        for case in self.cases:
+            own = limits.get(case.file_system)
+            if own and (exceeded := exceeded_limits(case, SystemLimits(files=own.files))):
+                found[case.run_name] = f"requires {exceeded[0]} on {self.name_of(case.file_system)}"
+        return found
+
+    def find_unusable(self, history: History | None) -> dict[str | None, str]:
+        """Reasons by file system why nothing can be written to it; only looks, and only if the session uses several.
+
+        Raises:
+            MachineError: none of them can be used, or one that was chosen by name cannot.
+        """
+        used = dict.fromkeys(case.file_system for case in self.cases)
+        if [*used] == [None]:  # `scratch_locks` reports it
+            return {}
+        found: dict[str | None, str] = {}
+        for place in used:
+            try:
+                expected = conditions.expected_file_systems(history, self.system, self.site.partitions, place)
+                storage.examine_scratch(self.directory_on(place), expected[conditions.HOST])
+            except MachineError as error:
+                if self.name_of(place) in self.chosen_file_systems or len(found) + 1 == len(used):
+                    raise
+                found[place] = self.unusable_reason(place, error)
+        return found
+
+    def format_directories(self, plan: SessionPlan) -> str:
+        """The directories of a session: `scratch DIR`; on other file systems than the default `NAME DIR, …`."""
+        places = plan.file_systems or (None,)
+        named = {place: "scratch" if places == (None,) else self.name_of(place) for place in places}
+        return ", ".join(f"{name} {self.directory_on(place)}" for place, name in named.items())
+
+    def unusable_reason(self, file_system: str | None, error: MachineError) -> str:
+        """Why nothing can be written to a file system, with its name."""
+        return f"file system {self.name_of(file_system)} cannot be used: {error.message}"
 
     def traces(self, stacks: Iterable[str]) -> bool:
         """Return whether runs with these stacks have Darshan traces, as far as each stack has darshan-runtime.
@@ -150,8 +228,16 @@ class SessionContext:
     def new_record(self, **attributes: object) -> SessionRecord:
         """Record of a session that starts now."""
         shared: dict[str, object] = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
-        here = self.file_systems.get(conditions.HOST, FileSystemIdentity())
-        shared |= {storage.IDENTITY_FACT: here.declared} if here.declared else {}
+        identities = {place: found[conditions.HOST].declared for place, found in self.file_systems.items()}
+        if default := identities.pop(None, None):
+            shared[storage.IDENTITY_FACT] = default
+        if identities:
+            shared[conditions.FILE_SYSTEMS] = {
+                place: {"directory": str(self.directory_on(place)), "identity": one}
+                for place, one in identities.items()
+            }
+        if len(known := self.system.measured_file_systems) > 1:
+            shared[conditions.DEFAULT_FILE_SYSTEM] = known[0].name
         now = int(utc_now().timestamp())
         attributes = clean_text({**shared, **attributes})  # a path may be invalid UTF-8
         return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, attributes)
@@ -166,7 +252,15 @@ class SessionContext:
             "IOWATCH_SESSION_DIR": str(directory),
             "IOWATCH_SCRATCH": str(self.scratch),
             handoff.DARSHAN_VARIABLE: "" if self.traces(()) else "off",
-            storage.IDENTITIES_VARIABLE: json.dumps({place: one.declared for place, one in self.file_systems.items()}),
+            storage.FILE_SYSTEMS_VARIABLE: json.dumps(
+                {
+                    place or "": {
+                        "directory": str(self.directory_on(place)),
+                        "places": {name: one.declared for name, one in found.items()},
+                    }
+                    for place, found in self.file_systems.items()
+                }
+            ),
         }
 
     @contextmanager
@@ -181,19 +275,49 @@ class SessionContext:
             for uuid_ in recovered:
                 self.report_message(f"recovered the results of the interrupted session {uuid_}")
             conditions.check_clock(history, self.system_name)
+            conditions.check_default_file_system(history, self.system)
             yield recovered
 
     @contextmanager
-    def scratch_lock(self, history: History, plan: SessionPlan) -> Iterator[None]:
-        """Hold the locks of the expected scratch file system, without earlier sessions and with space for the plan."""
-        with hold_lock(file_system_lock_path(self.scratch)), history.locks.hold(file_system_lock_name(self.scratch)):
-            expected = conditions.expected_file_systems(history, self.system, self.site.partitions)
-            here = storage.prepare_scratch(self.scratch, expected[conditions.HOST]) or FileSystemIdentity()
-            local = {part.name: here for part in self.site.partitions if part.scheduler == "local"}
-            self.file_systems = {**expected, **local, conditions.HOST: here}
-            storage.remove_session_scratch(self.scratch, [path.name for path in session_runs_directory().glob("*")])
-            storage.check_scratch_space(self.scratch, plan.file_bytes + (self.limits.free_bytes or 0), plan.inodes)
-            yield
+    def scratch_lock(self, history: History, plan: SessionPlan) -> Iterator[dict[str | None, str]]:
+        """Hold the locks of all file systems of the plan, without earlier sessions and with space for the plan.
+
+        Yields:
+            reasons by file system why nothing can be written to it; the others are locked.
+
+        Raises:
+            MachineError: none of them can be used.
+        """
+        reasons: dict[str | None, str] = {}
+        self.file_systems = {}
+        with ExitStack() as held:
+            locked: set[Path] = set()
+            places = plan.file_systems or (None,)
+            for place in places:
+                try:
+                    self._lock_file_system(history, plan.on(place), place, held, locked)
+                except MachineError as error:
+                    reasons[place] = self.unusable_reason(place, error)
+                    if len(reasons) == len(places):
+                        raise
+            yield reasons
+
+    def _lock_file_system(
+        self, history: History, plan: SessionPlan, file_system: str | None, held: ExitStack, locked: set[Path]
+    ) -> None:
+        """Lock one file system and prepare its directory; two directories may be on the same one."""
+        directory, lock = self.directory_on(file_system), file_system_lock_path(self.directory_on(file_system))
+        if lock not in locked:
+            held.enter_context(hold_lock(lock))
+            held.enter_context(history.locks.hold(file_system_lock_name(directory)))
+            locked.add(lock)
+        expected = conditions.expected_file_systems(history, self.system, self.site.partitions, file_system)
+        here = storage.prepare_scratch(directory, expected[conditions.HOST]) or FileSystemIdentity()
+        storage.remove_session_scratch(directory, [path.name for path in session_runs_directory().glob("*")])
+        free = self.system.limits_on(file_system).free_bytes or 0
+        storage.check_scratch_space(directory, plan.file_bytes + free, plan.inodes)
+        local = {part.name: here for part in self.site.partitions if part.scheduler == "local"}
+        self.file_systems[file_system] = {**expected, **local, conditions.HOST: here}
 
 
 def load_active_system(name: str) -> System:
@@ -406,7 +530,8 @@ class SessionRunner:
                 finally:
                     self.ingest_all()
                     close_session(self.history, self.directory, self.status)
-                    storage.remove_session_scratch(self.context.scratch, [self.record.uuid])
+                    for place in self.context.file_systems:
+                        storage.remove_session_scratch(self.context.directory_on(place), [self.record.uuid])
         except HistoryUnavailableError as error:
             waiting = format_count(len(handoff.finished_case_directories(self.directory)), "finished case")
             raise HistoryUnavailableError(

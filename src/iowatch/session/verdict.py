@@ -26,6 +26,7 @@ from iowatch.reference import bandwidth, published_counts
 from iowatch.session import conditions
 from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.run import SessionSummary
+from iowatch.site import suite_on_system
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
 # Attributes of a session: cases that cannot run on the system, as `RunProblem`, and the commands that install what
@@ -324,8 +325,9 @@ def _values_outside_references(history: History, session: SessionRow, runs: Sequ
 
     Runs with `reference: none` in their suite have no reference.
     """
-    cases = suites.load_suite(session.suite) if session.suite in suites.suite_names() else ()
-    without = {f"{case.benchmark}:{case.name}" for case in cases if case.reference == "none"}
+    known = session.suite in suites.suite_names()
+    cases = suite_on_system(session.suite, session.system, (suites.ALL_FILE_SYSTEMS,)) if known else []
+    without = {case.run_name for case in cases if case.reference == "none"}
     try:
         references = bandwidth.load_references(session.system)
     except InputError:

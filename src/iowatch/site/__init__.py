@@ -1,5 +1,6 @@
 """The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
+from iowatch.site.file_system import FileSystem, FileSystemIdentity, MeasuredFileSystem
 from iowatch.site.init import write_system
 from iowatch.site.schedulers import (
     Allocation,
@@ -24,14 +25,14 @@ from iowatch.site.storage import file_system_without_striping
 from iowatch.site.system import (
     Blackout,
     CovariateSettings,
-    FileSystem,
-    FileSystemIdentity,
     NightlyPolicy,
     System,
     SystemLimits,
     Weekday,
     load_system,
+    on_file_systems,
     shared_zone,
+    suite_on_system,
     system_file,
     system_names,
     system_today,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units
-from iowatch.site import machine, schedulers, storage, system, trial
+from iowatch.site import file_system, machine, schedulers, storage, system, trial
 
 _SLURM = ("slurm", "squeue")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -202,7 +202,7 @@ class Interview:
         if self._given.timezone:
             units.find_time_zone(self._given.timezone)
         if self._given.scratch is not None:
-            system.expand_scratch(self._given.scratch, "--scratch")
+            file_system.expand_scratch(self._given.scratch, "--scratch")
         access_of(self._given, self._facts)
 
     def _choose_scratch(self) -> str:
@@ -234,7 +234,7 @@ class Interview:
     def _try_scratch(self, chosen: str) -> str | None:
         """Return what is wrong with a scratch directory, and what to do, or None."""
         try:
-            directory = system.expand_scratch(chosen, "scratch")
+            directory = file_system.expand_scratch(chosen, "scratch")
             identity = trial.try_scratch(directory)
         except (UsageError, MachineError) as error:
             self.unverified["scratch"] = error.message
@@ -316,7 +316,7 @@ class Interview:
         self._say(
             f"submitting one job per partition (1 node, less than a minute): {', '.join(n or '–' for n in names)}"
         )
-        scratch = system.expand_scratch(answers.scratch or "", "scratch")
+        scratch = file_system.expand_scratch(answers.scratch or "", "scratch")
         try:
             trials = trial.try_partitions(self._facts.scheduler, names, access_of(answers, self._facts), scratch)
         except MachineError as error:

@@ -23,8 +23,8 @@ from pathlib import Path
 from iowatch.benchmarks import hints
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import MachineError, file_system_type, files, format_size, mount_types, settings
+from iowatch.site.file_system import FileSystemIdentity
 from iowatch.site.machine import query_command
-from iowatch.site.system import FileSystemIdentity
 
 TECHNOLOGY_BY_TYPE = {
     "lustre": "Lustre",
@@ -223,8 +223,11 @@ def identity_commands(directory: Path, file: str, expected: FileSystemIdentity) 
     return [found, check]
 
 
-# Set by a session for its checks: what scratch must be on, by partition, and at "" on the host of ReFrame.
-IDENTITIES_VARIABLE = "IOWATCH_FILE_SYSTEMS"
+# Set by a session for its checks: by file system, "" for the default one, its `directory`, and in `places` what that
+# must be on, by partition, and at "" on the host of ReFrame.
+FILE_SYSTEMS_VARIABLE = "IOWATCH_FILE_SYSTEMS"
+# Fact of a run that was not on the default file system, and attribute of a session: the names.
+FILE_SYSTEM_FACT = "file_system"
 # Attribute of a session (this host) and fact of a run (its node): the declared fields of an identity.
 IDENTITY_FACT = "scratch_file_system"
 
@@ -276,7 +279,7 @@ def _unusable_scratch(base: Path, error: OSError) -> MachineError:
 
 _MOUNT_HINT = (
     "Mount it. If the file system was replaced, declare the new one in system.yaml: "
-    "`scratch: {path: …, mount: …, type: …, source: …}` (docs/systems.md)."
+    "`{path: …, mount: …, type: …, source: …}` as `scratch` or `directory` (docs/systems.md)."
 )
 
 

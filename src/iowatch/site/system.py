@@ -5,165 +5,31 @@ All times are stored in UTC; people write and read them in the time zone of the 
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
 
+from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS, SuiteCase, load_suite
 from iowatch.core import InputError, IowatchError, UsageError, local_day, settings, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName
+from iowatch.site.file_system import (
+    FileSystem,
+    MeasuredFileSystem,
+    NamedModel,
+    NonEmptyText,
+    ScratchField,
+    Size,
+    file_system_faults,
+    measured_file_systems,
+)
 
 SystemIdentifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 ProgramDirectory = Annotated[str, StringConstraints(pattern=r"^/[^:]*$")]
-NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-
-
-def _value_error(error: IowatchError) -> ValueError:
-    """Return the error of a field, for pydantic, which adds the field and the value."""
-    return ValueError(f"{error.message}. {error.hint or 'Expected another value.'}")
-
-
-def _parse_size_field(value: object) -> object:
-    """Return the bytes of a size such as `64g`; see `_value_error`."""
-    try:
-        return units.parse_size(value) if isinstance(value, str) else value
-    except InputError as error:
-        raise _value_error(error) from error
-
-
-def _bandwidth_unit(unit: str) -> str:
-    try:
-        units.to_mib_per_s(1.0, unit)
-    except InputError as error:
-        raise _value_error(error) from error
-    return unit
-
-
-Size = Annotated[PositiveInt, BeforeValidator(_parse_size_field)]
-BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
-
-
-class SourcedModel(ClosedModel):
-    """Facts from one source: a document and the location in it, or a command and the day."""
-
-    source: NonEmptyText
-
-
-class NamedModel(SourcedModel):
-    """A component of the machine; `note` has facts that the other fields cannot express."""
-
-    name: NonEmptyText
-    note: NonEmptyText | None = None
-
-
-class PeakBandwidth(SourcedModel):
-    """A theoretical limit of bandwidth, as printed by its source.
-
-    Attributes:
-        value, unit: the number as printed, for example 12.5 and `GB/s`.
-        operation: the direction that it limits.
-        of: the object of the limit (`file system`, `one node`…).
-    """
-
-    value: PositiveFloat
-    unit: BandwidthUnit
-    operation: Literal["write", "read", "both"] = "both"
-    of: NonEmptyText = "file system"
-
-    @property
-    def mib_per_s(self) -> float:
-        """The limit in MiB/s."""
-        return units.to_mib_per_s(self.value, self.unit)
-
-
-class DefaultStriping(ClosedModel):
-    """Default layout of a file: `count` OSTs (-1 is all), stripes of `bytes`."""
-
-    count: int | None = Field(default=None, ge=-1)
-    bytes: Size | None = None
-
-
-class FileSystem(NamedModel):
-    """One file system that benchmarks can write to.
-
-    Attributes:
-        mount: mount point; None if the source does not state it.
-        technology: `Lustre`, `GPFS`, `BeeGFS`, `Panasas`, `NFS`, `ext4`, `xfs`, `tmpfs`…
-        servers: object storage servers (OSS), NSD servers or blades.
-        targets: object storage targets (OST).
-        block_bytes: block size of the file system.
-        storage: the devices of the servers, as text.
-    """
-
-    mount: NonEmptyText | None = None
-    technology: NonEmptyText
-    version: NonEmptyText | None = None
-    servers: PositiveInt | None = None
-    targets: PositiveInt | None = None
-    metadata_servers: PositiveInt | None = None
-    capacity: NonEmptyText | None = None
-    block_bytes: Size | None = None
-    striping: DefaultStriping | None = None
-    storage: NonEmptyText | None = None
-    peaks: tuple[PeakBandwidth, ...] = ()
-
-
-class FileSystemIdentity(ClosedModel):
-    """Which file system a directory is on, as in /proc/self/mountinfo; a field that is None is unknown or not declared.
-
-    Attributes:
-        mount: mount point.
-        type: the kernel's name (`lustre`, `gpfs`, `nfs4`, `ext4`…).
-        source: what is mounted: a device, a server and its path.
-    """
-
-    mount: NonEmptyText | None = None
-    type: NonEmptyText | None = None
-    source: NonEmptyText | None = None
-
-    @property
-    def declared(self) -> dict[str, str]:
-        """The fields that are not None."""
-        fields = {"mount": self.mount, "type": self.type, "source": self.source}
-        return {name: value for name, value in fields.items() if value is not None}
-
-    def difference(self, found: FileSystemIdentity | None) -> str | None:
-        """Found and expected as text; None if `found` has every field that this one declares."""
-        known = found.declared if found else {}
-        if self.declared.items() <= known.items():
-            return None
-        return f"found {found or 'unknown'}; expected {self}"
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.declared.items())
-
-
-class Scratch(FileSystemIdentity):
-    """The directory of the benchmarks, and the file system that it must be on.
-
-    Attributes:
-        path: absolute, with environment variables; `IOWATCH_VAR` is always defined.
-    """
-
-    path: NonEmptyText
-
-
-def _parse_scratch_field(value: object) -> object:
-    """Return the block of a scratch that is only a path."""
-    return {"path": value} if isinstance(value, str) else value
 
 
 class NodeType(NamedModel):
@@ -305,7 +171,7 @@ class System(ClosedModel):
         programs: directories of IOR, mdtest, h5bench and Darshan that are searched before PATH, for the stacks of the
             operating system and of modules.
         sources: short names of documents to their titles; every `source` then has the form `<short name>: <place>`.
-        scratch: directory of the benchmarks; in the file a path, or a block that also declares its file system.
+        scratch: directory of the default file system; in the file a path, or a block that also declares the mount.
     """
 
     docs = "docs/systems.md#fields-of-systemyaml"
@@ -316,7 +182,7 @@ class System(ClosedModel):
     retired: NonEmptyText | None = None
     system_stacks: bool = False
     programs: tuple[ProgramDirectory, ...] = ()
-    scratch: Annotated[Scratch | None, BeforeValidator(_parse_scratch_field)] = None
+    scratch: ScratchField = None
     nodes: tuple[NodeType, ...] = ()
     interconnect: tuple[Interconnect, ...] = ()
     file_systems: tuple[FileSystem, ...] = ()
@@ -346,34 +212,86 @@ class System(ClosedModel):
                 row["mib_per_s"] = peak.mib_per_s
         return document
 
-    def scratch_directory(self) -> Path:
-        """Return the directory of the benchmarks with variables replaced.
+    @model_validator(mode="after")
+    def _file_systems_can_be_measured(self) -> System:
+        if faults := [*file_system_faults(self.scratch, self.file_systems)]:
+            raise ValueError("; ".join(faults))
+        return self
+
+    @property
+    def measured_file_systems(self) -> tuple[MeasuredFileSystem, ...]:
+        """The file systems that suites can measure, the default one first; empty without `scratch` and `directory`."""
+        return measured_file_systems(f"systems/{self.name}/system.yaml", self.scratch, self.file_systems)
+
+    def measured(self, name: str | None) -> MeasuredFileSystem:
+        """Return a measured file system by its name, or the default one for None.
 
         Raises:
-            UsageError: no scratch is set, it contains an undefined variable, or is not an absolute path.
+            UsageError: the system measures none of this name, or none at all.
         """
-        where = f"systems/{self.name}/system.yaml: field 'scratch'"
-        if self.scratch is None:
-            raise UsageError(f"{where} is not set", hint="Set it to a directory on the file system to measure.")
-        return expand_scratch(self.scratch.path, where)
+        known = self.measured_file_systems
+        if not known:
+            raise UsageError(
+                f"systems/{self.name}/system.yaml: field 'scratch' is not set",
+                hint="Set it to a directory on the file system to measure.",
+            )
+        found = next((one for one in known if one.name == (name or known[0].name)), None)
+        if found is None:
+            listed = suggest_name(str(name), [one.name for one in known])
+            raise UsageError(f"system '{self.name}' measures no file system '{name}'", hint=listed)
+        return found
+
+    def limits_on(self, file_system: str | None) -> SystemLimits:
+        """Return the limits of cases on a measured file system, None for the default one."""
+        known = {one.parameter: one.limits for one in self.measured_file_systems}
+        own = known.get(file_system)
+        if own is None:
+            return self.limits
+        files = min(own.files, self.limits.files or own.files)
+        return self.limits.model_copy(update={"files": files, "free_bytes": own.free_bytes or self.limits.free_bytes})
+
+    def scratch_directory(self) -> Path:
+        """Return the directory of the default file system with variables replaced.
+
+        Raises:
+            UsageError: no directory is set, it contains an undefined variable, or is not an absolute path.
+        """
+        return self.measured(None).path()
 
 
-def expand_scratch(path: str, where: str) -> Path:
-    """Return a scratch directory with variables replaced; `IOWATCH_VAR` is always defined.
+def on_file_systems(cases: Iterable[SuiteCase], system: System, chosen: Sequence[str] = ()) -> list[SuiteCase]:
+    """Return every case once per file system: on those that are chosen, else those of its suite, else the default one.
+
+    A case that writes no files (hpcc) is measured on no file system: once, with the default one.
 
     Args:
-        where: where the path is written, for messages.
+        chosen: names of measured file systems, or `all`.
 
     Raises:
-        UsageError: it contains an undefined variable, or is not an absolute path.
+        UsageError: a name is not that of a measured file system.
     """
-    known = {**os.environ, "IOWATCH_VAR": str(settings.var_directory().absolute())}
-    text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), path)
-    if "$" in text:
-        raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
-    if not text.startswith("/"):
-        raise UsageError(f"{where}: '{text}' is no absolute path", hint="Use an absolute path.")
-    return Path(text)
+    everything = [one.parameter for one in system.measured_file_systems] or [None]
+    found = []
+    for case in cases:
+        names = dict.fromkeys(chosen or case.file_systems)
+        named = [system.measured(name).parameter for name in names if name != ALL_FILE_SYSTEMS]
+        places = everything if ALL_FILE_SYSTEMS in names else named or [None]
+        for place in places:
+            if place is None:
+                found.append(case)
+            elif case.tool.file_bytes(case.options):
+                found.append(replace(case, name=f"{case.name},file_system={place}", file_system=place))
+    return found
+
+
+def suite_on_system(suite: str, system: str, chosen: Sequence[str] = ()) -> list[SuiteCase]:
+    """Return all cases of a suite by `on_file_systems`; on the default file system for an unknown system.
+
+    Raises:
+        UsageError: unknown suite; a name is not that of a measured file system.
+    """
+    cases = load_suite(suite)
+    return on_file_systems(cases, load_system(system), chosen) if system in system_names() else cases
 
 
 TEMPLATE_NAME = "_template"

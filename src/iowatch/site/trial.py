@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from iowatch.core import MachineError, settings
 from iowatch.site import machine, schedulers, storage
-from iowatch.site.system import FileSystemIdentity
+from iowatch.site.file_system import FileSystemIdentity
 
 QUEUE_S = 60
 _TIMEOUT_S = QUEUE_S + 240.0

@@ -76,6 +76,10 @@ def run_and_report(
 @click.option(
     "--case", "cases", multiple=True, metavar="NAME", help="Only this case, as --dry-run lists it (may be repeated)."
 )
+@click.option(
+    "--file-system", "file_systems", multiple=True, metavar="NAME",
+    help="Only on this file system of system.yaml, or all (may be repeated) [default: those of the suite].",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Dry run: show what would run, its cost, and what cannot run.")
 @click.option(
     "--night", is_flag=True,
@@ -101,7 +105,7 @@ def run_and_report(
     help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
 @click.option("--seed", type=int, help="With --ab: seed of the execution order [default: random].")
-@click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: the system's].")
+@click.option("--scratch", type=common.ANY_PATH, help="Directory of the default file system [default: the system's].")
 @click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the verdict as JUnit XML.")
 @click.option(
     "--markdown", type=common.OUTPUT_FILE, metavar="FILE",
@@ -119,6 +123,7 @@ def command(
     budget: float | None,
     benchmarks: tuple[str, ...],
     cases: tuple[str, ...],
+    file_systems: tuple[str, ...],
     seed: int | None,
     night: bool,
     darshan: Literal["on", "off"] | None,
@@ -149,13 +154,13 @@ def command(
             raise click.UsageError(message)
     if ab:
         ab_context = ab_run.AbContext(
-            system, suite, ab, benchmarks, scratch, None, common.print_message, darshan, cases
+            system, suite, ab, benchmarks, scratch, None, common.print_message, darshan, cases, file_systems
         )
         stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
         return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
     policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
     context = session.SessionContext(
-        system, suite, stacks, benchmarks, scratch, policy, common.print_message, darshan, cases
+        system, suite, stacks, benchmarks, scratch, policy, common.print_message, darshan, cases, file_systems
     )
     if dry_run:
         prepared = run.prepare_dry_run(context, db)

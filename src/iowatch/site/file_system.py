@@ -1,0 +1,303 @@
+"""File systems of a system: their facts in `system.yaml`, and which of them suites measure.
+
+scratch ──────────────┐ the default file system: its cases have no parameter `file_system`
+file_systems:         ├─> System.measured_file_systems ──> on_file_systems(cases) ──> one case per file system
+  - {directory: …} ───┘
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, PositiveInt, StringConstraints
+
+from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS
+from iowatch.core import InputError, IowatchError, UsageError, settings, units
+from iowatch.core.yamlfile import ClosedModel
+
+NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def _value_error(error: IowatchError) -> ValueError:
+    """Return the error of a field, for pydantic, which adds the field and the value."""
+    return ValueError(f"{error.message}. {error.hint or 'Expected another value.'}")
+
+
+def _parse_size_field(value: object) -> object:
+    """Return the bytes of a size such as `64g`; see `_value_error`."""
+    try:
+        return units.parse_size(value) if isinstance(value, str) else value
+    except InputError as error:
+        raise _value_error(error) from error
+
+
+def _bandwidth_unit(unit: str) -> str:
+    try:
+        units.to_mib_per_s(1.0, unit)
+    except InputError as error:
+        raise _value_error(error) from error
+    return unit
+
+
+Size = Annotated[PositiveInt, BeforeValidator(_parse_size_field)]
+BandwidthUnit = Annotated[str, AfterValidator(_bandwidth_unit)]
+
+
+class SourcedModel(ClosedModel):
+    """Facts from one source: a document and the location in it, or a command and the day."""
+
+    source: NonEmptyText
+
+
+class NamedModel(SourcedModel):
+    """A component of the machine; `note` has facts that the other fields cannot express."""
+
+    name: NonEmptyText
+    note: NonEmptyText | None = None
+
+
+class PeakBandwidth(SourcedModel):
+    """A theoretical limit of bandwidth, as printed by its source.
+
+    Attributes:
+        value, unit: the number as printed, for example 12.5 and `GB/s`.
+        operation: the direction that it limits.
+        of: the object of the limit (`file system`, `one node`…).
+    """
+
+    value: PositiveFloat
+    unit: BandwidthUnit
+    operation: Literal["write", "read", "both"] = "both"
+    of: NonEmptyText = "file system"
+
+    @property
+    def mib_per_s(self) -> float:
+        """The limit in MiB/s."""
+        return units.to_mib_per_s(self.value, self.unit)
+
+
+class DefaultStriping(ClosedModel):
+    """Default layout of a file: `count` OSTs (-1 is all), stripes of `bytes`."""
+
+    count: int | None = Field(default=None, ge=-1)
+    bytes: Size | None = None
+
+
+class FileSystemIdentity(ClosedModel):
+    """Which file system a directory is on, as in /proc/self/mountinfo; a field that is None is unknown or not declared.
+
+    Attributes:
+        mount: mount point.
+        type: the kernel's name (`lustre`, `gpfs`, `nfs4`, `ext4`…).
+        source: what is mounted: a device, a server and its path.
+    """
+
+    mount: NonEmptyText | None = None
+    type: NonEmptyText | None = None
+    source: NonEmptyText | None = None
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """The fields that are not None."""
+        fields = {"mount": self.mount, "type": self.type, "source": self.source}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def difference(self, found: FileSystemIdentity | None) -> str | None:
+        """Found and expected as text; None if `found` has every field that this one declares."""
+        known = found.declared if found else {}
+        if self.declared.items() <= known.items():
+            return None
+        return f"found {found or 'unknown'}; expected {self}"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.declared.items())
+
+
+class Directory(FileSystemIdentity):
+    """A directory of the benchmarks, and the file system that it must be on.
+
+    Attributes:
+        path: absolute, with environment variables; `IOWATCH_VAR` is always defined.
+    """
+
+    path: NonEmptyText
+
+
+class Scratch(Directory):
+    """The directory of the default file system.
+
+    Attributes:
+        file_system: entry of `file_systems` with its name and facts; required only if others are measured, too.
+    """
+
+    file_system: NonEmptyText | None = None
+
+
+def _parse_directory_field(value: object) -> object:
+    """Return the block of a directory that is only a path."""
+    return {"path": value} if isinstance(value, str) else value
+
+
+ScratchField = Annotated[Scratch | None, BeforeValidator(_parse_directory_field)]
+
+
+class FileSystemLimits(ClosedModel):
+    """Limits of one file system, besides those of the system.
+
+    Attributes:
+        total_bytes: maximum written and read per session.
+        files: maximum number of files per case.
+        free_bytes: space that must remain free; absent: that of the system.
+    """
+
+    total_bytes: Size
+    files: PositiveInt
+    free_bytes: Size | None = None
+
+
+class FileSystem(NamedModel):
+    """One file system that benchmarks can write to.
+
+    Attributes:
+        mount: mount point; None if the source does not state it.
+        technology: `Lustre`, `GPFS`, `BeeGFS`, `Panasas`, `NFS`, `ext4`, `xfs`, `tmpfs`…
+        servers: object storage servers (OSS), NSD servers or blades.
+        targets: object storage targets (OST).
+        block_bytes: block size of the file system.
+        storage: the devices of the servers, as text.
+        directory: of the benchmarks; in the file a path, or a block that also declares the mount. Suites can measure
+            the file system.
+        limits: required with a directory, and only then.
+    """
+
+    mount: NonEmptyText | None = None
+    technology: NonEmptyText
+    version: NonEmptyText | None = None
+    servers: PositiveInt | None = None
+    targets: PositiveInt | None = None
+    metadata_servers: PositiveInt | None = None
+    capacity: NonEmptyText | None = None
+    block_bytes: Size | None = None
+    striping: DefaultStriping | None = None
+    storage: NonEmptyText | None = None
+    peaks: tuple[PeakBandwidth, ...] = ()
+    directory: Annotated[Directory | None, BeforeValidator(_parse_directory_field)] = None
+    limits: FileSystemLimits | None = None
+
+
+def expand_scratch(path: str, where: str) -> Path:
+    """Return a scratch directory with variables replaced; `IOWATCH_VAR` is always defined.
+
+    Args:
+        where: where the path is written, for messages.
+
+    Raises:
+        UsageError: it contains an undefined variable, or is not an absolute path.
+    """
+    known = {**os.environ, "IOWATCH_VAR": str(settings.var_directory().absolute())}
+    text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), path)
+    if "$" in text:
+        raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
+    if not text.startswith("/"):
+        raise UsageError(f"{where}: '{text}' is no absolute path", hint="Use an absolute path.")
+    return Path(text)
+
+
+# Name of a default file system without an entry in `file_systems`.
+_UNNAMED = "scratch"
+# Names of measured file systems are values of case parameters and parts of names of runs.
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class MeasuredFileSystem:
+    """A file system that suites can measure.
+
+    Attributes:
+        name: value of the case parameter `file_system`.
+        directory: of the benchmarks, with variables; and what it must be on as far as that is declared.
+        mount: mount point of its entry, which counts where `directory` declares nothing.
+        where: the field with the directory, for messages.
+        is_default: whether its cases have no parameter `file_system`.
+    """
+
+    name: str
+    directory: Directory
+    mount: str | None
+    limits: FileSystemLimits | None
+    where: str
+    is_default: bool
+
+    @property
+    def parameter(self) -> str | None:
+        """The case parameter `file_system` of its cases; None: absent."""
+        return None if self.is_default else self.name
+
+    @property
+    def declared(self) -> FileSystemIdentity:
+        """What the directory must be on as far as system.yaml states it: for an entry at least its mount point."""
+        return FileSystemIdentity.model_validate(self.directory.declared or {"mount": self.mount})
+
+    def path(self) -> Path:
+        """Return the directory with variables replaced.
+
+        Raises:
+            UsageError: see `expand_scratch`.
+        """
+        return expand_scratch(self.directory.path, self.where)
+
+
+def measured_file_systems(
+    file: str, scratch: Scratch | None, known: Sequence[FileSystem]
+) -> tuple[MeasuredFileSystem, ...]:
+    """Return the file systems that suites can measure, the default one first.
+
+    It is that of `scratch`, else the first with a directory.
+
+    Args:
+        file: path of the `system.yaml`, for messages.
+    """
+    found = []
+    if scratch is not None:
+        name = scratch.file_system or _UNNAMED
+        own = next((one for one in known if one.name == name), None)
+        limits = own.limits if own else None
+        found.append(MeasuredFileSystem(name, scratch, None, limits, f"{file}: field 'scratch'", True))
+    for number, one in enumerate(known):
+        if one.directory is not None:
+            where = f"{file}: field 'file_systems.{number}.directory'"
+            found.append(MeasuredFileSystem(one.name, one.directory, one.mount, one.limits, where, not found))
+    return tuple(found)
+
+
+def file_system_faults(scratch: Scratch | None, known: Sequence[FileSystem]) -> Iterator[str]:
+    """Yield what prevents that these file systems are measured, one sentence each."""
+    facts = [one.name for one in known if one.directory is None]
+    measured = measured_file_systems("", scratch, known)
+    named = scratch.file_system if scratch else None
+    if named is not None and named not in facts:
+        yield f"scratch: file_system '{named}' is not an entry of 'file_systems' without a directory"
+    if scratch and named is None and len(measured) > 1 and facts:
+        example = f"scratch: {{path: {scratch.path}, file_system: {facts[0]}}}"
+        yield f"several file systems are measured: name the entry of the default one, for example '{example}'"
+    owners: dict[str, str] = {}
+    names: set[str] = set()
+    for one in measured:
+        place = os.path.normpath(one.directory.path)
+        if (other := owners.setdefault(place, one.name)) != one.name:
+            yield f"file systems '{other}' and '{one.name}' have the same directory, {place}"
+        if len(measured) > 1 and (one.name == ALL_FILE_SYSTEMS or not _NAME.fullmatch(one.name)):
+            yield f"file system '{one.name}': expected a name of letters, digits and . _ + -; not '{ALL_FILE_SYSTEMS}'"
+        if one.name in names:
+            yield f"two file systems that are measured have the name '{one.name}'"
+        names.add(one.name)
+    for entry in known:
+        if entry.directory is not None and entry.limits is None:
+            yield f"file system '{entry.name}': a directory, but no limits; expected {{total_bytes: 1t, files: 100000}}"
+        if entry.directory is None and entry.limits is not None and entry.name != named:
+            yield f"file system '{entry.name}': limits, but no directory"

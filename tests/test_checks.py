@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -159,6 +160,40 @@ def test_job_on_another_file_system_ends_before_the_program(tmp_path: Path) -> N
     assert text in testcase["fail_reason"]
     assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
     assert not (tmp_path / "fake.started").exists()
+
+
+def test_case_on_another_file_system_writes_there_and_says_so(tmp_path: Path) -> None:
+    """Plain ReFrame: the suite names a file system, system.yaml its directory."""
+    site, memory = tmp_path / "site", Path("/dev/shm", f"iowatch-test-{uuid.uuid4()}")
+    described = f"""
+name: fake
+title: x
+scratch: {tmp_path}/scratch
+file_systems:
+  - name: fast
+    directory: {{path: {memory}, type: tmpfs}}
+    limits: {{total_bytes: 1g, files: 100}}
+    technology: tmpfs
+    source: a test
+"""
+    suite = (
+        (ROOT / "benchmarks/ior/suites/smoke.yaml").read_text().replace("format: 1\n", "format: 1\nfile_systems: all\n")
+    )
+    for name, text in (("systems/fake/system.yaml", described), ("suites/ior/mine.yaml", suite), ("site.yaml", "")):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    name = f"{WRITE[:-1]},file_system=fast$"
+    try:
+        code, _, spooled = check("ior", name, replay(), tmp_path, suite="mine", IOWATCH_SITE=str(site))
+        assert (code, list(memory.iterdir())) == (0, [])
+    finally:
+        shutil.rmtree(memory, ignore_errors=True)
+    kept = json.loads(spooled[0].read_text())
+    assert kept["name"] == f"ior:{name[:-1]}"
+    assert {result["case"]["file_system"] for result in kept["output"]["results"]} == {"fast"}
+    assert kept["facts"][storage.IDENTITY_FACT]["type"] == "tmpfs"
+    assert kept["facts"][storage.FILE_SYSTEM_FACT] == "fast"
+    assert f" -o {memory}/iowatch-reframe" in kept["facts"]["command"]
 
 
 def test_scratch_unmounted_during_a_run_fails_it(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from iowatch.session import accepted_plan, conditions, plan, reframe, run, sessi
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import assess_session
-from iowatch.site import load_system, schedulers, storage
+from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
 from iowatch.site.system import NightlyPolicy
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
@@ -38,8 +38,10 @@ SESSIONS = 40
 def output_of(case: SuiteCase, level: float, seed: int, **others: Scalar) -> Output:
     """Both operations of a case of `tiny`, around a level, 1 % noise."""
     noise = np.random.default_rng(seed).standard_normal((2, 5))
+    name = case.name.removesuffix(f",file_system={case.file_system}")
+    where = {"file_system": case.file_system} if case.file_system else {}
     results = tuple(
-        Result(operation, "bandwidth", "MiB/s", tuple(level * np.exp(0.01 * row)), {"name": case.name, **others})
+        Result(operation, "bandwidth", "MiB/s", tuple(level * np.exp(0.01 * row)), {"name": name, **where, **others})
         for operation, row in zip(("write", "read"), noise, strict=True)
     )
     return Output("benchio", "1", "ok", None, results)
@@ -71,7 +73,7 @@ class FakeReframe:
         chosen = json.loads(Path(environment[SELECTION_VARIABLE]).read_text())
         turn = environment.get("IOWATCH_TURN", "")
         self.starts.append((turn, [name for _, _, name in chosen]))
-        cases = {f"{case.benchmark}:{case.name}": case for case in load_suite("tiny")}
+        cases = {case.run_name: case for case in suite_on_system("tiny", "local", ("all",))}
         facts = {"retest": True} if turn else {}
         self.avoided[turn] = [nodes for _, nodes in json.loads(Path(environment["IOWATCH_AVOIDED_NODES"]).read_text())]
         if turn:  # a job starts some seconds after ReFrame; times in the history are whole seconds

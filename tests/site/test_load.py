@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError, UsageError
 from iowatch.reference.published import load_sources
 from iowatch.site.file_system import FileSystem
-from iowatch.site.system import load_system, read_system, system_names
+from iowatch.site.system import SystemLimits, load_system, on_file_systems, read_system, system_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED_MACHINES = {
@@ -92,6 +94,79 @@ def test_relative_scratch_is_refused(tmp_path: Path, place: str) -> None:
     system = read_system(write(tmp_path, f"name: mine\ntitle: x\nscratch: {place}\n"))
     with pytest.raises(UsageError, match=f"'{place}' is no absolute path"):
         system.scratch_directory()
+
+
+MEASURED = """name: mine
+title: x
+scratch: {path: /lustre/io, file_system: work}
+file_systems:
+  - {name: work, technology: Lustre, source: s}
+  - name: project
+    mount: /project
+    directory: /project/io
+    limits: {total_bytes: 1t, files: 500}
+    technology: GPFS
+    source: s
+"""
+
+
+def test_measured_file_systems_have_their_own_directory_mount_and_limits(tmp_path: Path) -> None:
+    text = MEASURED.replace("scratch: {", "limits: {files: 400, free_bytes: 1g, ranks: 8}\nscratch: {")
+    system = read_system(write(tmp_path, text))
+    default, project = system.measured_file_systems
+    assert (default.name, default.parameter, default.declared.declared) == ("work", None, {})
+    assert (project.parameter, project.path()) == ("project", Path("/project/io"))
+    assert project.declared.declared == {"mount": "/project"}
+    assert system.limits_on(None) == system.limits
+    assert system.limits_on("project") == SystemLimits(files=400, free_bytes=2**30, ranks=8)  # the smaller ones
+    with pytest.raises(UsageError, match="measures no file system 'projct'"):
+        system.measured("projct")
+
+
+def test_first_directory_is_the_default_without_scratch(tmp_path: Path) -> None:
+    text = MEASURED.replace("scratch: {path: /lustre/io, file_system: work}\n", "")
+    system = read_system(write(tmp_path, text))
+    assert [(one.name, one.parameter) for one in system.measured_file_systems] == [("project", None)]
+    assert system.scratch_directory() == Path("/project/io")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("    limits: {total_bytes: 1t, files: 500}\n", "", "'project': a directory, but no limits"),
+        ("total_bytes: 1t, ", "", r"file_systems.1.limits.total_bytes"),
+        ("directory: /project/io", "directory: /lustre/io/", "'project' have the same directory, /lustre/io"),
+        ("    directory: /project/io\n", "", "'project': limits, but no directory"),
+        ("file_system: work", "file_system: wrk", "'wrk' is not an entry of 'file_systems' without a directory"),
+        (", file_system: work", "", "name the entry of the default one, for example .*file_system: work"),
+        ("name: project", "name: all", "file system 'all': expected a name of"),
+        ("name: project", "name: my project", "file system 'my project': expected a name of"),
+        ("/project/io", "{path: /project/io, file_system: x}", "unknown field"),
+    ],
+)
+def test_file_systems_that_cannot_be_measured_are_refused(
+    tmp_path: Path, before: str, after: str, message: str
+) -> None:
+    assert before in MEASURED
+    with pytest.raises(InputError, match=message):
+        read_system(write(tmp_path, MEASURED.replace(before, after)))
+
+
+def test_cases_are_measured_on_the_file_systems_of_suite_or_command(tmp_path: Path) -> None:
+    """The default one by default; hpcc, which writes no files, only there."""
+    system = read_system(write(tmp_path, MEASURED))
+    options = {"op": "write", "api": "posix", "ranks": 4}
+    plain = SuiteCase("mine", "ior", "single", options, "optional", 60)
+    memory = SuiteCase("mine", "hpcc", "single", {"ranks": 4}, "optional", 60)
+
+    def runs(case: SuiteCase, *chosen: str, suite: tuple[str, ...] = ()) -> list[str]:
+        return [one.run_name for one in on_file_systems([replace(case, file_systems=suite)], system, chosen)]
+
+    both = ["ior:single", "ior:single,file_system=project"]
+    assert runs(plain) == both[:1]
+    assert runs(plain, suite=("all",)) == runs(plain, "all") == runs(plain, "work", "project") == both
+    assert runs(plain, suite=("project",)) == runs(plain, "project", suite=("all",)) == both[1:]
+    assert (runs(memory, "all"), runs(memory, "project")) == (["hpcc:single"], [])
 
 
 def test_published_machines_cite_sources_by_key() -> None:

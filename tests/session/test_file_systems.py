@@ -1,0 +1,178 @@
+"""Sessions on several file systems of a system: names and keys, one that cannot be used, limits, refusals."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from iowatch.core import MachineError, UsageError
+from iowatch.session import accepted_plan, run, session
+from iowatch.session.session import SessionContext
+from iowatch.session.verdict import Verdict, assess_session
+from iowatch.site import load_system, storage
+from iowatch.store import History, SeriesFilter
+from tests.conftest import ROOT
+from tests.session.test_run import FakeReframe, fake
+
+__all__ = ["fake"]
+
+ONE = """
+name: local
+title: this machine
+scratch: DISK/scratch
+"""
+TWO = (
+    ONE.replace("DISK/scratch", "{path: DISK/scratch, file_system: scratch}")
+    + """
+file_systems:
+  - {name: scratch, technology: ext4, source: a test}
+  - name: fast
+    directory: {path: MEMORY, type: tmpfs}
+    limits: {total_bytes: 1g, files: 1000}
+    technology: tmpfs
+    source: a test
+"""
+)
+
+
+class Site:
+    """The `system.yaml` of `local`, which a test changes, and its sessions of suite `tiny`."""
+
+    def __init__(self, place: Path, memory: Path, history: History) -> None:
+        self.place, self.memory, self.history = place, memory, history
+        (place / "site/systems/local").mkdir(parents=True)
+        (place / "site/site.yaml").write_text("title: A test\n")
+
+    def describe(self, text: str) -> None:
+        words = text.replace("DISK", str(self.place)).replace("MEMORY", str(self.memory))
+        (self.place / "site/systems/local/system.yaml").write_text(words)
+
+    def run(self, *file_systems: str, scratch: Path | None = None) -> Verdict:
+        context = SessionContext("local", "tiny", chosen_file_systems=file_systems, chosen_scratch=scratch)
+        return assess_session(self.history, run.run_suite(self.history, context))
+
+    def series(self) -> dict[str, tuple[str | None, int]]:
+        """File system and number of observations of each series, by key of its case and operation."""
+        rows = self.history.series(SeriesFilter(system="local"))
+        return {row.case.key: (row.case.parameters.get("file_system"), row.n) for row in rows}  # type: ignore[misc]
+
+
+@pytest.fixture
+def site(tmp_path: Path, history: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    memory = Path("/dev/shm", f"iowatch-test-{uuid.uuid4()}")
+    made = Site(tmp_path, memory, history)
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path / "site"))
+    assert fake.site is not None
+    yield made
+    shutil.rmtree(memory, ignore_errors=True)
+
+
+def test_second_file_system_leaves_the_series_of_the_first_as_they_are(site: Site) -> None:
+    """An upgrade, and a second entry: same runs, same keys, nothing added, nothing missing."""
+    site.describe(ONE)
+    first = site.run()
+    before = site.series()
+    site.describe(TWO)
+    second = site.run()
+    assert (first.exit_code, second.exit_code, second.added, second.absent) == (0, 0, (), ())
+    assert site.series() == dict.fromkeys(before, (None, 2))
+    third = site.run("all")
+    assert (third.exit_code, third.expected) == (0, 2 * first.expected)
+    assert {key: found for key, found in site.series().items() if key in before} == dict.fromkeys(before, (None, 3))
+    assert [found for key, found in site.series().items() if key not in before] == [("fast", 1)] * len(before)
+    # What one session chose is not expected by the next one of the suite.
+    assert (site.run().exit_code, site.run("fast").exit_code) == (0, 0)
+    attributes = site.history.sessions("local")[0].attributes
+    assert attributes["file_systems"]["fast"]["directory"] == str(site.memory)
+    assert attributes["file_systems"]["fast"]["identity"]["type"] == "tmpfs"
+
+
+def test_default_file_system_may_not_change_its_name(site: Site) -> None:
+    """Its series do not contain the name, so the results of another one would continue them."""
+    site.describe(TWO)
+    site.run()
+    site.describe(TWO.replace("file_system: scratch}", "file_system: other}").replace("name: scratch", "name: other"))
+    with pytest.raises(MachineError, match="is 'other', and was 'scratch' in its last session"):
+        site.run()
+
+
+def test_file_system_that_is_not_mounted_loses_only_its_runs(site: Site) -> None:
+    """Also in the first session, and until a person accepts it; nothing is written below the missing mount point."""
+    site.describe(TWO.replace("type: tmpfs}", "type: lustre}"))
+    for _ in range(2):
+        found = site.run("all")
+        assert (found.status, found.expected, found.received, found.exit_code) == ("incomplete", 12, 6, 1)
+        assert {one.run.rpartition("=")[2] for one in found.absent} == {"fast"}
+        assert "file system fast cannot be used" in found.absent[0].reason
+        assert "found mount /dev/shm, type tmpfs, source" in found.absent[0].reason
+        assert "expected type lustre" in found.absent[0].reason
+    assert not site.memory.exists()
+    assert site.run().exit_code == 0
+
+
+def test_loss_of_a_file_system_of_the_suite_can_be_accepted(site: Site) -> None:
+    site.describe(TWO.replace("type: tmpfs}", "type: lustre}"))
+    place = site.place / "site/suites/benchio"
+    place.mkdir(parents=True)
+    text = (ROOT / "benchmarks/benchio/suites/tiny.yaml").read_text()
+    (place / "tiny.yaml").write_text(text.replace("format: 1\n", "format: 1\nfile_systems: all\n"))
+    first = site.run()
+    assert (first.expected, first.received, first.exit_code) == (12, 6, 1)
+    lost = accepted_plan.losses_by_suite(site.history, "local", "tiny", (), print)["tiny"]
+    assert {run.name.rpartition("=")[2] for run in lost} == {"fast"}
+    accepted_plan.accept_losses("local", "tiny", lost, "dismantled", "A. Reviewer")
+    for _ in range(2):
+        found = site.run()
+        assert (found.exit_code, found.expected, found.problems) == (0, 6, ())
+    site.describe(TWO)
+    assert site.run().expected == 12
+
+
+def test_file_system_without_space_loses_only_its_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported when its directory is prepared, after the plan was made."""
+    site.describe(TWO)
+
+    def full(base: Path, *_: object) -> None:
+        if base == site.memory:
+            raise MachineError("0 B free")
+
+    monkeypatch.setattr(storage, "check_scratch_space", full)
+    found = site.run("all")
+    assert (found.expected, found.received, found.exit_code) == (12, 6, 1)
+    assert "file system fast cannot be used: 0 B free" in found.absent[0].reason
+    with pytest.raises(MachineError, match="0 B free"):
+        site.run("fast")
+
+
+@pytest.mark.parametrize(
+    ("described", "chosen", "error", "message"),
+    [
+        (TWO, ["fsat"], UsageError, r"measures no file system 'fsat'.*Did you mean 'fast'\? Known: scratch, fast"),
+        (TWO.replace("type: tmpfs}", "type: lustre}"), ["fast"], MachineError, "expected type lustre"),
+        (TWO.replace("type: tmpfs}", "type: lustre}"), ["fast", "scratch"], MachineError, "expected type lustre"),
+        (TWO.replace("total_bytes: 1g", "total_bytes: 1m"), ["fast"], UsageError, "byte budget of file system 'fast'"),
+        (TWO.replace("files: 1000", "files: 1"), ["fast"], UsageError, r"requires \d files \(limit 1\) on fast"),
+    ],
+)
+def test_impossible_choice_is_refused_before_anything_is_written(
+    site: Site, described: str, chosen: Sequence[str], error: type[Exception], message: str
+) -> None:
+    site.describe(described)
+    with pytest.raises(error, match=f"(?s){message}"):
+        site.run(*chosen)
+    assert site.history.sessions() == []
+    assert not site.memory.exists()
+
+
+def test_directories_on_one_file_system_share_its_lock(site: Site) -> None:
+    """The session does not exclude itself."""
+    site.describe(TWO.replace("{path: MEMORY, type: tmpfs}", "DISK/other"))
+    assert site.run("all").exit_code == 0
+    lock = session.file_system_lock_path(site.place / "other")
+    with session.hold_lock(lock), pytest.raises(MachineError, match="another session is running"):
+        site.run("all")
+    assert load_system("local").measured_file_systems[1].parameter == "fast"

@@ -122,9 +122,21 @@ def recent_observations(site: SiteBuild, machine: SystemEntry) -> Mapping[int, S
 
     They are read once per build.
     """
-    since = machine.newest_session.started_at - _TYPICAL_SESSIONS * DAY_S if machine.newest_session else None
     rows = [one.row for one in machine.watched]
-    return site.compute_once("recent", machine, lambda: load_observations(site.history, rows, since=since))
+    return site.compute_once(
+        "recent", machine, lambda: load_observations(site.history, rows, since=_recent_since(machine))
+    )
+
+
+def _recent_since(machine: SystemEntry) -> int | None:
+    return machine.newest_session.started_at - _TYPICAL_SESSIONS * DAY_S if machine.newest_session else None
+
+
+def recent_part(machine: SystemEntry, time: NDArray[np.int64], values: NDArray[np.float64]) -> list[float]:
+    """The values, shape (n,), that `recent_observations` has; all values of a series that ended before."""
+    recent = time >= (_recent_since(machine) or 0)
+    found: list[float] = (values[recent] if recent.any() else values).tolist()
+    return found
 
 
 def accepted_level(series: SeriesEntry, values: Sequence[float], at: int | None = None) -> AcceptedLevel | None:

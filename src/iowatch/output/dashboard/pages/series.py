@@ -146,7 +146,8 @@ class _SeriesPage:
         series, samples, marks = self.series, self.samples, self._marks()
         observed = combine_retests(samples, retest_times(self.machine.sessions))
         headlines, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
-        accepted, newest = levels.accepted_level(series, headlines.tolist()), float(headlines[-1])
+        recent, newest = levels.recent_part(self.machine, observed.time, headlines), float(headlines[-1])
+        accepted = levels.accepted_level(series, recent)
         covariates, bands = self._covariates(), self._bands(headlines)
         transients = {"transient"} if series.detection and series.detection.transients else set()
         return {

@@ -24,7 +24,7 @@ from iowatch.core.hints import (
     parse_hints,
     split_hints,
 )
-from iowatch.core.metrics import METRICS, Metric, get_metric, headline_metrics
+from iowatch.core.metrics import METRICS, BetterDirection, Metric, get_metric, headline_metrics
 from iowatch.core.model import (
     Case,
     Output,

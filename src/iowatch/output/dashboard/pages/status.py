@@ -1,19 +1,14 @@
-"""Status page (a row per system, cards of findings, problems, first sessions), and findings for programs."""
+"""Status page: a row per system, cards of findings, problems, first sessions."""
 
 from __future__ import annotations
 
-import json
-import re
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 
 from markupsafe import Markup
 
-from iowatch.core import format_time, parse_time
 from iowatch.findings import (
     SESSION_REPORT,
     Finding,
@@ -26,7 +21,6 @@ from iowatch.findings import (
 from iowatch.output.dashboard import cards, data, first_session, levels
 from iowatch.output.dashboard.pages import coverage, finding, overview
 from iowatch.session.verdict import RunProblem
-from iowatch.site import system_zone
 
 _STRIP_SESSIONS = 30
 # To keep the page small: pictures of the largest findings only, and this many cards of a group.
@@ -163,34 +157,3 @@ def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemSta
         overdue=data.is_overdue(machine, site.now),
         due=data.overdue_after_s(machine),
     )
-
-
-_MAX_FEED_ENTRIES = 100
-_NAMES = uuid.uuid5(uuid.NAMESPACE_URL, "https://github.com/iowatch/finding")
-
-
-def publish_feed(site: data.SiteBuild) -> None:
-    """Write `feed.xml` and `findings.json`."""
-    found = sorted((f for m in site.catalogue.machines for f in m.findings), key=lambda f: (-f.first_after, f.id))
-    documents = [{**f.to_json(), "page": finding.finding_page_path(f)} for f in found]
-    for document in documents:
-        # Without fields that change with every session, because readers of the file look for new findings.
-        for name in ("updated_at", "updates", "pending"):
-            document.pop(name, None)
-    site.writer.write("findings.json", json.dumps({"format": 1, "findings": documents}, indent=1))
-    listed = found[:_MAX_FEED_ENTRIES]
-    entries = [(f, uuid.uuid5(_NAMES, f.id).urn, _last_update(f), finding.finding_page_path(f)) for f in listed]
-    newest = max(map(_last_update, listed), default=format_time(datetime.fromtimestamp(0, UTC)))
-    feed = site.render("feed.xml", "feed.xml", entries=entries, updated=newest, id=uuid.uuid5(_NAMES, "feed").urn)
-    # XML 1.0 does not permit control characters, not even escaped.
-    site.writer.write("feed.xml", re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", feed))
-
-
-FEED = data.Page("feed.xml", "Atom feed", None, publish_feed)
-
-
-def _last_update(one: Finding) -> str:
-    """Time of the last change of a finding: first detected, no longer detected, or decided."""
-    seen = datetime.fromtimestamp(max(one.first_seen_at, one.missed_since or 0), UTC)
-    decided = parse_time(one.review.date, system_zone(one.system)) if one.review else seen
-    return format_time(max(seen, decided))

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +24,8 @@ from iowatch.core import MachineError, Result, UsageError, format_count, format_
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
-from iowatch.stats import AbSchedule, AbTurn, SideName, StopRule
-from iowatch.store import History, fold_node_names
+from iowatch.stats import AbSchedule, AbTurn, StopRule
+from iowatch.store import History, SessionRecord, fold_node_names
 
 # ReFrame's names of Slurm.
 _SLURM = ("slurm", "squeue")
@@ -147,7 +147,7 @@ class AbContext(session.SessionContext):
     def stack_of(self, turn: AbTurn) -> str:
         return self.stacks[0 if turn.side == "left" else 1]
 
-    def plans(self) -> dict[SideName, SessionPlan]:
+    def plans(self) -> dict[str, SessionPlan]:
         """The same cases on both stacks.
 
         Raises:
@@ -252,7 +252,7 @@ def request_allocation(context: AbContext, stop_rule: StopRule) -> None:
             raise MachineError(f"cannot start {arguments[0]}: {error}") from error
 
 
-def _common_cases(left: SessionPlan, right: SessionPlan) -> dict[SideName, SessionPlan]:
+def _common_cases(left: SessionPlan, right: SessionPlan) -> dict[str, SessionPlan]:
     """Only cases that both stacks can run on the same partition."""
 
     def key(run: PlannedRun) -> tuple[str, str]:
@@ -261,7 +261,7 @@ def _common_cases(left: SessionPlan, right: SessionPlan) -> dict[SideName, Sessi
     both = {key(run) for run in left.runs} & {key(run) for run in right.runs}
     if not both:
         raise UsageError("no case of this suite can run on both stacks", hint="`iowatch stack list` shows them.")
-    sides: dict[SideName, SessionPlan] = {"left": left, "right": right}
+    sides = {"left": left, "right": right}
     return {
         side: replace(plan, runs=tuple(run for run in plan.runs if key(run) in both)) for side, plan in sides.items()
     }
@@ -279,59 +279,89 @@ def _format_placement(placement: RunPlacement) -> str:
     return ""
 
 
-class _AbRunner(session.SessionRunner):
-    context: AbContext
+class InterleavedRunner(session.SessionRunner):
+    """A session of turns: each executes the plan of its side, ingests its results and reports to the schedule.
+
+    Attributes:
+        pairs: number of pairs that were started.
+    """
+
     pairs = 0
+    site: reframe.ReframeSite
 
     def __init__(
-        self, history: History, context: AbContext, plans: dict[SideName, SessionPlan], schedule: AbSchedule
+        self,
+        history: History,
+        context: session.SessionContext,
+        record: SessionRecord,
+        plans: Mapping[str, SessionPlan],
+        schedule: AbSchedule,
     ) -> None:
-        left, right = context.stacks
-        attributes: dict[str, object] = {"ab_run": {"left": left, "right": right, "seed": schedule.seed}}
-        allocation = context.placement.allocation
-        if allocation is not None:
-            attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}
-        super().__init__(history, context, context.new_record(**attributes), ())
+        super().__init__(history, context, record, ())
         self.plans, self.schedule = plans, schedule
 
-    def execute(self) -> None:
-        self.site = self.context.placement.configured(self.directory)
-        for turn in self.schedule.turns():
+    def label(self, turn: AbTurn) -> str:
+        """The side of a turn in messages."""
+        raise NotImplementedError
+
+    def measure(self, turn: AbTurn, environment: dict[str, str]) -> list[handoff.SpooledCase]:
+        """Execute one turn; returns the cases, which are in the history then.
+
+        Args:
+            environment: of the checks; `IOWATCH_SESSION_DIR` of a warm-up is another one.
+        """
+        cases: list[handoff.SpooledCase] = []
+        self.execute_plan(turn, environment, lambda: cases.extend(self.ingest()))
+        return cases
+
+    def execute_plan(self, turn: AbTurn, environment: dict[str, str], each_poll: Callable[[], None]) -> None:
+        """Start ReFrame for the plan of a turn.
+
+        Raises:
+            MachineError: ReFrame itself failed: every other turn would fail, too.
+        """
+        runs = [run.key for run in self.plans[turn.side].runs]
+        reframe.execute_runs(self.site, self.context.suite, runs, self.directory, environment, each_poll)
+        if reason := reframe.startup_failure_reason(self.directory):
+            raise MachineError(reason)
+
+    def turns(self) -> Iterator[AbTurn]:
+        """The turns to execute."""
+        return self.schedule.turns()
+
+    def missing_runs(self) -> tuple[str, ...]:
+        """Names of runs with results that were not received."""
+        return tuple(sorted({item.run_name for item in self.missing()}))
+
+    def execute_turns(self, environment: Mapping[str, str]) -> None:
+        """Execute the turns of the schedule to its end; determines the status.
+
+        Args:
+            environment: variables of the checks besides those of every session.
+        """
+        for turn in self.turns():
             if not turn.warm_up:
                 facts, expected = {"pair": turn.pair, "side": turn.side}, self.plans[turn.side].expected()
                 named = [replace(item, run_name=handoff.turn_run_name(item.run_name, facts)) for item in expected]
                 self.history.begin_session(self.record, named)
-            self._execute(turn)
+            self._execute(turn, environment)
         self.ingest_all()
         self.status = "incomplete" if self.missing() else "ok"
 
-    def result(self) -> AbRunResult:
-        left, right = self.context.stacks
-        missing = tuple(sorted({item.run_name for item in self.missing()}))
-        return AbRunResult(self.record.uuid, left, right, self.pairs, self.schedule.stopped, missing)
-
-    def _execute(self, turn: AbTurn) -> None:
+    def _execute(self, turn: AbTurn, environment: Mapping[str, str]) -> None:
         """Execute one turn: run, ingest case by case, report to the schedule."""
-        environment = self.context.check_variables(self.directory) | self.context.placement.environment()
-        environment["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
+        variables = {**self.context.check_variables(self.directory), **environment}
+        variables["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
         warm_up_spool = self.directory / "warm-up"
         if turn.warm_up:
-            environment["IOWATCH_SESSION_DIR"] = str(warm_up_spool)
-        cases: list[handoff.SpooledCase] = []
-
+            variables["IOWATCH_SESSION_DIR"] = str(warm_up_spool)
         started = time.monotonic()
-        runs = [run.key for run in self.plans[turn.side].runs]
-        reframe.execute_runs(
-            self.site, self.context.suite, runs, self.directory, environment, lambda: cases.extend(self.ingest())
-        )
-        reason = reframe.startup_failure_reason(self.directory)
-        if reason:  # every other turn would fail, too
-            raise MachineError(reason)
+        cases = self.measure(turn, variables)
         seconds = time.monotonic() - started
         if turn.warm_up and not handoff.finished_case_directories(warm_up_spool):  # other turns would only cost time
             reasons = [f": {failure.reason}" for failure in reframe.read_failures(self.directory, self.site)]
             raise MachineError(
-                f"the warm-up of {self.context.stack_of(turn)} produced no result{''.join(reasons[:1])}",
+                f"the warm-up of {self.label(turn)} produced no result{''.join(reasons[:1])}",
                 hint=f"{self.directory / 'reframe.log'} contains ReFrame's output.",
             )
         shutil.rmtree(warm_up_spool, ignore_errors=True)
@@ -341,26 +371,51 @@ class _AbRunner(session.SessionRunner):
         self._report_turn(turn, seconds, samples)
 
     def _report_turn(self, turn: AbTurn, seconds: float, samples: dict[str, tuple[float, ...]]) -> None:
-        stack = self.context.stack_of(turn)
+        label = self.label(turn)
         if turn.warm_up:
-            self.context.report_message(f"{stack}: {seconds:.0f} s (warm-up, discarded)")
+            self.context.report_message(f"{label}: {seconds:.0f} s (warm-up, discarded)")
             return
         remaining_s = self.schedule.left_s(turn.pair)
         widest = max(self.schedule.half_widths().values(), default=1.0)
         reached = f", intervals within {100 * widest:.0f} %" if widest < 1 else ""
         remaining = f", at most {remaining_s:.0f} s left" if remaining_s is not None else ""
         count = format_count(len(samples), "result")
-        self.context.report_message(f"[pair {turn.pair}] {stack}: {count} in {seconds:.0f} s{reached}{remaining}")
+        self.context.report_message(f"[pair {turn.pair}] {label}: {count} in {seconds:.0f} s{reached}{remaining}")
+
+
+class _AbRunner(InterleavedRunner):
+    context: AbContext
+
+    def __init__(
+        self, history: History, context: AbContext, plans: Mapping[str, SessionPlan], schedule: AbSchedule
+    ) -> None:
+        left, right = context.stacks
+        attributes: dict[str, object] = {"ab_run": {"left": left, "right": right, "seed": schedule.seed}}
+        allocation = context.placement.allocation
+        if allocation is not None:
+            attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}
+        super().__init__(history, context, context.new_record(**attributes), plans, schedule)
+
+    def label(self, turn: AbTurn) -> str:
+        return self.context.stack_of(turn)
+
+    def execute(self) -> None:
+        self.site = self.context.placement.configured(self.directory)
+        self.execute_turns(self.context.placement.environment())
+
+    def result(self) -> AbRunResult:
+        left, right = self.context.stacks
+        return AbRunResult(self.record.uuid, left, right, self.pairs, self.schedule.stopped, self.missing_runs())
 
 
 def _samples_by_case(cases: Sequence[handoff.SpooledCase]) -> dict[str, tuple[float, ...]]:
-    """Samples of the compared metric by case; the key is the same on both sides."""
+    """Samples of the compared metric by case; the key is the same on all sides."""
     found: dict[str, Result] = {}
     order = headline_metrics()
     for case in cases:
         output = handoff.spooled_output(case)
         for result in output.results if output.status == "ok" else ():
             if result.metric in order:
-                key = result.full_case(output.tool).key
+                key = result.full_case(output.tool).without("aggressors").key
                 found[key] = min(found.get(key, result), result, key=lambda r: order.index(r.metric))
     return {key: result.samples for key, result in found.items()}

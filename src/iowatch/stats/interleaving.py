@@ -1,9 +1,10 @@
-"""A/B runs: the order in which two stacks alternate, and when to stop.
+"""Interleaved runs: the order in which two stacks, or the levels of an interference run, alternate, and when to stop.
 
 Both stacks run in one allocation, on the same nodes and in the same directory, in pairs of one run per side in
 random order; two pairs form a block with both orders (ABBA or BAAB), so that a steady drift of the machine cancels.
 The first run of each side is a warm-up and is discarded. `compare_pairs` receives each pair as a session with equal
-keys on both sides, so the comparison is paired.
+keys on both sides, so the comparison is paired. With more sides (the levels), a pair is one run of each in random
+order, the next one has the reverse order, and every side is compared with the first, the reference.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from iowatch.stats.estimates import (
 from iowatch.stats.pairs import ComparisonSettings, SideSamples
 
 SideName = Literal["left", "right"]
-StopReason = Literal["pairs", "interval", "budget", "most"]
+StopReason = Literal["pairs", "interval", "budget", "bytes", "most"]
 _SIDES: tuple[SideName, SideName] = ("left", "right")
 
 # Number of consecutive blocks after which every interval must be narrow. Stopping at the first narrow interval selects
@@ -38,7 +39,7 @@ class AbTurn:
     """One execution of all cases on one side; `pair` counts from 1 and is 0 for the warm-up."""
 
     pair: int
-    side: SideName
+    side: str
 
     @property
     def warm_up(self) -> bool:
@@ -64,7 +65,7 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if self.pairs is None and self.half_width is None and self.budget_s is None:
-            raise UsageError("an A/B run needs a stop rule", hint="--pairs N, --until-ci 5% or a budget.")
+            raise UsageError("an interleaved run needs a stop rule", hint="--pairs N, --until-ci 5% or a budget.")
         if self.pairs is not None and self.pairs < 1:
             raise UsageError(f"{self.pairs} pairs cannot be run", hint="At least 1; 8 for a verdict.")
         if self.half_width is not None and not 0 < self.half_width < 1:
@@ -73,7 +74,7 @@ class StopRule:
 
 @dataclass
 class AbSchedule:
-    """The turns of one interleaved A/B run.
+    """The turns of one interleaved run.
 
     Use:
         for turn in schedule.turns(): run it; schedule.record(turn, samples, seconds)
@@ -82,6 +83,7 @@ class AbSchedule:
         until: stop rule.
         seed: of the order; stored with the session so that the order can be reproduced.
         warm_ups: discarded turns per side at the start.
+        sides: the first one is the reference of the others.
         stopped: reason why the turns ended, or None while they continue.
     """
 
@@ -89,8 +91,9 @@ class AbSchedule:
     seed: int
     warm_ups: int = 1
     settings: ComparisonSettings = field(default_factory=ComparisonSettings)
+    sides: Sequence[str] = _SIDES
     stopped: StopReason | None = None
-    _samples: dict[str, dict[SideName, dict[str, tuple[float, ...]]]] = field(default_factory=dict)
+    _samples: dict[str, dict[str, dict[str, tuple[float, ...]]]] = field(default_factory=dict)
     _seconds: list[float] = field(default_factory=list)
     _narrow: int = 0
 
@@ -98,10 +101,10 @@ class AbSchedule:
         """Yield turns until the stop rule is met; call `record` for each turn before requesting the next."""
         rng = np.random.default_rng(self.seed)
         for _ in range(self.warm_ups):
-            yield from (AbTurn(0, side) for side in _random_block(rng))
+            yield from (AbTurn(0, side) for side in self._random_block(rng))
         pair = 0
         while self.stopped is None:
-            first = _random_block(rng)
+            first = self._random_block(rng)
             for order in (first, first[::-1]):
                 self.stopped = self._stop(pair)
                 if self.stopped is not None:
@@ -121,18 +124,24 @@ class AbSchedule:
         if turn.warm_up:
             return
         for key, values in samples.items():
-            sides = self._samples.setdefault(key, {"left": {}, "right": {}})
+            sides = self._samples.setdefault(key, {side: {} for side in self.sides})
             if values and min(values) > 0:
                 sides[turn.side][str(turn.pair)] = tuple(values)
 
     def half_widths(self) -> dict[str, float]:
-        """Half width of the interval of each case, as a fraction of its ratio; cases with too few pairs are absent."""
+        """Half width of the interval of each case and side other than the reference, as a fraction of its ratio.
+
+        The key is that of the case, with more than two sides followed by the side; with too few pairs it is absent.
+        """
         found = {}
         paired: dict[str, AlignedSides] = {}
+        reference, *others = self.sides
         for key, sides in self._samples.items():
-            if sides["left"] and sides["right"]:
-                aligned = align_sides(SideSamples(sides["left"]), SideSamples(sides["right"]))
-                paired |= {key: aligned} if aligned.paired else {}
+            for other in others:
+                if sides[reference] and sides[other]:
+                    aligned = align_sides(SideSamples(sides[reference]), SideSamples(sides[other]))
+                    name = key if len(others) == 1 else f"{key} {other}"
+                    paired |= {name: aligned} if aligned.paired else {}
         for key, dependence in zip(paired, estimate_inflations(list(paired.values())), strict=True):
             estimate = ratio_of_medians(paired[key], self.settings, dependence)
             if estimate.ci is not None:
@@ -143,7 +152,7 @@ class AbSchedule:
     def left_s(self, done: int) -> float | None:
         """Estimated remaining seconds after `done` pairs; None without a number of pairs or a budget."""
         used, turn = sum(self._seconds), self._turn_s()
-        ends = [(self.until.pairs - done) * 2 * turn] if self.until.pairs is not None else []
+        ends = [(self.until.pairs - done) * len(self.sides) * turn] if self.until.pairs is not None else []
         ends += [self.until.budget_s - used] if self.until.budget_s is not None else []
         return max(0.0, min(ends)) if ends else None
 
@@ -156,16 +165,18 @@ class AbSchedule:
             return "pairs"
         if done >= until.most:
             return "most"
-        if until.budget_s is not None and sum(self._seconds) + 2 * self._turn_s() > until.budget_s:
+        if until.budget_s is not None and sum(self._seconds) + len(self.sides) * self._turn_s() > until.budget_s:
             return "budget"
         if until.half_width is not None and done % 2 == 0 and done >= MIN_SIGNED_RANK_PAIRS:
             widths = self.half_widths()
-            narrow = 0 < len(widths) == len(self._samples) and max(widths.values()) <= until.half_width
+            wanted = len(self._samples) * (len(self.sides) - 1)
+            narrow = 0 < len(widths) == wanted and max(widths.values()) <= until.half_width
             self._narrow = self._narrow + 1 if narrow else 0
             if self._narrow >= _NARROW_CHECKS_TO_STOP:
                 return "interval"
         return None
 
-
-def _random_block(rng: np.random.Generator) -> tuple[SideName, SideName]:
-    return _SIDES if rng.random() < 0.5 else (_SIDES[1], _SIDES[0])
+    def _random_block(self, rng: np.random.Generator) -> tuple[str, ...]:
+        if len(self.sides) == 2:  # the order of earlier A/B runs with the same seed
+            return tuple(self.sides if rng.random() < 0.5 else self.sides[::-1])
+        return tuple(rng.permutation(self.sides).tolist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reframe as rfm
 
+from reframe_tests.mixins.aggressor import AggressorMixin
 from reframe_tests.mixins.covariates import CovariatesMixin
 from reframe_tests.mixins.darshan import DarshanMixin
 from reframe_tests.mixins.machine import MachineMixin
@@ -18,8 +19,9 @@ __all__ = ["BenchmarkCheck", "entries"]
 
 
 # ReFrame runs the hooks of the last named first: stack, scratch, facts of node and program, command line, Darshan
-# around it, starts around that; after the run samples before references.
+# around it, starts around that; after the run samples before references. Aggressors replace all of it.
 class BenchmarkCheck(
+    AggressorMixin,
     ReferenceMixin,
     SamplesMixin,
     DarshanMixin,

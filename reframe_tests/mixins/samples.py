@@ -102,10 +102,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         outputs = [self._parse(_prefix(0), str(self.stdout), str(self.stderr))]
         outputs += [self._parse(_prefix(start), _stdout(start), _stderr(start)) for start in starts[1:]]
         merged = merge_outputs(outputs)
-        # An A/B run repeats a case many times per session: series of their own, which change detection leaves out.
-        ab_run = {"ab_run": True} if "pair" in handoff.read_turn_facts() else {}
         where = {"file_system": self.case.file_system} if self.case.file_system else {}
-        added = {**self.case.tool.case(self.case.options), **ab_run, **self.cache_not_dropped(), **where}
+        known = {**handoff.turn_parameters(), **self.cache_not_dropped(), **where}
+        added = {**self.case.tool.case(self.case.options), **known}
         for name in self.striping_that_failed():
             del added[name]
         whole = _with_parameters(merged, added)

@@ -91,7 +91,8 @@ def write_json_atomically(path: Path, document: Any) -> None:
 def read_turn_facts() -> dict[str, Any]:
     """Return the facts of this execution of a case from `IOWATCH_TURN`; empty for a normal execution.
 
-    `7:left` is the left side of the seventh pair of an A/B run; `retest` is a retest in the same session.
+    `7:left` is the left side of the seventh pair of an A/B run, `7:2` level 2 of an interference run; `retest` is a
+    retest in the same session.
     """
     pair, separator, side = os.environ.get("IOWATCH_TURN", "").partition(":")
     return {"pair": int(pair), "side": side} if separator else {RETEST: True} if pair == RETEST else {}
@@ -102,15 +103,30 @@ _TURN_LETTERS = {"left": "A", "right": "B"}
 
 
 def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
-    """Return the run name of a case that runs more than once in a session: `ior:write#7A`, `ior:write#retest`."""
+    """Return the run name of a case that runs more than once in a session: `ior:write#7A`, `#7L2`, `#retest`."""
     turn = (
-        f"#{facts['pair']}{_TURN_LETTERS[facts['side']]}"
+        f"#{facts['pair']}{_TURN_LETTERS.get(facts['side']) or 'L' + facts['side']}"
         if "pair" in facts
         else f"#{RETEST}"
         if RETEST in facts
         else ""
     )
     return name + turn
+
+
+# Case parameters of A/B and interference runs, whose series are not monitored.
+INTERLEAVED_PARAMETERS = frozenset({"ab_run", "aggressors"})
+# The aggressor of an interference run, as text; then the side of a turn is the number of aggressors.
+AGGRESSOR_VARIABLE = "IOWATCH_AGGRESSOR"
+
+
+def turn_parameters() -> dict[str, Scalar]:
+    """Return the case parameters of an interleaved run: series of its own, which change detection leaves out."""
+    facts = read_turn_facts()
+    if "pair" not in facts:
+        return {}
+    aggressor = os.environ.get(AGGRESSOR_VARIABLE)
+    return {"aggressors": int(facts["side"]), "aggressor": aggressor} if aggressor else {"ab_run": True}
 
 
 def case_directory_name(name: str, partition: str, stack: str) -> str:
@@ -374,6 +390,35 @@ class ExtraWork:
         if self.kind == "overhead":
             what = f"{2 * OVERHEAD_PAIRS} starts for the overhead of Darshan"
         return f"{what} ({self.limit_s:.0f} s)"
+
+
+@dataclass(frozen=True)
+class AggressorRequest:
+    """What a check is to start instead of a measurement.
+
+    Attributes:
+        count: number of aggressors.
+        directory: where their files are (`iowatch.site.aggressors`).
+        time_limit_s: time limit of the job.
+    """
+
+    count: int
+    directory: str
+    time_limit_s: int
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables that the checks read."""
+        return {_REQUEST_VARIABLE: json.dumps(asdict(self)), DARSHAN_VARIABLE: "off"}
+
+
+_REQUEST_VARIABLE = "IOWATCH_AGGRESSORS"
+
+
+def read_aggressor_request() -> AggressorRequest | None:
+    """Return the request for aggressors; None in a measurement."""
+    text = os.environ.get(_REQUEST_VARIABLE)
+    return AggressorRequest(**json.loads(text)) if text else None
 
 
 def verifying_options(case: SuiteCase) -> dict[str, Scalar] | None:

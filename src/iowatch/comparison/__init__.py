@@ -18,6 +18,7 @@ from iowatch.comparison.choices import (
     published_entries,
     sources_with_system,
 )
+from iowatch.comparison.interference import InterferenceEffects, LevelEffect, interference_effects
 from iowatch.comparison.outcome import (
     ComparisonOptions,
     ComparisonProvenance,

@@ -33,7 +33,7 @@ from iowatch.core import (
     parse_time,
     run_covariates,
 )
-from iowatch.handoff import RETEST
+from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.site import load_system, system_names
 from iowatch.stats import (
     DEFAULT_METHOD,
@@ -72,12 +72,12 @@ def headline_series(history: History, system: str) -> list[SeriesRow]:
 
 
 def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
-    """The monitored series among those of one system; A/B runs are not monitored."""
+    """The monitored series among those of one system; interleaved runs are not monitored."""
     chosen: dict[tuple[str, str, str], SeriesRow] = {}
     order = headline_metrics()
     for row in rows:
         key = (row.partition, row.stack, row.case.key)
-        if row.metric in order and row.n and not row.case.parameters.get("ab_run"):
+        if row.metric in order and row.n and not row.case.parameters.keys() & INTERLEAVED_PARAMETERS:
             known = chosen.get(key)
             if known is None or order.index(row.metric) < order.index(known.metric):
                 chosen[key] = row

@@ -171,7 +171,7 @@ def _suites(history: History, system: str) -> Iterator[UpgradeItem]:
     """Compare the newest complete session of each suite with the suite of today."""
     newest: dict[str, SessionRow] = {}
     for session in history.sessions(system):
-        if session.origin == "run" and "ab_run" not in session.attributes and not is_restricted(session):
+        if session.origin == "run" and not (session.is_interleaved or is_restricted(session)):
             newest.setdefault(session.suite, session)
     for suite, session in newest.items():
         day = format_day(session.started_at, system_zone(system))

@@ -83,7 +83,7 @@ def loss_reasons(session: SessionRow) -> dict[RunKey, str]:
 def _earlier_sessions(history: History, context: SessionContext) -> Iterator[SessionRow]:
     """Sessions of the same system and suite, newest first."""
     for session in history.sessions(context.system_name):
-        if session.origin == "run" and session.suite == context.suite and "ab_run" not in session.attributes:
+        if session.origin == "run" and session.suite == context.suite and not session.is_interleaved:
             yield session
 
 

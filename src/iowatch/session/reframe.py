@@ -192,6 +192,23 @@ def run_reframe(
 ) -> int:
     """Run ReFrame to its end, calling `each_poll` every 0.1 s and once afterwards; returns its exit code.
 
+    Raises:
+        MachineError: ReFrame cannot be started.
+    """
+    with started_reframe(arguments, directory, environment) as process:
+        while process.poll() is None:
+            each_poll()
+            time.sleep(_POLL_S)
+    each_poll()
+    return int(process.returncode)
+
+
+@contextmanager
+def started_reframe(
+    arguments: list[str], directory: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ReFrame during the block; it and its jobs are ended at the end of the block.
+
     If this process is terminated or interrupted, it ends ReFrame and its jobs first.
 
     Raises:
@@ -214,11 +231,7 @@ def run_reframe(
         except OSError as error:
             raise MachineError(f"cannot start ReFrame: {error}") from error
         with _terminated_on_exit(process):
-            while process.poll() is None:
-                each_poll()
-                time.sleep(_POLL_S)
-    each_poll()
-    return process.returncode
+            yield process
 
 
 def _prepare_child_signals() -> None:

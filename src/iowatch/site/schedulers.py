@@ -118,6 +118,19 @@ def can_avoid_nodes(scheduler: str, queue: str | None, nodes: Collection[str], w
     return len(idle - set(nodes)) >= wanted
 
 
+def partition_capacity(queue: str | None) -> tuple[int, int] | None:
+    """Return nodes and processors of a partition of Slurm that are not down; None if it does not report them.
+
+    Args:
+        queue: Slurm's partition, or None for its default.
+    """
+    words = ["sinfo", "--noheader", "--responding", "--format=%P %D %C", *([f"--partition={queue}"] if queue else [])]
+    rows = [line.split() for line in (query_command(*words, timeout_s=30) or "").splitlines()]
+    # `%C` is allocated/idle/other/total; `*` marks the default partition.
+    found = [(int(n), int(cpus.split("/")[3])) for name, n, cpus in rows if queue or name.endswith("*")]
+    return (sum(n for n, _ in found), sum(cpus for _, cpus in found)) if found else None
+
+
 def avoiding_options(scheduler: str, nodes: Sequence[str]) -> list[str]:
     """Return the options of a job that does not use these nodes; empty without nodes.
 

@@ -109,6 +109,11 @@ class SessionRow:
     attributes: Mapping[str, Any]
     runs: int
 
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether it is an A/B or an interference run: it repeats some cases, and is no run of its suite."""
+        return any(self.attributes.get(name) for name in ("ab_run", "interference"))
+
 
 @dataclass(frozen=True)
 class RunRow:

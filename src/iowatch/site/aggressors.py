@@ -1,0 +1,219 @@
+"""Aggressors: independent jobs that start a benchmark again and again while another job, the victim, is measured.
+
+Files in the directory of the aggressors; the jobs and the session may be on different hosts:
+
+    control             `SERIAL LEVEL STARTS`: aggressors 1 to LEVEL run now, at most STARTS starts each
+    start.sh            the job: one aggressor per task of a Slurm array, else all of them as processes
+    job-<n>/            aggressor n, and the working directory of its starts
+      aggressor.sh      its loop; `errors` has its messages
+      job               process, host and Slurm job
+      running           SERIAL of its newest start
+      idle              SERIAL for which it stopped
+      starts            one line per finished start: SERIAL NUMBER BEGIN END EXIT_CODE (epoch s)
+      start-<number>.*  outputs
+
+An aggressor ends when the control file is removed, or was not renewed for some minutes: the session was killed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iowatch.core import write_atomically
+from iowatch.site.schedulers import partition_capacity, query_job
+
+CONTROL, START = "control", "start.sh"
+RENEW_S = 10.0
+_SILENT_MINUTES = 5
+_POLL_S = 0.2
+
+_START = """\
+if [ -n "${{SLURM_ARRAY_TASK_ID:-}}" ]; then set -- "$SLURM_ARRAY_TASK_ID"; else set -- {numbers}; fi
+for number; do sh {base}/job-$number/aggressor.sh 2> {base}/job-$number/errors & done
+wait
+"""
+_LOOP = """\
+cd {job} || exit 1
+put() {{ echo "$2" > "$1.new" && mv "$1.new" "$1"; }}
+{identity}
+mkdir -m 700 {private} 2> /dev/null
+[ -O {private} -a -d {private} -a ! -L {private} ] || exit 1
+trap {cleanup} EXIT
+trap 'exit 143' HUP INT TERM
+{exports}
+put job "$$ $(uname -n) ${{SLURM_JOB_ID:-}}"
+known='' stopped='' number=0 count=0
+while [ -n "$(find {control} -mmin -{minutes} 2> /dev/null)" ] && read -r serial level most < {control}; do
+  [ "$serial" = "$known" ] || {{ known=$serial; count=0; }}
+  if [ "$level" -lt {index} ] || [ "$count" -ge "$most" ]; then
+    [ "$serial" = "$stopped" ] || {{ put idle "$serial"; stopped=$serial; }}
+    sleep {poll}
+    continue
+  fi
+  count=$((count + 1)) number=$((number + 1)) began=$(date +%s.%N)
+  rm -rf {place}; mkdir -m 700 {place} || exit 1
+  put running "$serial"
+  {command} > start-$number.out 2> start-$number.err
+  code=$?
+  for name in {results}; do [ ! -e "$name" ] || mv "$name" "start-$number.$name"; done
+  echo "$serial $number $began $(date +%s.%N) $code" >> starts
+  [ $code = 0 ] || exit $code
+done
+"""
+
+
+@dataclass(frozen=True)
+class AggressorCommands:
+    """What one aggressor runs, as words of a shell.
+
+    Attributes:
+        identity: lines that end the job if scratch is on another file system than expected.
+        place: directory of its own in scratch, created anew for every start.
+        variables: of its environment.
+        command: preparation and program, joined by `&&`; its output is that of the program.
+        files: input files of the working directory, name to content.
+        results: names of the files that the program writes to the working directory.
+    """
+
+    identity: Sequence[str]
+    place: Path
+    variables: Mapping[str, str]
+    command: str
+    files: Mapping[str, str]
+    results: Sequence[str]
+
+
+def write_aggressor_files(base: Path, jobs: Sequence[AggressorCommands]) -> None:
+    """Write the scripts of all aggressors and `start.sh`, which starts them."""
+    for index, job in enumerate(jobs, 1):
+        directory = base / f"job-{index}"
+        directory.mkdir(parents=True, exist_ok=True)
+        place = shlex.quote(str(job.place))
+        text = _LOOP.format(
+            index=index,
+            job=shlex.quote(str(directory)),
+            identity="\n".join(job.identity),
+            exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()),
+            private=shlex.quote(str(job.place.parent)),
+            place=place,
+            cleanup=shlex.quote(f"rm -rf {place}"),
+            control=shlex.quote(str(base / CONTROL)),
+            minutes=_SILENT_MINUTES,
+            poll=_POLL_S,
+            command=f"{{ {job.command}; }}",
+            results=shlex.join(job.results) or "''",
+        )
+        for name, content in {**job.files, "aggressor.sh": text}.items():
+            write_atomically(directory / name, content)
+    numbers = " ".join(map(str, range(1, len(jobs) + 1)))
+    write_atomically(base / START, _START.format(base=shlex.quote(str(base)), numbers=numbers))
+
+
+@dataclass(frozen=True)
+class AggressorStart:
+    """One finished start of an aggressor: serial number of its turn, number of the start, begin and end (epoch s)."""
+
+    serial: int
+    number: int
+    begin: float
+    end: float
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class AggressorJob:
+    """One aggressor as its files show it.
+
+    Attributes:
+        directory: `job-<n>`.
+    """
+
+    directory: Path
+
+    @property
+    def started(self) -> bool:
+        """Whether its job runs, or has run."""
+        return (self.directory / "job").is_file()
+
+    @property
+    def running(self) -> int:
+        """Serial number of its newest start; 0 before the first one."""
+        return self._number("running")
+
+    @property
+    def idle(self) -> int:
+        """Serial number for which it stopped."""
+        return self._number("idle")
+
+    @property
+    def host(self) -> str:
+        """Name of its node; empty before its start."""
+        return [*self._words("job"), "", ""][1]
+
+    def starts(self) -> list[AggressorStart]:
+        """Its finished starts; a line that is not complete yet is left out."""
+        try:
+            text = (self.directory / "starts").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        rows = [line.split() for line in text.rpartition("\n")[0].splitlines()]
+        return [AggressorStart(int(s), int(n), float(a), float(b), int(c)) for s, n, a, b, c in rows]
+
+    def end_reason(self) -> str | None:
+        """Why it has ended, from its exit code, its process on this host, or its job in Slurm; None while it runs."""
+        failed = next((one for one in self.starts() if one.exit_code != 0), None)
+        if failed is not None:
+            message = self._message(f"start-{failed.number}.err")
+            return f"its start {failed.number} ended with exit code {failed.exit_code}{message}"
+        process, _, job = [*self._words("job"), "", "", ""][:3]
+        if job:
+            state = query_job("squeue", job).get("state", "RUNNING")
+            return None if state in ("RUNNING", "COMPLETING", "SUSPENDED") else f"its job {job} is {state}"
+        if not process:
+            return self._message("errors").removeprefix(": ") or None
+        return None if Path("/proc", process).exists() else f"its process {process} was ended"
+
+    def _message(self, name: str) -> str:
+        """The first line of a file, after a colon."""
+        path = self.directory / name
+        lines = path.read_text(errors="replace").split("\n") if path.is_file() else []
+        message = next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
+        return f": {message[:200]}" if message else ""
+
+    def _number(self, name: str) -> int:
+        words = self._words(name)
+        return int(words[0]) if words else 0
+
+    def _words(self, name: str) -> list[str]:
+        try:
+            return (self.directory / name).read_text(encoding="utf-8").split()
+        except OSError:
+            return []
+
+
+def covered_share(starts: Sequence[AggressorStart], begin: float, end: float) -> float:
+    """Share of the time from begin to end (epoch s) in which these starts of one aggressor were running."""
+    inside = sum(max(0.0, min(one.end, end) - max(one.begin, begin)) for one in starts)
+    return inside / (end - begin) if end > begin else 0.0
+
+
+def most_aggressors(
+    queue: str | None, victim: tuple[int, int], aggressor: tuple[int, int], exclusive: bool
+) -> int | None:
+    """Largest number of aggressors that Slurm can run at the same time as the victim; None if it does not report it.
+
+    Args:
+        queue: Slurm's partition, or None for its default.
+        victim, aggressor: (ranks, nodes) of each.
+        exclusive: whether jobs have whole nodes.
+    """
+    capacity = partition_capacity(queue)
+    if capacity is None:
+        return None
+    nodes, processors = capacity
+    if exclusive:
+        return max(0, (nodes - victim[1]) // aggressor[1])
+    return max(0, (processors - victim[0]) // aggressor[0])

@@ -40,7 +40,7 @@ from iowatch.core import (
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import InterleavedRunner
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
-from iowatch.site import aggressors, current_allocation
+from iowatch.site import aggressors, current_allocation, on_file_systems
 from iowatch.stats import AbSchedule, AbTurn, StopRule
 from iowatch.store import History
 
@@ -88,9 +88,23 @@ class InterferenceContext(session.SessionContext):
 
     def __post_init__(self) -> None:
         known = load_suite(self.suite)
-        victim, self.aggressor_case = (_find_case(known, self.suite, name) for name in (self.victim, self.aggressor))
-        self.case_names = (f"{victim.benchmark}:{victim.name}",)
+        victim, aggressor = (_find_case(known, self.suite, name) for name in (self.victim, self.aggressor))
+        self.case_names = (victim.run_name,)
         super().__post_init__()
+        placed = on_file_systems([aggressor], self.system, self.chosen_file_systems)
+        if len(self.cases) != 1 or [case.file_system for case in placed] != [self.cases[0].file_system]:
+            raise UsageError(
+                "victim and aggressor must be on one and the same file system", hint="--file-system chooses one."
+            )
+        (self.aggressor_case,) = placed
+
+    @property
+    def byte_budget(self) -> int | None:
+        """Bytes that all jobs together may write and read: of the system, or less of the file system."""
+        known = {one.parameter: one.limits for one in self.system.measured_file_systems}
+        own = known.get(self.cases[0].file_system)
+        limits = [self.limits.total_bytes, own.total_bytes if own else None]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def aggressor_text(self) -> str:
@@ -109,7 +123,7 @@ class InterferenceContext(session.SessionContext):
                 "--interference submits jobs of its own: start it outside of a job", hint="For example on a login node."
             )
         plans = [
-            make_session_plan(self.site, cases, self.stacks, self.limits, duplicates=self.duplicates)
+            make_session_plan(self.site, cases, self.stacks, self.limits, excluded=self.excluded)
             for cases in (self.cases, [self.aggressor_case])
         ]
         for plan in plans:
@@ -127,12 +141,12 @@ class InterferenceContext(session.SessionContext):
 
 
 def _find_case(known: Sequence[SuiteCase], suite: str, name: str) -> SuiteCase:
-    names = [f"{case.benchmark}:{case.name}" for case in known]
-    found = [case for case, full in zip(known, names, strict=True) if name in (case.name, full)]
+    found = [case for case in known if name in (case.name, case.run_name)]
     if not found:
-        raise UsageError(f"suite '{suite}' has no case '{name}'", hint=suggest_name(name, names))
+        hint = suggest_name(name, [case.run_name for case in known])
+        raise UsageError(f"suite '{suite}' has no case '{name}'", hint=hint)
     if len(found) > 1:
-        both = " and ".join(f"{case.benchmark}:{case.name}" for case in found)
+        both = " and ".join(case.run_name for case in found)
         raise UsageError(f"suite '{suite}' has several cases '{name}'", hint=f"Name one: {both}")
     return found[0]
 
@@ -143,6 +157,10 @@ class InterferencePlan(SessionPlan):
 
     aggressor: PlannedRun
     levels: tuple[int, ...]
+
+    def on(self, file_system: str | None) -> SessionPlan:
+        """The plan itself: all jobs are on one file system."""
+        return self
 
     @property
     def file_bytes(self) -> int:
@@ -173,7 +191,7 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
             same time, or not with this scheduler.
     """
     victim, aggressor, most = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
-    budget, name = context.limits.total_bytes, context.system_name
+    budget, name = context.byte_budget, context.system_name
     if budget is None and plan.aggressor.volume_bytes:
         raise UsageError(
             f"nothing limits what the aggressors write: '{name}' has no limits.total_bytes",
@@ -414,7 +432,7 @@ def run_interference(
             victim, jobs = plan.runs[0], plan.aggressor
             context.report_message(
                 f"{victim.name} with {_listed(context.levels)} x {jobs.name} on {context.system_name}, {victim.stack}: "
-                f"at least {format_size(plan.pair_bytes)} written and read per pair, scratch {context.scratch}"
+                f"at least {format_size(plan.pair_bytes)} written and read per pair, {context.format_directories(plan)}"
             )
             for warning in warnings:
                 context.report_message(f"warning: {warning}: part of a slowdown may not be of the file system")
@@ -535,7 +553,7 @@ class _InterferenceRunner(InterleavedRunner):
 
     def _starts_left(self, level: int) -> int:
         """Starts of each aggressor that the byte budget allows in the next turn."""
-        budget, volume = self.context.limits.total_bytes, self.plan.aggressor.volume_bytes
+        budget, volume = self.context.byte_budget, self.plan.aggressor.volume_bytes
         started = self.aggressors.starts if self.aggressors else 0
         if budget is None:
             return _UNLIMITED

@@ -199,7 +199,7 @@ def command(
         named = parse_jobs(jobs)
         interference_context = interference.InterferenceContext(
             system, suite, stacks, (), scratch, None, common.print_message, darshan,
-            levels=interference.parse_levels(levels or "0,1,2,4"), **named,
+            chosen_file_systems=file_systems, levels=interference.parse_levels(levels or "0,1,2,4"), **named,
         )  # fmt: skip
         stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
         return run_interference(interference_context, stop_rule, seed, db, as_json)

@@ -25,6 +25,7 @@ def on(file_system: str, numbers: range) -> list[SeriesRow]:
         [
             SimpleNamespace(
                 id=number,
+                system="none",
                 metric="bandwidth",
                 stack="one",
                 partition="compute",

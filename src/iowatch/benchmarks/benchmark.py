@@ -73,6 +73,7 @@ class Benchmark:
         inodes: options -> maximum number of files and directories at the same time.
         probes: operation -> what lies below file systems and I/O libraries that it measures, in words; empty for a
             benchmark of I/O. Darshan does not trace probes.
+        writes_files: whether a file system matters; otherwise its cases are measured once, on none in particular.
         run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
 
@@ -103,6 +104,7 @@ class Benchmark:
     inodes: Callable[[BenchmarkOptions], int] = lambda _options: 1
     shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
     probes: Mapping[str, str] = field(default_factory=dict)
+    writes_files: bool = True
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 
     def __post_init__(self) -> None:

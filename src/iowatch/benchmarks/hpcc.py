@@ -232,5 +232,6 @@ HPCC = benchmark.Benchmark(
     configuration=_input,
     case=_case,
     inodes=lambda _options: 0,
+    writes_files=False,
     probes={"triad": "memory", "ping-pong": "messages", "random-ring": "messages"},
 )

@@ -15,7 +15,7 @@ from math import log, prod
 from pathlib import Path
 
 from iowatch.benchmarks.suites import load_suite, suite_names
-from iowatch.comparison.sides import SideEntry, parse_filter_value, published_side_entries
+from iowatch.comparison.sides import SideEntry, parse_filter_value, published_side_entries, series_axes
 from iowatch.core import DAY_S, Scalar, UsageError, format_size, settings, suggest_name
 from iowatch.findings import headline_series, load_detections, load_observations
 from iowatch.reference import published
@@ -166,7 +166,7 @@ _COLUMNS = ("time", "run_id", "median")
 
 def _entry(row: SeriesRow, samples: SideSamples) -> SideEntry:
     axes = {"system": row.system, "partition": row.partition, "stack": row.stack}
-    return SideEntry(row.case, row.metric, axes, samples)
+    return SideEntry(row.case, row.metric, series_axes(row.case, axes), samples)
 
 
 def published_entries(sources: Sequence[str], system: str | None, operation: str) -> list[SideEntry]:

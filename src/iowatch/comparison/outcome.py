@@ -151,6 +151,8 @@ def _make_pair(
     left: SideEntry, right: SideEntry, removed: Collection[str], axes: Mapping[str, Sequence[str]], last: int
 ) -> Pair:
     several = {name: value for name, value in left.axes.items() if len(axes.get(name, ())) > 1}
+    if "file_system" in left.axes and "file_system" not in removed:
+        several["file_system"] = left.axes["file_system"]
     case = left.case.without(*removed)
     samples = (_limit_side_runs(one.side, last) for one in (left, right))
     return Pair(Case(case.benchmark, {**case.parameters, **several}), left.metric, *samples)

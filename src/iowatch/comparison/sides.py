@@ -1,7 +1,7 @@
 """A side of a comparison: its syntax on the command line, and the cases with samples that it selects.
 
-    stack:NAME   system:NAME   session:UUID   since:DATE..DATE   event:SYSTEM/DATE   published:SOURCE/TABLE
-    FILE
+    stack:NAME   system:NAME   file_system:NAME   session:UUID   since:DATE..DATE   event:SYSTEM/DATE
+    published:SOURCE/TABLE   FILE
 
 Any number of filters `,name=value` may follow; cases must meet all of them, for example
 `stack:netcdf-4.9,operation=write`. The name of a FILE may contain commas: the longest existing name is used. Published
@@ -36,12 +36,12 @@ from iowatch.core import (
     to_mib_per_s,
 )
 from iowatch.reference import events, published
-from iowatch.site import shared_zone
+from iowatch.site import shared_zone, with_file_system
 from iowatch.stats import Side, SideSamples, SideSummary
 from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
 
-SideKind = Literal["stack", "system", "session", "since", "event", "published", "file"]
-SIDE_KINDS: tuple[SideKind, ...] = ("stack", "system", "session", "since", "event", "published")
+SideKind = Literal["stack", "system", "file_system", "session", "since", "event", "published", "file"]
+SIDE_KINDS: tuple[SideKind, ...] = ("stack", "system", "file_system", "session", "since", "event", "published")
 _UUID_LENGTH = 36
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _FILES = (".csv", ".parquet", ".json")
@@ -201,7 +201,7 @@ class SideEntry:
     """One case and metric of a side.
 
     Attributes:
-        axes: those of `SERIES_AXES` that are known.
+        axes: those of `SERIES_AXES` that are known; also `file_system`, if it is the default one of several.
         facts: the runs of each session.
     """
 
@@ -277,10 +277,17 @@ def gather_entries(
 
 def _make_entry(axes: Iterable[str], sessions: Mapping[str, Sequence[ResultRow]]) -> SideEntry:
     first = next(iter(sessions.values()))[0]
-    known = {name: value for name, value in zip(SERIES_AXES, axes, strict=True) if value}
+    known = series_axes(first.case, {name: value for name, value in zip(SERIES_AXES, axes, strict=True) if value})
     samples = {name: tuple(chain.from_iterable(r.samples for r in rows)) for name, rows in sessions.items()}
     runs = {name: frozenset(SideRun(r.time, r.content, r.number) for r in rows) for name, rows in sessions.items()}
     return SideEntry(first.case, first.metric, known, SideSamples(samples), runs)
+
+
+def series_axes(case: Case, axes: Mapping[str, str]) -> dict[str, str]:
+    """Axes of a series; with the file system of a case that has none of its own, if its system measures several."""
+    known = with_file_system(axes["system"], case.benchmark, case.parameters) if "system" in axes else case.parameters
+    own = "file_system" in case.parameters or "file_system" not in known
+    return dict(axes) if own else {**axes, "file_system": str(known["file_system"])}
 
 
 def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
@@ -359,6 +366,8 @@ def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, day
         chosen = ResultFilter(SeriesFilter(stack=spec.name))
     elif spec.kind == "system":
         chosen = ResultFilter(SeriesFilter(system=spec.name))
+    elif spec.kind == "file_system":
+        return _results_on(spec, history())
     elif spec.kind == "session":
         chosen = ResultFilter(session=history().session(spec.name).uuid)
     elif spec.kind == "since":
@@ -375,6 +384,22 @@ def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, day
     if not found:
         raise UsageError(f"no results for '{spec.text}'", hint=hint)
     return found
+
+
+def _results_on(spec: SideSpec, history: History) -> list[ResultRow]:
+    """Results on the file system of a side, of all systems or of that which a filter names."""
+    system = spec.filters.get("system")
+    found = list(history.results(ResultFilter(SeriesFilter(system=None if system is None else str(system)))))
+    names: dict[tuple[str, str], str | None] = {}
+    for row in found:
+        if (key := (row.system, row.case.key)) not in names:
+            known = with_file_system(row.system, row.case.benchmark, row.case.parameters)
+            names[key] = None if "file_system" not in known else str(known["file_system"])
+    chosen = [row for row in found if names[row.system, row.case.key] == spec.name]
+    if not chosen:
+        hint = suggest_name(spec.name, sorted({name for name in names.values() if name}))
+        raise UsageError(f"no results for '{spec.text}'", hint=hint)
+    return chosen
 
 
 def _event_period(spec: SideSpec, place: SidePosition, days: int) -> ResultFilter:

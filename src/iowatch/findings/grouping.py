@@ -20,7 +20,7 @@ from iowatch.core import DAY_S, METRICS, Scalar, local_day
 from iowatch.findings.finding import Finding, FindingMember, PerformanceDirection
 from iowatch.findings.series import headline_series, headline_values, load_detections
 from iowatch.findings.text import format_day, format_factor
-from iowatch.site import system_zone
+from iowatch.site import system_zone, with_file_system
 from iowatch.stats import (
     ChangePoint,
     Detection,
@@ -122,7 +122,12 @@ class ChangeGroup:
 
 def series_parameters(row: SeriesRow) -> dict[str, Scalar]:
     """Parameters of the case, and axes of the series."""
-    return {"benchmark": row.case.benchmark, "stack": row.stack, "partition": row.partition, **row.case.parameters}
+    return {"stack": row.stack, "partition": row.partition, **_case_parameters(row)}
+
+
+def _case_parameters(row: SeriesRow) -> dict[str, Scalar]:
+    known = with_file_system(row.system, row.case.benchmark, row.case.parameters)
+    return {"benchmark": row.case.benchmark, **known}
 
 
 def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[ChangePoint]]) -> list[ChangeGroup]:
@@ -325,7 +330,7 @@ def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) ->
         partition=row.partition,
         stack=row.stack,
         case_key=row.case.key,
-        parameters={"benchmark": row.case.benchmark, **row.case.parameters},
+        parameters=_case_parameters(row),
         metric=row.metric,
         unit=METRICS[row.metric].unit,
         last_before=series_change.last_before,

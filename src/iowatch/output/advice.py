@@ -23,7 +23,7 @@ from iowatch.comparison import (
 )
 from iowatch.core import NO_HINTS, InputError, Scalar, format_count, format_size, text
 from iowatch.output.comparison import format_interval
-from iowatch.site import load_system, system_names
+from iowatch.site import default_file_system, load_system, system_names
 from iowatch.stats import format_percent
 
 _MAX_SUITES = 3
@@ -172,7 +172,7 @@ def _remarks(one: Advice) -> Iterator[str]:
     if one.is_published and silent:
         yield f"Not varied in these tables: {', '.join(choice.choice.label for choice in silent)}."
     elif not one.is_published:
-        yield from (f"{choice.choice.label}: {_silence(choice)}" for choice in silent)
+        yield from (f"{choice.choice.label}: {_silence(choice, one.system)}" for choice in silent)
     if len(silent) < len(one.choices):
         yield f"{_INTERVALS[one.is_published]} A value in brackets is not better than any other for sure."
 
@@ -192,10 +192,12 @@ def _rule_lines(choice: ChoiceAdvice, part: AdvicePart, other: ValueComparison) 
         yield f"{choice.choice.label}: {best} is better than {worse} by ×{rule.gain:.3g} {where} {counts}."
 
 
-def _silence(choice: ChoiceAdvice) -> str:
+def _silence(choice: ChoiceAdvice, system: str | None) -> str:
     """Why there is no advice, and which suite would change it."""
     few = choice.few_sessions
     reason = "not measured." if few is None else f"not enough data: {format_count(few, 'session')} of {MIN_SESSIONS}."
+    if choice.choice.name == "file_system" and system and default_file_system(system):
+        return f"{reason} It is varied by: iowatch run --file-system all"
     if not choice.suites:
         return f"{reason} No suite varies it."
     others = ", ".join(choice.suites[1:_MAX_SUITES])

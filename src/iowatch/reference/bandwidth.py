@@ -33,6 +33,7 @@ from pydantic import Field
 
 from iowatch.core import METRICS, InputError, Metric, Scalar, UsageError, format_number, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument, describe_value
+from iowatch.site import default_file_system
 
 NonEmptyText = Annotated[str, Field(min_length=1)]
 _CASE = re.compile(r"\w+=[\w.:/+-]+(,\w+=[\w.:/+-]+)*")
@@ -179,16 +180,27 @@ class References:
         """Whether the file exists."""
         return self.path.is_file()
 
+    @cached_property
+    def _default_file_system(self) -> str | None:
+        return default_file_system(self.system)
+
     def matching(self, partition: str, stack: str, case: Mapping[str, Scalar]) -> list[Reference]:
         """Return the entries whose case parameters all belong to the case.
+
+        An entry without `file_system` is not of a case on another file system than the default one of the system.
 
         Args:
             partition: with or without the prefix `system:`.
             case: case parameters, with or without the operation.
         """
         place = (partition if ":" in partition else f"{self.system}:{partition}", stack)
-        has = frozenset(format_case_key(case).split(","))
-        return [e for e in self.entries if (e.partition, e.stack) == place and e.parameters <= has]
+        default = self._default_file_system
+        known = {"file_system": default, **case} if default else case
+        has = frozenset(format_case_key(known).split(","))
+        needed = (
+            {f"file_system={case['file_system']}"} if default and case.get("file_system", default) != default else ()
+        )
+        return [e for e in self.entries if (e.partition, e.stack) == place and has >= e.parameters >= {*needed}]
 
     def find(
         self, partition: str, stack: str, case: Mapping[str, Scalar], operation: str, metric: str

@@ -15,7 +15,7 @@ from iowatch.reference import bandwidth, published
 from iowatch.reference.bandwidth import Reference
 from iowatch.reference.policy import AuditRemark
 from iowatch.reference.propose import ReferenceFileChange
-from iowatch.site import load_system
+from iowatch.site import default_file_system, load_system
 
 
 def list_published_tables(source: str | None = None) -> dict[str, Any]:
@@ -90,7 +90,8 @@ def references_with_peak(system: str) -> dict[str, Any]:
     for entry in references.entries:
         parameters = dict(pair.split("=", 1) for pair in entry.parameters)
         known = published.has_peak(entry.metric.name)
-        peak = published.peak_mib_per_s(file_systems, entry.operation, parameters.get("file_system")) if known else None
+        place = parameters.get("file_system") or default_file_system(system)
+        peak = published.peak_mib_per_s(file_systems, entry.operation, place) if known else None
         percent = published.percent_of_peak(entry.value, peak)
         entries.append({**entry.to_json(), "peak": peak, "percent_of_peak": percent})
     return {"system": system, "path": str(references.path), "exists": references.exists, "entries": entries}

@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -36,7 +36,7 @@ from iowatch.core import (
     yamlfile,
 )
 from iowatch.darshan import parse_tool_file, parsed_tools
-from iowatch.site import load_system, system_zone
+from iowatch.site import default_file_system, load_system, system_zone
 from iowatch.store import Artefact, History, ResultFilter, RunRecord, SeriesFilter, SessionRecord, StackRecord
 
 # Tables of many runs per file, which no benchmark prints: by a map, or by the ready map of that name.
@@ -304,10 +304,20 @@ def run_record(run: MappedRun, system: str) -> RunRecord:
             stack=StackRecord(run.stack),
             fingerprint=hashlib.sha256(f"{prefix}\0{system}\0{identity}".encode()).hexdigest(),
             started_at=run.started_at,
-            output=run.output,
+            output=_on_file_system(run.output, default_file_system(system)),
             wall_s=run.wall_s,
             facts=run.facts,
         )
+    )
+
+
+def _on_file_system(output: Output, default: str | None) -> Output:
+    """Return the output of a table without `file_system` where it is the default one: as runs of a session have it."""
+    if default is None:
+        return output
+    cases = ({k: v for k, v in one.case.items() if (k, v) != ("file_system", default)} for one in output.results)
+    return replace(
+        output, results=tuple(replace(one, case=case) for one, case in zip(output.results, cases, strict=True))
     )
 
 

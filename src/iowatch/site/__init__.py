@@ -29,6 +29,7 @@ from iowatch.site.system import (
     System,
     SystemLimits,
     Weekday,
+    default_file_system,
     load_system,
     on_file_systems,
     shared_zone,
@@ -37,4 +38,5 @@ from iowatch.site.system import (
     system_names,
     system_today,
     system_zone,
+    with_file_system,
 )

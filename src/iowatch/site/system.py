@@ -5,7 +5,7 @@ All times are stored in UTC; people write and read them in the time zone of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, tzinfo
 from functools import cache
@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
 
+from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS, SuiteCase, load_suite
-from iowatch.core import InputError, IowatchError, UsageError, local_day, settings, suggest_name, units
+from iowatch.core import InputError, IowatchError, Scalar, UsageError, local_day, settings, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName
 from iowatch.site.file_system import (
     FileSystem,
@@ -279,9 +280,31 @@ def on_file_systems(cases: Iterable[SuiteCase], system: System, chosen: Sequence
         for place in places:
             if place is None:
                 found.append(case)
-            elif case.tool.file_bytes(case.options):
+            elif case.tool.writes_files:
                 found.append(replace(case, name=f"{case.name},file_system={place}", file_system=place))
     return found
+
+
+def default_file_system(system: str) -> str | None:
+    """Return the name of the default file system of a system that measures several; None for other systems."""
+    path = settings.find_file("system", system)
+    try:
+        known = _read_cached(path, path.stat().st_mtime_ns).measured_file_systems
+    except (OSError, IowatchError):  # imported data have no system; a damaged file is reported by what needs it
+        return None
+    return known[0].name if len(known) > 1 else None
+
+
+def with_file_system(system: str, benchmark: str, parameters: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    """Return case parameters as statistics and pages compare them.
+
+    Where a system measures several file systems, cases without `file_system` have the name of the default one.
+    """
+    known = BENCHMARKS.get(benchmark)
+    if "file_system" in parameters or (known and not known.writes_files):
+        return parameters
+    name = default_file_system(system)
+    return {**parameters, "file_system": name} if name else parameters
 
 
 def suite_on_system(suite: str, system: str, chosen: Sequence[str] = ()) -> list[SuiteCase]:

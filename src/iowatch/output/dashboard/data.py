@@ -46,13 +46,19 @@ class SeriesLimits:
     peak: float | None = None
 
 
+def described_case(row: SeriesRow) -> Mapping[str, Scalar]:
+    """Case parameters as pages show them, with the file system where the system measures several."""
+    return system.with_file_system(row.system, row.case.benchmark, row.case.parameters)
+
+
 def find_limits(row: SeriesRow, facts: system.System | None, references: bandwidth.References | None) -> SeriesLimits:
     """Limits with which a series is compared: reference, published figure and peak."""
     parameters = row.case.parameters
     operation = str(parameters.get("operation", ""))
     peak = accepted = None
     if facts is not None and published.has_peak(row.metric):
-        peak = published.peak_mib_per_s(facts.file_systems, operation, str(parameters.get("file_system") or "") or None)
+        place = str(described_case(row).get("file_system") or "") or None
+        peak = published.peak_mib_per_s(facts.file_systems, operation, place)
     if references is not None and references.entries:
         accepted = references.find(row.partition, row.stack, parameters, operation, row.metric)
     printed = None
@@ -257,7 +263,7 @@ def _read_or_fault(reader: Callable[[], _T], otherwise: _T, faults: list[str]) -
 
 def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
     """Names of series with metric (unless it is a headline metric), and stack and partition if there are several."""
-    case_names = short_case_names([{"benchmark": row.case.benchmark, **row.case.parameters} for row in rows])
+    case_names = short_case_names([{"benchmark": row.case.benchmark, **described_case(row)} for row in rows])
     several = [field for field in ("stack", "partition") if len({getattr(row, field) for row in rows}) > 1]
     names, headlines = [], headline_metrics()
     for row, name in zip(rows, case_names, strict=True):

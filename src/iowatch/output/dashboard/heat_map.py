@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from iowatch.core import Scalar
+from iowatch.site import with_file_system
 from iowatch.stats import format_parameter_value, prior_cost_bits
 from iowatch.store import SeriesRow
 
@@ -78,7 +79,8 @@ def build_heat_map(items: Sequence[_T], row_of: Callable[[_T], SeriesRow]) -> He
 
 
 def _case_values(row: SeriesRow) -> CaseValues:
-    return {**row.case.parameters, "stack": row.stack, "partition": row.partition, "metric": row.metric}
+    known = with_file_system(row.system, row.case.benchmark, row.case.parameters)
+    return {**known, "stack": row.stack, "partition": row.partition, "metric": row.metric}
 
 
 def _make_grid(benchmark: str, members: Sequence[_T], values: Sequence[CaseValues]) -> HeatMapGrid[_T]:

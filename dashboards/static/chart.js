@@ -184,9 +184,13 @@ const TimeChart = (() => {
 
     dateNodes(bottom) {
       const { left, right, x } = this.scale;
+      let free = -Infinity;
       return this.zoneOfSite.ticks(this.range, Math.max(2, Math.floor((right - left) / 72))).flatMap(([time, label]) => {
         const at = x(time), [kind, edge] = at > right - 34 ? ["date last", right + 4] : ["date", at];
-        return [node("line", { class: "grid", x1: at, x2: at, y1: TOP, y2: bottom + 4 }), node("text", { class: kind, x: edge, y: bottom + 18 }, label)];
+        const width = 6.5 * label.length, start = edge - width / (kind === "date" ? 2 : 1), fits = start >= free;
+        if (fits) free = start + width + 6;
+        const text = node("text", { class: kind, x: edge, y: bottom + 18 }, label);
+        return [node("line", { class: "grid", x1: at, x2: at, y1: TOP, y2: bottom + 4 }), ...(fits ? [text] : [])];
       });
     }
 

@@ -11,7 +11,7 @@
   if (late.length) {
     document.getElementById("overdue-count").textContent = late.filter((one) => one.matches("tr")).length;
     document.getElementById("overdue").hidden = false;
-    document.getElementById("problems").hidden = false;
+    for (const id of ["problems", "problems-overdue"]) document.getElementById(id).hidden = false;
   }
 
   // ?display=wall: large, without scrolling, loaded again every five minutes; what does not fit is counted.

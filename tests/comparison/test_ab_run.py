@@ -122,8 +122,8 @@ def test_comparison_is_written_as_markdown(reframe_: FakeReframe, cli: Cli, tmp_
     words = ("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 8)
     result = cli(*words, "--markdown", ticket)
     assert result.exit_code == 0
-    assert "new is faster over all: 1.29" in result.stdout
-    assert "- new is faster over all: 1.29" in ticket.read_text()
+    assert "new is faster, all cases together: 1.29" in result.stdout
+    assert "- new is faster, all cases together: 1.29" in ticket.read_text()
     # The sides of an A/B run are stacks for a reader; `left` and `right` are names in JSON.
     for shown in (result.stdout, ticket.read_text()):
         assert not re.search("left|right", shown.replace("left out", ""))

@@ -212,7 +212,7 @@ def test_event_sides_are_before_and_after(
     assert all(one.words == "faster" for one in outcome.compared)
     shown = cli("compare", "event:local/2023-11-25").stdout
     assert shown.startswith("before against after\nevent:local/2023-11-25\n")
-    assert "after is faster over all: " in shown
+    assert "after is faster, all cases together: " in shown
     with pytest.raises(UsageError, match="no event") as caught:
         compared(history, "event:local/2023-11-24", "event:local/2023-11-24")
     assert "new servers" in str(caught.value)
@@ -357,7 +357,7 @@ def test_exported_file_can_be_a_side(cli: Cli, history: History, tmp_path: Path)
 def test_output_starts_with_the_answer_and_markdown_is_escaped(cli: Cli, history: History) -> None:
     nightly(history, 8, {"o|d": 1.0, "new": 1.5})
     shown = cli("compare", "stack:o|d", "stack:new")
-    assert "new is faster over all: 1.5" in shown.stdout
+    assert "new is faster, all cases together: 1.5" in shown.stdout
     assert " times as fast as o|d (" in shown.stdout
     ticket = cli("compare", "stack:o|d", "stack:new", "--markdown")
     assert "o\\|d → new" in ticket.stdout

@@ -263,10 +263,10 @@ def summary_sentences(outcome: Outcome) -> list[str]:
 
 
 _OVERALL_TEXT = {
-    "faster": "{right} is faster over all",
-    "slower": "{right} is slower over all",
-    "no difference": "No difference above {bound} over all",
-    "not enough data": "Not enough data to assess over all",
+    "faster": "{right} is faster, all cases together",
+    "slower": "{right} is slower, all cases together",
+    "no difference": "No difference above {bound}, all cases together",
+    "not enough data": "Not enough data for a verdict on all cases together",
 }
 _BASIS_TEXT = {
     "sessions": "between sessions",

@@ -233,6 +233,8 @@ def _find_control_group(
     ]
     distinctive = [c for c in shared if any(not c.holds(d) for d in derived)]
     group = [i for i, d in enumerate(derived) if outside[i] and all(c.holds(d) for c in distinctive)]
+    if not distinctive and outside.all():  # without a rule the others are those that did not change
+        group = unchanged
     return ControlGroup(
         label=format_conditions(distinctive) if distinctive else "the other series",
         unchanged=len(unchanged),

@@ -113,8 +113,9 @@ def test_mark_of_an_event_opens_its_row_of_the_table(browser: Browser, site: Pat
 def test_calendar_on_a_phone_begins_at_the_newest_month(browser: Browser, site: Path) -> None:
     browser.resize(390, 844)
     browser.open(site / "findings.html")
-    box = browser.run("return document.querySelector('.calendar path.gain').getBoundingClientRect()")
-    assert 0 < box["left"] < 390
+    for mark in ("path.gain", "text.name"):
+        box = browser.run(f"return document.querySelector('.calendar.for-narrow {mark}').getBoundingClientRect()")
+        assert 0 < box["left"] < box["right"] < 390, mark
     assert browser.run("return document.documentElement.scrollWidth") <= 390
 
 
@@ -122,7 +123,7 @@ def test_calendar_has_twelve_months_to_the_newest_session_and_folds_earlier_ones
     text = (site / "findings.html").read_text(encoding="utf-8")
     assert 'aria-label="Calendar, May 2008 to Apr 2009"' in text
     assert "<summary>May 2007 to Apr 2008</summary>" in text
-    assert text.count("<svg") == 2
+    assert text.count('<svg class="picture calendar for-wide"') == 2
 
 
 def _marks(*days: int) -> list[year_calendar.CalendarMark]:

@@ -113,23 +113,27 @@ def section(site: Path, system: str) -> str:
     (row,) = re.findall(rf'<tr data-system="{system}".*?</tr>', text, re.DOTALL)
     start = rf'<div class="system"[^>]*data-system="{system}"'
     problems = re.findall(rf'{start}.*?</div>\n(?=<div class="system"|</section>)', text, re.DOTALL)
-    lines = re.findall(rf'<li data-system="{system}">.*?</li>', text, re.DOTALL)
+    lines = re.findall(rf'<li data-system="{system}".*?</li>', text, re.DOTALL)
     return "\n".join([row, *problems, *lines])
 
 
 def test_missing_session_is_reported_as_overdue(make: Make) -> None:
     """The last session of `stopped` was complete, nine days ago; its usual interval is one day."""
     found = section(make(10), "stopped")
-    assert "Overdue: no session since 2025-09-30 09:00 UTC." in shown(found)
+    assert "stopped: no session since 2025-09-30 09:00 UTC" in shown(found)
     assert "complete" not in shown(found)
     assert "1 overdue" in shown((make(10) / "index.html").read_text(encoding="utf-8"))
 
 
 def test_overdue_depends_on_the_usual_interval(make: Make) -> None:
     assert "overdue" not in shown(section(make(10), "weekly"))
-    assert "Overdue: no session since" in shown(section(make(4 * 24), "weekly"))
+    late = make(4 * 24)
+    assert "weekly: no session since" in shown(section(late, "weekly"))
+    # One box for the whole fleet, with all six systems that have sessions of their own.
+    text = shown((late / "index.html").read_text(encoding="utf-8"))
+    assert (text.count("Check the scheduler's jobs."), text.count(": no session since")) == (1, 6)
     assert "overdue" not in shown(section(make(27.3), "quiet"))
-    assert "Overdue: no session since" in shown(section(make(27.5), "quiet"))
+    assert "quiet: no session since" in shown(section(make(27.5), "quiet"))
 
 
 def test_imported_results_are_never_overdue(make: Make) -> None:
@@ -163,10 +167,11 @@ def test_outdated_page_shows_overdue_in_the_browser(make: Make, browser: Browser
     site = make(1)
     assert "overdue" not in shown(section(site, "quiet"))
     browser.open(site / "index.html")
-    row, problems = (f"return document.querySelector('{kind}[data-system=quiet]').innerText" for kind in ("tr", "div"))
+    row, problems = (f"return document.querySelector('{kind}[data-due][data-system=quiet]').innerText"
+                     for kind in ("tr", "li"))  # fmt: skip
     assert "overdue" in browser.run(row)
     assert "complete" not in browser.run(row)
-    assert "Overdue: no session since 2025-10-09 09:00 UTC" in browser.run(problems)
+    assert "quiet: no session since 2025-10-09 09:00 UTC" in browser.run(problems)
     assert browser.run("return document.querySelector('.lead').innerText").count("6 overdue") == 1
     assert browser.messages() == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from shlex import quote
 from typing import Any, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from iowatch import __version__, core
 from iowatch.core import plugins
@@ -171,6 +172,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         parameter=lambda value, name: format_parameter_value(name, value),
         decision=format_decision,
         samples=format_samples,
+        unbroken_dates=unbroken_dates,
         when=partial(time_element, zone=zone),
         day=lambda seconds, system: time_element(seconds, zone, zone_of(system)),
     )
@@ -191,6 +193,16 @@ def time_element(seconds: int | None, zone: tzinfo, day_zone: tzinfo | None = No
     # Contains only digits and the validated name of a zone, no untrusted text.
     shown = format_day(seconds, day_zone) if day_zone else local
     return Markup(f'<time datetime="{utc}" title="{hover}">{shown}</time>')  # noqa: S704  # nosec B704
+
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d)?")
+
+
+def unbroken_dates(text: str) -> Markup:
+    """A text whose ISO dates are not broken at the end of a line."""
+    plain = str(escape(core.escape_controls(text)))
+    # Only the escaped text and digits.
+    return Markup(_DATE.sub(r'<span class="date">\g<0></span>', plain))  # noqa: S704  # nosec B704
 
 
 def format_share(share: float | None) -> str:

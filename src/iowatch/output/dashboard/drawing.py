@@ -236,6 +236,8 @@ def curve_classes(curves: Sequence[Curve]) -> list[str]:
 _RANGES_WIDTH, _RANGES_RIGHT, _RANGES_TOP, _RANGES_BOTTOM, _ROW = 620, 14, 10, 40, 20
 # Width of a letter, and maximum width of the names of rows.
 _LETTER, _MAX_LEFT = 7.2, 380
+# On a phone every second value of the axis is shown.
+_NARROW_WIDTH, _FULL_AXIS = 340, 300
 
 
 @dataclass(frozen=True)
@@ -278,24 +280,30 @@ class Bar:
     limit: float | None = None
 
 
-def bars_picture(bars: Sequence[Bar], unit: str, label: str) -> Markup:
-    """Draw horizontal bars with their values from top to bottom over an axis that starts at zero."""
-    left = min(_MAX_LEFT, 12 + _LETTER * max(len(bar.name) for bar in bars))
-    bottom, right = _RANGES_TOP + _ROW * len(bars), _RANGES_WIDTH - 56
+def bars_pictures(bars: Sequence[Bar], unit: str, label: str) -> Markup:
+    """Draw horizontal bars with their values from top to bottom over an axis that starts at zero; also for phones."""
+    kinds = ((_RANGES_WIDTH, "picture curves for-wide"), (_NARROW_WIDTH, "picture curves for-narrow"))
+    return Markup().join(_bars_picture(bars, unit, label, width, kind) for width, kind in kinds)
+
+
+def _bars_picture(bars: Sequence[Bar], unit: str, label: str, width: float, kind: str) -> Markup:
+    most = min(_MAX_LEFT, 0.55 * width)
+    left = min(most, 12 + _LETTER * max(len(bar.name) for bar in bars))
+    bottom, right = _RANGES_TOP + _ROW * len(bars), width - 56
     x = AxisScale(0.0, rounded_axis_end(max(bar.limit or bar.value for bar in bars)), left, right)
     parts = []
-    for v in value_ticks(x.high):
+    for v in value_ticks(x.high)[:: 1 if right - left > _FULL_AXIS else 2]:
         parts.append(svg_line("grid", x(v), _RANGES_TOP, x(v), bottom))
         parts.append(svg_text("date", x(v), bottom + 16, format_number(v)))
     parts.append(svg_text("date", (left + right) / 2, bottom + 33, unit))
     for number, bar in enumerate(bars):
         y, end = _RANGES_TOP + _ROW * number, x(bar.value)
-        parts.append(svg_text("tick", left - 8, y + 14, bar.name[: int(_MAX_LEFT / _LETTER)]))
+        parts.append(svg_text("tick", left - 8, y + 14, bar.name[: int(most / _LETTER)]))
         parts.append(f'<rect class="bar" x="{left:g}" y="{y + 3:g}" width="{max(end - left, 1):.1f}" height="14"/>')
         parts.append(svg_text("bar-value", end + 5, y + 14, format_number(bar.value)))
         if bar.limit is not None:
             parts.append(svg_line("peak", x(bar.limit), y, x(bar.limit), y + _ROW))
-    return svg_picture(_RANGES_WIDTH, bottom + _RANGES_BOTTOM, label, parts, "picture curves")
+    return svg_picture(width, bottom + _RANGES_BOTTOM, label, parts, kind)
 
 
 _FOREST_WIDTH, _FOREST_HEIGHT, _MARGIN = 152, 26, 10

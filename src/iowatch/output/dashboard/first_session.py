@@ -71,7 +71,7 @@ def _pictures(rows: Sequence[overview.SeriesTableRow]) -> Iterator[tuple[str, Ma
                 name = f"{format_parameter_value('api', api)} {stack}".strip()
                 bars.append(drawing.Bar(name, best.newest, best.series.limits.peak))
         label = f"{operation or 'bandwidth'}: best bandwidth of the newest session per API and stack"
-        yield operation, drawing.bars_picture(bars[:_MAX_BARS], "MiB/s", label)
+        yield operation, drawing.bars_pictures(bars[:_MAX_BARS], "MiB/s", label)
 
 
 def stack_differences(rows: Sequence[overview.SeriesTableRow]) -> Iterator[str]:

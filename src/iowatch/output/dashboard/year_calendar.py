@@ -19,9 +19,12 @@ from iowatch.output.dashboard.drawing import AxisScale, svg_line, svg_text
 from iowatch.output.dashboard.site import safe_file_name, shorten_text
 from iowatch.site import system_zone
 
-_WIDTH, _LEFT, _RIGHT, _TOP = 1080, 130, 10, 22
+_RIGHT, _TOP = 10, 22
 _LANE, _PADDING, _SIZE = 14, 6, 11
-_MAX_YEARS, _MAX_NAME, _MAX_LABEL = 10, 17, 200
+_MAX_YEARS, _MAX_LABEL = 10, 200
+_MONTHS = 12
+# Months of one picture on a phone.
+_NARROW_MONTHS = 4
 _SETTLED = ("accepted", "dismissed", "resolved")
 # Outlines of marks around a middle, half as wide as `_SIZE`.
 _SHAPES = {
@@ -58,6 +61,18 @@ class CalendarMark:
 
 
 @dataclass(frozen=True)
+class _Layout:
+    width: int
+    left: int
+    longest_name: int
+    kind: str
+
+
+_WIDE = _Layout(1080, 130, 17, "picture calendar for-wide")
+_NARROW = _Layout(360, 92, 12, "picture calendar for-narrow")
+
+
+@dataclass(frozen=True)
 class CalendarYear:
     """Twelve months; `marks` newest first."""
 
@@ -85,7 +100,7 @@ def calendar_years(machines: Sequence[SystemEntry], zone: tzinfo = UTC) -> list[
         if found:
             title = f"{starts[0]:%b %Y} to {starts[-2]:%b %Y}"
             names = [m.name for m in machines if not back or any(mark.system == m.name for mark in found)]
-            years.append(CalendarYear(title, _picture(names, found, starts, title), _newest_first(found)))
+            years.append(CalendarYear(title, _pictures(names, found, starts, title), _newest_first(found)))
     return years
 
 
@@ -109,14 +124,28 @@ def _system_marks(machine: SystemEntry) -> Iterator[CalendarMark]:
         yield CalendarMark(machine.name, event.start, event.end, "event", event.kind, event.title, link)
 
 
-def _picture(systems: Sequence[str], marks: Sequence[CalendarMark], starts: Sequence[datetime], title: str) -> Markup:
-    x = AxisScale(starts[0].timestamp(), starts[-1].timestamp(), _LEFT, _WIDTH - _RIGHT)
+def _pictures(systems: Sequence[str], marks: Sequence[CalendarMark], starts: Sequence[datetime], title: str) -> Markup:
+    """All months in one picture and, for phones, one of some months each, newest first, if it has marks."""
+    parts = [_picture(systems, marks, starts, title, _WIDE)]
+    for first in range(_MONTHS - _NARROW_MONTHS, -1, -_NARROW_MONTHS):
+        some = starts[first : first + _NARROW_MONTHS + 1]
+        begin, end = some[0].timestamp(), some[-1].timestamp()
+        if found := [mark for mark in marks if begin <= mark.time < end]:
+            parts.append(_picture(systems, found, some, f"{some[0]:%b %Y} to {some[-2]:%b %Y}", _NARROW))
+    return Markup().join(parts)
+
+
+def _picture(
+    systems: Sequence[str], marks: Sequence[CalendarMark], starts: Sequence[datetime], title: str, layout: _Layout
+) -> Markup:
+    x = AxisScale(starts[0].timestamp(), starts[-1].timestamp(), layout.left, layout.width - _RIGHT)
     parts: list[str] = []
     top = float(_TOP)
     for name in systems:
         lanes = _assign_lanes(sorted((m for m in marks if m.system == name), key=lambda m: (m.time, m.kind)), x)
         height = _LANE * max(1, len(lanes)) + _PADDING
-        parts += [svg_line("grid", 0, top, _WIDTH, top), svg_text("name", 4, top + height / 2 + 4, name[:_MAX_NAME])]
+        parts.append(svg_line("grid", 0, top, layout.width, top))
+        parts.append(svg_text("name", 4, top + height / 2 + 4, name[: layout.longest_name]))
         for lane, members in enumerate(lanes):
             middle = top + _PADDING / 2 + _LANE * (lane + 0.5)
             parts += [_mark(mark, x, middle) for mark in members]
@@ -127,7 +156,7 @@ def _picture(systems: Sequence[str], marks: Sequence[CalendarMark], starts: Sequ
         year = f" {month:%Y}" if month.month == 1 or month is starts[0] else ""
         months += [svg_line("grid", at, _TOP - 4, at, top), svg_text("month", at + 4, _TOP - 8, f"{month:%b}{year}")]
     label = f"Findings and events, {title}: {format_count(len(marks), 'mark')}"
-    head = f'<svg class="picture calendar" viewBox="0 0 {_WIDTH} {top:g}" role="group" aria-label="{escape(label)}">'
+    head = f'<svg class="{layout.kind}" viewBox="0 0 {layout.width} {top:g}" role="group" aria-label="{escape(label)}">'
     # Numbers are formatted and texts escaped where the parts are made.
     return Markup(head + "".join([*months, *parts]) + "</svg>")  # noqa: S704  # nosec B704
 

@@ -77,7 +77,8 @@ class IndexRow:
     """A comparison in the index.
 
     Attributes:
-        verdict: one of `_VERDICTS`, about the right side over all cases.
+        verdict: one of `_VERDICTS`, about the right side, all cases together.
+        printed: whether it rests on printed figures only, whose sessions are not known.
         counts: number of cases by verdict, without zeros.
         sentence: the outcome, or the reason why there is none.
     """
@@ -86,6 +87,7 @@ class IndexRow:
     verdict: str
     counts: Sequence[tuple[str, int]]
     sentence: str
+    printed: bool = False
 
 
 def _make_index_row(request: ComparisonRequest, values: Mapping[str, Any]) -> IndexRow:
@@ -95,7 +97,8 @@ def _make_index_row(request: ComparisonRequest, values: Mapping[str, Any]) -> In
     # The sentence without its counts, which have a column of their own.
     sentence = values["lines"][0].partition(" By case: ")[0]
     verdict = next(name for name in _VERDICTS if overall["verdict"].startswith(name))
-    return IndexRow(request, verdict, [(name, n) for name, n in overall["counts"].items() if n], sentence)
+    counts = [(name, n) for name, n in overall["counts"].items() if n]
+    return IndexRow(request, verdict, counts, sentence, printed=overall["basis"] == "cases")
 
 
 def _comparison_requests(site: SiteBuild) -> Iterator[ComparisonRequest]:

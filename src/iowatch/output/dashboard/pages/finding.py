@@ -214,6 +214,7 @@ _FAN_HEIGHT = 300
 _FAN_LEFT, _FAN_TOP, _FAN_BOTTOM = 52, 30, 30
 _MAX_LINES = 24
 _BETWEEN_NAMES = 16
+_BETWEEN_LISTED, _MAX_LISTED_LETTERS = 19, 52
 # Maximum length of a name beside the lines; bold letters are wider.
 _MAX_BOLD_LETTERS = 27
 # Width of a bold letter of the label at the date.
@@ -225,18 +226,18 @@ _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.
 
 @dataclass(frozen=True)
 class FanLayout:
-    """Layout of the picture: names of groups beside the lines on a screen, over them on a phone."""
+    """Layout of the picture: factors of groups beside the lines, with their names there, or listed below on a phone."""
 
     width: int
     right: int
-    names_inside: bool
+    names_below: bool
     kind: str
     most_dates: int
     has_names: bool = True
 
 
 WIDE = FanLayout(960, 190, False, "picture fan for-wide", 7)
-NARROW = FanLayout(430, 10, True, "picture fan for-narrow", 4)
+NARROW = FanLayout(430, 56, True, "picture fan for-narrow", 4)
 # The text of a card names the groups.
 CARD = FanLayout(430, 10, True, "picture fan", 4, has_names=False)
 
@@ -304,8 +305,13 @@ def fan_picture(
         kind = "changed" if one.changed else "steady"
         parts.append(drawing.svg_line_with_gaps(kind, at, x.array(at), np.array(heights)))
     parts += _draw_change_date(moment, what, x, shape.width)
-    parts += _draw_labels(names if shape.has_names else (), x, y, shape)
-    return drawing.svg_picture(shape.width, _FAN_HEIGHT, label, parts, shape.kind)
+    named = sorted(names, key=lambda name: -name.gain) if shape.has_names else []
+    parts += _draw_labels(named, x, y, shape)
+    listed = named if shape.names_below else []
+    for line, name in enumerate(listed, start=1):
+        text = _shorten(f"{format_factor(name.gain)} {name.words}", _MAX_LISTED_LETTERS)
+        parts.append(drawing.svg_text(_label_kind(name), 4, _FAN_HEIGHT + _BETWEEN_LISTED * line, text))
+    return drawing.svg_picture(shape.width, _FAN_HEIGHT + _BETWEEN_LISTED * len(listed), label, parts, shape.kind)
 
 
 def _gain_range(drawn: Sequence[FanLine]) -> tuple[float, float]:
@@ -332,18 +338,20 @@ def _draw_change_date(moment: int, what: str, x: drawing.AxisScale, width: float
 def _draw_labels(
     names: Sequence[FanLabel], x: drawing.AxisScale, y: drawing.AxisScale, shape: FanLayout
 ) -> Iterator[str]:
-    """Names at the height of their lines, moved apart if they would overlap."""
+    """Names, the largest gain first, at the height of their lines, moved apart if they would overlap."""
     lowest = float(_FAN_TOP)
-    for name in sorted(names, key=lambda n: -n.gain):
-        above = 18 if shape.names_inside else 0
-        height = max(min(y(min(max(name.gain, y.low), y.high)) - above, _FAN_HEIGHT - _FAN_BOTTOM), lowest)
+    for name in names:
+        height = max(min(y(min(max(name.gain, y.low), y.high)), _FAN_HEIGHT - _FAN_BOTTOM), lowest)
         lowest = height + _BETWEEN_NAMES
-        kind = "group" if name.changed else "group steady"
-        side = " inside" if shape.names_inside else ""
         most = _MAX_BOLD_LETTERS if name.changed else _MAX_BOLD_LETTERS + 2
-        place = x.end - 2 if shape.names_inside else x.end + 8
-        words = _shorten(f"{format_factor(name.gain)} {name.words}", most)
-        yield drawing.svg_text(kind + side, place, height + 4, words)
+        words = "" if shape.names_below else f" {name.words}"
+        yield drawing.svg_text(
+            _label_kind(name), x.end + 8, height + 4, _shorten(f"{format_factor(name.gain)}{words}", most)
+        )
+
+
+def _label_kind(name: FanLabel) -> str:
+    return "group" if name.changed else "group steady"
 
 
 def _shorten(words: str, most: int) -> str:

@@ -86,10 +86,10 @@ class SystemStatus:
 
     @property
     def has_problem(self) -> bool:
-        """Whether anything but the results needs attention."""
+        """Whether files of the system or its newest session need attention."""
         found = self.coverage
         ended = found is not None and (bool(found.problems) or (not found.complete and not self.running))
-        return bool(self.machine.faults or self.problems) or self.overdue or ended
+        return bool(self.machine.faults or self.problems) or ended
 
 
 def _group_runs(groups: dict[tuple[str, str], list[str]], problems: Sequence[RunProblem]) -> None:

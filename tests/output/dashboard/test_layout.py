@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -73,13 +74,67 @@ def test_legends_keep_their_colours_on_paper(paper: Browser, franklin_site: Path
         assert set(paper.run(f"return {swatches}.map(e => getComputedStyle(e).printColorAdjust)")) == {"exact"}, name
 
 
+def test_cards_and_pictures_are_whole_on_paper(paper: Browser, franklin_site: Path) -> None:
+    """A page of A4 has 700 pixels between its margins; a card is not broken and has its picture beside the text."""
+    paper.resize(700, 1000)
+    paper.open(franklin_site / "index.html")
+    style = "const s = getComputedStyle(document.querySelector('.card')); return [s.breakInside, s.gridTemplateColumns]"
+    broken, columns = paper.run(style)
+    assert (broken, len(columns.split())) == ("avoid", 2)
+    paper.open(franklin_site / "findings.html")
+    calendar = "const one = document.querySelector('.calendar.for-wide').getBoundingClientRect()"
+    assert paper.run(f"{calendar}; return one.left >= 0 && one.right <= 700")
+
+
+# Tables of cards, with a class or id each.
+PHONE = {
+    "comparisons.html": ".cards",
+    "comparison/*.html": ".pairs",
+    "findings.html": ".filterable",
+    "overview/franklin.html": ".heat",
+}
+
+
+@pytest.mark.parametrize("name", PHONE)
+def test_tables_are_cards_on_a_phone(browser: Browser, franklin_site: Path, name: str) -> None:
+    """Nothing is beside the screen, or covers anything else of its row."""
+    browser.resize(390, 844)
+    for path in franklin_site.glob(name):
+        browser.open(path)
+        table = f"document.querySelector('{PHONE[name]}')"
+        assert browser.run(f"const wide = {table}.closest('.wide'); return wide.scrollWidth <= wide.clientWidth"), path
+        cells = f"[...{table}.tBodies[0].rows].flatMap(row => [...row.cells]).map(one => one.getBoundingClientRect())"
+        assert browser.run(f"return {cells}.filter(one => one.width && (one.left < 0 || one.right > 390)).length") == 0
+
+
+def test_names_are_beside_the_lines_of_a_finding_on_a_phone(browser: Browser, franklin_site: Path) -> None:
+    """Factors at the right edge, then the list of their names below the axis."""
+    browser.resize(390, 844)
+    browser.open(franklin_site / "finding/franklin-20090317-up.html")
+    box = "e => { const b = e.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]; }"
+    fan = "document.querySelector('.fan.for-narrow')"
+    lines = browser.run(f"return [...{fan}.querySelectorAll('polyline')].map({box})")
+    names = browser.run(f"return [...{fan}.querySelectorAll('.group')].map({box})")
+    beside, below = names[: len(names) // 2], names[len(names) // 2 :]
+    assert min(left for left, *_ in beside) >= max(right for _, right, *_ in lines)
+    assert max(right for _, right, *_ in names) <= 390
+    assert min(top for _, _, top, _ in below) >= max(bottom for *_, bottom in lines)
+    assert all(one[3] <= next_one[2] + 4 for one, next_one in pairwise(below))
+
+
 def test_columns_have_headings_on_paper(paper: Browser, franklin_site: Path) -> None:
-    """Headings that sort are buttons, and buttons such as "Copy" are not printed."""
+    """Headings that sort are buttons, which Chromium paints on the first page of a table only: the text itself is left.
+
+    Buttons such as "Copy" are not printed.
+    """
+    painted = "(th) => { const r = new Range(); r.selectNodeContents(th); return r.getClientRects().length > 0; }"
     for name in TABLES:
         paper.open(page(franklin_site, name))
         if name.startswith("series/"):
             paper.wait("return document.documentElement.dataset.drawn === 'yes'")
-        hidden = "[...document.querySelectorAll('thead th button')].filter(b => !b.getClientRects().length)"
-        assert paper.run(f"return {hidden}.map(b => b.textContent)") == [], name
+        headings = "[...document.querySelectorAll('thead th button')].map(b => b.parentElement)"
+        assert paper.run(f"return {headings}.filter(th => !({painted})(th)).map(th => th.textContent)") == [], name
+        boxes = "[...document.querySelectorAll('th button')].map(b => getComputedStyle(b).display)"
+        assert set(paper.run(f"return {boxes}")) <= {"contents"}, name
     paper.open(page(franklin_site, "finding/franklin-20090317-up.html"))
     assert paper.run("return [...document.querySelectorAll('button')].every(b => !b.getClientRects().length)")

@@ -214,7 +214,7 @@ _FAN_HEIGHT = 300
 _FAN_LEFT, _FAN_TOP, _FAN_BOTTOM = 52, 30, 30
 _MAX_LINES = 24
 _BETWEEN_NAMES = 16
-_BETWEEN_LISTED, _MAX_LISTED_LETTERS = 19, 52
+_BETWEEN_LISTED, _MAX_LISTED_LETTERS, _FAN_END = 19, 52, 8
 # Maximum length of a name beside the lines; bold letters are wider.
 _MAX_BOLD_LETTERS = 27
 # Width of a bold letter of the label at the date.
@@ -311,7 +311,8 @@ def fan_picture(
     for line, name in enumerate(listed, start=1):
         text = _shorten(f"{format_factor(name.gain)} {name.words}", _MAX_LISTED_LETTERS)
         parts.append(drawing.svg_text(_label_kind(name), 4, _FAN_HEIGHT + _BETWEEN_LISTED * line, text))
-    return drawing.svg_picture(shape.width, _FAN_HEIGHT + _BETWEEN_LISTED * len(listed), label, parts, shape.kind)
+    height = _FAN_HEIGHT + _BETWEEN_LISTED * len(listed) + (_FAN_END if listed else 0)
+    return drawing.svg_picture(shape.width, height, label, parts, shape.kind)
 
 
 def _gain_range(drawn: Sequence[FanLine]) -> tuple[float, float]:

@@ -33,6 +33,7 @@ from iowatch.site.stack import (
     read_lock_parts,
     root_specs,
 )
+from iowatch.site.stack_sources import develop_entries, lock_differences, record_commit
 from iowatch.site.stacks import REFERENCE_STACK, manifest_directory
 
 _LOG = logging.getLogger(__name__)
@@ -224,14 +225,17 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
         say: receives a message for each difference from the lock or the externals.
 
     Raises:
-        InputError: no lock, a lock of another environment or machine, or missing externals.
+        InputError: no lock, a lock of another environment or machine, or missing externals or source directories.
     """
     folder = manifest_directory(system, stack)
     manifest, committed = folder / "spack.yaml", folder / "spack.lock"
     target = stack_directory(system, stack) / "env"
+    sources = develop_entries(manifest)
     if not concretize:
-        _check_lock(manifest, committed, say)
+        _check_lock(manifest, committed, sources, say)
     document = yamlfile.read_mapping(manifest, SPACK_DOCS)
+    if sources:
+        document["spack"]["develop"] = sources
     includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
     target.mkdir(parents=True, exist_ok=True)
     if concretize:
@@ -255,7 +259,9 @@ def _write_yaml(path: Path, document: dict[str, Any]) -> None:
     path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
 
-def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
+def _check_lock(
+    manifest: Path, committed: Path, sources: Mapping[str, Mapping[str, str]], say: MessageCallback
+) -> None:
     """Reject a lock that is absent, belongs to another environment, or names packages that this machine lacks."""
     folder = manifest.parent
     if not committed.is_file():
@@ -263,6 +269,9 @@ def _check_lock(manifest: Path, committed: Path, say: MessageCallback) -> None:
     if not lock_matches_manifest(manifest, committed):
         message = f"{committed} was not made from {manifest.name}: their specs differ"
         raise InputError(message, hint=f"Regenerate it: spack -e {folder} concretize --force")
+    if elsewhere := list(lock_differences(committed, sources)):
+        message = f"{committed} was made for other sources; it builds {'; '.join(elsewhere)}"
+        raise InputError(message, hint="Add --concretize to use the sources that spack.yaml names.")
     false = [external for external in externals_of_lock(committed) if not external.is_true]
     words = {external: f"{external}, here {external.here() or 'missing'}" for external in false}
     required = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
@@ -481,7 +490,9 @@ def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
 
 def _describe_installed_stack(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
     parts = read_lock_parts(environment / "spack.lock", prefixes)
-    parts = tuple(replace(part, files=_required_files(part), checksums=_program_checksums(part)) for part in parts)
+    parts = tuple(
+        replace(record_commit(part), files=_required_files(part), checksums=_program_checksums(part)) for part in parts
+    )
     view = environment / ".spack-env" / "view"
     mpi = next((part.name for part in parts if part.name in ("openmpi", "mpich")), "")
     features, settings = stack_probe.features_of_parts(parts), stack_probe.mpi_settings(mpi)
@@ -537,4 +548,9 @@ def install_stack(
     _build_environment(spack, environment, stack, jobs, say)
     prefixes = _installed_prefixes(spack, environment)
     described = _describe_installed_stack(stack, system, environment, prefixes)
+    for part in described.parts:
+        if directory := part.variants.get("dev_path"):
+            commit = part.variants.get("commit")
+            state = f"commit {commit}" if commit else "not a git work tree: its state is not recorded"
+            say(f"{stack}: {part.name} {part.version} is built from {directory}, {state}")
     return described, write_stack_files(described)

@@ -98,7 +98,13 @@ endfunction()
 
 # That of a module is before Debian's on PATH, but has no suffix.
 macro(benchio_find_hdf5)
-  benchio_programs(programs "${BENCHIO_H5PCC}" h5pcc h5pcc.${BENCHIO_MPI} h5cc)
+  set(programs "")
+  if(IS_DIRECTORY "${BENCHIO_H5PCC}") # HDF5 1.8 built by CMake has no h5pcc
+    benchio_try(HDF5 ${CMAKE_CURRENT_SOURCE_DIR}/cmake/detect_hdf5.c "${BENCHIO_H5PCC}/include"
+      "-L${BENCHIO_H5PCC}/lib;-Wl,-rpath,${BENCHIO_H5PCC}/lib;-lhdf5" ${BENCHIO_H5PCC})
+  else()
+    benchio_programs(programs "${BENCHIO_H5PCC}" h5pcc h5pcc.${BENCHIO_MPI} h5cc)
+  endif()
   foreach(program IN LISTS programs)
     if(NOT BENCHIO_HDF5_FOUND)
       execute_process(COMMAND ${program} -shlib -show OUTPUT_VARIABLE flags ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)

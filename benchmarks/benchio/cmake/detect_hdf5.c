@@ -4,6 +4,5 @@
 #endif
 int main(void) {
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
-    return H5Pset_fapl_mpio(list, MPI_COMM_WORLD, MPI_INFO_NULL) < 0 ||
-           H5Pset_all_coll_metadata_ops(list, 1) < 0;
+    return H5Pset_fapl_mpio(list, MPI_COMM_WORLD, MPI_INFO_NULL) < 0;
 }

@@ -1,7 +1,11 @@
 #include <mpi.h>
 #include <netcdf.h>
 #include <netcdf_meta.h>
-#if !defined(NC_HAS_PARALLEL4) || !NC_HAS_PARALLEL4
+/* Before 4.6.2 there is one macro for both formats. */
+#ifndef NC_HAS_PARALLEL4
+#define NC_HAS_PARALLEL4 NC_HAS_PARALLEL
+#endif
+#if !NC_HAS_PARALLEL4
 #error "benchio: this netcdf-c was built without parallel NetCDF-4"
 #endif
 #include <netcdf_par.h>

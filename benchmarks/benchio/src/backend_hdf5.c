@@ -21,6 +21,16 @@ static void version(char *text, size_t n) {
     snprintf(text, n, "HDF5 %u.%u.%u", major, minor, release);
 }
 
+static const char *refuse(const struct options *o) {
+#if !H5_VERSION_GE(1, 10, 0)
+    if (o->collective_metadata)
+        return "--collective-metadata: this HDF5 has no H5Pset_coll_metadata_write (it came with 1.10.0)";
+#else
+    (void)o;
+#endif
+    return NULL;
+}
+
 struct stack_text {
     char *text;
     size_t n;
@@ -56,10 +66,12 @@ static hid_t access_properties(const struct file *f) {
     CHECK_HDF5(f, "H5Pset_fapl_mpio", list >= 0 && H5Pset_fapl_mpio(list, f->comm, f->info) >= 0);
     if (o->align > 0)
         CHECK_HDF5(f, "H5Pset_alignment", H5Pset_alignment(list, o->align, o->align) >= 0);
+#if H5_VERSION_GE(1, 10, 0)
     if (o->collective_metadata) {
         CHECK_HDF5(f, "H5Pset_all_coll_metadata_ops", H5Pset_all_coll_metadata_ops(list, 1) >= 0);
         CHECK_HDF5(f, "H5Pset_coll_metadata_write", H5Pset_coll_metadata_write(list, 1) >= 0);
     }
+#endif
     return list;
 }
 
@@ -231,6 +243,7 @@ const struct backend backend_hdf5 = {
     .has_chunks = true,
     .has_files = true,
     .version = version,
+    .refuse = refuse,
     .buffer_bytes = buffer_bytes,
     .open = open_file,
     .transfer = transfer,

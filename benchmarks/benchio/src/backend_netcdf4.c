@@ -68,12 +68,13 @@ static void open_file(struct file *f) {
     if (align > 0)
         CHECK_NETCDF(f, "nc_set_alignment", nc_set_alignment(align, align));
 #endif
+    /* NC_MPIIO has no effect since 4.6.2; before, the calls refuse a mode without it. */
     if (f->writing) {
         CHECK_NETCDF(f, "nc_create_par",
-                     nc_create_par(f->path, NC_NETCDF4 | NC_CLOBBER, f->comm, f->info, &s->file));
+                     nc_create_par(f->path, NC_NETCDF4 | NC_MPIIO | NC_CLOBBER, f->comm, f->info, &s->file));
         define(f);
     } else {
-        CHECK_NETCDF(f, "nc_open_par", nc_open_par(f->path, NC_NOWRITE, f->comm, f->info, &s->file));
+        CHECK_NETCDF(f, "nc_open_par", nc_open_par(f->path, NC_MPIIO | NC_NOWRITE, f->comm, f->info, &s->file));
         CHECK_NETCDF(f, "nc_inq_varid", nc_inq_varid(s->file, "data", &s->variable));
     }
     CHECK_NETCDF(f, "nc_var_par_access",

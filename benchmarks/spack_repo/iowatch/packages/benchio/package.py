@@ -34,10 +34,12 @@ class Benchio(CMakePackage):
         return str(Path(__file__).resolve().parents[4] / "benchio")
 
     def _tool(self, package, name):
-        """A wrapper or *-config of a dependency; empty leaves the search to benchio's CMake."""
+        """A wrapper or *-config of a dependency, or its directory; empty leaves the search to benchio's CMake."""
         path = Path(self.spec[package].prefix.bin) / name
         # Below /usr several MPIs can have one each; benchio's CMake finds the one that fits.
-        return "" if not path.exists() or self.spec[package].external else str(path)
+        if self.spec[package].external:
+            return ""
+        return str(path if path.exists() else path.parents[1])
 
     def cmake_args(self):
         spec = self.spec

@@ -66,8 +66,8 @@ class Stack:
         kind: `system` (packages of the operating system), `modules` (environment modules) or `spack`.
         status: `installed` (ready), `locked` (only a lock file), `declared` (no lock file), `broken`.
         parts: every library and program, sorted by name.
-        features: features that checks can require: `openmpi`, `mpich`, `hdf5`, `netcdf4`, `pnetcdf`, `ior`, `mdtest`,
-            `h5bench`, `fio`, `hpcc`, `darshan`.
+        features: features that checks can require: `openmpi`, `mpich`, `hdf5`, `netcdf4`, `pnetcdf`, `benchio`,
+            `ior`, `mdtest`, `h5bench`, `fio`, `hpcc`, `darshan`.
         settings: environment variables to set.
         paths: environment variables to which directories are prepended.
         modules: environment modules to load first.

@@ -328,17 +328,16 @@ def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
     """Return the features that checks can require of an environment with these parts."""
     parts = list(parts)
     found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
-    found |= {b.name for b in BENCHMARKS.values() for part in parts if b.probe and _provides(part, b)}
+    found |= {b.name for b in BENCHMARKS.values() for part in parts if _provides(part, b)}
     return tuple(sorted(found))
 
 
 def _provides(part: StackPart, benchmark: Benchmark) -> bool:
     """Return whether a part contains a benchmark; on PATH, unlike in Spack packages, programs may be missing."""
-    assert benchmark.probe
+    if part.name != benchmark.package or part.hash or benchmark.probe is None:
+        return part.name == benchmark.package
     program = benchmark.probe.program
-    return part.name == benchmark.package and bool(
-        part.hash or benchmark.probe.version_command or any(Path(path).name == program for path in part.files)
-    )
+    return bool(benchmark.probe.version_command) or any(Path(path).name == program for path in part.files)
 
 
 def mpi_settings(mpi: str) -> dict[str, str]:

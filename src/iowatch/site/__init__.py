@@ -1,6 +1,6 @@
 """The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
-from iowatch.site.file_system import FileSystem, FileSystemIdentity, MeasuredFileSystem
+from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
 from iowatch.site.init import write_system
 from iowatch.site.schedulers import (
     Allocation,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError, plugins, settings
 from iowatch.site import (
-    FileSystemIdentity,
+    MeasuredFileSystem,
     Stack,
     System,
     covariates,
@@ -115,6 +115,7 @@ class DoctorReport:
         problems: faults of the system's own files that prevent every run, one sentence each.
         broken_stacks: name and reason of each.
         scratch: the directory and the file system that it is on; None if `problems` has the reason.
+        other_file_systems: the same of the others that suites measure, or why nothing can be written there, by name.
         overridden: files of the site that replace one of the product.
         plugins: of the site; faults of the objects of a registry are known only where it was imported.
         unanswered: queries of Prometheus in system.yaml without an answer, with the reason; runs are not affected.
@@ -131,6 +132,7 @@ class DoctorReport:
     problems: tuple[str, ...] = ()
     broken_stacks: tuple[str, ...] = ()
     scratch: str | None = None
+    other_file_systems: Mapping[str, str] = field(default_factory=dict)
     unanswered: tuple[str, ...] = ()
     overridden: tuple[str, ...] = ()
     plugins: tuple[PluginStatus, ...] = ()
@@ -168,11 +170,8 @@ def examine_machine(system: str = "local") -> DoctorReport:
     known = [] if described.retired else discover_stacks(system)
     findings, commands = ((), ()) if described.retired else _check_requirements(described, known)
     problems = [] if described.retired else [*_configuration_problems(system)]
-    try:
-        scratch = None if described.retired or described.scratch is None else _find_scratch(described)
-    except (MachineError, UsageError) as error:
-        scratch = None
-        problems.append(str(error))
+    scratch, others, faults = (None, {}, []) if described.retired else _find_directories(described)
+    problems += faults
     return DoctorReport(
         distribution=machine.detect_distribution()[0],
         cores=os.cpu_count() or 1,
@@ -185,6 +184,7 @@ def examine_machine(system: str = "local") -> DoctorReport:
         problems=tuple(dict.fromkeys(problems)),
         broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in known if stack.status == "broken"),
         scratch=scratch,
+        other_file_systems=others,
         unanswered=() if described.retired else _unanswered_queries(described),
         plugins=tuple(
             PluginStatus(one.name, tuple(map(" ".join, one.adds)), tuple(one.faults))
@@ -202,11 +202,28 @@ def _unanswered_queries(system: System) -> tuple[str, ...]:
     return tuple(f"{name}: {reason}" for name, reason in missing.items())
 
 
-def _find_scratch(system: System) -> str:
-    declared = FileSystemIdentity(**system.scratch.declared if system.scratch else {})
-    found = storage.examine_scratch(system.scratch_directory(), declared)
-    note = "" if declared.declared else " (not declared in system.yaml: compared with the last session)"
-    return f"{system.scratch_directory()} on {found or 'an unknown file system'}{note}"
+def _find_directories(system: System) -> tuple[str | None, dict[str, str], list[str]]:
+    """Return where the default file system and the others are, by name, and why sessions cannot start."""
+    default, others, faults = None, {}, []
+    for one in system.measured_file_systems:
+        try:
+            found = _find_directory(one)
+        except (MachineError, UsageError) as error:
+            if one.is_default:
+                faults.append(str(error))
+                continue
+            found = f"cannot be used: {error.message}"
+        if one.is_default:
+            default = found
+        else:
+            others[one.name] = found
+    return default, others, faults
+
+
+def _find_directory(one: MeasuredFileSystem) -> str:
+    found = storage.examine_scratch(one.path(), one.declared)
+    note = "" if one.declared.declared else " (not declared in system.yaml: compared with the last session)"
+    return f"{one.path()} on {found or 'an unknown file system'}{note}"
 
 
 def _configuration_problems(system: str) -> tuple[str, ...]:

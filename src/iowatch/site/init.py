@@ -397,6 +397,9 @@ def _file_systems(facts: MachineFacts, day: str) -> list[str]:
         if mount.stripe_count is not None and mount.stripe_bytes is not None:
             rows.append(f"  striping: {{count: {mount.stripe_count}, bytes: {mount.stripe_bytes}}}")
         rows.append('  # peaks: [{value: 30, unit: GB/s, of: file system, source: "document and page"}]')
+        if mount.writable or technology in storage.PARALLEL_TECHNOLOGIES:
+            rows.append(f"  # directory: {_yaml_text(str(Path(path, 'iowatch')))}  # suites can measure it, too")
+            rows.append("  # limits: {total_bytes: 100g, files: 10000}")
         seen.add(name)
     return rows
 

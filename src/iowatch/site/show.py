@@ -11,7 +11,19 @@ from rich.table import Table
 from iowatch.benchmarks.hints import understood_hints
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import format_count, format_number, format_size, make_table
-from iowatch.site import Blackout, FileSystem, NightlyPolicy, Stack, StackDiff, System, doctor, stack_probe, system_zone
+from iowatch.site import (
+    Blackout,
+    FileSystem,
+    FileSystemLimits,
+    NightlyPolicy,
+    Stack,
+    StackDiff,
+    System,
+    SystemLimits,
+    doctor,
+    stack_probe,
+    system_zone,
+)
 
 
 def _format_size(size_bytes: int | None) -> str:
@@ -58,6 +70,8 @@ def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
     console.print(f"Scheduler: {report.scheduler.title}", markup=False)
     if report.scratch:
         console.print(f"Scratch: {report.scratch}", markup=False, soft_wrap=True)
+    for name, found in report.other_file_systems.items():
+        console.print(f"File system {name}: {found}", markup=False, soft_wrap=True)
     console.print()
     if report.findings:
         rows = make_table("part", "found", "used for")
@@ -131,6 +145,21 @@ def _storage(system: System) -> tuple[Table, Table]:
     return rows, peaks
 
 
+def _format_limits(limits: SystemLimits | FileSystemLimits) -> str:
+    plain = limits.model_dump(exclude_none=True).items()
+    return ", ".join(f"{name} {format_size(value) if name.endswith('_bytes') else value}" for name, value in plain)
+
+
+def _measured(system: System) -> Table:
+    """Return the table of the file systems that suites measure; without rows if there is only the default one."""
+    rows = make_table("measured file system", "directory", "must be on", "limits")
+    known = system.measured_file_systems
+    for one in known if len(known) > 1 else ():
+        name = f"{one.name} (default)" if one.is_default else one.name
+        rows.add_row(name, one.directory.path, str(one.declared), _format_limits(one.limits) if one.limits else "")
+    return rows
+
+
 def _format_blackout(blackout: Blackout, zone: tzinfo) -> str:
     """Return `blackout 'backup' (mon tue 22:30 to 01:00 Europe/Berlin, since 2026-11-21)`."""
     days = " ".join(blackout.days) or "every day"
@@ -154,21 +183,19 @@ def _format_nightly_policy(night: NightlyPolicy, zone: tzinfo) -> str:
 def render_system(system: System, console: Console) -> None:
     """Print all facts about a system."""
     console.print(f"{system.name}: {system.title}", markup=False)
-    limits, zone = system.limits.model_dump(exclude_none=True).items(), system_zone(system.name)
+    zone = system_zone(system.name)
     facts = {
         "Site": system.site,
         "Time zone": str(zone),
         "State": f"retired: {system.retired}" if system.retired else "in service",
         "Scratch": system.scratch and ", ".join(filter(None, (system.scratch.path, str(system.scratch)))),
-        "Limits of the suites": ", ".join(
-            f"{name} {format_size(value) if name.endswith('_bytes') else value}" for name, value in limits
-        ),
+        "Limits of the suites": _format_limits(system.limits),
         "Night": _format_nightly_policy(system.night, zone) if system.night != NightlyPolicy() else "",
     }
     for title, text in facts.items():
         if text:
             console.print(f"{title}: {text}", markup=False)
-    for section in (_hardware(system), *_storage(system)):
+    for section in (_hardware(system), *_storage(system), _measured(system)):
         if section.row_count:
             console.print()
             console.print(section)

@@ -410,3 +410,21 @@ def test_series_changed_in_the_other_direction_are_outside_of_the_rule() -> None
     assert found.rule is not None
     assert (found.rule.text, found.changed, found.total) == ("reads", 24, 48)
     assert (found.control, found.exceptions) == (None, ())
+
+
+def test_names_of_many_parameters_leave_out_usual_values_and_stay_unique() -> None:
+    usual: dict[str, Scalar] = {
+        "benchmark": "benchio", "operation": "write", "api": "HDF5", "file": "shared", "ranks": 4, "sync": False,
+        "cache": "drop", "segments": 1, "layout": "contiguous", "block_bytes": MIB,
+    }  # fmt: skip
+    unusual = {"ranks": 8, "sync": True, "cache": "keep", "segments": 16, "layout": "chunked", "block_bytes": 2 * MIB}
+    cases = [usual, *({**usual, name: value} for name, value in unusual.items()), {**usual, **unusual}]
+    names = short_case_names(cases * 2)
+    assert names[: len(cases)] == names[len(cases) :]
+    assert len(set(names)) == len(cases)
+    assert names[0] == "benchio write HDF5 shared file"
+    assert "benchio write HDF5 shared file cache keep" in names
+    # A case without a parameter that the others have would get the name of the usual one: both are named in full.
+    absent = {name: value for name, value in usual.items() if name != "cache"}
+    first, *_, last = short_case_names([*cases, absent])
+    assert first != last

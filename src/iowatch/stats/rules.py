@@ -86,7 +86,7 @@ _VALUE_LABELS: dict[tuple[str, Scalar], str] = {
     ("operation", "read"): "reads",
     **{(name, word): describe_hints(f"{name}={word}") for name, hint in HINTS.items() for word in hint.values or ()},
 }
-_BARE = ("operation", "api", "benchmark", "stack", "partition", "file_system", "pattern")
+_BARE = ("operation", "api", "benchmark", "stack", "partition", "file_system", "pattern", "hints", "layout")
 
 
 # A parameter with more values than this is compared for equality and order only.
@@ -459,26 +459,48 @@ _ALWAYS_NAMED = ("benchmark", "operation", "api", "file")
 _HIDDEN = ("aligned", "mpiio", *_ALWAYS_NAMED)
 
 
+# A case with more differing parameters than this is named without those that have their usual value.
+_MAX_NAMED = 4
+
+
 def short_case_names(cases: Sequence[Parameters]) -> list[str]:
     """One name per case: benchmark, operation, api, file layout, and other parameters that differ in the benchmark.
+
+    Where these are many, those with the usual value of such cases are left out, unless two cases would get one name.
 
     Args:
         cases: parameters with `benchmark` among them.
     """
     groups: dict[str, list[Parameters]] = defaultdict(list)
-    for case in cases:
+    alike: dict[str, list[Parameters]] = defaultdict(list)
+    heads = [_format_head(case) for case in cases]
+    for case, head in zip(cases, heads, strict=True):
         groups[str(case.get("benchmark"))].append(case)
+        alike[head].append(case)
     differing = {name: _differing_parameters(group) for name, group in groups.items()}
-    names = []
-    for case in cases:
-        parts = [
-            str(case[key]) if key == "operation" else format_parameter_value(key, case[key])
-            for key in _ALWAYS_NAMED
-            if key in case
-        ]
-        parts += [_format_parameter(k, case[k]) for k in differing[str(case.get("benchmark"))] if k in case]
-        names.append(" ".join(parts))
-    return names
+    usual = {head: _usual_values(group) for head, group in alike.items()}
+    whole: list[str] = []
+    brief: list[str] = []
+    for case, head in zip(cases, heads, strict=True):
+        own = [key for key in differing[str(case.get("benchmark"))] if key in case]
+        named = own if len(own) <= _MAX_NAMED else [key for key in own if (case[key] or None) != usual[head][key]]
+        for names, keys in ((whole, own), (brief, named)):
+            names.append(" ".join([head, *(_format_parameter(key, case[key]) for key in keys)]))
+    # Several series may have one case.
+    times = Counter(name for name, _ in set(zip(brief, whole, strict=True)))
+    return [short if times[short] == 1 else full for short, full in zip(brief, whole, strict=True)]
+
+
+def _format_head(case: Parameters) -> str:
+    """The parameters that every name has: `ior read MPI-IO shared file`."""
+    own = {key: case[key] for key in _ALWAYS_NAMED if key in case}
+    return " ".join(str(v) if key == "operation" else format_parameter_value(key, v) for key, v in own.items())
+
+
+def _usual_values(alike: Sequence[Parameters]) -> dict[str, Scalar | None]:
+    """The most common value of each parameter; None (absent, false or 0) where it is not set in some of the cases."""
+    values = {key: Counter(case.get(key) or None for case in alike) for case in alike for key in case}
+    return {key: None if None in found else found.most_common(1)[0][0] for key, found in values.items()}
 
 
 def _differing_parameters(inside: Sequence[Parameters]) -> list[str]:
@@ -492,7 +514,7 @@ def _differing_parameters(inside: Sequence[Parameters]) -> list[str]:
 
 
 def _format_parameter(key: str, value: Scalar) -> str:
-    """Text of a parameter: `scratch1` or `full striping`; numbers and booleans are prefixed with the parameter name."""
+    """Text of a parameter: `scratch1`, `full striping`, or with the name of the parameter (`cache drop`, `ranks 4`)."""
     text = format_parameter_value(key, value)
-    bare = isinstance(value, str) or (text != str(value).lower() and not key.endswith("_bytes"))
-    return text if bare else f"{key.removesuffix('_bytes')} {text}"
+    has_label = text != str(value).lower() and text != value and not key.endswith("_bytes")
+    return text if key in _BARE or has_label else f"{key.removesuffix('_bytes')} {text}"

@@ -210,6 +210,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
                 "extra_work": sorted(self.extra_work),
                 "tracing": "Darshan" if self.is_traced else "none",
                 **turn,
+                **({"measured": [started, ended]} if "pair" in turn and started and ended else {}),
                 **({"avoided_nodes": self.avoided_nodes} if self.avoided_nodes else {}),
             },
         )

@@ -199,6 +199,29 @@ def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
     wait_until(lambda: not cluster.query("squeue", "--noheader"), 10)
 
 
+def test_interference_run_submits_an_array_of_aggressors(cluster: Cluster, stack: str) -> None:
+    """Two tasks of one array and the victim run at the same time; none is left."""
+    known = len(cluster.ended())
+    words = [IOWATCH, "run", "--system", "slurm-local", "--suite", "tiny", "--stack", stack, "--levels", "2"]
+    words += ["--interference", "victim=api=posix,file=per-process", "aggressor=api=mpiio,file=shared"]
+    done = subprocess.run(
+        [*words, "--pairs", "1", "--json"], env=cluster.environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert {one["level"] for one in document["levels"]} == {2}
+    with History.open(str(cluster.var / "iowatch.db")) as history:
+        runs = {run.name: run for run in history.runs(document["run"]["session"])}
+    (load,) = [run for name, run in runs.items() if name.endswith("-aggressors")]
+    assert load.facts["nodes"] == [cluster.node]
+    assert all(len(each) == 2 and min(each) > 0 for each in load.facts["bandwidth_by_job"].values())
+    wait_until(lambda: not cluster.query("squeue", "--noheader"), 10)
+    jobs = cluster.ended()[known:]
+    assert len(jobs) == 3 + 2  # warm-up, levels 0 and 2, and both tasks
+    assert {job["JobState"] for job in jobs} == {"COMPLETED"}
+    assert not [*(cluster.var / "scratch").glob("*")]
+
+
 def test_new_slurm_system_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:
     """Debian's Slurm has no default for MPI: without `MPI_TYPES` no rank of Open MPI starts."""
     for folder in ("benchmarks", "reframe_tests", "systems/_template"):

@@ -33,6 +33,30 @@ def test_each_pair_has_both_sides_and_blocks_have_both_orders() -> None:
         assert (third, fourth) == (second, first)
 
 
+def test_several_sides_are_compared_with_the_first() -> None:
+    """Levels: each pair has every side once, the next one in reverse order; a drift of the machine cancels."""
+    clock = iter(range(1000))
+    factors = {"0": 1.0, "1": 0.5, "4": 0.25}
+    schedule = AbSchedule(StopRule(pairs=20), seed=4, sides=("0", "1", "4"))
+    turns = run(schedule, lambda turn: 1000 * factors[turn.side] * np.exp(-0.01 * next(clock)))
+    orders = [[turn.side for turn in turns if turn.pair == pair] for pair in range(1, 21)]
+    assert all(sorted(order) == ["0", "1", "4"] for order in orders)
+    assert all(second == first[::-1] for first, second in zip(orders[::2], orders[1::2], strict=True))
+    assert len({tuple(order) for order in orders}) > 2
+    widths = schedule.half_widths()
+    assert set(widths) == {"case 1", "case 4"}
+    assert max(widths.values()) < 0.02
+    assert schedule.left_s(10) == 10 * 3
+
+
+def test_every_side_must_be_narrow() -> None:
+    """The last side has no interval, because it never has a result: the run ends by its number of pairs."""
+    schedule = AbSchedule(StopRule(pairs=30, half_width=0.1), seed=4, sides=("0", "1", "2"))
+    for turn in schedule.turns():
+        schedule.record(turn, {} if turn.side == "2" else {"case": [5.0]}, 1.0)
+    assert schedule.stopped == "pairs"
+
+
 def test_order_is_random_and_repeatable() -> None:
     orders = [[t.side for t in run(AbSchedule(StopRule(pairs=8), seed=s), lambda _: 1.0)] for s in (1, 1, 2, 3, 4)]
     assert orders[0] == orders[1]

@@ -12,45 +12,24 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
-from subprocess import Popen
 from typing import Any
 
 from iowatch import handoff
-from iowatch.benchmarks.registry import parse_output_file
 from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.core import (
-    METRICS,
-    IowatchError,
-    MachineError,
-    Output,
-    Result,
-    Scalar,
-    UsageError,
-    format_count,
-    format_size,
-    headline_metrics,
-    suggest_name,
-    write_atomically,
-)
-from iowatch.session import reframe, session
+from iowatch.core import MachineError, Output, Scalar, UsageError, format_count, format_size, suggest_name
+from iowatch.session import session
 from iowatch.session.ab_run import InterleavedRunner
+from iowatch.session.aggressors import AggressorError, Aggressors, aggregate_rates
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
 from iowatch.site import aggressors, current_allocation, on_file_systems
 from iowatch.stats import AbSchedule, AbTurn, StopRule
 from iowatch.store import History
 
-# Without `queue_minutes` of the system.
-_QUEUE_MINUTES = 15
 # Beyond the budget, for the last pair; without a budget.
 _EXTRA_S, _DAY_S = 1800, 86400
-# Share of the measurement in which each aggressor must run: between its starts are gaps.
-_MIN_COVERED = 0.9
-_POLL_S, _END_S = 0.2, 15.0
 _MAX_FAULTS = 3
 _UNLIMITED = 10**9
 
@@ -234,163 +213,6 @@ def _listed(levels: Sequence[int]) -> str:
     return ", ".join(map(str, levels))
 
 
-class AggressorError(IowatchError):
-    """The aggressors did not run as they should during a turn; its result is not that of the level."""
-
-
-class Aggressors:
-    """The aggressor jobs of a session, in one start of ReFrame.
-
-    Use: `start(level)`; measure the victim; `stop()`; `check(level, begin, end)`.
-
-    Attributes:
-        directory: of their files and of ReFrame's.
-        run: what each of them repeats.
-    """
-
-    def __init__(self, context: InterferenceContext, plan: InterferencePlan, directory: Path, time_limit_s: int):
-        self.directory, self.run, self._plan, self._context = directory, plan.aggressor, plan, context
-        self._jobs = [aggressors.AggressorJob(directory / f"job-{n}") for n in range(1, max(plan.levels) + 1)]
-        self._request = handoff.AggressorRequest(len(self._jobs), str(directory), time_limit_s)
-        self._serial, self._level, self._renewed = 0, 0, 0.0
-        self._process: Popen[bytes] | None = None
-        self._stack = ExitStack()
-
-    @property
-    def starts(self) -> int:
-        """Number of starts so far, with those that are running."""
-        return sum(len(job.starts()) + (job.running > job.idle) for job in self._jobs)
-
-    def launch(self, environment: Mapping[str, str]) -> None:
-        """Submit all jobs, idle, and wait until they run.
-
-        Raises:
-            MachineError: they do not run within the time that jobs may wait.
-        """
-        self.directory.mkdir(parents=True)
-        self._command(0, 0)
-        selection = handoff.write_selection(self.directory, [self.run.key])
-        words = reframe.reframe_command(self._context.site, self._context.suite, [self.run.key], self.directory)
-        words += ["--skip-sanity-check", "--skip-performance-check"]
-        variables = {**environment, **selection, **self._request.variables}
-        self._process = self._stack.enter_context(reframe.started_reframe(words, self.directory, variables))
-        minutes = self._context.limits.queue_minutes or _QUEUE_MINUTES
-        try:
-            self._wait(lambda job: job.started, self._jobs, 60.0 * minutes)
-        except AggressorError as error:
-            running = sum(job.started for job in self._jobs)
-            raise MachineError(
-                f"{running} of {len(self._jobs)} aggressors started within {minutes:g} minutes: {error.message}",
-                hint=f"{self.directory / 'reframe.log'} contains ReFrame's output; fewer levels need fewer jobs.",
-            ) from error
-
-    def start(self, level: int, most_starts: int) -> None:
-        """Let aggressors 1 to `level` run, and wait until each has started its benchmark.
-
-        Raises:
-            AggressorError: one has ended.
-        """
-        self._command(level, most_starts)
-        self._wait(lambda job: job.running == self._serial, self._jobs[:level], self.run.case.time_limit_s)
-
-    def stop(self) -> None:
-        """Let all aggressors finish their current start, and wait until they are idle.
-
-        Raises:
-            AggressorError: one has ended.
-        """
-        busy, self._measured = self._jobs[: self._level], self._serial
-        self._command(0, 0)
-        self._wait(lambda job: job.idle == self._serial, busy, self.run.case.time_limit_s)
-
-    def check(self, level: int, begin: float, end: float) -> list[list[aggressors.AggressorStart]]:
-        """The starts of each aggressor that overlap a measurement, after `stop`.
-
-        Args:
-            begin, end: of the measurement, epoch s.
-
-        Raises:
-            AggressorError: one did not run during the whole measurement.
-        """
-        found = []
-        for number, job in enumerate(self._jobs[:level], 1):
-            starts = [one for one in job.starts() if one.serial == self._measured]
-            share = aggressors.covered_share(starts, begin, end)
-            if share < _MIN_COVERED:
-                raise AggressorError(
-                    f"aggressor {number} ran in {100 * share:.0f} % of the measurement, expected {_MIN_COVERED:.0%} "
-                    "(too short starts, or the byte budget)"
-                )
-            found.append([one for one in starts if one.end > begin and one.begin < end])
-        return found
-
-    def output(self, number: int, start: aggressors.AggressorStart) -> Output:
-        """The parsed output of a start of aggressor `number`."""
-        prefix, case = self._jobs[number - 1].directory / f"start-{start.number}", self.run.case
-        stdout, stderr = Path(f"{prefix}.out"), Path(f"{prefix}.err")
-        written = [path for name in case.tool.results if (path := Path(f"{prefix}.{name}")).is_file()]
-        source = next(iter(written), stdout)
-        log = None if source == stdout else stdout
-        output = parse_output_file(
-            case.benchmark, source, stderr=stderr, rc=start.exit_code, ranks=case.ranks, log=log, fresh=True
-        )
-        return handoff.validate_output(replace(case, may_differ=(*case.may_differ, "cache")), output)
-
-    def hosts(self, level: int) -> list[str]:
-        """Nodes of the aggressors of a level."""
-        return sorted({job.host for job in self._jobs[:level] if job.host})
-
-    def renew(self) -> None:
-        """Show the jobs that the session is alive; to be called at least every few seconds."""
-        if time.monotonic() - self._renewed > aggressors.RENEW_S:
-            (self.directory / aggressors.CONTROL).touch()
-            self._renewed = time.monotonic()
-
-    def close(self) -> None:
-        """End all jobs: idle ones end themselves, others are cancelled."""
-        (self.directory / aggressors.CONTROL).unlink(missing_ok=True)
-        end = time.monotonic() + _END_S
-        idle = self._process is not None and self._level == 0
-        while idle and self._process and self._process.poll() is None and time.monotonic() < end:
-            time.sleep(_POLL_S)
-        self.cancel()
-
-    def cancel(self) -> None:
-        """Cancel all jobs."""
-        self._stack.close()
-
-    def _command(self, level: int, most_starts: int) -> None:
-        self._serial, self._level, self._renewed = self._serial + 1, level, time.monotonic()
-        write_atomically(self.directory / aggressors.CONTROL, f"{self._serial} {level} {most_starts}\n")
-
-    def _wait(
-        self, done: Callable[[aggressors.AggressorJob], bool], jobs: Sequence[aggressors.AggressorJob], limit_s: float
-    ) -> None:
-        """Wait until a condition holds for all of these jobs.
-
-        Raises:
-            AggressorError: one has ended, or the time is over.
-        """
-        end, asked = time.monotonic() + limit_s, time.monotonic()
-        while waiting := [job for job in jobs if not done(job)]:
-            self.renew()
-            if time.monotonic() - asked > 1:  # asks the scheduler
-                asked = time.monotonic()
-                self._raise_if_ended(waiting)
-            if time.monotonic() > end:
-                names = ", ".join(job.directory.name.removeprefix("job-") for job in waiting)
-                raise AggressorError(f"aggressors {names} did not answer within {limit_s:.0f} s")
-            time.sleep(_POLL_S)
-
-    def _raise_if_ended(self, jobs: Sequence[aggressors.AggressorJob]) -> None:
-        for job in jobs:
-            if reason := job.end_reason():
-                raise AggressorError(f"aggressor {job.directory.name.removeprefix('job-')}: {reason}")
-        if self._process is not None and self._process.poll() is not None:
-            reasons = [failure.reason for failure in reframe.read_failures(self.directory, self._context.site)]
-            raise AggressorError(f"the jobs of the aggressors ended: {'; '.join(reasons[:1]) or 'no reason known'}")
-
-
 @dataclass(frozen=True)
 class InterferenceResult:
     """A finished interference run.
@@ -461,8 +283,6 @@ class _InterferenceRunner(InterleavedRunner):
     def execute(self) -> None:
         try:
             self.execute_turns({handoff.AGGRESSOR_VARIABLE: self.context.aggressor_text})
-            if self.status == "ok" and self._failed_runs():
-                self.status = "failed"
         finally:
             if self.aggressors is not None:
                 self.aggressors.close()
@@ -478,10 +298,9 @@ class _InterferenceRunner(InterleavedRunner):
             yield turn
 
     def result(self, warnings: tuple[str, ...]) -> InterferenceResult:
-        failed = tuple(sorted({*self.missing_runs(), *self._failed_runs()}))
         names = self.plan.runs[0].name, self.plan.aggressor.name
         levels, stopped = self.context.levels, self.schedule.stopped
-        return InterferenceResult(self.record.uuid, *names, levels, self.pairs, stopped, failed, warnings)
+        return InterferenceResult(self.record.uuid, *names, levels, self.pairs, stopped, self.missing_runs(), warnings)
 
     def measure(self, turn: AbTurn, environment: dict[str, str]) -> list[handoff.SpooledCase]:
         """The victim at the level of the turn; it is ingested when its aggressors are checked."""
@@ -527,7 +346,7 @@ class _InterferenceRunner(InterleavedRunner):
         time_limit_s = min(time_limit_s, 60 * minutes) if minutes else time_limit_s
         self._launched += 1
         directory = self.directory / f"aggressors-{self._launched}"
-        self.aggressors = Aggressors(self.context, self.plan, directory, time_limit_s)
+        self.aggressors = Aggressors(self.context, self.plan.aggressor, max(self.plan.levels), directory, time_limit_s)
         self.aggressors.launch(self.context.check_variables(self.directory))
 
     def _take_faults(self, faults: Sequence[str | None]) -> None:
@@ -587,8 +406,9 @@ class _InterferenceRunner(InterleavedRunner):
             AggressorError: one did not run during the whole measurement, or its output is not ok.
         """
         assert self.aggressors is not None
-        begin = float(case.started_at)  # without fraction of a second: the interval is up to a second longer
-        starts = self.aggressors.check(level, begin, begin + (case.wall_s or 0.0) + 1)
+        if "measured" not in case.facts:
+            raise AggressorError("the times of the measurement are not known")
+        starts = self.aggressors.check(level, *case.facts["measured"])
         outputs = [[self.aggressors.output(n, one) for one in each] for n, each in enumerate(starts, 1)]
         wrong = next((one for each in outputs for one in each if one.status != "ok"), None)
         if wrong is not None:
@@ -607,38 +427,3 @@ class _InterferenceRunner(InterleavedRunner):
         }
         name = handoff.turn_run_name(run.name, facts) + "-aggressors"
         return replace(case, name=name, benchmark=run.case.benchmark, output=output.to_json(), facts=facts, files={})
-
-    def _failed_runs(self) -> list[str]:
-        return [run.name for run in self.history.runs(self.record.uuid) if run.status != "ok"]
-
-
-def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> tuple[list[Result], dict[str, list[float]]]:
-    """Sum of the mean rates of all aggressors, as [lawrence2017], Tables 11 and 12 ("Aggregate"), by operation.
-
-    Args:
-        outputs: of the starts of each aggressor.
-
-    Returns:
-        One result with one sample per operation, of its headline metric; and the mean of each aggressor by operation.
-    """
-    order = headline_metrics()
-    chosen: dict[str, Result] = {}
-    for result in outputs[0][0].results:
-        known = chosen.get(result.operation)
-        rate = result.metric in order and METRICS[result.metric].direction == "higher"
-        if rate and (known is None or order.index(result.metric) < order.index(known.metric)):
-            chosen[result.operation] = result
-    shares = {
-        operation: [
-            fmean(
-                sample
-                for output in each
-                for result in output.results
-                if (result.operation, result.metric) == (operation, one.metric)
-                for sample in result.samples
-            )
-            for each in outputs
-        ]
-        for operation, one in chosen.items()
-    }
-    return [replace(one, samples=(sum(shares[operation]),)) for operation, one in chosen.items()], shares

@@ -28,7 +28,8 @@ from iowatch.site.schedulers import partition_capacity, query_job
 CONTROL, START = "control", "start.sh"
 RENEW_S = 10.0
 _SILENT_MINUTES = 5
-_POLL_S = 0.2
+# Idle jobs share the node with the victim of level 0: one small process per half a second, and seldom another one.
+_POLL_S, _POLLS_PER_LOOK = 0.5, 60
 
 _START = """\
 if [ -n "${{SLURM_ARRAY_TASK_ID:-}}" ]; then set -- "$SLURM_ARRAY_TASK_ID"; else set -- {numbers}; fi
@@ -45,14 +46,17 @@ trap {cleanup} EXIT
 trap 'exit 143' HUP INT TERM
 {exports}
 put job "$$ $(uname -n) ${{SLURM_JOB_ID:-}}"
-known='' stopped='' number=0 count=0
-while [ -n "$(find {control} -mmin -{minutes} 2> /dev/null)" ] && read -r serial level most < {control}; do
+known='' stopped='' number=0 count=0 polls=0
+while read -r serial level most < {control}; do
+  [ $((polls % {polls})) != 0 ] || [ -n "$(find {control} -mmin -{minutes})" ] || exit 1
   [ "$serial" = "$known" ] || {{ known=$serial; count=0; }}
   if [ "$level" -lt {index} ] || [ "$count" -ge "$most" ]; then
     [ "$serial" = "$stopped" ] || {{ put idle "$serial"; stopped=$serial; }}
+    polls=$((polls + 1))
     sleep {poll}
     continue
   fi
+  polls=0
   count=$((count + 1)) number=$((number + 1)) began=$(date +%s.%N)
   rm -rf {place}; mkdir -m 700 {place} || exit 1
   put running "$serial"
@@ -103,6 +107,7 @@ def write_aggressor_files(base: Path, jobs: Sequence[AggressorCommands]) -> None
             control=shlex.quote(str(base / CONTROL)),
             minutes=_SILENT_MINUTES,
             poll=_POLL_S,
+            polls=_POLLS_PER_LOOK,
             command=f"{{ {job.command}; }}",
             results=shlex.join(job.results) or "''",
         )

@@ -119,7 +119,7 @@ def test_lost_library_is_red_until_its_loss_is_accepted(night: Night) -> None:
             ("gnu", HDF5, f"no write bandwidth, no read bandwidth (the stack does not provide hdf5; {last})")
         ]
         assert verdict.problems == (
-            "1 run of earlier sessions cannot be planned any more; "
+            "1 expected run cannot be planned; "
             "`iowatch review plan --system local --suite tiny` lists and accepts this",
         )
         assert verdict.unavailable == ()  # reported as absent only

@@ -168,6 +168,12 @@ def test_impossible_choice_is_refused_before_anything_is_written(
     assert not site.memory.exists()
 
 
+def test_scratch_without_the_default_file_system_is_refused(site: Site) -> None:
+    site.describe(TWO)
+    with pytest.raises(UsageError, match="--scratch is a directory on file system 'scratch'"):
+        site.run("fast", scratch=site.place)
+
+
 def test_directories_on_one_file_system_share_its_lock(site: Site) -> None:
     """The session does not exclude itself."""
     site.describe(TWO.replace("{path: MEMORY, type: tmpfs}", "DISK/other"))

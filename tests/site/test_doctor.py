@@ -14,7 +14,7 @@ from iowatch.cli.commands.doctor import command
 from iowatch.site import doctor, load_system, machine, reframe_config, storage, system
 from iowatch.site.file_system import Scratch
 from iowatch.site.stack import Stack, StackPart
-from iowatch.site.system import CovariateSettings, PrometheusSettings
+from iowatch.site.system import CovariateSettings, PrometheusSettings, System
 from tests.conftest import ROOT
 
 
@@ -230,6 +230,29 @@ def test_scratch_on_another_file_system_is_a_problem(machine_with, tmp_path, mon
         assert expected in (report.scratch or report.problems[0])
         assert expected in CliRunner().invoke(command, [], standalone_mode=False).stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_other_file_systems_are_shown_and_no_problem(machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions measure the others."""
+    machine_with("gcc", "openmpi")
+    facts = {"limits": {"total_bytes": "1g", "files": 10}, "technology": "x", "source": "x"}
+    described = System.model_validate(
+        {
+            "name": "local",
+            "title": "x",
+            "scratch": str(tmp_path / "new"),
+            "file_systems": [
+                {"name": "here", "directory": f"{tmp_path}/other", **facts},
+                {"name": "absent", "directory": "/absent/other", **facts},
+            ],
+        }
+    )
+    monkeypatch.setattr(doctor, "load_system", lambda _name: described)
+    report = doctor.examine_machine()
+    assert (report.usable, report.problems, [*report.other_file_systems]) == (True, (), ["here", "absent"])
+    shown = CliRunner().invoke(command, [], standalone_mode=False).stdout
+    assert f"File system here: {tmp_path}/other on mount " in shown
+    assert "File system absent: cannot be used: the scratch directory /absent/other cannot be used: No such" in shown
 
 
 def test_query_without_an_answer_is_reported(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:

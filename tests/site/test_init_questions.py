@@ -145,6 +145,17 @@ def test_all_file_systems_are_offered(
     found = read_system(checkout / "systems" / "new-one" / "system.yaml")
     assert found.scratch_directory() == places[1] / "iowatch"
     assert [one.technology for one in found.file_systems] == ["Lustre", "GPFS", "NFS"]
+    # The comments of an entry are valid fields: without their marks the file system is measured, too.
+    path = checkout / "systems" / "new-one" / "system.yaml"
+    text = path.read_text().replace(
+        f"scratch: \"{places[1]}/iowatch\"", f"scratch: {{path: {places[1]}/iowatch, file_system: fast}}"
+    )
+    for field in (f"directory: \"{places[2]}/iowatch\"", "limits: {total_bytes"):
+        head, mark, tail = text.rpartition(f"  # {field}")
+        assert mark
+        text = f"{head}  {field}{tail}"
+    path.write_text(text)
+    assert [one.name for one in read_system(path).measured_file_systems] == ["fast", "home"]
 
 
 def test_cluster_asks_at_most_three_questions(

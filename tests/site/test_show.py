@@ -38,6 +38,16 @@ def test_night_settings_are_shown() -> None:
     assert "blackout 'holidays' (every day, since 2026-12-24, until 2027-01-01)" in text
 
 
+def test_measured_file_systems_are_shown_with_their_limits() -> None:
+    entry = {"name": "project", "mount": "/p", "directory": "/p/io", "technology": "GPFS", "source": "x"}
+    entry["limits"] = {"total_bytes": "1t", "files": 500}  # type: ignore[assignment]
+    text = shown(System.model_validate({**SYSTEM, "scratch": "/lustre/io", "file_systems": [entry]}))
+    rows = [line.split() for line in text.splitlines()]
+    assert ["scratch", "(default)", "/lustre/io"] in rows
+    assert ["project", "/p/io", "mount", "/p", "total_bytes", "1", "TiB,", "files", "500"] in rows
+    assert "measured file system" not in shown(System.model_validate({**SYSTEM, "scratch": "/lustre/io"}))
+
+
 def test_text_in_brackets_is_shown() -> None:
     text = shown(System.model_validate(SYSTEM))
     assert "[draft] a cluster" in text

@@ -264,8 +264,8 @@ def _plan_problems(
     problems = []
     if plan.lost:
         command = f"iowatch review plan --system {context.system_name} --suite {context.suite}"
-        count = format_count(len(plan.lost), "run")
-        problems.append(f"{count} of earlier sessions cannot be planned any more; `{command}` lists and accepts this")
+        count = format_count(len(plan.lost), "expected run")
+        problems.append(f"{count} cannot be planned; `{command}` lists and accepts this")
     earlier = list(_earlier_sessions(history, context)) if deferred else []
     for run in deferred:
         number = 1 + _count_deferrals(earlier, run.key)

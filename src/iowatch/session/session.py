@@ -121,6 +121,11 @@ class SessionContext:
             and (not self.case_names or {case.name, case.run_name} & {*self.case_names})
         ]
         self.cases = on_file_systems(chosen, self.system, self.chosen_file_systems)
+        if self.chosen_scratch and self.cases and all(case.file_system for case in self.cases):
+            raise UsageError(
+                f"--scratch is a directory on file system '{self.name_of(None)}', which this session does not use",
+                hint="The directories of other file systems are in system.yaml.",
+            )
         if not self.cases:
             raise UsageError(f"suite '{self.suite}': no chosen case is of {' or '.join(self.benchmarks)}")
 

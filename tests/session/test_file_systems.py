@@ -168,6 +168,17 @@ def test_impossible_choice_is_refused_before_anything_is_written(
     assert not site.memory.exists()
 
 
+def test_case_is_chosen_with_or_without_its_file_system(site: Site) -> None:
+    site.describe(TWO)
+    short = "benchio:api=posix,file=per-process"
+    both = [short, f"{short},file_system=fast"]
+    for name, found in ((short, both), (both[1], both[1:]), (both[1].removeprefix("benchio:"), both[1:])):
+        context = SessionContext("local", "tiny", case_names=[name], chosen_file_systems=["all"])
+        assert [case.run_name for case in context.cases] == found
+    with pytest.raises(UsageError, match="no case 'benchio:api=posix,file=per-process,file_system=fast'"):
+        SessionContext("local", "tiny", case_names=both[1:])  # not on the file systems of the suite
+
+
 def test_scratch_without_the_default_file_system_is_refused(site: Site) -> None:
     site.describe(TWO)
     with pytest.raises(UsageError, match="--scratch is a directory on file system 'scratch'"):

@@ -112,22 +112,28 @@ class SessionContext:
         self.system = load_active_system(self.system_name)
         cases = load_suite(self.suite)
         self._refuse_unknown("benchmark", self.benchmarks, [*dict.fromkeys(case.benchmark for case in cases)])
-        long_names = [name for name in self.case_names if name not in {case.name for case in cases}]
-        self._refuse_unknown("case", long_names, [case.run_name for case in cases])
-        chosen = [
-            case
-            for case in cases
-            if (not self.benchmarks or case.benchmark in self.benchmarks)
-            and (not self.case_names or {case.name, case.run_name} & {*self.case_names})
+        # A case may be named with its file system, as `--dry-run` lists it, or without: then it is chosen on all.
+        placed = [
+            (case, one) for case in cases for one in on_file_systems([case], self.system, self.chosen_file_systems)
         ]
-        self.cases = on_file_systems(chosen, self.system, self.chosen_file_systems)
+        short_names = {name for both in placed for name in (both[0].name, both[1].name)}
+        long_names = [name for name in self.case_names if name not in short_names]
+        known = dict.fromkeys(name for both in placed for name in (both[0].run_name, both[1].run_name))
+        self._refuse_unknown("case", long_names, [*known])
+        self.cases = [
+            one
+            for case, one in placed
+            if (not self.benchmarks or case.benchmark in self.benchmarks)
+            and (not self.case_names or {case.name, case.run_name, one.name, one.run_name} & {*self.case_names})
+        ]
         if self.chosen_scratch and self.cases and all(case.file_system for case in self.cases):
             raise UsageError(
                 f"--scratch is a directory on file system '{self.name_of(None)}', which this session does not use",
                 hint="The directories of other file systems are in system.yaml.",
             )
         if not self.cases:
-            raise UsageError(f"suite '{self.suite}': no chosen case is of {' or '.join(self.benchmarks)}")
+            wanted = [*self.benchmarks, *(f"file system {name}" for name in self.chosen_file_systems)]
+            raise UsageError(f"suite '{self.suite}': no chosen case is of {' or '.join(wanted)}")
 
     def _refuse_unknown(self, kind: str, names: Sequence[str], known: list[str]) -> None:
         for name in names:

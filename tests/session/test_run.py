@@ -24,7 +24,7 @@ from iowatch.handoff import SELECTION_VARIABLE
 from iowatch.session import accepted_plan, conditions, plan, reframe, run, session
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
-from iowatch.session.verdict import assess_session
+from iowatch.session.verdict import assess_session, missing_reasons
 from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
 from iowatch.site.system import NightlyPolicy
@@ -320,6 +320,9 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     assert verdict.exit_code == 1
     assert all(done.stop_reason in problem.reason for problem in verdict.absent)
     assert len(verdict.absent) == 3
+    # The pages read the reasons from the session.
+    reasons = missing_reasons(history_with_sessions.session(done.uuid))
+    assert list(reasons.values()) == [done.stop_reason] * 3
 
 
 def test_verdict_is_printed_if_the_report_cannot_be_written(

@@ -29,6 +29,7 @@ from iowatch.benchmarks.importers import read_table
 from iowatch.core import METRICS, InputError, Output, Result, Scalar, format_time, settings, to_mib_per_s
 from iowatch.findings import Finding, update_findings
 from iowatch.session.imports import TOKIO, by_day, run_record
+from iowatch.session.verdict import MISSING_REASONS
 from iowatch.site import Stack, StackPart
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 
@@ -36,6 +37,7 @@ _REPETITIONS = 5
 _REPETITION_SIGMA = 0.02
 _SLOWDOWN_SHARE, _SLOWDOWN_SCALE = 0.06, 0.25
 _SESSION_HOUR_UTC = 22
+_LEFT_OUT = "left out at random by the demonstration"
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,11 @@ def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSess
     started = int(datetime.combine(day, time(_SESSION_HOUR_UTC), UTC).timestamp())
     stack = [stack for first, stack in scenario.stacks if first <= day][-1]
     environment: Mapping[str, Any] = next((facts for first, facts in reversed(scenario.facts) if first <= day), {})
-    uuid, attributes = f"demo-{scenario.name}-{seed}-{day}", {"label": scenario.label, "seed": seed}
-    session = SessionRecord(uuid, scenario.system, scenario.name, "demo", started, attributes)
+    uuid = f"demo-{scenario.name}-{seed}-{day}"
     grouped: dict[str, list[SimulatedSeries]] = {}
     for level in scenario.series:
         grouped.setdefault(level.run, []).append(level)
-    runs, expected = [], []
+    runs, expected, left_out = [], [], []
     for position, (name, levels) in enumerate(grouped.items()):
         expected += [
             ExpectedResult(name, scenario.partition, stack.name, str(level.parameters["operation"]), level.metric)
@@ -129,14 +130,17 @@ def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSess
         ]
         stream = np.random.default_rng([seed, day.toordinal(), position])
         if stream.random() < scenario.missing_runs and day not in scenario.kept:
+            left_out.append([scenario.partition, stack.name, name, _LEFT_OUT])
             continue
         results = tuple(_generate_result(level, day, stream) for level in levels)
         output = Output(levels[0].benchmark, None, "ok", None, results)
         source = "; ".join(dict.fromkeys(level.source for level in levels))
         facts = {"label": scenario.label, "source": source, **environment}
         moment = started + 300 * position
-        fingerprint = f"{session.uuid}-{name}"
+        fingerprint = f"{uuid}-{name}"
         runs.append(RunRecord(name, scenario.partition, stack, fingerprint, moment, output, facts=facts))
+    attributes = {"label": scenario.label, "seed": seed, **({MISSING_REASONS: left_out} if left_out else {})}
+    session = SessionRecord(uuid, scenario.system, scenario.name, "demo", started, attributes)
     return SimulatedSession(session, tuple(expected), tuple(runs))
 
 

@@ -33,6 +33,8 @@ from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 # these need.
 UNAVAILABLE = "unavailable"
 INSTALL_COMMANDS = "install_commands"
+# Attribute of a session: partition, stack and name of each missing run with a known reason, and the reason.
+MISSING_REASONS = "missing_reasons"
 # Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
 
@@ -139,10 +141,11 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     row = history.session(summary.uuid)
     expected, received = history.expected(row.uuid), set(history.received(row.uuid))
     runs, lost = history.runs(row.uuid), loss_reasons(row)
+    failed = _failure_reasons(summary, [one for one in missing_runs(expected, received, runs) if _key(one) not in lost])
     findings = update_findings(history, row.system)
     unavailable = _count_by_reason((item.stack, item.reason) for item in summary.unavailable)
     missing = {UNAVAILABLE: [asdict(one) for one in unavailable], INSTALL_COMMANDS: list(summary.install_commands)}
-    history.add_attributes(row.uuid, missing)
+    history.add_attributes(row.uuid, missing | {MISSING_REASONS: [[*key, reason] for key, reason in failed.items()]})
     return Verdict(
         session=row.uuid,
         system=row.system,
@@ -157,12 +160,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             for run in runs
             if run.status != "ok"
         ),
-        absent=tuple(
-            replace(one, reason=one.reason + _failure_reason(summary, one.stack, one.run))
-            if (one.partition, one.stack, one.run) not in lost
-            else one
-            for one in missing_runs(expected, received, runs, lost)
-        ),
+        absent=missing_runs(expected, received, runs, {**failed, **lost}),
         extent=history_extent(history, [row.system]),
         install_commands=summary.install_commands,
         newest=str(history.session(row.uuid).attributes.get(SESSION_REPORT, "")),
@@ -278,14 +276,14 @@ def missing_runs(
     expected: Sequence[ExpectedResult],
     received: Set[ExpectedResult],
     runs: Sequence[RunRow],
-    lost: Mapping[RunKey, str] = MappingProxyType({}),
+    reasons: Mapping[RunKey, str] = MappingProxyType({}),
 ) -> tuple[RunProblem, ...]:
     """Expected results that were not received, one entry per run; a run that failed is reported as failed instead.
 
     Args:
         received: received results, expected or not.
         runs: all received runs.
-        lost: reasons why runs could not be planned (`iowatch.session.accepted_plan.loss_reasons`).
+        reasons: known ones (`missing_reasons`).
     """
     failed = {(run.partition, run.stack, run.name) for run in runs if run.status != "ok"}
     missing: dict[tuple[str, str, str], list[str]] = {}
@@ -294,13 +292,30 @@ def missing_runs(
         if item not in received and key not in failed:
             missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
     return tuple(
-        RunProblem(key[1], key[2], f"no {', no '.join(what)}" + (f" ({lost[key]})" if key in lost else ""), key[0])
+        RunProblem(
+            key[1], key[2], f"no {', no '.join(what)}" + (f" ({reasons[key]})" if key in reasons else ""), key[0]
+        )
         for key, what in missing.items()
     )
 
 
+def missing_reasons(session: SessionRow) -> dict[RunKey, str]:
+    """Known reasons why runs of a session are missing: what its verdict found, and why runs could not be planned."""
+    found = {(part, stack, run): reason for part, stack, run, reason in session.attributes.get(MISSING_REASONS, ())}
+    return {**found, **loss_reasons(session)}
+
+
+def _key(problem: RunProblem) -> RunKey:
+    return problem.partition, problem.stack, problem.run
+
+
+def _failure_reasons(summary: SessionSummary, missing: Iterable[RunProblem]) -> dict[RunKey, str]:
+    found = {_key(one): _failure_reason(summary, one.stack, one.run) for one in missing}
+    return {key: reason for key, reason in found.items() if reason}
+
+
 def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
-    """Reason why a run is missing, as a suffix of a message.
+    """Reason why a run is missing, or nothing.
 
     It is the failure of the run, else the end of the budget, else a failed build of its stack or a failure of ReFrame.
     """
@@ -308,9 +323,9 @@ def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
     relevant = [f for f in summary.failures if f.stack in (stack, "")]
     own = [f for f in relevant if _is_test_of_case(f.test, benchmark, case)]
     if summary.stop_reason and not own:
-        return f" ({summary.stop_reason})"
+        return summary.stop_reason
     causes = own or [f for f in relevant if "%entry=" not in f.test]  # tests of cases have an entry
-    return f" ({causes[0].phase}: {causes[0].reason})" if causes else ""
+    return f"{causes[0].phase}: {causes[0].reason}" if causes else ""
 
 
 def _is_test_of_case(test: str, benchmark: str, case: str) -> bool:

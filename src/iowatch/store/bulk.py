@@ -148,13 +148,20 @@ def read_series_samples(
     """
     if connection.dialect.name == "sqlite":
         # Rows of one series are scattered in the file: reading through a memory map takes a third of the time.
-        connection.exec_driver_sql(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
+        _map_history(connection, _MAPPED_BYTES)
     period = {"since": -_ALL_TIMES if since is None else since, "until": _ALL_TIMES if until is None else until}
     for number in series_ids:
         rows = _driver_rows(connection, _SAMPLES_OF_SERIES, {"number": number, **period})
         if rows:
             columns = _arrays(_SAMPLE_COLUMNS, (row[:-1] for row in rows))
             yield SeriesSamples(series_id=number, samples=decode_many_samples([row[-1] for row in rows]), **columns)
+    if connection.dialect.name == "sqlite":
+        # Else every connection of the pool keeps a map of its own.
+        _map_history(connection, 0)
+
+
+def _map_history(connection: Connection, size_bytes: int) -> None:
+    connection.exec_driver_sql(f"PRAGMA mmap_size = {size_bytes}")
 
 
 _SAMPLE_COLUMNS = {name: c for name, c in _POINT_COLUMNS.items() if name not in ("series_id", "mean")}

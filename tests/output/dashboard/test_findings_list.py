@@ -56,8 +56,8 @@ SHOWN = """return [...document.querySelectorAll('.filterable tbody tr')].filter(
         ("owner", "B. Operator", [LOSS]),
         ("owner", "nobody", [GAIN, OLD]),
         # The resolved one has series of FLASH only.
-        ("benchmark", "ior", [GAIN, LOSS]),
-        ("benchmark", "flash", [GAIN, LOSS, OLD]),
+        ("benchmark", "ior", [LOSS, GAIN]),
+        ("benchmark", "flash", [LOSS, GAIN, OLD]),
     ],
 )
 def test_findings_are_filtered_and_the_address_keeps_it(

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from iowatch.core import DAY_S, format_count
-from iowatch.findings import Finding, card_facts, finding_day, finding_headline, format_change, name_group, waiting_text
+from iowatch.findings import (
+    Finding,
+    FindingMember,
+    card_facts,
+    finding_day,
+    finding_headline,
+    format_change,
+    name_group,
+    waiting_text,
+)
 from iowatch.output.dashboard.data import SystemEntry
 
 # Changes of two systems can be one event if their times, between two sessions each, are this close.
@@ -51,6 +60,13 @@ class FindingCard:
     def machine(self) -> SystemEntry:
         """Its system."""
         return self.findings[0][0]
+
+    @property
+    def largest(self) -> FindingMember | None:
+        """The member of the finding that changed most, to look at first; None if its series has no page."""
+        known = {one.row.id for one in self.machine.series}
+        members = [member for member in self.finding.members if member.series_id in known]
+        return max(members, key=lambda member: max(member.gain, 1 / member.gain), default=None)
 
 
 def make_card(machine: SystemEntry, finding: Finding, group: str = "") -> FindingCard:

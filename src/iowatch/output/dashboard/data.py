@@ -20,8 +20,8 @@ from iowatch.core import METRICS, IowatchError, MachineError, Metric, Scalar, he
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
-from iowatch.session.accepted_plan import is_restricted, loss_reasons
-from iowatch.session.verdict import RunProblem, missing_runs
+from iowatch.session.accepted_plan import is_restricted
+from iowatch.session.verdict import RunProblem, missing_reasons, missing_runs
 from iowatch.site import system
 from iowatch.stats import Detection, short_case_names
 from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
@@ -321,7 +321,7 @@ def session_coverage(
         expected=len(expected),
         received=sum(item in received for item in expected),
         failed=[RunProblem(r.stack, r.name, r.reason or r.status, r.partition) for r in runs if r.status != "ok"],
-        absent=missing_runs(expected, received, runs, loss_reasons(session)),
+        absent=missing_runs(expected, received, runs, missing_reasons(session)),
     )
 
 

@@ -52,7 +52,7 @@ def publish_findings_list(site: data.SiteBuild) -> None:
     """Write `findings.html`."""
     machines = site.catalogue.machines
     rows = [_make_row(machine, finding) for machine in machines for finding in machine.findings]
-    rows.sort(key=lambda row: -row.finding.first_after)
+    rows.sort(key=_urgency_key)
     trends = [trend for machine in machines for trend in levels.system_trends(machine)]
     trends.sort(key=lambda trend: -abs(math.log(trend.gain)))
     states = {row.finding.state for row in rows}
@@ -69,6 +69,11 @@ def publish_findings_list(site: data.SiteBuild) -> None:
 
 
 PAGE = data.Page("findings.html", "Findings", 2, publish_findings_list)
+
+
+def _urgency_key(row: FindingRow) -> tuple[bool, float, int]:
+    """Sort key: undecided findings first, the largest loss first; then the others, the newest change first."""
+    return row.days is None, 0.0 if row.days is None else row.gain, -row.finding.first_after
 
 
 def _make_row(machine: data.SystemEntry, finding: Finding) -> FindingRow:

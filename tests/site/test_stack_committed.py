@@ -27,6 +27,8 @@ REQUIRED_STACKS = {
     "openmpi-4": {"openmpi": "4.1.4"},
     "openmpi-5": {"openmpi": "5.0.10"},
     "mpich-4": {"mpich": "4.3.2"},
+    "ior-3.3.0": {"ior": "3.3.0"},
+    "ior-4.0.0": {"ior": "4.0.0"},
 }
 # Stacks and systems that a site adds to its clone are not tested here.
 OWN_STACKS = {*REQUIRED_STACKS, "debian"}

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.session.aggressors import AggressorError, Aggressors
+from iowatch.session.interference import InterferenceContext, check_interference
+from iowatch.site.schedulers import partition_capacity
 from iowatch.store import History, RunRow
 from tests.conftest import ROOT
 from tests.slurm.conftest import Cluster, wait_until
@@ -199,27 +203,38 @@ def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
     wait_until(lambda: not cluster.query("squeue", "--noheader"), 10)
 
 
-def test_interference_run_submits_an_array_of_aggressors(cluster: Cluster, stack: str) -> None:
-    """Two tasks of one array and the victim run at the same time; none is left."""
+def test_aggressors_are_tasks_of_one_array(
+    cluster: Cluster, stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs that ReFrame submits, directed by their control file; one is cancelled, the other ends with the run."""
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
     known = len(cluster.ended())
-    words = [IOWATCH, "run", "--system", "slurm-local", "--suite", "tiny", "--stack", stack, "--levels", "2"]
-    words += ["--interference", "victim=api=posix,file=per-process", "aggressor=api=mpiio,file=shared"]
-    done = subprocess.run(
-        [*words, "--pairs", "1", "--json"], env=cluster.environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert {one["level"] for one in document["levels"]} == {2}
-    with History.open(str(cluster.var / "iowatch.db")) as history:
-        runs = {run.name: run for run in history.runs(document["run"]["session"])}
-    (load,) = [run for name, run in runs.items() if name.endswith("-aggressors")]
-    assert load.facts["nodes"] == [cluster.node]
-    assert all(len(each) == 2 and min(each) > 0 for each in load.facts["bandwidth_by_job"].values())
-    wait_until(lambda: not cluster.query("squeue", "--noheader"), 10)
-    jobs = cluster.ended()[known:]
-    assert len(jobs) == 3 + 2  # warm-up, levels 0 and 2, and both tasks
-    assert {job["JobState"] for job in jobs} == {"COMPLETED"}
-    assert not [*(cluster.var / "scratch").glob("*")]
+    words = {"victim": "api=posix,file=per-process", "aggressor": "api=posix,file=per-process"}
+    context = InterferenceContext("slurm-local", "tiny", (stack,), levels=(0, 2), **words)  # type: ignore[arg-type]
+    plan = context.plan()
+    assert check_interference(context, plan, 1) == []
+    assert partition_capacity("node") == (1, 16)
+    jobs = Aggressors(context, plan.aggressor, 2, tmp_path / "aggressors", 300)
+    variables = {**context.check_variables(tmp_path), "IOWATCH_SESSION": "test"}
+    try:
+        jobs.launch(variables)
+        jobs.start(2, 1)
+        began = time.time()
+        jobs.stop()
+        starts = jobs.check(2, began, began + 0.01)
+        assert [jobs.output(n, each[0]).status for n, each in enumerate(starts, 1)] == ["ok", "ok"]
+        assert jobs.hosts(2) == [cluster.node]
+        assert len(cluster.jobs("RUNNING")) == 2
+        (_, _, first) = (tmp_path / "aggressors" / "job-1" / "job").read_text().split()
+        cluster.query("scancel", first)
+        wait_until(lambda: "JobState=CANCELLED" in cluster.query("scontrol", "show", "job", "-o", first), 20)
+        with pytest.raises(AggressorError, match=f"aggressor 1: its job {first} is CANCELLED"):
+            jobs.start(2, 1)
+    finally:
+        jobs.cancel()
+    wait_until(lambda: len(cluster.ended()) == known + 2, 20)
+    assert not cluster.jobs("PENDING,RUNNING")
 
 
 def test_new_slurm_system_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:

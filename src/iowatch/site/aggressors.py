@@ -6,7 +6,7 @@ Files in the directory of the aggressors; the jobs and the session may be on dif
     start.sh            the job: one aggressor per task of a Slurm array, else all of them as processes
     job-<n>/            aggressor n, and the working directory of its starts
       aggressor.sh      its loop; `errors` has its messages
-      job               process, host and Slurm job
+      job               process, host, and task of the Slurm array (the last task has the job id of the whole array)
       running           SERIAL of its newest start
       idle              SERIAL for which it stopped
       starts            one line per finished start: SERIAL NUMBER BEGIN END EXIT_CODE (epoch s)
@@ -45,7 +45,7 @@ mkdir -m 700 {private} 2> /dev/null
 trap {cleanup} EXIT
 trap 'exit 143' HUP INT TERM
 {exports}
-put job "$$ $(uname -n) ${{SLURM_JOB_ID:-}}"
+put job "$$ $(uname -n) ${{SLURM_ARRAY_JOB_ID:+${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID}}"
 known='' stopped='' number=0 count=0 polls=0
 while read -r serial level most < {control}; do
   [ $((polls % {polls})) != 0 ] || [ -n "$(find {control} -mmin -{minutes})" ] || exit 1
@@ -176,7 +176,7 @@ class AggressorJob:
         process, _, job = [*self._words("job"), "", "", ""][:3]
         if job:
             state = query_job("squeue", job).get("state", "RUNNING")
-            return None if state in ("RUNNING", "COMPLETING", "SUSPENDED") else f"its job {job} is {state}"
+            return None if state in ("RUNNING", "SUSPENDED") else f"its job {job} is {state}"
         if not process:
             return self._message("errors").removeprefix(": ") or None
         return None if Path("/proc", process).exists() else f"its process {process} was ended"

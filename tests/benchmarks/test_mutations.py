@@ -202,7 +202,7 @@ def test_damaged_outputs_yield_no_wrong_numbers(chunk: int, corpus: list[Intact]
 
 
 def test_corpus_contains_every_tool(corpus: list[Intact]) -> None:
-    assert {entry.tool for entry in corpus} == {"benchio", "fio", "h5bench", "hpcc", "ior", "mdtest"}
+    assert {entry.tool for entry in corpus} == {"benchio", "fio", "h5bench", "hdf5_iotest", "hpcc", "ior", "mdtest"}
 
 
 def test_truncated_outputs_are_not_ok(corpus: list[Intact]) -> None:

@@ -24,6 +24,7 @@ class ProgramProbe:
             the part that another benchmark of the same package has found, or if nothing prints it.
         version_pattern: regular expression; its first group is the version.
         variants: Spack variant -> part of the name of the library that the program then loads.
+        option: Spack variant of the package that installs the program; empty if the package always does.
         uses_mpi: the program must be linked against the MPI of the stack.
         later: for releases that print the number of an earlier one, newest first: the printed version, a program that
             only a later version installs next to the command, that version.
@@ -33,6 +34,7 @@ class ProgramProbe:
     version_command: tuple[str, ...] = ()
     version_pattern: str = ""
     variants: Mapping[str, str] = field(default_factory=dict)
+    option: str = ""
     uses_mpi: bool = True
     later: tuple[tuple[str, str, str], ...] = ()
 
@@ -67,6 +69,8 @@ class Benchmark:
         environment: options -> variables to set in the job, after those of the stack were recorded.
         prepare: options and scratch directory -> MPI commands to run before, not measured (the file to read).
         runs: options -> number of program starts; more than one if a start gives one sample.
+        after: options and scratch directory -> MPI commands to run after every start that succeeded, measured; their
+            output is appended to that of the start, and their results have the same case parameters.
         before: options and scratch directory -> shell command before every start, not measured, on every node;
             empty for none.
         case: options -> case parameters that the program does not print and the parser cannot determine.
@@ -98,6 +102,7 @@ class Benchmark:
     configuration: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
     environment: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
     prepare: Callable[[BenchmarkOptions, str], list[list[str]]] = lambda _options, _place: []
+    after: Callable[[BenchmarkOptions, str], list[list[str]]] = lambda _options, _place: []
     runs: Callable[[BenchmarkOptions], int] = lambda _options: 1
     before: Callable[[BenchmarkOptions, str], str] = lambda _options, _place: ""
     case: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}

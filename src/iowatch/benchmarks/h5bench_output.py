@@ -283,7 +283,9 @@ def _check_program(builder: OutputBuilder, block: _ProgramOutput, where: str, co
         return
     mode, word = kinds.pop()
     case = _pattern_case(block, mode, word)
-    if case is None:
+    if word == "modify" and block.change is None:
+        builder.add_truncation(f"{where}the line that names the operation, append or overwrite, is missing")
+    elif case is None:
         builder.add_truncation(f"{where}the configuration is not printed whole, or contradicts the results")
     elif case["particles"] == 1:
         builder.add_failure(f"{where}one particle a rank: the configuration lacks its dimensions")

@@ -1,5 +1,6 @@
-"""Output of h5bench's metadata benchmark `hdf5_iotest`, as text and CSV; no suite starts it.
+"""h5bench's metadata benchmark `hdf5_iotest`: options, and its output as text and CSV.
 
+It writes and reads steps x arrays of doubles in many small transfers (`dataset-rank: 2`: a data set for each).
 It prints rates of the slowest and the fastest rank: one rank's share of the bytes over its time, kept as
 `rank_bandwidth`, minimum and maximum as two samples. Source: hpc-io/h5bench, `metadata_stress/hdf5_iotest.c`.
 """
@@ -8,10 +9,20 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 
+from iowatch.benchmarks import benchmark
 from iowatch.benchmarks.h5bench_output import PrintedAmount, product_range
-from iowatch.benchmarks.parsing import CONFIRMED, MAX_NAMES, CaseParameters, OutputBuilder, RunContext, parse_count
-from iowatch.core import MIB
+from iowatch.benchmarks.parsing import (
+    CONFIRMED,
+    MAX_NAMES,
+    CaseParameters,
+    CleanLines,
+    OutputBuilder,
+    RunContext,
+    parse_count,
+)
+from iowatch.core import MIB, InputError, Scalar
 
 IOTEST_CSV_HEADER = "steps,arrays,rows,cols,scaling,proc-rows,"
 _PAIR = re.compile(r"([a-z-]+)=([a-z0-9]+)")
@@ -126,3 +137,117 @@ class IotestReader:
             "layout": found.get("layout"),
             "pattern": found.get("slowest-dimension"),
         }
+
+
+_CONFIGURATION, _SCRATCH = "hdf5_iotest.ini", "hdf5_iotest.scratch"
+_OPTIONS = {
+    "steps": "steps",
+    "arrays": "arrays per step",
+    "rows": "rows of an array of one rank",
+    "columns": "columns of an array of one rank",
+    "dataset-rank": "2: a data set per step and array; 3: per step, or per array; 4: one",
+    "slowest": "slowest dimension: step or array",
+    "layout": "contiguous or chunked",
+    "collective": "collective transfers",
+    "repeat": "number of runs; one sample of the slowest and one of the fastest rank per run",
+    "ranks": "MPI processes",
+    "nodes": "nodes",
+}
+_DEFAULT_SIZES = {"steps": 20, "arrays": 100, "rows": 100, "columns": 200}
+
+
+def _process_grid(options: benchmark.BenchmarkOptions) -> tuple[int, int]:
+    """Return the rows and columns of ranks that are most nearly a square."""
+    ranks = benchmark.integer_option(options, "ranks", 1)
+    rows = next(n for n in range(math.isqrt(ranks), 0, -1) if ranks % n == 0)
+    return rows, ranks // rows
+
+
+def _sizes(options: benchmark.BenchmarkOptions) -> dict[str, int]:
+    return {name: benchmark.integer_option(options, name, default) for name, default in _DEFAULT_SIZES.items()}
+
+
+def _configuration(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+    """Return its configuration file.
+
+    It names the file of data, by a link in the directory of the job: lines are limited to 200 characters (`ini.h`).
+
+    Raises:
+        InputError: a value that hdf5_iotest would refuse with a failed assertion.
+    """
+    rows, columns = _process_grid(options)
+    sizes, dataset_rank = _sizes(options), benchmark.integer_option(options, "dataset-rank", 2)
+    words: dict[str, str | int] = {
+        "version": 0,
+        **sizes,
+        "process-rows": rows,
+        "process-columns": columns,
+        "scaling": "weak",
+        "dataset-rank": dataset_rank,
+        "slowest-dimension": str(options.get("slowest", "step")),
+        "layout": str(options.get("layout", "contiguous")),
+        "mpi-io": "collective" if options.get("collective") else "independent",
+        "hdf5-file": f"{_SCRATCH}/hdf5_iotest.h5",
+        "csv-file": "hdf5_iotest.csv",
+    }
+    for name, choices in _WORDS.items():
+        if words[name] not in choices:
+            raise InputError(f"{name} is {words[name]}, expected {' or '.join(choices)}")
+    if dataset_rank not in (2, 3, 4):
+        raise InputError("dataset-rank is 2, 3 or 4")
+    if min(sizes["rows"], sizes["columns"]) < 2:
+        raise InputError("rows and columns are at least 2")
+    return {_CONFIGURATION: "[DEFAULT]\n" + "".join(f"{name} = {value}\n" for name, value in words.items())}
+
+
+def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
+    return math.prod(_sizes(options).values()) * _ELEMENT_BYTES * benchmark.integer_option(options, "ranks", 1)
+
+
+def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+    return {
+        **_sizes(options),
+        "ranks": benchmark.integer_option(options, "ranks", 1),
+        "collective": bool(options.get("collective")),
+        "layout": str(options.get("layout", "contiguous")),
+        "pattern": str(options.get("slowest", "step")),
+    }
+
+
+def parse_hdf5_iotest(builder: OutputBuilder, lines: CleanLines, context: RunContext) -> None:
+    """Parse an output of hdf5_iotest."""
+    reader, heads = IotestReader(), 0
+    for line in lines:
+        heads += line.startswith(("Config loaded from", IOTEST_CSV_HEADER))
+        reader.read(line)
+    builder.recognised = heads > 0
+    if heads > 1:
+        builder.add_failure("output of more than one hdf5_iotest run")
+        return
+    reader.check(builder, context)
+    if not lines.ended:
+        builder.add_truncation("the last line is truncated")
+
+
+HDF5_IOTEST = benchmark.Benchmark(
+    name="hdf5_iotest",
+    title="hdf5_iotest",
+    check="Hdf5IotestCheck",
+    parse=parse_hdf5_iotest,
+    package="h5bench",
+    probe=benchmark.ProgramProbe("h5bench_hdf5_iotest", option="metadata"),
+    options=_OPTIONS,
+    program=lambda _options: "h5bench_hdf5_iotest",
+    arguments=lambda _options, _place: [_CONFIGURATION],
+    requires=lambda _options: ("mpi", "hdf5", "hdf5_iotest"),
+    expects=lambda _options: (("write", "rank_bandwidth"), ("read", "rank_bandwidth")),
+    samples=lambda options: 2 * benchmark.integer_option(options, "repeat", 3),
+    shows=_printed_parameters,
+    file_bytes=_file_bytes,
+    volume_bytes=lambda options: 2 * _file_bytes(options) * benchmark.integer_option(options, "repeat", 3),
+    configuration=_configuration,
+    runs=lambda options: benchmark.integer_option(options, "repeat", 3),
+    before=lambda _options, place: f"ln -sfn {shlex.quote(place)} {_SCRATCH}",
+    # It reads directly what it has written.
+    case=lambda options: {"cache": "keep", "dataset_rank": benchmark.integer_option(options, "dataset-rank", 2)},
+)

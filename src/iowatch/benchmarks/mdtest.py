@@ -13,18 +13,46 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iowatch.benchmarks import parsing
-from iowatch.benchmarks.benchmark import Benchmark, BenchmarkOptions, ProgramProbe, integer_option
-from iowatch.core import Scalar
+from iowatch.benchmarks.benchmark import Benchmark, BenchmarkOptions, ProgramProbe, integer_option, size_option
+from iowatch.core import InputError, Scalar
 
 _OPTIONS = {
-    "files": "files in all, over all ranks",
-    "directories": "single (all ranks in one) or separate (-u: one a rank)",
+    "items": "files (-F), directories (-D), or both",
+    "files": "files, or directories, in all, over all ranks",
+    "directories": "single (all ranks in one) or separate (-u: one per rank)",
+    "write": "bytes written to each file (-w)",
+    "read": "bytes read from each file (-e), at most those written",
+    "sync": "fsync after each write (-y)",
     "repeat": "runs; mdtest prints no single repetitions, so it is started once for each",
     "ranks": "MPI processes",
     "nodes": "nodes",
 }
 
-_EXPECTED_OPERATIONS = ("create", "stat", "read", "remove")
+# Since version 4, directories are renamed, too: stored where it is printed, but not expected.
+_EXPECTED_OPERATIONS = {
+    "files": ("create", "stat", "read", "remove"),
+    "directories": ("directory-create", "directory-stat", "directory-remove"),
+}
+_EXPECTED_OPERATIONS["both"] = (*_EXPECTED_OPERATIONS["directories"], *_EXPECTED_OPERATIONS["files"])
+_ITEMS = {"files": ["-F"], "directories": ["-D"], "both": []}
+
+
+def _items(options: BenchmarkOptions) -> str:
+    return str(options.get("items", "files"))
+
+
+def _contents(options: BenchmarkOptions) -> dict[str, int]:
+    """Return bytes written and read per file, by the names of their case parameters; empty files have none.
+
+    Raises:
+        InputError: contents of directories, or more read than written.
+    """
+    found = {f"{name}_bytes": size_option(options, name, "0") for name in ("write", "read") if name in options}
+    if found and _items(options) == "directories":
+        raise InputError("directories have no contents: leave out write and read")
+    if found.get("read_bytes", 0) > found.get("write_bytes", 0):
+        raise InputError("read is more than write")
+    return found
 
 
 def _files_per_rank(options: BenchmarkOptions) -> int:
@@ -37,14 +65,44 @@ def _printed_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
         "directories": str(options.get("directories", "single")),
         "ranks": integer_option(options, "ranks", 1),
         "nodes": integer_option(options, "nodes", 1),
+        **_contents(options),
+        **({"sync": bool(options["sync"])} if "sync" in options else {}),
     }
 
 
 def _arguments(options: BenchmarkOptions, place: str) -> list[str]:
     # -N shifts ranks by the ranks per node: no rank stats the files that it created (client caches).
     shift = integer_option(options, "ranks", 1) // integer_option(options, "nodes", 1)
-    words = ["-F", "-n", str(_files_per_rank(options)), "-N", str(shift), "-i", "1", "-d", f"{place}/mdtest"]
+    words = [*_ITEMS[_items(options)], "-n", str(_files_per_rank(options)), "-N", str(shift), "-i", "1"]
+    sizes = _contents(options)
+    for letter, name in (("-w", "write_bytes"), ("-e", "read_bytes")):
+        words += [letter, str(sizes[name])] if name in sizes else []
+    words += ["-y"] if options.get("sync") else []
+    words += ["-d", f"{place}/mdtest"]
     return [*words, "-u"] if options.get("directories") == "separate" else words
+
+
+def _case(options: BenchmarkOptions) -> dict[str, Scalar]:
+    """Return the page cache policy of contents that are read: on one node they are still in its memory."""
+    reads = _contents(options).get("read_bytes", 0) > 0
+    return {"cache": "keep"} if reads and integer_option(options, "nodes", 1) == 1 else {}
+
+
+def _file_bytes(options: BenchmarkOptions) -> int:
+    """Return the space of all files: a block of 4 KiB each, or their contents."""
+    each = max(4096, _contents(options).get("write_bytes", 0))
+    return each * integer_option(options, "files", 1024)
+
+
+def _volume_bytes(options: BenchmarkOptions) -> int:
+    """Return the contents of all files, written and read, of all runs; metadata are not counted."""
+    files = _files_per_rank(options) * integer_option(options, "ranks", 1)
+    return sum(_contents(options).values()) * files * integer_option(options, "repeat", 3)
+
+
+def _inodes(options: BenchmarkOptions) -> int:
+    items = integer_option(options, "files", 1024) * (2 if _items(options) == "both" else 1)
+    return items + integer_option(options, "ranks", 1) + 2
 
 
 _COMMAND = re.compile(r"""Command line used: (\S+(?: '[^']*'| "[^"]*")*)""")
@@ -340,11 +398,12 @@ MDTEST = Benchmark(
     program=lambda _options: "mdtest",
     arguments=_arguments,
     requires=lambda _options: ("mpi", "mdtest"),
-    expects=lambda _options: tuple((operation, "rate") for operation in _EXPECTED_OPERATIONS),
+    expects=lambda options: tuple((operation, "rate") for operation in _EXPECTED_OPERATIONS[_items(options)]),
     samples=lambda options: integer_option(options, "repeat", 3),
     shows=_printed_parameters,
-    file_bytes=lambda options: 4096 * integer_option(options, "files", 1024),
-    volume_bytes=lambda _options: 0,
+    file_bytes=_file_bytes,
+    volume_bytes=_volume_bytes,
     runs=lambda options: integer_option(options, "repeat", 3),
-    inodes=lambda options: integer_option(options, "files", 1024) + integer_option(options, "ranks", 1) + 2,
+    inodes=_inodes,
+    case=_case,
 )

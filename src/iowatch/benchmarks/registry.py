@@ -16,13 +16,14 @@ from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.benchmark import Benchmark
 from iowatch.benchmarks.fio import FIO
 from iowatch.benchmarks.h5bench import H5BENCH
+from iowatch.benchmarks.hdf5_iotest import HDF5_IOTEST
 from iowatch.benchmarks.hpcc import HPCC
 from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.mdtest import MDTEST
 from iowatch.benchmarks.parsing import FailureSignature, OutputBuilder, OutputSource, RunContext
 from iowatch.core import InputError, Output, UsageError, plugins, suggest_name
 
-BENCHMARKS = plugins.Registry(Benchmark, (BENCHIO, IOR, MDTEST, H5BENCH, FIO, HPCC))
+BENCHMARKS = plugins.Registry(Benchmark, (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC))
 
 # Prefix of the reason if a parser itself failed; such outputs should be reported as bugs.
 PARSER_ERROR = "parse error"

@@ -246,7 +246,7 @@ def _evaluation_error(chosen: Benchmark, options: Mapping[str, Scalar]) -> Excep
         chosen.environment(options)
         for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs, chosen.samples):
             number(options)
-        for command in (chosen.arguments, chosen.prepare, chosen.before):
+        for command in (chosen.arguments, chosen.prepare, chosen.after, chosen.before):
             command(options, "scratch")
     except (InputError, LookupError, ValueError, TypeError, ArithmeticError) as error:
         return error

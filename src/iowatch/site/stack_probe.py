@@ -161,6 +161,9 @@ def probe_hdf5(flavour: MpiInstallation) -> StackPart | None:
     version = _first_match(r"HDF5 Version:\s*(\S+)", settings)
     names = {"mpi": "Parallel HDF5", "threadsafe": "Threadsafety", "subfiling": "Subfiling VFD"}
     variants = _parse_yes_no(settings, names)
+    filters = _first_match(r"I/O filters \(external\):[ \t]*(.*)", settings) or ""
+    printed = {"deflate": "DEFLATE|deflate", "szip": "ENCODE|encoder"}  # CMake's names, Autotools' names
+    variants |= {name: "true" for name, pattern in printed.items() if re.search(pattern, filters)}
     if h5pcc is None or version is None or variants.get("mpi") != "true":
         return None
     libdir = _first_match(r"-L(\S+)", query_tool(h5pcc, "-show"))
@@ -181,7 +184,9 @@ def _netcdf_by_config(flavour: MpiInstallation) -> StackPart | None:
     settings = Path(libdir, "libnetcdf.settings")
     more = settings.read_text(encoding="utf-8", errors="replace") if settings.is_file() else ""
     variants = {"mpi": "false"} | _parse_yes_no(more, {"mpi": "Parallel Support"})
-    variants |= _parse_yes_no(answer, {"mpi": "--has-parallel4", "parallel-netcdf": "--has-pnetcdf"})
+    variants |= _parse_yes_no(
+        answer, {"mpi": "--has-parallel4", "parallel-netcdf": "--has-pnetcdf", "zstd": "--has-zstd"}
+    )
     shared = find_library(libdir, "netcdf") or find_library(libdir, "netcdf_parallel")  # Cray's
     if version is None or variants["mpi"] != "true" or shared is None or not flavour.serves(shared):
         return None
@@ -321,19 +326,27 @@ FEATURE_OF_PART = {
     "netcdf-c": "netcdf4",
     "parallel-netcdf": "pnetcdf",
     "darshan-runtime": "darshan",
+    "hdf5-vol-async": "vol-async",
 }
+# Variants that are features. `deflate` is none of Spack's HDF5, which always has it.
+_FEATURE_VARIANTS = {"hdf5": ("deflate", "szip", "subfiling"), "netcdf-c": ("zstd",)}
 
 
 def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
     """Return the features that checks can require of an environment with these parts."""
     parts = list(parts)
     found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
+    for part in parts:
+        found |= {name for name in _FEATURE_VARIANTS.get(part.name, ()) if part.variants.get(name) == "true"}
+        found |= {"deflate"} if part.name == "hdf5" and part.hash else set()
     found |= {b.name for b in BENCHMARKS.values() for part in parts if _provides(part, b)}
     return tuple(sorted(found))
 
 
 def _provides(part: StackPart, benchmark: Benchmark) -> bool:
     """Return whether a part contains a benchmark; on PATH, unlike in Spack packages, programs may be missing."""
+    if part.name == benchmark.package and part.hash and benchmark.probe and benchmark.probe.option:
+        return part.variants.get(benchmark.probe.option) == "true"
     if part.name != benchmark.package or part.hash or benchmark.probe is None:
         return part.name == benchmark.package
     program = benchmark.probe.program

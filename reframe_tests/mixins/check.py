@@ -8,6 +8,7 @@ from reframe_tests.mixins.aggressor import AggressorMixin
 from reframe_tests.mixins.covariates import CovariatesMixin
 from reframe_tests.mixins.darshan import DarshanMixin
 from reframe_tests.mixins.machine import MachineMixin
+from reframe_tests.mixins.profile import ProfileMixin
 from reframe_tests.mixins.program import ProgramMixin
 from reframe_tests.mixins.reference import ReferenceMixin
 from reframe_tests.mixins.samples import SamplesMixin
@@ -19,11 +20,13 @@ __all__ = ["BenchmarkCheck", "entries"]
 
 
 # ReFrame runs the hooks of the last named first: stack, scratch, facts of node and program, command line, Darshan
-# around it, starts around that; after the run samples before references. Aggressors replace all of it.
+# around it, a profiler around both, starts around that; after the run samples before references. Aggressors replace
+# all of it.
 class BenchmarkCheck(
     AggressorMixin,
     ReferenceMixin,
     SamplesMixin,
+    ProfileMixin,
     DarshanMixin,
     SuiteMixin,
     ProgramMixin,

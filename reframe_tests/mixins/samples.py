@@ -18,7 +18,7 @@ from iowatch.benchmarks import hints, registry
 from iowatch.core import METRICS, Output, Scalar
 from iowatch.handoff import merge_outputs
 from iowatch.reference.bandwidth import performance_variable
-from iowatch.site import job_nodes, job_state
+from iowatch.site import job_nodes, job_state, profiler
 
 _TRACE = "darshan/trace.darshan"  # DarshanMixin
 _VERIFIED = "verification"  # names of its files
@@ -44,12 +44,14 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         ]
         before = self._before(tool.before(options, place), launcher)
         command = " ".join([launcher, self.executable, *self.executable_opts])  # words of a shell already
+        after = [f"{launcher} {shlex.join(words)}" for words in tool.after(options, place)]
         further: list[str] = []
         for start in range(1, tool.runs(options)):
-            further += [*before, f"{command} > {_stdout(start)} 2> {_stderr(start)}", *self._close(start)]
+            files = f">> {_stdout(start)} 2>> {_stderr(start)}"
+            further += [*before, f"{command} {files}", *self._close(start, [f"{words} {files}" for words in after])]
         prepare = [self.covariates_command("before"), *prepare]
         self.prerun_cmds = [*self.prerun_cmds, *prepare, f"date +%s.%N > {_STARTED}", *before]
-        measured = [*self._close(0), *further, f"date +%s.%N > {_ENDED}", self.covariates_command("after")]
+        measured = [*self._close(0, after), *further, f"date +%s.%N > {_ENDED}", self.covariates_command("after")]
         self.postrun_cmds = [*measured, *self._verify(launcher, place), *self.postrun_cmds]
 
     def _verify(self, launcher: str, place: str) -> list[str]:
@@ -90,11 +92,12 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         same = words[0] == self.case.tool.program(self.case.options)
         return [self.program if same else words[0], *words[1:]]
 
-    def _close(self, start: int) -> list[str]:
-        """After a start: keep its exit code (schedulers differ in what they report) and its result files."""
+    def _close(self, start: int, after: list[str]) -> list[str]:
+        """After a start: what follows it, its exit code (schedulers differ in what they report), its result files."""
         kept = [f"[ ! -e {name} ] || mv {name} {_result(start, name)}" for name in self.case.tool.results]
         kept += [f"[ ! -e {_TRACE} ] || mv {_TRACE} darshan/start-{start}.darshan"]
-        return [f"echo $? > {_rc(start)}", *kept]
+        ended = [f"rc=$?; [ $rc -ne 0 ] || {{ {words}; rc=$?; }}; (exit $rc)" for words in after]
+        return [*ended, f"echo $? > {_rc(start)}", *kept]
 
     @run_before("sanity")
     def read_output(self) -> None:
@@ -109,6 +112,8 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             del added[name]
         whole = _with_parameters(merged, added)
         self.output_record = handoff.validate_output(self.case, whole, self._failures(outputs))
+        if self.is_profiled:
+            self.output_record = self.profiled_output(self.output_record)
         session = os.environ.get("IOWATCH_SESSION_DIR")
         if session:
             self._spool(Path(session))
@@ -139,7 +144,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def is_complete(self) -> bool:
         """The output is complete, shows the requested work, and every expected (operation, metric) is present."""
         output: Output = self.output_record
-        missing = handoff.missing_results(self.case, output)
+        missing = [] if self.is_profiled else handoff.missing_results(self.case, output)
         return sn.all(
             [
                 sn.assert_eq(output.status, "ok", msg=f"{output.status}: {output.reason}"),
@@ -235,6 +240,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
             "script": [stage / Path(self.job.script_filename).name],
             "darshan": sorted(stage.glob("darshan/**/*.darshan")),
             "overhead": [stage / "darshan" / "pairs"],
+            "profile": [stage / profiler.PROFILE_FILE],
         }
 
 

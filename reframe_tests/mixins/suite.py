@@ -20,6 +20,9 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import IowatchError, UsageError
 from iowatch.site import SystemLimits, avoiding_options, exceeded_limits, storage, system
 
+# Time limits added to that of a case while its system calls are traced.
+_PROFILED = 9
+
 
 @cache
 def _cases(benchmark: str) -> dict[str, SuiteCase]:
@@ -92,7 +95,8 @@ class SuiteMixin(rfm.RegressionTestPlugin):
                 f"variables of ReFrame change {', '.join(changed)} of a case; a session runs cases as its suite says",
                 hint="Unset RFM_SETVARS, or write a suite: docs/benchmarks.md.",
             )
-        return changed
+        is_profiled = handoff.PROFILE_VARIABLE in os.environ and "repeat" in self.case.tool.options
+        return {**changed, "repeat": "1"} if is_profiled else changed
 
     @run_after("setup")
     def refuse_options(self) -> None:
@@ -114,6 +118,7 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         extra_s = sum(one.limit_s for one in self.extra_work.values())
         if os.environ.get("IOWATCH_OVERHEAD_CASE") == key[2]:  # of plain ReFrame
             extra_s += 2 * handoff.OVERHEAD_PAIRS * self.case.time_limit_s
+        extra_s += _PROFILED * self.case.time_limit_s if handoff.PROFILE_VARIABLE in os.environ else 0
         if extra_s:
             self.time_limit = f"{self.case.time_limit_s + math.ceil(extra_s)}s"
 

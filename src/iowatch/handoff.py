@@ -362,6 +362,8 @@ def quarantined_cases() -> list[QuarantinedCase]:
 SELECTION_VARIABLE = "IOWATCH_SELECTION"
 # `off`: no run of the session has a Darshan trace.
 DARSHAN_VARIABLE = "IOWATCH_DARSHAN"
+# The runs of the session are profiled and have no results: `auto`, or the names of the profilers to choose from.
+PROFILE_VARIABLE = "IOWATCH_PROFILE"
 
 _EXTRA_WORK_VARIABLE = "IOWATCH_EXTRA_WORK"
 _AVOIDED_VARIABLE = "IOWATCH_AVOIDED_NODES"

@@ -11,7 +11,7 @@ from iowatch import core
 from iowatch.darshan import BandwidthComparison, compare_bandwidths
 from iowatch.findings import find_retests
 from iowatch.session.imports import TablePreview
-from iowatch.site import system_zone
+from iowatch.site import format_profile, system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
 
 FilesByRun = Mapping[int, Sequence[Artefact]]
@@ -92,6 +92,9 @@ def print_session(
             markup=False,
             soft_wrap=True,
         )
+    for run, _ in runs:
+        for line in format_profile(run.facts["profile"]) if run.facts.get("profile") else ():
+            console.print(f"profile of {run.name}, {run.stack}: {line}", markup=False, soft_wrap=True)
     for item in missing:
         console.print(f"missing: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
     listed = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]

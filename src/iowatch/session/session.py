@@ -482,9 +482,11 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
         if (content := (keep_darshan_log if kind == "darshan" else artefacts.store_artefact)(directory / name))
         is not None
     )
-    logs = [directory / name for name in case.files.get("darshan", [])]
-    traced = case.facts.get("tracing") != "none"
-    output = add_trace_results(handoff.spooled_output(case), logs, reader, case.stack, traced=traced)
+    output = handoff.spooled_output(case)
+    if "profile" not in output.facts:  # the times of a profiled run are no results, nor those of its Darshan log
+        logs = [directory / name for name in case.files.get("darshan", [])]
+        traced = case.facts.get("tracing") != "none"
+        output = add_trace_results(output, logs, reader, case.stack, traced=traced)
     for name in case.files.get("overhead", []):  # only if the overhead of tracing was measured
         output = add_overhead_result(output, directory / name)
     # The directory is named after case, partition and stack: repeated ingestion has the same fingerprint.

@@ -20,6 +20,7 @@ from iowatch.site import (
     discover_stacks,
     load_system,
     machine,
+    profiler,
     stack_install,
     stack_probe,
     stacks,
@@ -68,13 +69,18 @@ _TOOLS = (
     Requirement("Darshan", ("darshan-runtime",), (), "Darshan trace of every run"),
     Requirement("CMake", (), ("cmake",), "builds benchio", required=True, program="cmake"),
     Requirement("pkg-config", (), ("pkg-config",), "finds netCDF and PnetCDF", program="pkg-config"),
+    *(
+        Requirement(one.name, (), (one.package,), "iowatch run --profile", program=one.name)
+        for one in profiler.PROFILERS
+        if " " not in one.name
+    ),
 )
 
 
 def _requirements() -> Iterator[Requirement]:
     yield from _LIBRARIES
     for b in BENCHMARKS.values():
-        if b.package and b.probe:
+        if b.package and b.probe and not b.probe.option:  # an optional program of a package is named in its docs
             yield Requirement(b.title, (b.package,), b.debian, f"suites of {b.title}", feature=b.name)
     yield from _TOOLS
 

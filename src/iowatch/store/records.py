@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import Case, Output, canonical_json
 
-Origin = Literal["run", "import", "demo"]
+Origin = Literal["run", "import", "demo", "profile"]
 SessionStatus = Literal["running", "ok", "failed", "incomplete"]
 
 

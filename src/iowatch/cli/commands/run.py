@@ -13,7 +13,7 @@ from iowatch.comparison import interference_effects
 from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
 from iowatch.output import interference as interference_report
-from iowatch.session import ab_run, interference, plan, run, session, verdict
+from iowatch.session import ab_run, interference, plan, profile_run, run, session, verdict
 from iowatch.stats import StopRule
 from iowatch.store import History
 
@@ -73,6 +73,15 @@ def run_interference(
     return 1 if finished.failed else 0
 
 
+def profile_and_print(context: session.SessionContext, db: str | None, as_json: bool) -> int:
+    """Profile one case; exit code 1 if a run failed."""
+    run.check_plan(context, db)
+    with History.open(db) as history:
+        document = profile_run.run_profile(history, context)
+    common.print_report(as_json, document, lambda console: report.render_profiles(document, console))
+    return 0 if all(one["status"] == "ok" for one in document["runs"]) else 1
+
+
 def run_and_report(
     context: session.SessionContext, junit: Path | None, markdown: Path | None, db: str | None, as_json: bool
 ) -> int:
@@ -119,6 +128,10 @@ def run_and_report(
 @click.option(
     "--darshan", type=click.Choice(["on", "off"]),
     help="Trace every run, or none [default: where the stack has darshan-runtime; --ab: on both sides or none].",
+)  # fmt: skip
+@click.option(
+    "--profile", metavar="CASE",
+    help="Repeat one case under perf or strace: where opening and closing spend their time (docs/profile.md).",
 )  # fmt: skip
 @click.option("--no-jitter", is_flag=True, help="With --night: start immediately.")
 @click.option(
@@ -167,6 +180,7 @@ def command(
     seed: int | None,
     night: bool,
     darshan: Literal["on", "off"] | None,
+    profile: str | None,
     no_jitter: bool,
     dry_run: bool,
     junit: Path | None,
@@ -191,6 +205,8 @@ def command(
         "--interference has its own cases and report: leave --ab, --night, --case, --benchmark, --junit, --markdown "
         "and --dry-run out": jobs and (ab or night or cases or benchmarks or junit or markdown or dry_run),
         "--no-jitter is for --night": no_jitter and not night,
+        "--profile names the one case and measures nothing: leave --case, --ab, --interference, --night, --dry-run, "
+        "--junit and --markdown out": profile and (cases or ab or jobs or night or dry_run or junit or markdown),
     }
     for message, is_wrong in refused.items():
         if is_wrong:
@@ -211,8 +227,19 @@ def command(
         return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
     policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
     context = session.SessionContext(
-        system, suite, stacks, benchmarks, scratch, policy, common.print_message, darshan, cases, file_systems
+        system,
+        suite,
+        stacks,
+        benchmarks,
+        scratch,
+        policy,
+        common.print_message,
+        darshan,
+        (profile,) if profile else cases,
+        file_systems,
     )
+    if profile:
+        return profile_and_print(context, db, as_json)
     if dry_run:
         prepared = run.prepare_dry_run(context, db)
         common.print_report(

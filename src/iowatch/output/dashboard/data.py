@@ -166,10 +166,11 @@ class SystemEntry:
     def newest_session(self) -> SessionRow | None:
         """The newest nightly session, the subject of the status page.
 
-        Interleaved runs do not count, nor does a session of the same day with status `ok` that is a small one of
-        another suite or has chosen stacks or cases only: it does not replace the results of the larger one.
+        Interleaved runs and profiles do not count, nor does a session of the same day with status `ok` that is a small
+        one of another suite or has chosen stacks or cases only: it does not replace the results of the larger one.
         """
-        found = [one for one in self.sessions if not one.is_interleaved] or list(self.sessions)
+        found = [one for one in self.sessions if not one.is_interleaved and one.origin != "profile"]
+        found = found or list(self.sessions)
         for one in found[1:]:
             if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
                 break

@@ -20,6 +20,7 @@ from iowatch.output.dashboard import data, drawing, levels, write_in_processes
 from iowatch.output.dashboard.traces import TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
+from iowatch.site import format_profile
 from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
 
 # The last is whether a full page has drawings of its Darshan logs; None: a short page.
@@ -86,13 +87,14 @@ Results = Sequence[tuple[int, tuple[float, ...]]]
 # Names and paths of the logs of a run.
 Logs = Sequence[tuple[str, Path]]
 _MAX_LOGS = 8
+_MAX_CHAINS = 30
 # A timeline takes a quarter of a second, and a session has about a hundred runs.
 _DRAWN_SESSIONS = 7
 _MAX_TIMELINES = 24
 # Smallest maximum of a row for a unit, the unit, and its factor; 0.000096 s is hard to read.
 _SECONDS = ((0.1, "s", 1.0), (1e-4, "ms", 1e3), (0.0, "µs", 1e6))
 # Facts shown in other sections of the page.
-_FACTS_SHOWN_ELSEWHERE = ("darshan", "partial_results", "nodes", "command", "source", "label")
+_FACTS_SHOWN_ELSEWHERE = ("darshan", "profile", "partial_results", "nodes", "command", "source", "label")
 
 
 def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow, drawn: bool) -> dict[str, Any]:
@@ -231,6 +233,7 @@ def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], res
         "files": [(artefact, _copy_output(site, artefact)) for artefact in kept],
         "operations": _transfer_count_lines(known),
         "bandwidths": compare_run_bandwidths([(one.row, samples) for one, samples in known]),
+        "profile": format_profile(run.facts["profile"], _MAX_CHAINS) if run.facts.get("profile") else [],
         "trace_fault": _format_fact(trace.get("reason")) if isinstance(trace, dict) else "",
         **{name: _format_fact(run.facts.get(name)) for name in ("nodes", "command", "source")},
         "parts": _stack_parts(run.stack_document),

@@ -1,0 +1,39 @@
+"""Sessions of `iowatch run --profile`: they are in the history, and no later session or page counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from click.testing import Result
+
+from iowatch.core import Output
+from iowatch.session.plan import load_run_history
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+
+RECORD = SessionRecord("a" * 36, "local", "smoke", "run", 1_000_000)
+OUTPUT = Output("ior", "4.0.0", "ok", None, (), {"profile": None})
+RUN = RunRecord("ior:single", "default", StackRecord("x"), "print", 1_000_000, OUTPUT, wall_s=500.0)
+
+
+@pytest.mark.parametrize(("origin", "known"), [("run", 1), ("profile", 0)])
+def test_duration_of_a_profiled_run_is_not_that_of_the_case(history: History, origin: str, known: int) -> None:
+    history.begin_session(replace(RECORD, origin=origin), ())
+    history.record_runs(RECORD.uuid, [RUN])
+    history.end_session(RECORD.uuid, "ok", 1_000_500)
+    assert len(load_run_history(history, "local")) == known
+    assert list(history.series()) == []
+
+
+def test_profile_excludes_what_measures(cli: Callable[..., Result]) -> None:
+    for words in (["--night"], ["--dry-run"], ["--case", "x"], ["--ab", "x", "y"]):
+        done = cli("run", "--profile", "ior:single", *words)
+        assert done.exit_code == 2
+        assert "--profile names the one case" in done.stderr
+
+
+def test_unknown_case_is_refused_before_anything_is_written(cli: Callable[..., Result], var: object) -> None:
+    done = cli("run", "--profile", "ior:nonsense")
+    assert done.exit_code == 2
+    assert "has no case 'ior:nonsense'" in done.stderr

@@ -17,7 +17,7 @@ from click.testing import Result
 from sqlalchemy import text
 
 from iowatch.core import MachineError
-from iowatch.session import session
+from iowatch.session import locks, session
 from iowatch.session.plan import SessionPlan
 from iowatch.site import FileSystemIdentity, storage
 from iowatch.store import History, maintenance
@@ -120,8 +120,8 @@ def test_only_network_file_systems_are_the_same_on_two_hosts(
     for host, (kind, source) in (("login1", here), ("login2", there)):
         identity = FileSystemIdentity(mount="/x", type=kind, source=source)
         monkeypatch.setattr(storage, "find_identity", lambda _, found=identity: found)
-        monkeypatch.setattr(session.platform, "node", lambda name=host: name)
-        names.append(session.file_system_lock_name(tmp_path / "not made yet"))
+        monkeypatch.setattr(locks.platform, "node", lambda name=host: name)
+        names.append(locks.file_system_lock_name(tmp_path / "not made yet"))
     assert (names[0] == names[1]) == same
 
 
@@ -139,7 +139,7 @@ def test_two_systems_on_one_file_system_exclude_each_other(
     ):
         monkeypatch.setenv("IOWATCH_VAR", str(tmp_path / "other"))
         with (
-            pytest.raises(HeldLockError, match=session.file_system_lock_name(scratch)),
+            pytest.raises(HeldLockError, match=locks.file_system_lock_name(scratch)),
             contexts[1].scratch_lock(second, plan),
         ):
             pass

@@ -10,8 +10,8 @@ import pytest
 from click.testing import Result as Done
 
 from iowatch.core import MachineError
-from iowatch.session import session
-from iowatch.session.session import exclusive_lock
+from iowatch.session import locks
+from iowatch.session.locks import exclusive_lock
 from iowatch.store import History, maintenance
 
 
@@ -19,10 +19,10 @@ def test_exclusive_lock_prevents_sessions(var: Path) -> None:
     with (
         exclusive_lock(),
         pytest.raises(MachineError, match="another session is running"),
-        session.hold_lock(var / "lock" / "local.lock"),
+        locks.hold_lock(var / "lock" / "local.lock"),
     ):
         pass
-    with session.hold_lock(var / "lock" / "local.lock"):
+    with locks.hold_lock(var / "lock" / "local.lock"):
         pass
 
 
@@ -32,7 +32,7 @@ def test_history_is_not_restored_during_a_run(cli: Callable[..., Done], var: Pat
     """Only copies into the history of this checkout exclude runs."""
     with History.open(str(tmp_path / "source.db")) as history:
         maintenance.backup_history(history, tmp_path / "b.db")
-    with session.hold_lock(var / "lock" / f"{name}.lock"):
+    with locks.hold_lock(var / "lock" / f"{name}.lock"):
         refused = cli("history", "copy", tmp_path / "b.db", var / "iowatch.db")
         assert not (var / "iowatch.db").exists()
         assert cli("history", "copy", tmp_path / "b.db", tmp_path / "elsewhere.db").exit_code == 0
@@ -44,10 +44,10 @@ def test_history_is_not_restored_during_a_run(cli: Callable[..., Done], var: Pat
 def test_lock_holder_is_reported_despite_an_outdated_process_id(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed run leaves its process id; the next run holds the lock shortly before it writes its own."""
     path = var / "lock" / "local.lock"
-    with session.hold_lock(path):
+    with locks.hold_lock(path):
         path.write_text("999999999")
-        monkeypatch.setattr(session.time, "sleep", lambda _: path.write_text(str(os.getpid())))
-        with pytest.raises(MachineError, match=f"process {os.getpid()},"), session.hold_lock(path):
+        monkeypatch.setattr(locks.time, "sleep", lambda _: path.write_text(str(os.getpid())))
+        with pytest.raises(MachineError, match=f"process {os.getpid()},"), locks.hold_lock(path):
             pass
 
 
@@ -65,7 +65,7 @@ def test_lock_holder_is_reported_despite_an_outdated_process_id(var: Path, monke
 def test_wrong_arguments_are_reported_before_a_lock(
     cli: Callable[..., Done], var: Path, words: tuple[str, ...], found: str
 ) -> None:
-    with session.hold_lock(var / "lock" / "local.lock"):
+    with locks.hold_lock(var / "lock" / "local.lock"):
         refused = cli(*(word.format(var=var) for word in words))
     assert refused.exit_code == 2, refused.output
     assert found in refused.stderr

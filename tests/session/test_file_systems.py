@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError, UsageError
-from iowatch.session import accepted_plan, run, session
+from iowatch.session import accepted_plan, locks, run
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import Verdict, assess_session
 from iowatch.site import load_system, storage
@@ -189,7 +189,7 @@ def test_directories_on_one_file_system_share_its_lock(site: Site) -> None:
     """The session does not exclude itself."""
     site.describe(TWO.replace("{path: MEMORY, type: tmpfs}", "DISK/other"))
     assert site.run("all").exit_code == 0
-    lock = session.file_system_lock_path(site.place / "other")
-    with session.hold_lock(lock), pytest.raises(MachineError, match="another session is running"):
+    lock = locks.file_system_lock_path(site.place / "other")
+    with locks.hold_lock(lock), pytest.raises(MachineError, match="another session is running"):
         site.run("all")
     assert load_system("local").measured_file_systems[1].parameter == "fast"

@@ -21,7 +21,7 @@ from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
 from iowatch.handoff import SELECTION_VARIABLE
-from iowatch.session import accepted_plan, conditions, plan, reframe, run, session
+from iowatch.session import accepted_plan, conditions, locks, plan, reframe, run, session
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import assess_session, missing_reasons
@@ -335,7 +335,7 @@ def test_verdict_is_printed_if_the_report_cannot_be_written(
 
 def test_systems_on_one_file_system_exclude_each_other(history: History, fake: FakeReframe, var: Path) -> None:
     with (
-        session.hold_lock(session.file_system_lock_path(var / "scratch" / "not made yet")),
+        locks.hold_lock(locks.file_system_lock_path(var / "scratch" / "not made yet")),
         pytest.raises(MachineError, match="another session is running"),
     ):
         run_session(history, None)

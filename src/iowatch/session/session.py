@@ -6,13 +6,10 @@ of the system recovers it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import platform
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -37,7 +34,7 @@ from iowatch.core import (
     utc_now,
 )
 from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
-from iowatch.session import conditions, reframe
+from iowatch.session import conditions, locks, reframe
 from iowatch.session.plan import SessionPlan
 from iowatch.site import (
     FileSystemIdentity,
@@ -48,12 +45,9 @@ from iowatch.site import (
     load_system,
     on_file_systems,
     storage,
-    system_names,
 )
 from iowatch.store import (
     ALL_SESSIONS,
-    HELD_LOCK_HINT,
-    NETWORK_FILE_SYSTEMS,
     Artefact,
     ExpectedResult,
     History,
@@ -278,7 +272,7 @@ class SessionContext:
     def system_lock(self, history: History) -> Iterator[list[str]]:
         """Hold the locks of the system; yields the UUIDs of interrupted sessions, which are recovered first."""
         with (
-            hold_lock(settings.var_directory() / "lock" / f"{self.system_name}.lock"),
+            locks.hold_lock(settings.var_directory() / "lock" / f"{self.system_name}.lock"),
             history.locks.hold(ALL_SESSIONS, shared=True),
             history.locks.hold(f"system {self.system_name}"),
         ):
@@ -317,10 +311,10 @@ class SessionContext:
         self, history: History, plan: SessionPlan, file_system: str | None, held: ExitStack, locked: set[Path]
     ) -> None:
         """Lock one file system and prepare its directory; two directories may be on the same one."""
-        directory, lock = self.directory_on(file_system), file_system_lock_path(self.directory_on(file_system))
+        directory, lock = self.directory_on(file_system), locks.file_system_lock_path(self.directory_on(file_system))
         if lock not in locked:
-            held.enter_context(hold_lock(lock))
-            held.enter_context(history.locks.hold(file_system_lock_name(directory)))
+            held.enter_context(locks.hold_lock(lock))
+            held.enter_context(history.locks.hold(locks.file_system_lock_name(directory)))
             locked.add(lock)
         expected = conditions.expected_file_systems(history, self.system, self.site.partitions, file_system)
         here = storage.prepare_scratch(directory, expected[conditions.HOST]) or FileSystemIdentity()
@@ -350,74 +344,6 @@ def nightly_policy(system: str, *, jitter: bool) -> NightlyPolicy:
     """The block `night` of a system; for an immediate start without its jitter."""
     policy = load_active_system(system).night
     return policy if jitter else policy.model_copy(update={"jitter_minutes": None})
-
-
-def file_system_lock_path(directory: Path) -> Path:
-    """Lock of the file system of a directory (which need not exist yet); two systems may share the lock."""
-    return settings.var_directory() / "lock" / f"device-{_first_existing(directory).stat().st_dev:x}.lock"
-
-
-def file_system_lock_name(directory: Path) -> str:
-    """Name of the lock in a common history: on two hosts equal for the same network file system, else different."""
-    existing = _first_existing(directory)
-    found = storage.find_identity(existing)
-    if found is not None and found.type in NETWORK_FILE_SYSTEMS:
-        return f"file system {found.type} {found.source}"
-    return f"file system {existing.stat().st_dev:x} of {platform.node()}"
-
-
-def _first_existing(directory: Path) -> Path:
-    return next(path for path in (directory, *directory.parents) if path.exists())
-
-
-@contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file during the block; the kernel releases it when the process ends for any reason.
-
-    Raises:
-        MachineError: another process holds it (the message contains its PID), or the file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise MachineError(f"cannot write the lock {path}: {error.strerror}") from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MachineError(
-                f"another session is running (process {_lock_owner_pid(path)}, lock {path})", hint=HELD_LOCK_HINT
-            ) from None
-        stream.truncate(0)
-        stream.write(str(os.getpid()))
-        stream.flush()
-        yield
-
-
-def _lock_owner_pid(path: Path) -> str:
-    """PID of the process that holds the lock; the PID is written shortly after the lock is taken."""
-    for _ in range(20):
-        number = path.read_text(encoding="utf-8").strip()
-        if number and Path("/proc", number).exists():
-            return number
-        time.sleep(0.05)
-    return number or "unknown"
-
-
-@contextmanager
-def exclusive_lock() -> Iterator[None]:
-    """Exclude all sessions: hold the locks of all systems of this checkout, and all other locks in this `var/`.
-
-    Raises:
-        MachineError: a session is running.
-    """
-    directory = settings.var_directory() / "lock"
-    known = {f"{name}.lock" for name in system_names()} | {path.name for path in directory.glob("*.lock")}
-    with ExitStack() as held:
-        for name in sorted(known):
-            held.enter_context(hold_lock(directory / name))
-        yield
 
 
 def session_runs_directory() -> Path:

@@ -26,6 +26,7 @@ from iowatch.core import (
 )
 from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
+from iowatch.session import locks
 from iowatch.session import session as sessions
 from iowatch.site import shared_zone
 from iowatch.store import (
@@ -92,7 +93,7 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     To restore a backup, copy it into a history that does not exist yet. No session of this checkout can run while
     its own history is TO, and none of any host that uses a PostgreSQL history while that is TO.
     """
-    lock = sessions.exclusive_lock() if database_url(target) == database_url() else nullcontext()
+    lock = locks.exclusive_lock() if database_url(target) == database_url() else nullcontext()
     with History.existing(source) as left, lock, History.open(target) as right, right.locks.hold(ALL_SESSIONS):
         done = maintenance.copy_history(left, right, system, common.print_message)
     if as_json:

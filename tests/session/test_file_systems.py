@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -130,6 +132,18 @@ def test_loss_of_a_file_system_of_the_suite_can_be_accepted(site: Site) -> None:
         assert (found.exit_code, found.expected, found.problems) == (0, 6, ())
     site.describe(TWO)
     assert site.run().expected == 12
+
+
+def test_file_system_that_does_not_respond_loses_only_its_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As below a dead NFS server: whatever looks at the directory waits for ever."""
+    site.describe(TWO)
+    plain, never = os.path.exists, threading.Event()
+    monkeypatch.setattr("os.path.exists", lambda path: never.wait() if path == site.memory else plain(path))
+    monkeypatch.setattr(storage, "RESPONSE_S", 0.2)
+    found = site.run("all")
+    never.set()
+    assert (found.expected, found.received, found.exit_code) == (12, 6, 1)
+    assert "does not respond" in found.absent[0].reason
 
 
 def test_file_system_without_space_loses_only_its_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import json
 import platform
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -82,6 +82,7 @@ class SessionContext:
         chosen_file_systems: names of file systems, or `all`, instead of those of the suite.
         file_systems: what the directory of each file system, None for the default one, must be on, by partition and for
             this host; known while they are locked.
+        unusable: reasons by file system, from the last `find_unusable`.
 
     Raises:
         UsageError: unknown or retired system, unknown suite; the suite has no such benchmark or case, the system no
@@ -101,6 +102,7 @@ class SessionContext:
     system: System = field(init=False)
     cases: Sequence[SuiteCase] = field(init=False)
     file_systems: dict[str | None, dict[str, FileSystemIdentity]] = field(init=False, default_factory=dict)
+    unusable: Mapping[str | None, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.system = load_active_system(self.system_name)
@@ -173,6 +175,8 @@ class SessionContext:
         """Reasons by name of the runs that would only repeat another in the directory of their file system."""
         found: dict[str, str] = {}
         for place in dict.fromkeys(case.file_system for case in self.cases):
+            if place in self.unusable:  # to look at it again could take forever
+                continue
             same = [case for case in self.cases if case.file_system == place]
             found |= storage.find_duplicate_cases(same, self.directory_on(place))
         return found
@@ -206,6 +210,7 @@ class SessionContext:
                 if self.name_of(place) in self.chosen_file_systems or len(found) + 1 == len(used):
                     raise
                 found[place] = self.unusable_reason(place, error)
+        self.unusable = found
         return found
 
     def format_directories(self, plan: SessionPlan) -> str:

@@ -16,8 +16,10 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from iowatch.benchmarks import hints
@@ -48,6 +50,8 @@ TECHNOLOGY_BY_TYPE = {
 PARALLEL_TECHNOLOGIES = ("Lustre", "GPFS", "BeeGFS", "Panasas", "CephFS", "WEKA", "OrangeFS", "GlusterFS")
 _KERNEL = ("/proc", "/sys", "/run")
 TIMEOUT_S = 5.0
+# As long as an automatic mount may take.
+RESPONSE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -77,15 +81,19 @@ def _statvfs(path: str) -> os.statvfs_result | None:
     answers: list[os.statvfs_result] = []
 
     def stat() -> None:
-        try:
+        with suppress(OSError):
             answers.append(os.statvfs(path))
-        except OSError:
-            return
 
-    thread = threading.Thread(target=stat, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT_S)
+    _ends_in_time(stat, TIMEOUT_S)
     return answers[0] if answers else None
+
+
+def _ends_in_time(call: Callable[[], object], limit_s: float) -> bool:
+    """Whether a call, which must not raise, ends within a time limit; otherwise it is left behind in its thread."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return not thread.is_alive()
 
 
 def lustre_facts(mount: str) -> dict[str, int | None]:
@@ -236,8 +244,14 @@ def examine_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdent
     """Return what a scratch directory is on, or will be on once it is created; nothing is created.
 
     Raises:
-        MachineError: neither it nor its parent directory exists, or it is on another file system than expected.
+        MachineError: neither it nor its parent directory exists, it is on another file system than expected, or this
+            does not respond.
     """
+    if not _ends_in_time(partial(os.path.exists, base), RESPONSE_S):
+        raise MachineError(
+            f"the scratch directory {base} cannot be used: its file system does not respond in {RESPONSE_S:.0f} s",
+            hint="Is its server available?",
+        )
     try:
         place = base if base.exists() or not _is_below_var(base) else next(p for p in base.parents if p.exists())
         found = find_identity(place if place.exists() else place.parent)

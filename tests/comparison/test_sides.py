@@ -212,7 +212,7 @@ def test_event_sides_are_before_and_after(
     assert all(one.words == "faster" for one in outcome.compared)
     shown = cli("compare", "event:local/2023-11-25").stdout
     assert shown.startswith("before against after\nevent:local/2023-11-25\n")
-    assert "after is faster, all cases together: " in shown
+    assert "Faster after than before, all cases together: " in shown
     with pytest.raises(UsageError, match="no event") as caught:
         compared(history, "event:local/2023-11-24", "event:local/2023-11-24")
     assert "new servers" in str(caught.value)

@@ -148,9 +148,9 @@ def test_all_file_systems_are_offered(
     # The comments of an entry are valid fields: without their marks the file system is measured, too.
     path = checkout / "systems" / "new-one" / "system.yaml"
     text = path.read_text().replace(
-        f"scratch: \"{places[1]}/iowatch\"", f"scratch: {{path: {places[1]}/iowatch, file_system: fast}}"
+        f'scratch: "{places[1]}/iowatch"', f"scratch: {{path: {places[1]}/iowatch, file_system: fast}}"
     )
-    for field in (f"directory: \"{places[2]}/iowatch\"", "limits: {total_bytes"):
+    for field in (f'directory: "{places[2]}/iowatch"', "limits: {total_bytes"):
         head, mark, tail = text.rpartition(f"  # {field}")
         assert mark
         text = f"{head}  {field}{tail}"

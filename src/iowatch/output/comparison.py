@@ -240,10 +240,13 @@ def summary_sentences(outcome: Outcome) -> list[str]:
     overall = outcome.overall
     counts = ", ".join(f"{n} {verdict}" for verdict, n in overall.counts.items() if n)
     left, right = outcome.names
-    subject = "" if overall.verdict in ("faster", "slower") else f"{right} is "
+    # Names of sides are subjects, but "before" and "after" are not.
+    is_event = (left, right) == ("before", "after")
+    subject = "" if is_event or overall.verdict in ("faster", "slower") else f"{right} is "
     speed = f": {subject}{format_ratio(overall.ratio)} times as fast as {left}" if overall.ratio is not None else ""
     interval = f" ({format_interval(overall.ci)}, {_BASIS_TEXT[overall.basis]})" if overall.ci else ""
-    answer = _OVERALL_TEXT[overall.verdict].format(bound=format_percent(overall.bound or 0), right=right)
+    than = f"{overall.verdict.capitalize()} after than before" if is_event else f"{right} is {overall.verdict}"
+    answer = _OVERALL_TEXT[overall.verdict].format(bound=format_percent(overall.bound or 0), than=than)
     lines = [f"{answer}{speed}{interval}. By case: {counts}."]
     if overall.runs_needed is not None:
         lines.append(f"{overall.reason[0].upper()}{overall.reason[1:]}.")
@@ -263,8 +266,8 @@ def summary_sentences(outcome: Outcome) -> list[str]:
 
 
 _OVERALL_TEXT = {
-    "faster": "{right} is faster, all cases together",
-    "slower": "{right} is slower, all cases together",
+    "faster": "{than}, all cases together",
+    "slower": "{than}, all cases together",
     "no difference": "No difference above {bound}, all cases together",
     "not enough data": "Not enough data for a verdict on all cases together",
 }

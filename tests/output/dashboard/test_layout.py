@@ -92,6 +92,9 @@ PHONE = {
     "comparison/*.html": ".pairs",
     "findings.html": ".filterable",
     "overview/franklin.html": ".heat",
+    "overview.html": ".cards",
+    "coverage.html": ".cards",
+    "coverage/franklin.html": ".cards",
 }
 
 

@@ -173,8 +173,9 @@ def test_job_on_another_file_system_ends_before_the_program(tmp_path: Path) -> N
     assert not (tmp_path / "fake.started").exists()
 
 
-def test_case_on_another_file_system_writes_there_and_says_so(tmp_path: Path) -> None:
-    """Plain ReFrame: the suite names a file system, system.yaml its directory."""
+@pytest.mark.parametrize("node_local", ["false", "true"])
+def test_case_on_another_file_system_writes_there_and_says_so(node_local: str, tmp_path: Path) -> None:
+    """Plain ReFrame: the suite names a file system, system.yaml its directory, which this host or the job makes."""
     site, memory = tmp_path / "site", Path("/dev/shm", f"iowatch-test-{uuid.uuid4()}")
     described = f"""
 name: fake
@@ -184,6 +185,7 @@ file_systems:
   - name: fast
     directory: {{path: {memory}, type: tmpfs}}
     limits: {{total_bytes: 1g, files: 100}}
+    node_local: {node_local}
     technology: tmpfs
     source: a test
 """

@@ -16,7 +16,14 @@ from reframe.core.builtins import run_after, run_before
 
 from iowatch.benchmarks.benchmark import RESIDENT_FILE, is_cache_dropped, striping_parameters
 from iowatch.core import Scalar, UsageError, format_size
-from iowatch.site import FileSystemIdentity, file_system_without_striping, load_system, storage, system_names
+from iowatch.site import (
+    FileSystemIdentity,
+    MeasuredFileSystem,
+    file_system_without_striping,
+    load_system,
+    storage,
+    system_names,
+)
 
 # In the stage directory: the file system of scratch on the job's node, before and after the run.
 _BEFORE, _AFTER = "iowatch.mount.before", "iowatch.mount.after"
@@ -77,10 +84,19 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         """What scratch must be on, at a partition or "" for this host: as the session determined, or as declared."""
         if storage.FILE_SYSTEMS_VARIABLE in os.environ:
             return FileSystemIdentity(**self._of_session().get("places", {}).get(place, {}))
+        found = self._measured()
+        return found.declared if found else FileSystemIdentity()
+
+    def _measured(self) -> MeasuredFileSystem | None:
+        """The file system of the case as system.yaml describes it; None if it does not."""
         name = self.current_system.name
         known = load_system(name).measured_file_systems if name in system_names() else ()
-        found = next((one for one in known if one.parameter == self.case.file_system), None)
-        return found.declared if found else FileSystemIdentity()
+        return next((one for one in known if one.parameter == self.case.file_system), None)
+
+    def _is_node_local(self) -> bool:
+        """Whether only the nodes of jobs have the file system; this process can neither see nor prepare it."""
+        found = self._measured()
+        return found is not None and found.node_local
 
     def _of_session(self) -> dict[str, Any]:
         """What the session determined about the file system of the case; empty for plain ReFrame."""
@@ -92,8 +108,9 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         """Refuse to write where there is no space, by bytes, files, quota and the system's byte budget."""
         tool, options, limits = self.case.tool, self.case.options, self.limits()
         reserve = (limits.free_bytes if limits else None) or 0
-        storage.prepare_scratch(self.scratch_base(), self.expected_file_system(""))
-        storage.check_scratch_space(self.scratch_base(), tool.file_bytes(options) + reserve, tool.inodes(options))
+        if not self._is_node_local():
+            storage.prepare_scratch(self.scratch_base(), self.expected_file_system(""))
+            storage.check_scratch_space(self.scratch_base(), tool.file_bytes(options) + reserve, tool.inodes(options))
         if limits and limits.total_bytes and "IOWATCH_SESSION" not in os.environ:  # `iowatch run` counted before
             _spend(tool.volume_bytes(options), limits.total_bytes)
 
@@ -102,8 +119,9 @@ class ScratchMixin(rfm.RegressionTestPlugin):
         """Others may write to the base, too: they can neither plant nor read what is in the session's directory."""
         case, session = self.scratch_directory, self.scratch_directory.parent
         quoted, private = shlex.quote(str(case)), shlex.quote(str(session))
-        expected = self.expected_file_system(self.current_partition.name)
+        expected, base = self.expected_file_system(self.current_partition.name), shlex.quote(str(session.parent))
         self.prerun_cmds = [
+            *([f"[ -d {base} ] || mkdir {base} || exit 1"] if self._is_node_local() else []),
             *storage.identity_commands(session.parent, _BEFORE, expected),
             f"[ -O {private} -a -d {private} -a ! -L {private} ] || mkdir -m 700 {private} || exit 1",
             # However the job's shell ends, except by a kill; the next run removes the directory then.

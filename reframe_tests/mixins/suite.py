@@ -135,6 +135,8 @@ class SuiteMixin(rfm.RegressionTestPlugin):
         if handoff.read_selection() is None:
             needed = exceeded_limits(self.case, self.limits())
             self.skip_if(bool(needed), f"needs {', '.join(needed)}")
+            is_local = self.case.nodes > 1 and self._is_node_local()
+            self.skip_if(is_local, f"{self.case.file_system} is local to each node")
             others = _cases(self.benchmark).values()
             all_cases = [case for case in others if case.file_system == self.case.file_system]
             double = storage.find_duplicate_cases(all_cases, Path(self.scratch_base())).get(self.case.run_name)

@@ -7,6 +7,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,19 @@ def test_loss_of_a_file_system_of_the_suite_can_be_accepted(site: Site) -> None:
         assert (found.exit_code, found.expected, found.problems) == (0, 6, ())
     site.describe(TWO)
     assert site.run().expected == 12
+
+
+def test_node_local_file_system_is_left_to_the_jobs(site: Site) -> None:
+    """The host of the session does not have its directory; cases on several nodes are not measured there."""
+    text = TWO.replace("{path: MEMORY, type: tmpfs}", "{path: /absent/io, type: tmpfs}\n    node_local: true")
+    site.describe(text)
+    assert (site.run("all").exit_code, Path("/absent").exists()) == (0, False)
+    attributes = site.history.sessions("local")[0].attributes
+    assert attributes["file_systems"]["fast"] == {"directory": "/absent/io", "identity": {}}
+    context = SessionContext("local", "tiny", chosen_file_systems=["all"])
+    context.cases = [replace(case, options={**case.options, "nodes": 2}) for case in context.cases]
+    assert {name.rpartition("=")[2] for name in context.excluded} == {"fast"}
+    assert "fast is local to each node; the case has 2 nodes" in context.excluded.values()
 
 
 def test_file_system_that_does_not_respond_loses_only_its_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,9 @@ def test_first_directory_is_the_default_without_scratch(tmp_path: Path) -> None:
     system = read_system(write(tmp_path, text))
     assert [(one.name, one.parameter) for one in system.measured_file_systems] == [("project", None)]
     assert system.scratch_directory() == Path("/project/io")
+    (tmp_path / "mine/system.yaml").write_text(f"{text}    node_local: true\n")
+    with pytest.raises(InputError, match="'project' is node-local and cannot be the default one"):
+        read_system(tmp_path / "mine/system.yaml")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +142,7 @@ def test_first_directory_is_the_default_without_scratch(tmp_path: Path) -> None:
         ("    directory: /project/io\n", "", "'project': limits, but no directory"),
         ("file_system: work", "file_system: wrk", "'wrk' is not an entry of 'file_systems' without a directory"),
         (", file_system: work", "", "name the entry of the default one, for example .*file_system: work"),
+        ("name: work,", "name: work, node_local: true,", "'work': node_local, but no directory"),
         ("name: project", "name: all", "file system 'all': expected a name of"),
         ("name: project", "name: my project", "file system 'my project': expected a name of"),
         ("/project/io", "{path: /project/io, file_system: x}", "unknown field"),

@@ -165,6 +165,10 @@ class SessionContext:
         """
         return self.scratch if file_system is None else self.system.measured(file_system).path()
 
+    def is_node_local(self, file_system: str | None) -> bool:
+        """Whether each node has its own file system of this name, which this host does not have."""
+        return file_system is not None and self.system.measured(file_system).node_local
+
     def name_of(self, file_system: str | None) -> str:
         """Name of a file system, None for the default one, in messages."""
         known = self.system.measured_file_systems
@@ -185,10 +189,12 @@ class SessionContext:
     def excluded(self) -> dict[str, str]:
         """`duplicates`, and reasons by name of the runs that need more files than their file system allows."""
         found = dict(self.duplicates)
-        limits = {one.parameter: one.limits for one in self.system.measured_file_systems}
+        known = {one.parameter: one for one in self.system.measured_file_systems}
         for case in self.cases:
-            own = limits.get(case.file_system)
-            if own and (exceeded := exceeded_limits(case, SystemLimits(files=own.files))):
+            own = known[case.file_system].limits if case.file_system in known else None
+            if case.nodes > 1 and self.is_node_local(case.file_system):
+                found[case.run_name] = f"{case.file_system} is local to each node; the case has {case.nodes} nodes"
+            elif own and (exceeded := exceeded_limits(case, SystemLimits(files=own.files))):
                 found[case.run_name] = f"requires {exceeded[0]} on {self.name_of(case.file_system)}"
         return found
 
@@ -203,6 +209,8 @@ class SessionContext:
             return {}
         found: dict[str | None, str] = {}
         for place in used:
+            if self.is_node_local(place):  # its jobs look
+                continue
             try:
                 expected = conditions.expected_file_systems(history, self.system, self.site.partitions, place)
                 storage.examine_scratch(self.directory_on(place), expected[conditions.HOST])
@@ -316,12 +324,15 @@ class SessionContext:
         self, history: History, plan: SessionPlan, file_system: str | None, held: ExitStack, locked: set[Path]
     ) -> None:
         """Lock one file system and prepare its directory; two directories may be on the same one."""
+        expected = conditions.expected_file_systems(history, self.system, self.site.partitions, file_system)
+        if self.is_node_local(file_system):
+            self.file_systems[file_system] = {**expected, conditions.HOST: FileSystemIdentity()}
+            return
         directory, lock = self.directory_on(file_system), locks.file_system_lock_path(self.directory_on(file_system))
         if lock not in locked:
             held.enter_context(locks.hold_lock(lock))
             held.enter_context(history.locks.hold(locks.file_system_lock_name(directory)))
             locked.add(lock)
-        expected = conditions.expected_file_systems(history, self.system, self.site.partitions, file_system)
         here = storage.prepare_scratch(directory, expected[conditions.HOST]) or FileSystemIdentity()
         storage.remove_session_scratch(directory, [path.name for path in session_runs_directory().glob("*")])
         free = self.system.limits_on(file_system).free_bytes or 0

@@ -227,6 +227,8 @@ def _find_directories(system: System) -> tuple[str | None, dict[str, str], list[
 
 
 def _find_directory(one: MeasuredFileSystem) -> str:
+    if one.node_local:
+        return f"{one.path()} on each node, which this machine cannot examine"
     found = storage.examine_scratch(one.path(), one.declared)
     note = "" if one.declared.declared else " (not declared in system.yaml: compared with the last session)"
     return f"{one.path()} on {found or 'an unknown file system'}{note}"

@@ -173,6 +173,8 @@ class FileSystem(NamedModel):
         directory: of the benchmarks; in the file a path, or a block that also declares the mount. Suites can measure
             the file system.
         limits: required with a directory, and only then.
+        node_local: whether each node has its own (a local disk, a burst buffer of the job): the host of the session
+            does not look at it, and only cases on one node are measured.
     """
 
     mount: NonEmptyText | None = None
@@ -188,6 +190,7 @@ class FileSystem(NamedModel):
     peaks: tuple[PeakBandwidth, ...] = ()
     directory: Annotated[Directory | None, BeforeValidator(_parse_directory_field)] = None
     limits: FileSystemLimits | None = None
+    node_local: bool = False
 
 
 def expand_scratch(path: str, where: str) -> Path:
@@ -224,6 +227,7 @@ class MeasuredFileSystem:
         mount: mount point of its entry, which counts where `directory` declares nothing.
         where: the field with the directory, for messages.
         is_default: whether its cases have no parameter `file_system`.
+        node_local: whether each node has its own, which the host of the session does not have.
     """
 
     name: str
@@ -232,6 +236,7 @@ class MeasuredFileSystem:
     limits: FileSystemLimits | None
     where: str
     is_default: bool
+    node_local: bool = False
 
     @property
     def parameter(self) -> str | None:
@@ -271,7 +276,10 @@ def measured_file_systems(
     for number, one in enumerate(known):
         if one.directory is not None:
             where = f"{file}: field 'file_systems.{number}.directory'"
-            found.append(MeasuredFileSystem(one.name, one.directory, one.mount, one.limits, where, not found))
+            is_default = not found
+            found.append(
+                MeasuredFileSystem(one.name, one.directory, one.mount, one.limits, where, is_default, one.node_local)
+            )
     return tuple(found)
 
 
@@ -293,11 +301,15 @@ def file_system_faults(scratch: Scratch | None, known: Sequence[FileSystem]) -> 
             yield f"file systems '{other}' and '{one.name}' have the same directory, {place}"
         if len(measured) > 1 and (one.name == ALL_FILE_SYSTEMS or not _NAME.fullmatch(one.name)):
             yield f"file system '{one.name}': expected a name of letters, digits and . _ + -; not '{ALL_FILE_SYSTEMS}'"
+        if one.node_local and one.is_default:
+            yield f"file system '{one.name}' is node-local and cannot be the default one"
         if one.name in names:
             yield f"two file systems that are measured have the name '{one.name}'"
         names.add(one.name)
     for entry in known:
         if entry.directory is not None and entry.limits is None:
             yield f"file system '{entry.name}': a directory, but no limits; expected {{total_bytes: 1t, files: 100000}}"
+        if entry.directory is None and entry.node_local:
+            yield f"file system '{entry.name}': node_local, but no directory"
         if entry.directory is None and entry.limits is not None and entry.name != named:
             yield f"file system '{entry.name}': limits, but no directory"

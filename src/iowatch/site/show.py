@@ -156,7 +156,8 @@ def _measured(system: System) -> Table:
     known = system.measured_file_systems
     for one in known if len(known) > 1 else ():
         name = f"{one.name} (default)" if one.is_default else one.name
-        rows.add_row(name, one.directory.path, str(one.declared), _format_limits(one.limits) if one.limits else "")
+        place = ", ".join(filter(None, ("each node" if one.node_local else "", str(one.declared))))
+        rows.add_row(name, one.directory.path, place, _format_limits(one.limits) if one.limits else "")
     return rows
 
 

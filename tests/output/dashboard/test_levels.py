@@ -31,7 +31,7 @@ from iowatch.output.dashboard.pages.coverage import CoverageCounts, _run_row
 from iowatch.output.dashboard.pages.overview import _series_row, _session_kinds
 from iowatch.output.dashboard.scaling_curves import OwnCurves
 from iowatch.stats import Adjustment, ChangePoint, Detection, Drift
-from iowatch.store import SeriesPoints, SeriesSamples
+from iowatch.store import SeriesPoints, SeriesSamples, SessionRow
 
 
 @pytest.mark.parametrize(
@@ -356,9 +356,9 @@ def test_curve_point_is_of_the_newest_case_then_of_most_ranks() -> None:
 
 
 def session(number: int, day: float, **more: Any) -> Any:
-    facts = {"status": "ok", "suite": "nightly", "runs": 4, "origin": "run", "attributes": {}}
+    facts: dict[str, Any] = {"status": "ok", "suite": "nightly", "runs": 4, "origin": "run", "attributes": {}}
     begin = int(day * DAY)
-    return SimpleNamespace(id=number, started_at=begin, ended_at=begin + 3600, **(facts | more))
+    return SessionRow(number, str(number), "local", started_at=begin, ended_at=begin + 3600, **(facts | more))
 
 
 def system(*sessions: Any) -> SystemEntry:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from iowatch.benchmarks import suites
+from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.h5bench import H5BENCH
 from iowatch.benchmarks.hdf5_iotest import HDF5_IOTEST
 from iowatch.benchmarks.mdtest import MDTEST
@@ -132,6 +133,19 @@ def test_spack_package_has_hdf5_iotest_only_with_its_variant(variant: str, found
     """h5bench's package of Spack: `metadata`, off by default."""
     part = StackPart("h5bench", "1.4", {"metadata": variant}, hash="x" * 32)
     assert ("hdf5_iotest" in features_of_parts([part])) is found
+
+
+def test_benchio_filters_and_drivers_are_parameters_and_needs() -> None:
+    options = {"api": "hdf5", "chunk": "64x64x16", "filter": "deflate", "filter-level": 9, "chunk-cache": "64k"}
+    assert "deflate" in BENCHIO.requires(options)
+    shown = {"filter": "deflate", "filter_level": 9, "chunk_cache_bytes": 65536, "chunk": "64x64x16"}
+    assert shown.items() <= BENCHIO.shows(options).items()
+    assert {"--filter=deflate", "--filter-level=9", "--chunk-cache=64k"} <= set(BENCHIO.arguments(options, "/s"))
+    assert "subfiling" in BENCHIO.requires({"api": "hdf5", "vfd": "subfiling"})
+    # what is usual has no parameter, so that the series of earlier releases go on
+    assert not {"filter", "vfd"} & BENCHIO.shows({"api": "hdf5", "filter": "none", "vfd": "mpio"}).keys()
+    with pytest.raises(InputError, match="unknown: gzip"):
+        BENCHIO.requires({"api": "hdf5", "filter": "gzip"})
 
 
 def test_filters_and_drivers_of_hdf5_are_features() -> None:

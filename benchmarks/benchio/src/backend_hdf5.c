@@ -21,16 +21,6 @@ static void version(char *text, size_t n) {
     snprintf(text, n, "HDF5 %u.%u.%u", major, minor, release);
 }
 
-static const char *refuse(const struct options *o) {
-#if !H5_VERSION_GE(1, 10, 0)
-    if (o->collective_metadata)
-        return "--collective-metadata: this HDF5 has no H5Pset_coll_metadata_write (it came with 1.10.0)";
-#else
-    (void)o;
-#endif
-    return NULL;
-}
-
 struct stack_text {
     char *text;
     size_t n;
@@ -63,7 +53,14 @@ static hid_t file_type(const struct geometry *g) {
 static hid_t access_properties(const struct file *f) {
     const struct options *o = f->context->options;
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
-    CHECK_HDF5(f, "H5Pset_fapl_mpio", list >= 0 && H5Pset_fapl_mpio(list, f->comm, f->info) >= 0);
+#ifdef H5_HAVE_SUBFILING_VFD
+    if (o->driver == DRIVER_SUBFILING)
+        CHECK_HDF5(f, "H5Pset_fapl_subfiling",
+                   list >= 0 && H5Pset_mpi_params(list, f->comm, f->info) >= 0 &&
+                       H5Pset_fapl_subfiling(list, NULL) >= 0);
+    else
+#endif
+        CHECK_HDF5(f, "H5Pset_fapl_mpio", list >= 0 && H5Pset_fapl_mpio(list, f->comm, f->info) >= 0);
     if (o->align > 0)
         CHECK_HDF5(f, "H5Pset_alignment", H5Pset_alignment(list, o->align, o->align) >= 0);
 #if H5_VERSION_GE(1, 10, 0)
@@ -72,6 +69,54 @@ static hid_t access_properties(const struct file *f) {
         CHECK_HDF5(f, "H5Pset_coll_metadata_write", H5Pset_coll_metadata_write(list, 1) >= 0);
     }
 #endif
+    return list;
+}
+
+#define FILTER_ID_ZSTD 32015 /* registered by The HDF Group; a plugin in HDF5_PLUGIN_PATH */
+#define SZIP_PIXELS 32
+
+static const char *refuse(const struct options *o) {
+    static const H5Z_filter_t ids[] = {H5Z_FILTER_NONE, H5Z_FILTER_DEFLATE, H5Z_FILTER_SZIP, FILTER_ID_ZSTD};
+#if !H5_VERSION_GE(1, 10, 0)
+    if (o->collective_metadata)
+        return "--collective-metadata: this HDF5 has no H5Pset_coll_metadata_write (it came with 1.10.0)";
+#endif
+#if !H5_VERSION_GE(1, 10, 2)
+    if (o->filter != FILTER_NONE)
+        return "--filter: this HDF5 has no filters in parallel (they came with 1.10.2)";
+#endif
+#ifndef H5_HAVE_SUBFILING_VFD
+    if (o->driver == DRIVER_SUBFILING)
+        return "--vfd subfiling: this HDF5 was built without it (1.14: HDF5_ENABLE_SUBFILING_VFD)";
+#endif
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    if (o->filter != FILTER_NONE && H5Zfilter_avail(ids[o->filter]) <= 0)
+        return "--filter: this HDF5 has no such filter (a plugin is found by HDF5_PLUGIN_PATH)";
+    return NULL;
+}
+
+static void set_filter(const struct file *f, hid_t list) {
+    const struct options *o = f->context->options;
+    unsigned level = (unsigned)o->filter_level;
+    if (o->filter == FILTER_DEFLATE)
+        CHECK_HDF5(f, "H5Pset_deflate", H5Pset_deflate(list, level > 0 ? level : 4) >= 0);
+    if (o->filter == FILTER_SZIP)
+        CHECK_HDF5(f, "H5Pset_szip", H5Pset_szip(list, H5_SZIP_NN_OPTION_MASK, SZIP_PIXELS) >= 0);
+    level = level > 0 ? level : 3;
+    if (o->filter == FILTER_ZSTD)
+        CHECK_HDF5(f, "H5Pset_filter",
+                   H5Pset_filter(list, FILTER_ID_ZSTD, H5Z_FLAG_MANDATORY, 1, &level) >= 0);
+}
+
+/* Properties of access to the data set. */
+static hid_t set_access(const struct file *f) {
+    const struct options *o = f->context->options;
+    if (o->chunk_cache == 0)
+        return H5P_DEFAULT;
+    hid_t list = H5Pcreate(H5P_DATASET_ACCESS);
+    CHECK_HDF5(f, "H5Pset_chunk_cache",
+               list >= 0 && H5Pset_chunk_cache(list, H5D_CHUNK_CACHE_NSLOTS_DEFAULT, o->chunk_cache,
+                                               H5D_CHUNK_CACHE_W0_DEFAULT) >= 0);
     return list;
 }
 
@@ -86,22 +131,29 @@ static void create_set(struct file *f) {
                list >= 0 && H5Pset_fill_time(list, o->fill ? H5D_FILL_TIME_ALLOC : H5D_FILL_TIME_NEVER) >= 0);
     if (chunk[0] > 0)
         CHECK_HDF5(f, "H5Pset_chunk", H5Pset_chunk(list, g->ndims, chunk) >= 0);
+    set_filter(f, list);
     if (o->unlimited) {
         dims[0] = s->extent = 1;
         limit[0] = H5S_UNLIMITED;
     }
     s->space = H5Screate_simple(g->ndims, dims, limit);
     CHECK_HDF5(f, "H5Screate_simple", s->space >= 0);
-    s->set = H5Dcreate2(s->file, "data", file_type(g), s->space, H5P_DEFAULT, list, H5P_DEFAULT);
+    hid_t access = set_access(f);
+    s->set = H5Dcreate2(s->file, "data", file_type(g), s->space, H5P_DEFAULT, list, access);
     CHECK_HDF5(f, "H5Dcreate", s->set >= 0);
     H5Pclose(list);
+    if (access != H5P_DEFAULT)
+        H5Pclose(access);
 }
 
 static void open_set(struct file *f) {
     struct state *s = f->state;
     hsize_t dims[3] = {0};
-    s->set = H5Dopen2(s->file, "data", H5P_DEFAULT);
+    hid_t access = set_access(f);
+    s->set = H5Dopen2(s->file, "data", access);
     CHECK_HDF5(f, "H5Dopen", s->set >= 0);
+    if (access != H5P_DEFAULT)
+        H5Pclose(access);
     s->space = H5Dget_space(s->set);
     CHECK_HDF5(f, "H5Dget_space", s->space >= 0);
     bool same = H5Sget_simple_extent_ndims(s->space) == f->geometry->ndims;
@@ -227,6 +279,8 @@ static void describe(struct file *f) {
     const struct state *s = f->state;
     MPI_File *handle = NULL;
     MPI_Info info;
+    if (f->context->options->driver != DRIVER_MPIO) /* no file of MPI-IO */
+        return;
     hid_t list = H5Fget_access_plist(s->file);
     CHECK_HDF5(f, "H5Fget_vfd_handle", H5Fget_vfd_handle(s->file, list, (void **)&handle) >= 0);
     CHECK_MPI(f->context, f->path, "MPI_File_get_info", MPI_File_get_info(*handle, &info));

@@ -11,6 +11,20 @@
 
 #include "fail.h"
 
+/* Of releases that do not define them */
+#ifndef NC_HAS_SZIP_WRITE
+#define NC_HAS_SZIP_WRITE 0
+#endif
+#ifndef NC_HAS_ZSTD
+#define NC_HAS_ZSTD 0
+#endif
+#ifndef NC_HAS_PAR_FILTERS
+#define NC_HAS_PAR_FILTERS 0
+#endif
+#if NC_HAS_ZSTD
+#include <netcdf_filter.h>
+#endif
+
 struct state {
     int file, variable;
 };
@@ -27,6 +41,10 @@ static void version(char *text, size_t n) {
 }
 
 static const char *refuse(const struct options *o) {
+    if (o->filter != FILTER_NONE && !NC_HAS_PAR_FILTERS)
+        return "--filter: this netcdf-c has no filters in parallel (they came with 4.7.4, on HDF5 1.10.3)";
+    if ((o->filter == FILTER_SZIP && !NC_HAS_SZIP_WRITE) || (o->filter == FILTER_ZSTD && !NC_HAS_ZSTD))
+        return "--filter: this netcdf-c was built without it";
 #ifndef BENCHIO_NC_ALIGNMENT
     if (o->align > 0)
         return "--align: this netcdf-c has no nc_set_alignment (it came with 4.9.0)";
@@ -37,6 +55,24 @@ static const char *refuse(const struct options *o) {
 static size_t buffer_bytes(const struct options *o, const struct geometry *g) {
     (void)o;
     return g->pattern == PATTERN_BLOCK3D ? (size_t)(g->planes * g->count[1] * g->count[2] * g->element) : 0;
+}
+
+static void set_filter(const struct file *f) {
+    const struct state *s = f->state;
+    const struct options *o = f->context->options;
+    int level = (int)o->filter_level;
+    if (o->filter == FILTER_DEFLATE)
+        CHECK_NETCDF(f, "nc_def_var_deflate",
+                     nc_def_var_deflate(s->file, s->variable, 0, 1, level > 0 ? level : 4));
+#if NC_HAS_SZIP_WRITE
+    if (o->filter == FILTER_SZIP)
+        CHECK_NETCDF(f, "nc_def_var_szip", nc_def_var_szip(s->file, s->variable, 32, 32)); /* NN; pixels */
+#endif
+#if NC_HAS_ZSTD
+    if (o->filter == FILTER_ZSTD)
+        CHECK_NETCDF(f, "nc_def_var_zstandard",
+                     nc_def_var_zstandard(s->file, s->variable, level > 0 ? level : 3));
+#endif
 }
 
 static void define(struct file *f) {
@@ -56,6 +92,7 @@ static void define(struct file *f) {
     CHECK_NETCDF(f, "nc_def_var_chunking",
                  nc_def_var_chunking(s->file, s->variable, chunk[0] > 0 ? NC_CHUNKED : NC_CONTIGUOUS,
                                      chunk[0] > 0 ? chunk : NULL));
+    set_filter(f);
     CHECK_NETCDF(f, "nc_def_var_fill",
                  nc_def_var_fill(s->file, s->variable, o->fill ? NC_FILL : NC_NOFILL, NULL));
     CHECK_NETCDF(f, "nc_enddef", nc_enddef(s->file));
@@ -77,6 +114,9 @@ static void open_file(struct file *f) {
         CHECK_NETCDF(f, "nc_open_par", nc_open_par(f->path, NC_MPIIO | NC_NOWRITE, f->comm, f->info, &s->file));
         CHECK_NETCDF(f, "nc_inq_varid", nc_inq_varid(s->file, "data", &s->variable));
     }
+    if (f->context->options->chunk_cache > 0)
+        CHECK_NETCDF(f, "nc_set_var_chunk_cache",
+                     nc_set_var_chunk_cache(s->file, s->variable, f->context->options->chunk_cache, 521, 0.75F));
     CHECK_NETCDF(f, "nc_var_par_access",
                  nc_var_par_access(s->file, s->variable, f->collective ? NC_COLLECTIVE : NC_INDEPENDENT));
     f->data_offset = UNKNOWN_OFFSET;

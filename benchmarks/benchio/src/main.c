@@ -93,10 +93,14 @@ int main(int argc, char **argv) {
     /* A write beyond `ulimit -f` then fails and is reported, instead of killing the rank. */
     signal(SIGXFSZ, SIG_IGN);
     struct guard guard = guard_start();
-    MPI_Init(&argc, &argv);
+    /* Subfiling serves writes in threads; anything else is measured without the locks of threads. */
+    int wanted = options.driver == DRIVER_SUBFILING ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, provided;
+    MPI_Init_thread(&argc, &argv, wanted, &provided);
     struct context c = context_make(&options);
     if (c.rank != 0)
         guard_stop(&guard);
+    if (provided < wanted)
+        return impossible(&c, "--vfd subfiling: this MPI has no MPI_THREAD_MULTIPLE");
     if (!options_check_ranks(&options, c.size, message, sizeof message))
         return impossible(&c, message);
     const char *reason = placement_make(&placement, &c);

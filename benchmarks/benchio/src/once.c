@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +114,11 @@ static struct times run_file(const struct bench *b, struct file *f, const struct
     return t;
 }
 
+/* Compressed data may be smaller, and subfiles are other files: of these only the library's report is known. */
+static bool has_plain_data(const struct options *o) {
+    return o->filter == FILTER_NONE && o->driver == DRIVER_MPIO;
+}
+
 /* Where the file lacks data that the library reported as written; UINT64_MAX: nowhere. */
 static uint64_t lost_at(const struct bench *b, const struct file *f, const struct side *s) {
     struct stat status;
@@ -137,7 +144,7 @@ static uint64_t lost_at(const struct bench *b, const struct file *f, const struc
  * flush. */
 static void check_file(const struct bench *b, const struct file *f, const struct side *s) {
     const struct context *c = b->context;
-    if (!b->backend->has_files)
+    if (!b->backend->has_files || !has_plain_data(c->options))
         return;
     int suspect = s->role->rank == 0 && lost_at(b, f, s) != UINT64_MAX;
     CHECK_MPI(c, "", "MPI_Bcast", MPI_Bcast(&suspect, 1, MPI_INT, 0, s->comm));
@@ -162,8 +169,18 @@ void bench_barrier(const struct bench *b) {
 }
 
 static void remove_file(const struct bench *b, const struct side *s) {
-    if (s->role->rank == 0 && b->backend->has_files)
-        CHECK_POSIX(b->context, s->path, "unlink", unlink(s->path) == 0 || errno == ENOENT);
+    if (s->role->rank != 0 || !b->backend->has_files)
+        return;
+    CHECK_POSIX(b->context, s->path, "unlink", unlink(s->path) == 0 || errno == ENOENT);
+    if (b->context->options->driver == DRIVER_MPIO)
+        return;
+    char pattern[PATH_MAX + 16]; /* H5FDsubfiling.h: FILE.subfile_INODE_1_of_2, FILE.subfile_INODE.config */
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s.subfile_*", s->path);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]);
+    globfree(&found);
 }
 
 static struct hints *wanted_hints(const struct bench *b) {

@@ -35,12 +35,23 @@
     X(ACCESS_COLLECTIVE, "collective")                                                                       \
     X(ACCESS_INDEPENDENT, "independent")
 
+#define BENCHIO_FILTERS(X)                                                                                   \
+    X(FILTER_NONE, "none")                                                                                   \
+    X(FILTER_DEFLATE, "deflate")                                                                             \
+    X(FILTER_SZIP, "szip")                                                                                   \
+    X(FILTER_ZSTD, "zstd")
+#define BENCHIO_DRIVERS(X)                                                                                   \
+    X(DRIVER_MPIO, "mpio")                                                                                   \
+    X(DRIVER_SUBFILING, "subfiling")
+
 enum file_layout { BENCHIO_FILES(BENCHIO_ENUM) };
 enum pattern { BENCHIO_PATTERNS(BENCHIO_ENUM) };
 enum op { BENCHIO_OPS(BENCHIO_ENUM) };
 enum cache_policy { BENCHIO_CACHES(BENCHIO_ENUM) };
 enum sync_policy { BENCHIO_SYNCS(BENCHIO_ENUM) };
 enum access { BENCHIO_ACCESSES(BENCHIO_ENUM) };
+enum filter { BENCHIO_FILTERS(BENCHIO_ENUM) };
+enum driver { BENCHIO_DRIVERS(BENCHIO_ENUM) };
 
 /* A list of sizes as the user wrote it, the fastest varying dimension first; n == 0: not given. */
 struct sizes {
@@ -70,6 +81,9 @@ struct options {
     uint64_t row; /* bytes of the second dimension, 0: one-dimensional */
     uint64_t shift;
     struct sizes chunk;
+    int filter, driver;
+    uint64_t filter_level; /* 0: the default of FILTER */
+    uint64_t chunk_cache;  /* bytes per data set, 0: that of the library */
     bool unlimited, fill, collective_metadata;
     uint64_t align;
     uint64_t stripe_count, stripe_size;
@@ -85,7 +99,7 @@ struct options {
 
 extern const char *const file_names[], *const pattern_names[],
                                            *const op_names[], *const cache_names[], *const sync_names[],
-                                                                                        *const access_names[];
+                                                                                        *const access_names[], *const filter_names[], *const driver_names[];
 
 /* Parse the command line, read the hints file, fill in what depends on other options, refuse what makes no
  * sense. Returns true, or false with a complete message in `message` (which holds `n` bytes). */

@@ -56,6 +56,37 @@ static bool check_layout(const struct options *o, struct refusal *refusal) {
     return true;
 }
 
+static bool check_chunks(const struct options *o, struct refusal *refusal) {
+    bool chunked = o->chunk.n > 0;
+    if (!chunked && (o->filter != FILTER_NONE || o->chunk_cache > 0))
+        return refuse(refusal, "--filter and --chunk-cache need --chunk");
+    if (o->filter != FILTER_NONE && o->access == ACCESS_INDEPENDENT)
+        return refuse(refusal, "--filter needs --access collective: ranks share compressed chunks");
+    if (o->filter == FILTER_SZIP && (o->pattern != PATTERN_BLOCK3D || o->chunk.size[0] < 32))
+        return refuse(refusal, "--filter szip needs --pattern block3d and chunks of at least 32 elements in x: "
+                               "HDF5 1.10.8 reads back other bytes of 8-bit data that szip cannot compress");
+    uint64_t most = o->filter == FILTER_DEFLATE ? 9 : o->filter == FILTER_ZSTD ? 22 : 0;
+    if (o->filter_level > most)
+        return refuse(refusal, "--filter-level %" PRIu64 ": --filter %s has levels up to %" PRIu64,
+                      o->filter_level, filter_names[o->filter], most);
+    return true;
+}
+
+/* Subfiles are opened by threads of the library: no MPI-IO hint reaches them, and benchio cannot drop them from
+ * the page cache. */
+static bool check_driver(const struct options *o, struct refusal *refusal) {
+    if (o->driver == DRIVER_MPIO)
+        return true;
+    if (strcmp(backends[o->api].backend->name, "hdf5") != 0)
+        return refuse(refusal, "--vfd is a choice of hdf5 only");
+    if (o->access == ACCESS_COLLECTIVE || o->filter != FILTER_NONE || o->collective_metadata)
+        return refuse(refusal, "--vfd subfiling needs --access independent, without --filter and "
+                               "--collective-metadata");
+    if (o->hints.n > 0 || o->stripe_count > 0 || o->stripe_size > 0 || o->cache != CACHE_KEEP)
+        return refuse(refusal, "--vfd subfiling: no --hint, no --stripe-* and only --cache keep");
+    return true;
+}
+
 /* Of a hint and an option with the same effect, one would silently take precedence, and the record would name
  * the other. */
 static bool check_given_once(const struct options *o, const char *key, struct refusal *refusal) {
@@ -126,7 +157,8 @@ static bool check_run(const struct options *o, struct refusal *refusal) {
 
 bool options_check(const struct options *options, int argc, char **argv, struct refusal *refusal) {
     return check_run(options, refusal) && check_pattern(options, argc, argv, refusal) &&
-           check_layout(options, refusal) && check_api(options, argc, argv, refusal) &&
+           check_layout(options, refusal) && check_chunks(options, refusal) &&
+           check_driver(options, refusal) && check_api(options, argc, argv, refusal) &&
            check_hints(options, refusal);
 }
 

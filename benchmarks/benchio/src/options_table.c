@@ -9,6 +9,8 @@ const char *const op_names[] = {BENCHIO_OPS(NAME_OF) NULL};
 const char *const cache_names[] = {BENCHIO_CACHES(NAME_OF) NULL};
 const char *const sync_names[] = {BENCHIO_SYNCS(NAME_OF) NULL};
 const char *const access_names[] = {BENCHIO_ACCESSES(NAME_OF) NULL};
+const char *const filter_names[] = {BENCHIO_FILTERS(NAME_OF) NULL};
+const char *const driver_names[] = {BENCHIO_DRIVERS(NAME_OF) NULL};
 
 const struct entry option_table[OPTION_N] = {
 #define AT(member) offsetof(struct options, member)
@@ -49,6 +51,14 @@ const struct entry option_table[OPTION_N] = {
     {"chunk", T_SIZES, AT(chunk), "SIZES", "", NULL, NULL, true,
      "hdf5, netcdf4: chunked storage, elements of a chunk in each dimension, the fastest varying first: "
      "64x64x64, 1m, 1mx1"},
+    {"filter", T_CHOICE, AT(filter), "NAME", "none", filter_names, NULL, true,
+     "hdf5, netcdf4: compress each chunk; needs --chunk and --access collective"},
+    {"filter-level", T_COUNT, AT(filter_level), "N", "0", NULL, NULL, true,
+     "level of deflate (1 to 9) or zstd (1 to 22); 0: 4 and 3"},
+    {"chunk-cache", T_SIZE, AT(chunk_cache), "SIZE", "0", NULL, NULL, true,
+     "hdf5, netcdf4: cache of chunks of each rank; 0: as the library has it"},
+    {"vfd", T_CHOICE, AT(driver), "DRIVER", "mpio", driver_names, NULL, true,
+     "hdf5: how a file is stored; subfiling (HDF5 1.14) needs --access independent"},
     {"unlimited", T_SWITCH, AT(unlimited), NULL, "no", NULL, NULL, true,
      "slowest varying dimension unlimited, extended as the data grow"},
     {"fill", T_SWITCH, AT(fill), NULL, "no", NULL, NULL, true, "libraries write fill values first"},

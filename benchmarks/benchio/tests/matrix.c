@@ -114,6 +114,25 @@ static void run(const char *dir, const char *text) {
     MPI_Comm_free(&c.world);
 }
 
+/* What a library may be built without: refused with the reason. */
+static void run_if_available(const char *dir, const char *text) {
+    char copy[512], message[1024];
+    struct words words = {{"matrix"}, 1};
+    struct options options;
+    int rank;
+    snprintf(copy, sizeof copy, "%s", text);
+    add(&words, copy);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    bool available =
+        options_parse(&options, words.n, (char **)(uintptr_t)words.word, message, sizeof message);
+    if (available)
+        options_free(&options);
+    if (available)
+        run(dir, text);
+    else if (rank == 0)
+        printf("not available: %s: %s\n", text, message);
+}
+
 /* Sizes that divide nothing: odd boxes, blocks that are no multiple of the transfer, words that begin inside.
  */
 static const char *const shapes[] = {
@@ -142,6 +161,12 @@ static const char *const chunked[] = {
     "--pattern block3d --local 9x5x11 --chunk 9x5x2 --unlimited --transfer 1000 --collective-metadata",
     "--pattern disjoint --transfer 1000 --block 2500 --chunk 999 --fill",
     "--pattern interleaved --transfer 512 --segments 4 --row 1024 --chunk 512x1 --unlimited",
+};
+static const char *const filtered[] = {
+    "--filter deflate --pattern block3d --local 5x4x7 --chunk 3x4x5",
+    "--filter deflate --filter-level 9 --pattern disjoint --transfer 1000 --block 2500 --chunk 999",
+    "--filter szip --pattern block3d --local 33x5x7 --chunk 32x3x4",
+    "--chunk-cache 64k --pattern block3d --local 9x5x11 --chunk 9x5x2",
 };
 static const char *const others[] = {
     "--cache drop",
@@ -190,6 +215,12 @@ static void each_layout(const char *dir, const struct backend *backend, bool ful
         snprintf(text, sizeof text, "--api %s --op both %s", backend->name, chunked[i]);
         run(dir, text);
     }
+    for (size_t i = 0; i < N_OF(filtered) && backend->has_chunks; i++) {
+        snprintf(text, sizeof text, "--api %s --op both %s", backend->name, filtered[i]);
+        run_if_available(dir, text);
+    }
+    if (strcmp(backend->name, "hdf5") == 0)
+        run_if_available(dir, "--api hdf5 --op both --local 5x4x7 --access independent --vfd subfiling");
     for (size_t i = 0; i < N_OF(others); i++) {
         snprintf(text, sizeof text, "--api %s --op both --local 5x4x7 %s", backend->name, others[i]);
         if (full || i < 2)
@@ -216,7 +247,8 @@ static void each_backend(const char *dir, bool full) {
 int main(int argc, char **argv) {
     if (argc < 2)
         return EXIT_USAGE;
-    MPI_Init(NULL, NULL);
+    int provided; /* subfiling needs threads */
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
     each_backend(argv[1], argc > 2 && strcmp(argv[2], "full") == 0);
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

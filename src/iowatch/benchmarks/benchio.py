@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from iowatch.benchmarks import benchmark, hints, parsing
-from iowatch.core import MIB, Scalar, parse_size
+from iowatch.core import MIB, InputError, Scalar, parse_size
 
 _OPTIONS = {
     "api": "posix, mpiio, hdf5, netcdf4, pnetcdf or null",
@@ -34,6 +34,10 @@ _OPTIONS = {
     "cache": "keep, drop or direct",
     "sync": "flush inside the timed part: true or end, each, none",
     "chunk": "chunk shape in elements",
+    "filter": "compression of chunks: deflate, szip or zstd; collective access only",
+    "filter-level": "level of deflate (1 to 9) or zstd (1 to 22)",
+    "chunk-cache": "cache of chunks of each rank in bytes",
+    "vfd": "subfiling: HDF5's subfiling driver (1.14); independent access and cache keep only",
     "unlimited": "slowest varying dimension unlimited",
     "fill": "libraries write fill values first",
     "align": "libraries align objects to this many bytes",
@@ -68,7 +72,10 @@ def _arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
 
 def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
     library = {"hdf5": "hdf5", "netcdf4": "netcdf4", "pnetcdf": "pnetcdf"}.get(str(options.get("api")))
-    return ("mpi", *((library,) if library else ()), *hints.required_features(options))
+    chosen = [str(options[name]) for name in ("filter", "vfd") if options.get(name, "none") not in ("none", "mpio")]
+    if wrong := set(chosen) - {"deflate", "szip", "zstd", "subfiling"}:
+        raise InputError(f"unknown: {', '.join(sorted(wrong))}")
+    return ("mpi", *((library,) if library else ()), *chosen, *hints.required_features(options))
 
 
 def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
@@ -114,6 +121,7 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
         "nodes": benchmark.integer_option(options, "nodes", 1),
         **{name: benchmark.size_option(options, option, "0") or None for name, option in sizes.items()},
         **{name: options[option] for name, option in words.items()},
+        **{name: options[name] for name, usual in _USUAL.items() if options.get(name, usual) != usual},
         "collective": access if api != "posix" else None,
         "sync": _SYNC.get(str(options["sync"]), options["sync"]) if "sync" in options else None,
         "chunk": "x".join(str(parse_size(n)) for n in str(options["chunk"]).split("x")) if "chunk" in options else None,
@@ -261,12 +269,15 @@ _LAST_MEMBER = ',\n  "integrity": {'
 _NUMBERS = {
     **{"transfer_bytes": "transfer", "block_bytes": "block", "segments": "segments", "row_bytes": "row"},
     **{"stripe_count": "stripe-count", "stripe_bytes": "stripe-size", "alignment_bytes": "align"},
+    **{"filter_level": "filter-level", "chunk_cache_bytes": "chunk-cache"},
 }
 # The same for options that are kept as they are.
 _WORDS = {
     **{name: name for name in ("file", "pattern", "instances", "cache", "unlimited", "fill")},
     **{"local_size": "local", "global_size": "global", "collective_metadata": "collective-metadata"},
 }
+# Options that a case names only where they have another value.
+_USUAL = {"filter": "none", "vfd": "mpio"}
 # Exceptions that a document violating the schema causes in the code below.
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
 _FACTS = (*("started", "finished", "mpi", "libraries", "kernel", "options_hash"), *("filesystem", "cache", "hints"))
@@ -357,7 +368,9 @@ def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
         "local_size": options["local"] if block3d else None,
         "global_size": options["global"] if block3d else None,
         "total_bytes": geometry["bytes_per_repetition"],
-        **{name: options[option] or None for name, option in _NUMBERS.items()},
+        **{name: options.get(option) or None for name, option in _NUMBERS.items()},
+        # Records of earlier releases have neither.
+        **{name: value if (value := options.get(name)) != usual else None for name, usual in _USUAL.items()},
         "layout": ("chunked" if options["chunk"] else "contiguous") if library else None,
         "chunk": options["chunk"],
         "unlimited": options["unlimited"] if library else None,

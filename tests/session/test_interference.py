@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import Result as CliResult
@@ -18,7 +20,7 @@ from click.testing import Result as CliResult
 from iowatch import handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.comparison import interference_effects
-from iowatch.core import Output, Result, UsageError
+from iowatch.core import Output, OutputStatus, Result, UsageError
 from iowatch.findings.series import monitored_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages import interference as page
@@ -32,7 +34,7 @@ Cli = Callable[..., CliResult]
 # Record of one start of the case `op=write` of the suite on ext4; benchio printed the mean of its ten repetitions.
 CAPTURED = Path(__file__).parent / "data" / "aggressor.json"
 MEAN = 893.43
-RUN = ("run", "--suite", "interference", "--interference", "victim=op=both", "aggressor=op=write")
+RUN = ("run", "--suite", "interference", "--interference", "victim=op=write", "aggressor=op=write")
 
 
 def turn_of(environment: dict[str, str]) -> tuple[int, int]:
@@ -46,6 +48,7 @@ class Machine:
     Attributes:
         turns: (pair, level) of the victims.
         kill: during this turn the first aggressor is killed.
+        fails: in this turn the victim fails.
         exit_code: of every start of an aggressor.
         busy: largest number of aggressors that a victim met, by level.
     """
@@ -53,6 +56,7 @@ class Machine:
     def __init__(self, place: Path) -> None:
         self.place, self.turns = place, list[tuple[int, int]]()
         self.kill: tuple[int, int] | None = None
+        self.fails: tuple[int, int] | None = None
         self.exit_code = 0
         self.busy: dict[int, set[int]] = {}
         self.jobs: Path | None = None
@@ -102,10 +106,13 @@ class Machine:
         pair, level = turn_of(environment)
         samples = tuple(1000 * (1 + 0.01 * pair) / (1 + level) * factor for factor in (0.98, 1.0, 1.02))
         case = {"api": "POSIX", "aggressors": level, "aggressor": environment["IOWATCH_AGGRESSOR"]}
-        results = tuple(Result(op, "bandwidth", "MiB/s", samples, case) for op in ("write", "read"))
+        results = (Result("write", "bandwidth", "MiB/s", samples, case),)
         facts = {"pair": pair, "side": str(level), "measured": measured}
-        name = handoff.turn_run_name("benchio:op=both", facts)
-        output = Output("benchio", "1.0.0", "ok", None, results).to_json()
+        name = handoff.turn_run_name("benchio:op=write", facts)
+        if (pair, level) == self.fails:
+            results = ()
+        status: OutputStatus = "ok" if results else "failed"
+        output = Output("benchio", "1.0.0", status, None if results else "no space left", results).to_json()
         handoff.spool_case(
             session,
             handoff.SpooledCase(name, "benchio", "default", "one", {}, int(time.time()), 0.1, output, facts),
@@ -177,9 +184,9 @@ def test_slowdown_is_measured_with_all_aggressors_of_each_level(
     orders = [[level for pair, level in machine.turns if pair == number] for number in (1, 2)]
     assert sorted(orders[0]) == [0, 1, 3]
     assert orders[1] == orders[0][::-1]
-    found = {(one["operation"], one["level"]): one for one in document["levels"]}
-    assert set(found) == {(operation, level) for operation in ("write", "read") for level in (1, 3)}
-    for (_, level), one in found.items():
+    found = {one["level"]: one for one in document["levels"]}
+    assert set(found) == {1, 3}
+    for level, one in found.items():
         assert one["slowdown"] == pytest.approx(1 + level)
         assert (one["pairs"], len(one["samples"])) == (3, 9)
         assert min(one["samples"]) == pytest.approx((1 + level) / 1.02)
@@ -201,13 +208,11 @@ def check_page(history: History, uuid: str, place: Path) -> None:
     text = (build_site(history, place, pages=[page.PAGE]).index.parent / "interference.html").read_text()
     pictures = re.findall(r"<svg.*?</svg>", text)
     effects = interference_effects(history, uuid).effects
-    assert len(pictures) == 2
-    for operation, picture in zip(("write", "read"), pictures, strict=True):
-        drawn = [one for one in effects if one.operation == operation]
-        assert picture.count('r="1.8"') == sum(len(one.samples) for one in drawn) == 18
-        assert [one.ci is not None and one.ci[0] <= 1 + one.level <= one.ci[1] for one in drawn] == [True, True]
-        assert "3 aggressors: ×4 (" in picture
-        assert picture.count('class="interval') == 2
+    (picture,) = pictures
+    assert picture.count('r="1.8"') == sum(len(one.samples) for one in effects) == 18
+    assert [one.ci is not None and one.ci[0] <= 1 + one.level <= one.ci[1] for one in effects] == [True, True]
+    assert "3 aggressors: ×4 (" in picture
+    assert picture.count('class="interval') == 2
     assert f'href="session/{uuid}.html"' in text
 
 
@@ -217,13 +222,14 @@ def check_page(history: History, uuid: str, place: Path) -> None:
 def test_level_with_a_killed_aggressor_is_failed_and_the_next_ones_are_measured(
     machine: Machine, cli: Cli, history: History
 ) -> None:
-    machine.kill = (1, 2)
-    result = cli(*RUN, "--levels", "2", "--pairs", 2, "--json")
+    machine.kill, machine.fails = (1, 2), (2, 2)
+    result = cli(*RUN, "--levels", "2", "--pairs", 3, "--json")
     assert result.exit_code == 1
     document = json.loads(result.stdout)
-    assert document["run"]["failed"] == ["benchio:op=both#1L2"]
-    (failed,) = [run for run in history.runs(document["run"]["session"]) if run.status != "ok"]
-    assert re.fullmatch(r"aggressor 1: its process \d+ was ended", failed.reason or "")
+    assert document["run"]["failed"] == ["benchio:op=write#1L2", "benchio:op=write#2L2"]
+    killed, failed = [run.reason or "" for run in history.runs(document["run"]["session"]) if run.status != "ok"]
+    assert re.fullmatch(r"aggressor 1: its process \d+ was ended", killed)
+    assert failed == "no space left"  # the victim's own reason: its aggressors stay
     assert history.session(document["run"]["session"]).status == "incomplete"
     assert {(one["level"], one["pairs"]) for one in document["levels"]} == {(2, 1)}
     assert len(machine.processes) == 2  # all aggressors were started anew
@@ -240,12 +246,15 @@ def test_aggressors_that_always_fail_end_the_session(machine: Machine, cli: Cli,
 
 
 def test_byte_budget_counts_all_jobs(machine: Machine, cli: Cli, limits: Callable[..., None]) -> None:
-    """One start of an aggressor writes 640 MiB, one victim 1,280 MiB: 5 GiB are enough for the warm-up and one pair."""
-    limits(total_bytes=5 << 30)
-    result = cli(*RUN, "--levels", "1", "--budget", 5, "--json")
+    """One start, of the victim or of an aggressor, writes ten times 64 MiB."""
+    limits(total_bytes=6 << 30)
+    result = cli(*RUN, "--levels", "2", "--budget", 5, "--json")
     assert result.exit_code == 0, result.stderr
     run = json.loads(result.stdout)["run"]
-    assert (run["stopped"], run["pairs"]) == ("bytes", 1)
+    assert (run["stopped"], run["pairs"] >= 1) == ("bytes", True)
+    assert machine.jobs is not None
+    started = sum((machine.jobs / f"job-{n}" / "starts").read_text().count("\n") for n in (1, 2))
+    assert (len(machine.turns) + started) * 10 * (64 << 20) <= 6 << 30
 
 
 # Refused before anything is written
@@ -335,6 +344,18 @@ def test_covered_share_counts_only_what_is_inside() -> None:
     ]
     assert aggressors.covered_share(starts, 2.0, 10.0) == pytest.approx(6 / 8)
     assert aggressors.covered_share([], 2.0, 10.0) == 0
+
+
+def test_level_needs_each_aggressor_during_nine_tenths_of_the_measurement(tmp_path: Path) -> None:
+    run: Any = SimpleNamespace(case=SimpleNamespace(time_limit_s=60))
+    load = jobs.Aggressors(SimpleNamespace(), run, 2, tmp_path, 3600)  # type: ignore[arg-type]
+    for number, end in ((1, 9.5), (2, 8.9)):
+        (tmp_path / f"job-{number}").mkdir()
+        rows = ["0 1 0.0 4.0 0", f"0 2 4.0 {end} 0", "7 3 0.0 10.0 0", "0 4 8.0 1"]  # another turn; half a line
+        (tmp_path / f"job-{number}" / "starts").write_text("\n".join(rows))
+    assert [[one.number for one in each] for each in load.check(1, 0.0, 10.0)] == [[1, 2]]
+    with pytest.raises(jobs.AggressorError, match="aggressor 2 ran in 89 % of the measurement, expected 90 %"):
+        load.check(2, 0.0, 10.0)
 
 
 def test_aggressor_ends_when_its_session_shows_no_sign(tmp_path: Path) -> None:

@@ -48,9 +48,15 @@ class Aggressors:
         self.directory, self.run, self._context = directory, run, context
         self._jobs = [aggressors.AggressorJob(directory / f"job-{n}") for n in range(1, count + 1)]
         self._request = handoff.AggressorRequest(len(self._jobs), str(directory), time_limit_s)
-        self._serial, self._level, self._renewed = 0, 0, 0.0
+        self._serial, self._measured, self._level, self._renewed = 0, 0, 0, 0.0
+        self._end = time.monotonic() + time_limit_s - 4 * run.case.time_limit_s
         self._process: Popen[bytes] | None = None
         self._stack = ExitStack()
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether the time limit of the jobs may end within the next turn."""
+        return time.monotonic() > self._end
 
     @property
     def starts(self) -> int:
@@ -114,7 +120,7 @@ class Aggressors:
             share = aggressors.covered_share(starts, begin, end)
             if share < _MIN_COVERED:
                 raise AggressorError(
-                    f"aggressor {number} ran in {100 * share:.0f} % of the measurement, expected {_MIN_COVERED:.0%} "
+                    f"aggressor {number} ran in {100 * share:.0f} % of the measurement, expected {100 * _MIN_COVERED:.0f} % "
                     "(too short starts, or the byte budget)"
                 )
             found.append([one for one in starts if one.end > begin and one.begin < end])

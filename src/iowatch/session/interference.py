@@ -12,7 +12,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -272,8 +272,9 @@ class _InterferenceRunner(InterleavedRunner):
         self.aggressors: Aggressors | None = None
         self._launched, self._written, self._faults = 0, 0, 0
         self._stack: Mapping[str, Any] = {}
-        facts = {"victim": plan.runs[0].name, "aggressor": plan.aggressor.name, "levels": [*context.levels]}
-        record = context.new_record(interference={**facts, "seed": schedule.seed})
+        victim = plan.runs[0]
+        facts: dict[str, Any] = {"victim": victim.name, "aggressor": plan.aggressor.name, "stack": victim.stack}
+        record = context.new_record(interference={**facts, "levels": [*context.levels], "seed": schedule.seed})
         plans = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
         super().__init__(history, context, record, plans, schedule)
 
@@ -306,6 +307,8 @@ class _InterferenceRunner(InterleavedRunner):
         """The victim at the level of the turn; it is ingested when its aggressors are checked."""
         level, spool = int(turn.side), self.directory / "turn"
         fault: str | None = None
+        if self.aggressors is not None and self.aggressors.is_expiring:
+            self._dismiss(self.aggressors.close)
         if level and self.aggressors is None:
             self._launch()
         jobs = self.aggressors
@@ -360,15 +363,20 @@ class _InterferenceRunner(InterleavedRunner):
         if not known:
             return
         if self.aggressors is not None:
-            self._written += self.aggressors.starts * self.plan.aggressor.volume_bytes
-            self.aggressors.cancel()
-            self.aggressors = None
+            self._dismiss(self.aggressors.cancel)
         if self._faults == _MAX_FAULTS:
             self.ingest_all()
             raise MachineError(
                 f"the aggressors failed in {_MAX_FAULTS} turns in a row: {known[0]}",
                 hint=f"Their outputs are in {self.directory / f'aggressors-{self._launched}'}.",
             )
+
+    def _dismiss(self, end: Callable[[], None]) -> None:
+        """End all aggressors; the next turn that needs some submits new ones."""
+        if self.aggressors is not None:
+            self._written += self.aggressors.starts * self.plan.aggressor.volume_bytes
+            end()
+            self.aggressors = None
 
     def _starts_left(self, level: int) -> int:
         """Starts of each aggressor that the byte budget allows in the next turn."""
@@ -386,7 +394,7 @@ class _InterferenceRunner(InterleavedRunner):
             Why its aggressors did not run as they should, if that is so.
         """
         files = {kind: [place / name for name in names] for kind, names in case.files.items()}
-        if level and self.aggressors and fault is None:
+        if level and self.aggressors and fault is None and case.output["status"] == "ok":
             try:
                 load = self._measure_load(case, level)
                 handoff.spool_case(self.directory, load, {})

@@ -24,12 +24,13 @@ _SPREAD = 9.0
 
 @dataclass(frozen=True)
 class InterferenceSeries:
-    """One victim with one aggressor: its sessions, newest first.
+    """One victim with one aggressor and stack: its sessions, newest first.
 
     Attributes:
-        pictures: operation and picture of the newest session.
+        newest: effects of the newest session.
+        pictures: operation and picture of that session.
         levels: those of any session.
-        rows: session, its page, and the effects by operation and level.
+        rows: session, its page, and its effects.
     """
 
     title: str
@@ -55,16 +56,16 @@ def _interference_series(site: SiteBuild, sessions: Sequence[SessionRow]) -> Ite
         named: Any = session.attributes.get("interference")
         if not named or session.status == "running":
             continue
-        key = session.system, str(named.get("victim")), str(named.get("aggressor"))
+        key = session.system, str(named.get("victim")), str(named.get("aggressor")), str(named.get("stack"))
         if len(groups[key]) < _MAX_SESSIONS:
             groups[key].append((session, interference_effects(site.history, session.uuid)))
-    for (system, victim, aggressor), found in groups.items():
+    for (system, victim, aggressor, stack), found in groups.items():
         drawn = [(session, one) for session, one in found if one.effects]
         if drawn:
             newest = drawn[0][1]
             operations = dict.fromkeys(effect.operation for effect in newest.effects)
             yield InterferenceSeries(
-                f"{system}: {victim} with {aggressor}",
+                f"{system}: {victim} with {aggressor}, {stack}",
                 newest,
                 [(name, slowdown_picture([e for e in newest.effects if e.operation == name])) for name in operations],
                 sorted({effect.level for _, one in drawn for effect in one.effects}),

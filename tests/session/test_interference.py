@@ -257,6 +257,18 @@ def test_byte_budget_counts_all_jobs(machine: Machine, cli: Cli, limits: Callabl
     assert (len(machine.turns) + started) * 10 * (64 << 20) <= 6 << 30
 
 
+def test_starts_are_limited_by_what_is_left_of_the_byte_budget() -> None:
+    """100 bytes, of which 20 are written, 4 starts of 5 bytes were made, and the victim writes 10: 50 are left."""
+    runner: Any = object.__new__(interference._InterferenceRunner)
+    runner.context, runner._written = SimpleNamespace(byte_budget=100), 20
+    runner.plan = SimpleNamespace(volume_bytes=10, aggressor=SimpleNamespace(volume_bytes=5))
+    runner.aggressors = SimpleNamespace(starts=4)
+    assert [runner._starts_left(level) for level in (1, 2, 5, 11)] == [10, 5, 2, 0]
+    assert runner._starts_left(0) > 1000
+    runner._written = 71
+    assert [runner._starts_left(level) for level in (0, 1)] == [0, -1]
+
+
 # Refused before anything is written
 
 

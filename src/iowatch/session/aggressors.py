@@ -119,8 +119,9 @@ class Aggressors:
             starts = [one for one in job.starts() if one.serial == self._measured]
             share = aggressors.covered_share(starts, begin, end)
             if share < _MIN_COVERED:
+                ran, expected = (f"{100 * value:.0f} %" for value in (share, _MIN_COVERED))
                 raise AggressorError(
-                    f"aggressor {number} ran in {100 * share:.0f} % of the measurement, expected {100 * _MIN_COVERED:.0f} % "
+                    f"aggressor {number} ran in {ran} of the measurement, expected {expected} "
                     "(too short starts, or the byte budget)"
                 )
             found.append([one for one in starts if one.end > begin and one.begin < end])

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ from iowatch.site.system import load_system, system_names
 from iowatch.store import FindingRow, History, SessionRecord
 
 
+@cache
 def contexts() -> dict[tuple[str, ...], click.Context]:
     """The context of every command and subcommand, by its words; that of `iowatch` itself has none."""
     root = click.Context(iowatch, info_name="iowatch")

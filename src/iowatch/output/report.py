@@ -35,7 +35,8 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
     console.print(change_lines(verdict), markup=False)
     _print_problems(console, [unavailable])
     if verdict.unavailable:
-        for line in verdict.install_commands or ("`iowatch doctor` names what can be installed.",):
+        commands = [f"Install what they need: {command}" for command in verdict.install_commands]
+        for line in commands or ["`iowatch doctor` names what can be installed."]:
             console.print(f"  {line}", markup=False, soft_wrap=True)
     console.print(f"Session {verdict.session}: {_format_duration(verdict)}", markup=False)
 

@@ -34,7 +34,7 @@ _MAX_MESSAGES = 20
     epilog="Example: iowatch import csv results.csv --map results.yaml --system archer --preview",
     short_help="Import existing outputs and tables into the history.",
 )
-@click.argument("tool", type=click.Choice(imported_tools()))
+@click.argument("tool", metavar="TOOL", type=click.Choice(imported_tools()))
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)
 @common.system_option(required=True)
 @click.option(
@@ -65,7 +65,9 @@ def command(
     db: str | None,
     as_json: bool,
 ) -> int:
-    """Import outputs of TOOL, or tables (csv: docs/import.md), into the history.
+    """Import outputs of TOOL, or tables (csv, tokio: docs/import.md), into the history.
+
+    TOOL is a benchmark (`iowatch parse --help` lists them), darshan, csv or tokio.
 
     The same file twice has no further effect. A failed or incomplete run is stored as failed (exit code 1). A file or
     line that cannot be read is refused (2). Neither stops the others.

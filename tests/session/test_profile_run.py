@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+from iowatch import handoff
 from iowatch.core import Output
+from iowatch.session import session
 from iowatch.session.plan import load_run_history
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
@@ -37,3 +40,18 @@ def test_unknown_case_is_refused_before_anything_is_written(cli: Callable[..., R
     done = cli("run", "--profile", "ior:nonsense")
     assert done.exit_code == 2
     assert "has no case 'ior:nonsense'" in done.stderr
+
+
+def test_counters_of_a_darshan_log_are_no_results_of_a_profiled_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+    monkeypatch.setattr(session, "add_trace_results", lambda output, *_, **__: called.append(output) or output)
+    for facts in ({"profile": None}, {}):
+        document = replace(OUTPUT, facts=facts).to_json()
+        case = handoff.SpooledCase(
+            name="ior:single", benchmark="ior", partition="default", stack_name="x", stack={}, started_at=1,
+            wall_s=1.0, output=document, facts={}, files={},
+        )  # fmt: skip
+        session._run_record("a" * 36, tmp_path, case, None)
+    assert len(called) == 1, "only the run that is not profiled"

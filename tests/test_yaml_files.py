@@ -207,7 +207,7 @@ KINDS = {
         ("systems.md#fields-of-systemyaml", "mine/system.yaml", SYSTEM, read_system, ("limits", "limit")),
         ("notices.md#notices", "notify.yaml", NOTIFY, _reader(NotifySettings), ("port", "prot")),
         ("benchmarks.md#format-of-a-suite", "benchio/suites/suite.yaml", SUITE, suites.read_suite_file, ("api", "apj")),
-        ("stacks.md#three-kinds", "modules.yaml", MODULES, _reader(stacks._ModulesFile), ("settings", "setting")),
+        ("stacks.md#three-kinds", "modules.yaml", MODULES, _reader(stacks.ModulesFile), ("settings", "setting")),
         ("findings.md#events", "events.yaml", EVENTS, _system_reader(EventFile), ("verdict", "verdikt")),
         ("findings.md#review", "reviews.yaml", REVIEWS, _system_reader(ReviewFile), ("decision", "decison")),
         ("references.md#file-format", "bandwidth.yaml", BANDWIDTH, _read_bandwidth, ("statistic", "statistics")),

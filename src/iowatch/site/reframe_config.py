@@ -31,7 +31,7 @@ from reframe.core.systems import System as ReframeSystem
 from reframe.utility.typecheck import Duration
 
 from iowatch.core import InputError, IowatchError, MachineError, settings, suggest_name
-from iowatch.site import Stack, discover_stacks, load_system, write_stack_files
+from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 
 
@@ -292,6 +292,31 @@ _LAUNCHERS = {
     **dict.fromkeys(("srun", "srunalloc"), "srun-within"),
     **dict.fromkeys(("mpirun", "mpiexec", "mpirun-openmpi", "mpirun-intelmpi"), "mpirun-within"),
 }
+
+
+def configuration_with_stacks(path: str, system: str, like: str, files: Sequence[str]) -> dict[str, Any]:
+    """Return ReFrame's configuration of a system with further stacks wherever one of its stacks is.
+
+    Args:
+        path: path of the system's `reframe.py`.
+        like: the stack whose partitions and launcher options they have.
+        files: their `stack.json`.
+    """
+    found: dict[str, Any] = runpy.run_path(path)["site_configuration"]
+    known = next(one for one in found["environments"] if one.get("extras", {}).get("stack", one["name"]) == like)
+    added = [{**known, **reframe_environment(read_stack_json(Path(file)))} for file in files]
+    names = [environment["name"] for environment in added]
+    described = next(entry for entry in found["systems"] if entry["name"] == system)
+    partitions = [
+        {**part, "environs": [*part["environs"], *(names if known["name"] in part["environs"] else ())]}
+        for part in described["partitions"]
+    ]
+    others = [entry for entry in found["systems"] if entry is not described]
+    return {
+        **found,
+        "systems": [*others, {**described, "partitions": partitions}],
+        "environments": [*found["environments"], *added],
+    }
 
 
 def allocation_configuration(path: str, system: str, partition: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ _Text = Annotated[str, BeforeValidator(_require_text)]
 _Variable = Annotated[_Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class _ModulesFile(CheckedModel):
+class ModulesFile(CheckedModel):
     """A `modules.yaml`: environment modules to load, environment variables to set."""
 
     docs = "docs/stacks.md#three-kinds"
@@ -50,7 +50,7 @@ def load_module_stack(system: str, path: Path, programs: tuple[str, ...] = ()) -
     Raises:
         InputError: the file is damaged.
     """
-    file = read_model(path, _ModulesFile)
+    file = read_model(path, ModulesFile)
     modules, settings = tuple(file.modules), file.settings or {}
     name = path.parent.name
     # -I: modules may include a Python, whose PYTHONHOME and PYTHONPATH would break this interpreter.

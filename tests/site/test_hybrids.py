@@ -1,0 +1,129 @@
+"""Hybrids of two stacks of modules: which parts differ, and what a hybrid loads and sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from iowatch.core import UsageError
+from iowatch.site import Stack, StackPart, hybrids
+from iowatch.site.hybrids import HybridSource, compare_for_hybrids
+
+Declare = Callable[..., HybridSource]
+
+
+@pytest.fixture
+def declare(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
+    """Two stacks of modules from their lists and settings; every hybrid can be loaded."""
+
+    def read(_system: str, path: Path, _programs: object = ()) -> Stack:
+        document = yaml.safe_load(path.read_text())
+        parts = (StackPart("openmpi", "4.1.4"),)
+        return Stack(
+            path.parent.name, "local", "modules", "installed", parts,
+            modules=tuple(document["modules"]), settings=document.get("settings", {}),
+        )  # fmt: skip
+
+    monkeypatch.setattr(hybrids, "load_module_stack", read)
+    monkeypatch.setattr(hybrids, "manifest_directory", lambda _, name: tmp_path / name)
+    monkeypatch.setattr(hybrids, "load_stack", lambda name, system: read(system, tmp_path / name / "modules.yaml"))
+
+    def declared(
+        good: list[str], bad: list[str], good_settings: dict[str, str] | None = None,
+        bad_settings: dict[str, str] | None = None,
+    ) -> HybridSource:  # fmt: skip
+        for name, modules, settings in (("good", good, good_settings), ("bad", bad, bad_settings)):
+            (tmp_path / name).mkdir()
+            document = {"modules": modules, **({"settings": settings} if settings else {})}
+            (tmp_path / name / "modules.yaml").write_text(yaml.safe_dump(document))
+        return compare_for_hybrids("local", "good", "bad")
+
+    return declared
+
+
+def test_parts_are_modules_and_settings_that_differ(declare: Declare) -> None:
+    source = declare(
+        ["gcc/12", "mpi/5", "darshan/3.4"],
+        ["gcc/12", "mpi/5.1", "hdf5/1.14"],
+        {"A": "1", "B": "1"},
+        {"A": "2", "B": "1"},
+    )
+    assert [str(part) for part in source.parts] == [
+        "module mpi: mpi/5 → mpi/5.1",
+        "module darshan: darshan/3.4 → none",
+        "setting A: 1 → 2",
+        "module hdf5: none → hdf5/1.14",
+    ]
+
+
+def test_hybrid_has_the_chosen_parts_in_their_places(declare: Declare) -> None:
+    source = declare(["gcc/12", "mpi/5", "io/1"], ["gcc/13", "hdf5/1", "mpi/6", "io/1"], None, {"A": "2"})
+    number = {part.name: place for place, part in enumerate(source.parts)}
+    hybrid = source.stack(frozenset({number["hdf5"], number["mpi"]}))
+    assert hybrid.modules == ("gcc/12", "hdf5/1", "mpi/6", "io/1")
+    assert hybrid.settings == {}
+    assert source.stack(frozenset({number["A"]})).settings == {"A": "2"}
+    assert source.stack(frozenset({number["gcc"]})).modules == ("gcc/13", "mpi/5", "io/1")
+
+
+def test_ends_are_the_stacks_themselves(declare: Declare) -> None:
+    source = declare(["mpi/5", "io/1"], ["mpi/6", "io/2"])
+    assert source.stack(frozenset()).name == "good"
+    assert source.stack(frozenset({0, 1})).name == "bad"
+
+
+def test_equal_hybrids_have_equal_names_and_different_ones_not(declare: Declare) -> None:
+    source = declare(["mpi/5", "io/1", "h/1"], ["mpi/6", "io/2", "h/2"])
+    again = compare_for_hybrids("local", "good", "bad")
+    names = {source.stack(frozenset(chosen)).name for chosen in ([0], [1], [2], [0, 1], [0, 2], [1, 2])}
+    assert len(names) == 6
+    assert again.stack(frozenset([0, 2])).name == source.stack(frozenset([0, 2])).name
+
+
+def test_hints_of_a_file_are_parts_of_their_own(declare: Declare, tmp_path: Path) -> None:
+    for name, text in (("one", "cb_nodes 1\nromio_cb_write enable\n"), ("two", "cb_nodes 2\nromio_cb_write disable\n")):
+        (tmp_path / name).write_text(text)
+    source = declare(
+        ["mpi/5"], ["mpi/5"], {"ROMIO_HINTS": str(tmp_path / "one")}, {"ROMIO_HINTS": str(tmp_path / "two")}
+    )
+    assert [(part.kind, part.name) for part in source.parts] == [("hint", "cb_nodes"), ("hint", "romio_cb_write")]
+    path = Path(source.stack(frozenset({0})).settings["ROMIO_HINTS"])
+    assert path.read_text() == "cb_nodes 2\nromio_cb_write enable\n"
+
+
+def test_order_of_modules_is_a_part(declare: Declare) -> None:
+    source = declare(["mpi/5", "io/1", "x/1"], ["io/1", "mpi/5", "x/2"])
+    number = {part.kind: place for place, part in enumerate(source.parts)}
+    assert source.stack(frozenset({number["order"]})).modules == ("io/1", "mpi/5", "x/1")
+    assert source.stack(frozenset({number["module"]})).modules == ("mpi/5", "io/1", "x/2")
+
+
+def test_hybrid_without_modules_is_broken(declare: Declare) -> None:
+    source = declare(["mpi/5"], ["openmpi/5"])
+    assert source.stack(frozenset({0})).status == "broken"
+
+
+def test_equal_stacks_are_refused(declare: Declare) -> None:
+    with pytest.raises(UsageError, match="do not differ"):
+        declare(["mpi/5"], ["mpi/5"], {"A": "1"}, {"A": "1"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"status": "broken", "note": "no module mpi/5"}, "cannot be run: no module mpi/5"),
+        ({"kind": "system"}, r"is not a stack of modules \(system\)"),
+    ],
+)
+def test_stacks_that_cannot_be_exchanged_are_refused(
+    change: dict[str, str], message: str, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(["mpi/5"], ["mpi/6"])
+    load = hybrids.load_stack
+    monkeypatch.setattr(hybrids, "load_stack", lambda *words: replace(load(*words), **change))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=message):
+        compare_for_hybrids("local", "good", "bad")

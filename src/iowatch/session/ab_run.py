@@ -36,6 +36,10 @@ _HALF_WIDTH = 0.10
 _BUDGET_MIN = 60.0
 
 
+class WarmUpError(MachineError):
+    """A side cannot be measured: its first turn produced no result."""
+
+
 @dataclass(frozen=True)
 class RunPlacement:
     """Where the turns of an A/B run are executed.
@@ -192,11 +196,12 @@ def make_stop_rule(pairs: int | None, half_width: float | None, minutes: float |
     return StopRule(pairs, half_width, None if minutes is None else minutes * 60)
 
 
-def run_ab(history: History, context: AbContext, stop_rule: StopRule, seed: int) -> AbRunResult:
+def run_ab(history: History, context: AbContext, schedule: AbSchedule, **attributes: object) -> AbRunResult:
     """Measure two stacks alternately until the schedule ends.
 
     Args:
-        seed: of the order of turns; stored with the session.
+        schedule: its seed is stored with the session.
+        attributes: stored with the session, too.
 
     Raises:
         UsageError: unknown stack, no case that both stacks can run.
@@ -216,7 +221,7 @@ def run_ab(history: History, context: AbContext, stop_rule: StopRule, seed: int)
                 f"{format_count(len(plan.runs), 'case')}, {format_size(2 * plan.volume_bytes)} "
                 f"written and read per pair, {context.format_directories(plan)}{_format_placement(context.placement)}"
             )
-            runner = _AbRunner(history, context, plans, AbSchedule(stop_rule, seed))
+            runner = _AbRunner(history, context, plans, schedule, attributes)
             runner.run()
             return runner.result()
 
@@ -360,7 +365,7 @@ class InterleavedRunner(session.SessionRunner):
         seconds = time.monotonic() - started
         if turn.warm_up and not handoff.finished_case_directories(warm_up_spool):  # other turns would only cost time
             reasons = [f": {failure.reason}" for failure in reframe.read_failures(self.directory, self.site)]
-            raise MachineError(
+            raise WarmUpError(
                 f"the warm-up of {self.label(turn)} produced no result{''.join(reasons[:1])}",
                 hint=f"{self.directory / 'reframe.log'} contains ReFrame's output.",
             )
@@ -387,10 +392,15 @@ class _AbRunner(InterleavedRunner):
     context: AbContext
 
     def __init__(
-        self, history: History, context: AbContext, plans: Mapping[str, SessionPlan], schedule: AbSchedule
+        self,
+        history: History,
+        context: AbContext,
+        plans: Mapping[str, SessionPlan],
+        schedule: AbSchedule,
+        attributes: dict[str, object],
     ) -> None:
         left, right = context.stacks
-        attributes: dict[str, object] = {"ab_run": {"left": left, "right": right, "seed": schedule.seed}}
+        attributes = {**attributes, "ab_run": {"left": left, "right": right, "seed": schedule.seed}}
         allocation = context.placement.allocation
         if allocation is not None:
             attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}

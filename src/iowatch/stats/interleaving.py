@@ -26,7 +26,7 @@ from iowatch.stats.estimates import (
 from iowatch.stats.pairs import ComparisonSettings, SideSamples
 
 SideName = Literal["left", "right"]
-StopReason = Literal["pairs", "interval", "budget", "bytes", "most"]
+StopReason = Literal["pairs", "interval", "budget", "bytes", "most", "decided"]
 _SIDES: tuple[SideName, SideName] = ("left", "right")
 
 # Number of consecutive blocks after which every interval must be narrow. Stopping at the first narrow interval selects
@@ -101,10 +101,10 @@ class AbSchedule:
         """Yield turns until the stop rule is met; call `record` for each turn before requesting the next."""
         rng = np.random.default_rng(self.seed)
         for _ in range(self.warm_ups):
-            yield from (AbTurn(0, side) for side in self._random_block(rng))
+            yield from (AbTurn(0, side) for side in self.random_block(rng))
         pair = 0
         while self.stopped is None:
-            first = self._random_block(rng)
+            first = self.random_block(rng)
             for order in (first, first[::-1]):
                 self.stopped = self._stop(pair)
                 if self.stopped is not None:
@@ -176,7 +176,7 @@ class AbSchedule:
                 return "interval"
         return None
 
-    def _random_block(self, rng: np.random.Generator) -> tuple[str, ...]:
+    def random_block(self, rng: np.random.Generator) -> tuple[str, ...]:
         if len(self.sides) == 2:  # the order of earlier A/B runs with the same seed
             return tuple(self.sides if rng.random() < 0.5 else self.sides[::-1])
         return tuple(rng.permutation(self.sides).tolist())

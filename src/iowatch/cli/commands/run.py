@@ -14,7 +14,7 @@ from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
 from iowatch.output import interference as interference_report
 from iowatch.session import ab_run, interference, plan, profile_run, run, session, verdict
-from iowatch.stats import StopRule
+from iowatch.stats import AbSchedule, StopRule
 from iowatch.store import History
 
 
@@ -30,7 +30,8 @@ def run_and_compare(
     ab_run.request_allocation(context, stop_rule)
     context.plans()  # refuses wrong names before a history is created or a lock of another session is reported
     with History.open(db) as history:
-        finished = ab_run.run_ab(history, context, stop_rule, secrets.randbelow(2**31) if seed is None else seed)
+        schedule = AbSchedule(stop_rule, secrets.randbelow(2**31) if seed is None else seed)
+        finished = ab_run.run_ab(history, context, schedule)
         outcome = ab_run.compare_ab_run(history, finished)
     if markdown:
         write_atomically(markdown, comparison.comparison_markdown(outcome))

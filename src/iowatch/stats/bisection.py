@@ -189,6 +189,10 @@ class Bisection:
             kind = "narrowed"
         return BisectionAnswer(kind, tuple(self._culprits), self._candidates, whole, rest, tuple(self._tests), bound)
 
+    def is_end(self, stack: Parts) -> bool:
+        """Whether this is GOOD or BAD, and no hybrid."""
+        return stack in (frozenset(), self._all)
+
     def planned_tests(self) -> int:
         """Tests of a bisection that finds one part: whole, halvings, the part alone, the rest."""
         return math.ceil(math.log2(self.parts)) + 3

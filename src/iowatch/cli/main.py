@@ -47,7 +47,7 @@ AREAS = {
     "Set up": ("init", "doctor", "config", "system", "stack", "upgrade"),
     "Measure": ("run", "nightly", "import", "parse", "darshan"),
     "What changed": ("findings", "detect", "review", "event"),
-    "Compare": ("compare", "advise", "reference"),
+    "Compare": ("compare", "bisect", "advise", "reference"),
     "Report": ("history", "dashboard", "notify"),
     "Try and learn": ("demo", "completion", "man"),
 }

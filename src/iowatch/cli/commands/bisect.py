@@ -1,0 +1,76 @@
+"""`iowatch bisect`: which part of two stacks causes their difference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from iowatch.cli import common
+from iowatch.core import write_atomically
+from iowatch.output import bisection
+from iowatch.session.bisect import BisectOptions, BisectRun
+from iowatch.stats import BisectionSettings
+from iowatch.store import History
+
+
+@click.command(
+    epilog="Example: iowatch bisect gnu-12 gnu-13 --case benchio:api=mpiio,file=shared --budget 30",
+    short_help="Find the part of two stacks that causes their difference.",
+)
+@click.argument("good")
+@click.argument("bad")
+@common.system_option(default="local")
+@click.option("--suite", default="smoke", show_default=True, help="Parameter set with the cases.")
+@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
+@click.option(
+    "--case", "cases", multiple=True, metavar="NAME",
+    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES", default=60.0, show_default=True,
+    help="End in this time; the same command goes on later.",
+)  # fmt: skip
+@click.option(
+    "--difference", type=common.PERCENT, default="5%", show_default=True,
+    help="A whole difference within this is not bisected.",
+)  # fmt: skip
+@click.option(
+    "--error-rate", type=common.PERCENT, default="5%", show_default=True,
+    help="Probability that any interval of the report misses.",
+)  # fmt: skip
+@click.option("--seed", type=int, help="Seed of the execution order [default: random].")
+@click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: the system's].")
+@click.option("--markdown", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the report as Markdown.")
+@common.history_options
+def command(
+    good: str,
+    bad: str,
+    system: str,
+    suite: str,
+    benchmarks: tuple[str, ...],
+    cases: tuple[str, ...],
+    budget: float,
+    difference: float,
+    error_rate: float,
+    seed: int | None,
+    scratch: Path | None,
+    markdown: Path | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """Find which modules, settings or MPI-IO hints make the stack BAD differ from GOOD.
+
+    Hybrids (GOOD with some of BAD's parts) are measured in turn with GOOD until the answer is known. Both are stacks of
+    modules. Exit code 1: not decided within the budget.
+    """
+    settings = BisectionSettings(error_rate=error_rate, negligible=difference)
+    options = BisectOptions(system, suite, good, bad, benchmarks, cases, scratch, budget * 60, settings, seed)
+    with History.open(db) as history:
+        found = BisectRun(history, options, common.print_message).run()
+    if markdown:
+        write_atomically(markdown, bisection.bisection_markdown(found))
+    common.print_report(
+        as_json, bisection.bisection_document(found), lambda console: bisection.render_bisection(found, console)
+    )
+    return 1 if found.answer.kind in ("narrowed", "undecided") else 0

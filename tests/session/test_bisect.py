@@ -1,0 +1,201 @@
+"""`iowatch bisect` with ReFrame replaced: what is measured, stored, repeated after an interruption, and refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import Result as CliResult
+
+from iowatch import handoff
+from iowatch.core import Output, Result
+from iowatch.session import ab_run, plan, reframe
+from iowatch.session.bisect import group_parts
+from iowatch.session.reframe import ReframePartition, ReframeSite
+from iowatch.site import Stack, StackPart, hybrids
+from iowatch.store import History
+
+Cli = Callable[..., CliResult]
+FEATURES = ("benchio", "h5bench", "hdf5", "ior", "mdtest", "netcdf4", "openmpi", "pnetcdf")
+SITE = {
+    "systems": [
+        {"name": "local", "hostnames": [".*"], "partitions": [{"name": "default", "environs": ["good", "bad"]}]}
+    ],
+    "environments": [{"name": "good", "features": ["mpi"]}, {"name": "bad", "features": ["mpi"]}],
+}
+# With this error rate a test takes five pairs if there is hardly any noise.
+WORDS = ("bisect", "good", "bad", "--benchmark", "ior", "--error-rate", "90%", "--seed", 1)
+
+
+class FakeReframe:
+    """Writes one case of `ior` per execution; `slow` modules cost 20 %, together with all others of the set."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.case = ""
+        self.slow: set[str] = {"io/2"}
+        self.turns: list[str] = []
+        self.unusable: str | None = None
+        self.interrupted_at: int | None = None
+
+    def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
+        (place / "report.json").write_text("{}")
+        stack = next(found[1] for word in words if (found := re.fullmatch(r"\^(good|bad|bisect-.*)\$", word)))
+        self.turns.append(stack)
+        if len(self.turns) == self.interrupted_at:
+            raise KeyboardInterrupt
+        modules = self.modules(stack)
+        if self.unusable not in modules or stack == "bad":
+            self._leave(Path(environment["IOWATCH_SESSION_DIR"]), environment["IOWATCH_TURN"], stack, modules)
+        each_poll()
+        return 0
+
+    def modules(self, stack: str) -> list[str]:
+        folder = self.root / stack if stack in ("good", "bad") else self.root / "var" / "stacks" / "local" / stack
+        return list(yaml.safe_load((folder / "modules.yaml").read_text())["modules"])
+
+    def _leave(self, session: Path, turn: str, stack: str, modules: list[str]) -> None:
+        pair, side = turn.split(":")
+        level = 800 if self.slow and self.slow <= set(modules) else 1000
+        noise = np.random.default_rng(len(self.turns)).normal(0, 0.004)
+        samples = (level * float(np.exp(noise)),) * 3
+        output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
+        facts = {"pair": int(pair), "side": side}
+        name = handoff.turn_run_name(self.case, facts)
+        case = handoff.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
+        handoff.spool_case(session, case, {})
+
+
+@pytest.fixture
+def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> FakeReframe:
+    """ReFrame and the probes of modules replaced; `good` and `bad` differ in two modules and a setting."""
+    fake = FakeReframe(tmp_path)
+    monkeypatch.setenv("IOWATCH_VAR", str(tmp_path / "var"))
+    for name, version in (("good", 1), ("bad", 2)):
+        (tmp_path / name).mkdir()
+        document = {"modules": ["mpi/5", f"io/{version}", f"hdf5/{version}"], "settings": {"A": f"{version}"}}
+        (tmp_path / name / "modules.yaml").write_text(yaml.safe_dump(document))
+    path = tmp_path / "reframe.py"
+    path.write_text(f"site_configuration = {SITE!r}\n")
+
+    def read(system: str, path: Path, _programs: object = ()) -> Stack:
+        document, parts = yaml.safe_load(path.read_text()), (StackPart("openmpi", "4.1.4"),)
+        return Stack(
+            path.parent.name, system, "modules", "installed", parts, FEATURES, document.get("settings", {}),
+            modules=tuple(document["modules"]),
+        )  # fmt: skip
+
+    monkeypatch.setattr(hybrids, "load_module_stack", read)
+    monkeypatch.setattr(hybrids, "manifest_directory", lambda _, name: tmp_path / name)
+    monkeypatch.setattr(hybrids, "load_stack", lambda name, system: read(system, tmp_path / name / "modules.yaml"))
+    features = {name: frozenset({"mpi", *FEATURES}) for name in ("good", "bad")}
+    site = ReframeSite("local", path, (ReframePartition("default", "local", ("good", "bad"), None),), features)
+    monkeypatch.setattr(reframe, "run_reframe", fake.follow)
+    monkeypatch.setattr(reframe, "load_site", lambda _: site)
+    full = plan.make_session_plan
+
+    def one_case(*arguments: object, **options: object) -> object:
+        found = full(*arguments, **options)  # type: ignore[arg-type]
+        runs = [run for run in found.runs if run.case.expects[0][0] == "write"][:1]
+        fake.case = runs[0].name
+        return type(found)(tuple(runs), ())
+
+    monkeypatch.setattr(ab_run, "make_session_plan", one_case)
+    return fake
+
+
+def test_part_is_named_and_everything_is_in_the_history(
+    reframe_: FakeReframe, cli: Cli, history: History, tmp_path: Path
+) -> None:
+    """It is interrupted in a search step; started again, it repeats no pair and continues to the answer."""
+    ticket = tmp_path / "ticket.md"
+    reframe_.interrupted_at = 30
+    assert cli(*WORDS).exit_code != 0
+    reframe_.interrupted_at, before = None, len(reframe_.turns)
+    result = cli(*WORDS, "--json", "--markdown", ticket)
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0
+    (found,) = document["culprits"]
+    assert [document["parts"][part]["name"] for part in found["parts"]] == ["io"]
+    assert found["kind"] == "single"
+    assert found["ci"][0] < 0.8 < found["ci"][1]
+    assert document["candidates"] == []
+
+    sessions = [history.session(uuid) for uuid in document["sessions"]]
+    stored = sum(len(history.runs(row.uuid)) for row in sessions)
+    assert stored + 2 * len(sessions) >= len(reframe_.turns) - 1  # all but the warm-ups, and what was interrupted
+    assert sum(test["pairs"] for test in document["tests"]) > (len(reframe_.turns) - before) / 2
+    assert sessions[0].attributes["bisect"]["screening"]
+    assert all(row.attributes["ab_run"] for row in sessions)
+
+    text = ticket.read_text()
+    assert re.search(r"- module io: io/1 → io/2 makes good slower: 0\.(79|80)\d \(", text)
+    assert "| 1 the whole difference | BAD | GOOD |" in text
+
+    measured = len(reframe_.turns)
+    again = cli(*WORDS)
+    assert "module io: io/1 → io/2 makes good slower: " in again.stdout
+    assert len(reframe_.turns) == measured
+
+
+def test_equal_performance_ends_with_nothing_to_bisect(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.slow = set()
+    result = cli(*WORDS)
+    assert result.exit_code == 0
+    assert re.search(r"nothing to bisect: no difference above \d", result.stdout)
+    assert not {name for name in reframe_.turns if name.startswith("bisect-")}
+
+
+def test_hybrid_that_gives_no_result_is_skipped(reframe_: FakeReframe, cli: Cli) -> None:
+    """No hybrid with io/2 works; the parts that no other hybrid separates are named together."""
+    reframe_.unusable = "io/2"
+    document = json.loads(cli(*WORDS, "--json").stdout)
+    assert {"not usable"} <= {test["result"] for test in document["tests"]}
+    (found,) = document["culprits"]
+    assert "io" in {document["parts"][part]["name"] for part in found["parts"]}
+    assert found["kind"] == "inseparable"
+
+
+def test_too_small_budget_is_refused_with_an_estimate(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from iowatch.session import bisect
+
+    monkeypatch.setattr(bisect.BisectRun, "_pair_s", lambda _: 30.0)
+    result = cli(*WORDS, "--budget", 5)
+    assert result.exit_code == 2
+    assert re.search(r"3 parts need at least \d+ pairs, about \d+ minutes", result.stderr)
+    assert "--budget" in result.stderr
+
+
+def test_case_that_one_side_lacks_is_refused(reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = reframe.load_site("local")
+    fewer = {**site.features, "bad": frozenset({"mpi"})}
+    monkeypatch.setattr(reframe, "load_site", lambda _: replace(site, features=fewer))
+    case = "ior:" + next(run.case.name for run in plan.make_session_plan(site, _smoke()).runs if run.stack == "good")
+    result = cli(*WORDS, "--case", case)
+    assert result.exit_code == 2
+    assert "cannot run on 'bad': it does not provide" in result.stderr
+    assert not reframe_.turns
+
+
+def _smoke() -> list[object]:
+    from iowatch.benchmarks.suites import load_suite
+
+    return [case for case in load_suite("smoke") if case.benchmark == "ior"]
+
+
+def test_parts_that_need_each_other_are_grouped() -> None:
+    """netCDF of BAD needs its HDF5, and the case needs netCDF; the third part works alone."""
+
+    def usable(parts: frozenset[int]) -> bool:
+        return (0 in parts) == (1 in parts)
+
+    assert group_parts(3, usable) == (frozenset({0, 1}), frozenset({2}))
+    assert group_parts(3, lambda _: True) == (frozenset({0}), frozenset({1}), frozenset({2}))

@@ -149,7 +149,14 @@ def _site_with(site: reframe.ReframeSite, like: str, hybrids: Sequence[Stack]) -
     return replace(site, configuration=path, partitions=tuple(partitions), features={**site.features, **features})
 
 
-class _SearchSchedule(AbSchedule):
+class _ScreeningSchedule(AbSchedule):
+    """A few pairs, of which no interval is computed."""
+
+    def half_widths(self) -> dict[str, float]:
+        return {}
+
+
+class _SearchSchedule(_ScreeningSchedule):
     """Pairs of one test: as long as the search requests the same two stacks, each in an order that a coin decides."""
 
     def __init__(self, seed: int, budget_s: float, go_on: Callable[[], bool], record: Callable[[_PairSamples], bool]):
@@ -183,9 +190,6 @@ class _SearchSchedule(AbSchedule):
     def record(self, turn: AbTurn, samples: Mapping[str, Sequence[float]], seconds: float) -> None:
         self._seconds.append(seconds)
         self._pair[turn.side] = samples
-
-    def half_widths(self) -> dict[str, float]:
-        return {}  # the search has its own intervals
 
 
 _CaseSamples = Mapping[str, Sequence[float]]
@@ -306,7 +310,7 @@ class BisectRun:
         found = self._read_screening()
         if not found:
             self.report_message(f"screening: {_SCREENING_PAIRS} pairs of the whole difference")
-            schedule = AbSchedule(StopRule(pairs=_SCREENING_PAIRS), self._seed())
+            schedule = _ScreeningSchedule(StopRule(pairs=_SCREENING_PAIRS), self._seed())
             document = {"id": self.identity, "screening": True}
             run_ab(self.history, self.ends, schedule, **{_ATTRIBUTE: document})
             found = self._read_screening()

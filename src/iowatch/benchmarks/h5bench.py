@@ -55,6 +55,7 @@ _PROGRAMS = {
     "append": ("h5bench_append", "append"),
     "overwrite": ("h5bench_overwrite", "overwrite"),
 }
+_EXTENDIBLE = ("write-unlimited", "append")
 # Operations on a file that is written before.
 _OF_EXISTING = ("read", "append", "overwrite")
 
@@ -108,7 +109,8 @@ def _write_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
     file_pattern = str(options.get("pattern", "contiguous")) if is_written else "contiguous"
     memory = str(options.get("memory", "contiguous"))
     settings = {"MEM_PATTERN": _WORD[memory], "FILE_PATTERN": _WORD[file_pattern], **_base_settings(options)}
-    chunked = options.get("compress") or _op(options) == "write-unlimited"
+    # What is extended is chunked, and h5bench compresses whatever is chunked.
+    chunked = options.get("compress") or _op(options) in _EXTENDIBLE
     if chunked and not _is_collective(options):
         raise InputError("h5bench compresses and extends with collective transfers only")
     if options.get("subfiling") and _is_collective(options):
@@ -121,8 +123,8 @@ def _write_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
             raise InputError(f"chunk has {len(chunk)} dimensions, the data have {len(_dimensions(options))}")
         settings |= {f"CHUNK_DIM_{axis}": str(size) for axis, size in enumerate(chunk, 1)}
     elif "chunk" in options:
-        raise InputError("chunk is for compress and write-unlimited")
-    settings |= {"COMPRESS": "YES"} if options.get("compress") else {}
+        raise InputError("chunk is for compress, write-unlimited and append")
+    settings |= {"COMPRESS": "YES"} if chunked else {}
     return settings | ({"SUBFILING": "YES"} if options.get("subfiling") else {})
 
 
@@ -211,7 +213,7 @@ def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
         if option in options:
             found[name] = benchmark.integer_option(options, option, 0)
     found |= {"subfiling": True} if options.get("subfiling") else {}
-    if options.get("compress"):
+    if options.get("compress") or _op(options) in _EXTENDIBLE:
         found["chunk"] = "x".join(map(str, _chunk(options)))
     if _op(options) == "write-read":
         return {"pattern": str(options.get("pattern", "full")), "workflow": "write-read", "cache": "keep", **found}
@@ -225,7 +227,8 @@ def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
 
 def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
     chosen = {"async": "vol-async", "compress": "deflate", "subfiling": "subfiling"}
-    needed = [feature for option, feature in chosen.items() if options.get(option)]
+    compresses = {"compress": True} if _op(options) in _EXTENDIBLE else {}
+    needed = [feature for option, feature in chosen.items() if {**options, **compresses}.get(option)]
     return ("mpi", "hdf5", "h5bench", *needed, *hints.required_features(options, through_info=False))
 
 

@@ -139,6 +139,7 @@ def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest
 def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
     """The two sides of each of the newest interleaved runs (`iowatch run --ab`)."""
     ended = [row for row in machine.sessions if row.attributes.get("ab_run") and row.status != "running"]
+    ended = [row for row in ended if "bisect" not in row.attributes]  # steps of a search, with its own report
     for row in ended[:_MAX_AB_COMPARISONS]:
         left, right = (
             SideSpec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})

@@ -114,12 +114,10 @@ def test_reference_errors_of_checks_are_reported_once_per_stack(history: History
 
 @pytest.mark.usefixtures("references")
 def test_suite_without_references_is_not_assessed(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = suites.load_suite
+    def without(suite: str, *_: object) -> list[suites.SuiteCase]:
+        return [replace(case, benchmark="ior", name="a", reference="none") for case in suites.load_suite(suite)[:1]]
 
-    def without(suite: str) -> list[suites.SuiteCase]:
-        return [replace(case, benchmark="ior", name="a", reference="none") for case in read(suite)[:1]]
-
-    monkeypatch.setattr(suites, "load_suite", without)
+    monkeypatch.setattr("iowatch.session.verdict.suite_on_system", without)
     assert session(history, (80.0,)).references == ()
 
 

@@ -98,7 +98,8 @@ def listed(settings: Path, system: str) -> set[Case]:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout, done.stdout[:2000]
     matches = filter(None, (_LINE.match(line) for line in done.stdout.splitlines()))
-    return {(m["check"].lower(), m["entry"], m["environment"].replace(_BETWEEN, "+", 1)) for m in matches}
+    names = {name.replace("_", ""): name for name in BENCHMARKS}
+    return {(names[m["check"].lower()], m["entry"], m["environment"].replace(_BETWEEN, "+", 1)) for m in matches}
 
 
 def generated(place: Path, systems: list[str]) -> set[Case]:

@@ -53,7 +53,7 @@ def test_gains_are_found_as_costs_are() -> None:
 @pytest.mark.parametrize("pair", [{0, 7}, {2, 3}, {5, 6}])
 def test_parts_that_cost_only_together_are_named_together(pair: set[int]) -> None:
     (found,) = search(lambda on: SLOWER * (pair <= on)).answer().culprits
-    assert (set(found.parts), found.kind) == (pair, "together")
+    assert (found.parts, found.kind) == (tuple(sorted(pair)), "together")
 
 
 def test_two_culprits_have_their_shares() -> None:
@@ -74,8 +74,8 @@ def test_part_that_costs_behind_a_gain_is_found() -> None:
 
 
 def test_part_without_effect_is_not_named_with_two_halves() -> None:
-    """Seeds in which a part without effect was kept on before the second half was found (2026-11-23)."""
-    for seed in range(12):
+    """Seeds in which a part without effect is kept on before the second half is found; without a check it is named."""
+    for seed in (15, 61):
         halves = search(lambda on: 0.5 * SLOWER * len(on & {1, 6}), noise=0.05, seed=seed).answer()
         assert {part for one in halves.culprits for part in one.parts} <= {1, 6}
 

@@ -21,7 +21,7 @@ from reframe.core.config import load_config
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.site import reframe_config
 from iowatch.site.stack import Stack, StackPart
-from iowatch.site.stack_probe import FEATURE_OF_PART
+from iowatch.site.stack_probe import FEATURE_OF_PART, FEATURE_VARIANTS
 from iowatch.site.system import system_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,9 +31,10 @@ _HEADER = """\
 # stacks depend on the machine, `full` stands for a stack with everything and `bare` for one with MPI alone.
 # A change here is a change of what runs every night. Written by: python -m tests.site.cases
 """
-_LINE = re.compile(r"^\s*- (?P<check>\w+)Check %entry=(?P<entry>.+?) /\w+ @\S+:\S+\+(?P<environment>\S+)")
+_LINE = re.compile(r"^\s*- (?P<check>\w+Check) %entry=(?P<entry>.+?) /\w+ @\S+:\S+\+(?P<environment>\S+)")
 _BETWEEN = "--"  # of system and environment; ReFrame takes no dots and colons in names
 _FEATURES = {*FEATURE_OF_PART.values(), *(benchmark.name for benchmark in BENCHMARKS.values() if benchmark.probe)}
+_FEATURES |= {variant for variants in FEATURE_VARIANTS.values() for variant in variants}
 _STACKS = [
     # With an MPI whose MPI-IO is ROMIO, which understands every hint.
     Stack("full", "any", "system", "installed", (StackPart("mpich", "4"),), tuple(sorted(_FEATURES))),
@@ -98,8 +99,8 @@ def listed(settings: Path, system: str) -> set[Case]:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout, done.stdout[:2000]
     matches = filter(None, (_LINE.match(line) for line in done.stdout.splitlines()))
-    names = {name.replace("_", ""): name for name in BENCHMARKS}
-    return {(names[m["check"].lower()], m["entry"], m["environment"].replace(_BETWEEN, "+", 1)) for m in matches}
+    names = {one.check: one.name for one in BENCHMARKS.values()}
+    return {(names[m["check"]], m["entry"], m["environment"].replace(_BETWEEN, "+", 1)) for m in matches}
 
 
 def generated(place: Path, systems: list[str]) -> set[Case]:

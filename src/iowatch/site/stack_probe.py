@@ -329,7 +329,7 @@ FEATURE_OF_PART = {
     "hdf5-vol-async": "vol-async",
 }
 # Variants that are features. `deflate` is none of Spack's HDF5, which always has it.
-_FEATURE_VARIANTS = {"hdf5": ("deflate", "szip", "subfiling"), "netcdf-c": ("zstd",)}
+FEATURE_VARIANTS = {"hdf5": ("deflate", "szip", "subfiling"), "netcdf-c": ("zstd",)}
 
 
 def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
@@ -337,7 +337,7 @@ def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
     parts = list(parts)
     found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
     for part in parts:
-        found |= {name for name in _FEATURE_VARIANTS.get(part.name, ()) if part.variants.get(name) == "true"}
+        found |= {name for name in FEATURE_VARIANTS.get(part.name, ()) if part.variants.get(name) == "true"}
         found |= {"deflate"} if part.name == "hdf5" and part.hash else set()
     found |= {b.name for b in BENCHMARKS.values() for part in parts if _provides(part, b)}
     return tuple(sorted(found))

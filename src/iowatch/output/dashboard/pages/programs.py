@@ -109,14 +109,14 @@ class SeriesAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Document:
+class _AnswerDocument:
     """Attributes: format: raised when a field is removed or gets another meaning, not for new fields."""
 
     format: Literal[1] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class SystemsDocument(_Document):
+class SystemsDocument(_AnswerDocument):
     """`systems.json`: all systems, and when the site was built."""
 
     built: str
@@ -124,7 +124,7 @@ class SystemsDocument(_Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionsDocument(_Document):
+class SessionsDocument(_AnswerDocument):
     """`coverage/<system>.json`: the newest sessions of a system, newest first."""
 
     system: str
@@ -132,7 +132,7 @@ class SessionsDocument(_Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesDocument(_Document):
+class SeriesDocument(_AnswerDocument):
     """`overview/<system>.json`: the monitored series of a system, those furthest below their level first."""
 
     system: str
@@ -140,7 +140,7 @@ class SeriesDocument(_Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindingsDocument(_Document):
+class FindingsDocument(_AnswerDocument):
     """`findings.json`: all findings as `iowatch findings show --json` prints them, with their pages, newest first."""
 
     findings: Sequence[Mapping[str, Any]]
@@ -179,7 +179,7 @@ def _sessions_file(machine: data.SystemEntry) -> str:
     return f"{coverage.coverage_page_path(machine).removesuffix('.html')}.json"
 
 
-def _write(site: data.SiteBuild, name: str, document: _Document) -> None:
+def _write(site: data.SiteBuild, name: str, document: _AnswerDocument) -> None:
     content = {"$schema": "../" * name.count("/") + "schema.json", **asdict(document)}
     site.writer.write(name, json.dumps(content, indent=1, allow_nan=False))
 

@@ -2,8 +2,8 @@
 
     python bench/bisection_planted.py --directory /dev/shm/planted [--trials 40] [--kind one|pair|none] [--first 0]
 
-Needs `mpicc`, environment modules (`module`), and a directory without blanks in memory (tmpfs). Both stacks are modules
-on the system's Open MPI: six modules, a setting and an MPI-IO hint differ. A library that both preload makes each
+Needs a C compiler, the system's Open MPI, and a directory without blanks in memory (tmpfs); a command `module` of its
+own loads the modules. Both stacks are modules on that MPI: six modules, a setting and an MPI-IO hint differ. A library that both preload makes each
 write longer by 0.176 of its own duration if the parts that the trial plants are those of BAD. Printed per trial: what
 was planted and named, hybrids besides the ends, pairs and minutes. The history stays in the directory.
 """
@@ -102,12 +102,13 @@ def write_site(place: Path) -> dict[str, str]:
     (place / "planted.c").write_text(SOURCE)
     library = place / "planted.so"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, place / "planted.c", "-ldl"], check=True)
+    (place / "init").mkdir()
+    (place / "init" / "sh").write_text(f'module() {{ . "{place}/modulefiles/$2"; }}\n')
     modules = place / "modulefiles"
     for name in MODULES:
         (modules / name).mkdir(parents=True)
         for version in (1, 2):
-            text = f"#%Module\nsetenv PLANTED_PART_{name} {version}\n"
-            (modules / name / f"{version}.0").write_text(text)
+            (modules / name / f"{version}.0").write_text(f"export PLANTED_PART_{name}={version}\n")
     (modules / "planted").mkdir()
     for side, version in (("good", 1), ("bad", 2)):
         folder = place / "stacks" / side
@@ -118,7 +119,7 @@ def write_site(place: Path) -> dict[str, str]:
         (folder / "modules.yaml").write_text(f"modules: [{listed}]\nsettings: {{{settings}}}\n")
     (place / "suites" / "benchio").mkdir(parents=True, exist_ok=True)
     (place / "suites" / "benchio" / "planted.yaml").write_text(SUITE)
-    return {**os.environ, "IOWATCH_SITE": str(place), "IOWATCH_VAR": str(place / "var"), "MODULEPATH": str(modules)}
+    return {**os.environ, "IOWATCH_SITE": str(place), "IOWATCH_VAR": str(place / "var"), "MODULESHOME": str(place)}
 
 
 def plant(place: Path, parts: list[str]) -> None:

@@ -3,9 +3,10 @@
     python bench/bisection_planted.py --directory /dev/shm/planted [--trials 40] [--kind one|pair|none] [--first 0]
 
 Needs a C compiler, the system's Open MPI, and a directory without blanks in memory (tmpfs); a command `module` of its
-own loads the modules. Both stacks are modules on that MPI: six modules, a setting and an MPI-IO hint differ. A library that both preload makes each
-write longer by 0.176 of its own duration if the parts that the trial plants are those of BAD. Printed per trial: what
-was planted and named, hybrids besides the ends, pairs and minutes. The history stays in the directory.
+own loads the modules. Both stacks are modules on that MPI: six modules, a setting and an MPI-IO hint differ. A library
+that both preload makes each write longer by 0.176 of its own duration if the parts that the trial plants are those of
+BAD. Printed per trial: what was planted and named, hybrids besides the ends, pairs and minutes. The history stays in
+the directory.
 """
 
 from __future__ import annotations

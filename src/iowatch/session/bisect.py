@@ -408,13 +408,19 @@ class BisectRun:
     def _require_budget(self, bisection: Bisection) -> None:
         if bisection.request is None:
             return
-        needed_s = (bisection.pairs_left() + bisection.planned_tests()) * self._pair_s()
-        if needed_s > self._left_s():
-            minutes, left = needed_s / 60, max(0.0, self._left_s()) / 60
+        least, probable = bisection.pairs_left(least=True), bisection.pairs_left()
+        needed_s, probable_s = ((pairs + bisection.planned_tests()) * self._pair_s() for pairs in (least, probable))
+        left_s = max(0.0, self._left_s())
+        if needed_s > left_s:
             raise UsageError(
-                f"the budget is too small: {format_count(bisection.parts, 'part')} need at least "
-                f"{bisection.pairs_left()} pairs, about {minutes:.0f} minutes; {left:.0f} are left",
-                hint=f"--budget {minutes * 1.5:.0f}, or --case with a shorter case. What was measured is kept.",
+                f"the budget is too small: {format_count(bisection.parts, 'part')} need at least {least} pairs, about "
+                f"{needed_s / 60:.0f} minutes; {left_s / 60:.0f} are left",
+                hint=f"--budget {needed_s / 40:.0f}, or --case with a shorter case. What was measured is kept.",
+            )
+        if probable_s > left_s:
+            self.report_message(
+                f"with the noise so far about {probable} pairs ({probable_s / 60:.0f} minutes) are needed; "
+                f"{left_s / 60:.0f} are left"
             )
 
 

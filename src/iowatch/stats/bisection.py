@@ -197,8 +197,12 @@ class Bisection:
         """Tests of a bisection that finds one part: whole, halvings, the part alone, the rest."""
         return math.ceil(math.log2(self.parts)) + 3
 
-    def pairs_left(self) -> int:
-        """Estimate of the pairs until the answer if one part causes the difference; before any pair, the fewest."""
+    def pairs_left(self, *, least: bool = False) -> int:
+        """Estimate of the pairs until the answer if one part causes the difference.
+
+        Args:
+            least: without any noise, as before the first pair.
+        """
         error = self._error(len(self._tests) + 1) / 2
         whole = next((test for test in self._tests if test.purpose == "whole"), None)
         tests = max(1, self.planned_tests() - len(self._tests))
@@ -206,8 +210,8 @@ class Bisection:
         done = len(centre.log_ratios) if centre else 0
         noise = self._scale.estimate(centre.log_ratios if centre else [])
         size = abs(whole.log_ratio or 0.0) if whole else abs(centre.estimate) if centre and done else 0.0
-        if noise == 0:
-            return max(0, tests * fewest_pairs(error) - done)
+        if noise == 0 or least:
+            return max(1, tests * fewest_pairs(error) - done)
         each = expected_pairs((1 - _MARGIN) * size, noise, error)
         last = expected_pairs(_SMALL_REST * size, noise, error)
         return max(1, (tests - 1) * each + last - done)

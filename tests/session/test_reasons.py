@@ -46,14 +46,14 @@ WHOLE = reframe.ReframeFailure("ReFrame", "", "run", "gave up")
     ("failures", "stopped", "reason"),
     [
         ((), None, ""),
-        ((OTHER, OWN), None, " (run: node down)"),
+        ((OTHER, OWN), None, "run: node down"),
         ((OTHER,), None, ""),  # the reason of another case does not apply
-        ((LONGER, OF_IOR, OWN), None, " (run: node down)"),
+        ((LONGER, OF_IOR, OWN), None, "run: node down"),
         ((LONGER, OF_IOR), None, ""),
-        ((OTHER, BUILD), None, " (sanity: no compiler)"),
-        ((WHOLE,), None, " (run: gave up)"),
-        ((WHOLE,), "ended early", " (ended early)"),  # ReFrame was ended because the budget was used up
-        ((WHOLE, OWN), "ended early", " (run: node down)"),
+        ((OTHER, BUILD), None, "sanity: no compiler"),
+        ((WHOLE,), None, "run: gave up"),
+        ((WHOLE,), "ended early", "ended early"),  # ReFrame was ended because the budget was used up
+        ((WHOLE, OWN), "ended early", "run: node down"),
     ],
 )
 def test_reason_of_a_missing_run(

@@ -51,7 +51,7 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     assert not report.usable
     assert report.commands == (
         "apt-get install -y gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libnetcdf-mpi-dev "
-        "libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config strace linux-perf",
+        "libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config strace",
         SPACK,
     )
 
@@ -164,7 +164,7 @@ def test_system_without_system_stacks_gets_only_needed_packages(machine_with, mo
     machine_with(programs=False)
     described = system.load_system("local").model_copy(update={"system_stacks": False})
     monkeypatch.setattr(doctor, "load_system", lambda _system: described)
-    assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config strace linux-perf", SPACK)
+    assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config strace", SPACK)
 
 
 def copy_system(place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:

@@ -33,6 +33,11 @@ _MAX_MESSAGES = 20
     "import",
     epilog="Example: iowatch import csv results.csv --map results.yaml --system archer --preview",
     short_help="Import existing outputs and tables into the history.",
+    help=f"""Import outputs of TOOL ({", ".join(imported_tools())}) or tables (csv: docs/import.md) into the history.
+
+    The same file twice has no further effect. A failed or incomplete run is stored as failed (exit code 1). A file or
+    line that cannot be read is refused (2). Neither stops the others.
+    """,
 )
 @click.argument("tool", metavar="TOOL", type=click.Choice(imported_tools()))
 @click.argument("files", nargs=-1, required=True, type=common.ANY_PATH)
@@ -65,13 +70,6 @@ def command(
     db: str | None,
     as_json: bool,
 ) -> int:
-    """Import outputs of TOOL, or tables (csv, tokio: docs/import.md), into the history.
-
-    TOOL is a benchmark (`iowatch parse --help` lists them), darshan, csv or tokio.
-
-    The same file twice has no further effect. A failed or incomplete run is stored as failed (exit code 1). A file or
-    line that cannot be read is refused (2). Neither stops the others.
-    """
     if tool not in (CSV, TOKIO) and (map_name or zone or preview or proposal):
         options = "--map, --zone, --preview and --propose-map"
         raise UsageError(f"{options} are for tables, not for {tool}", hint="TOOL is csv then.")

@@ -4,8 +4,8 @@ SUITE ?= smoke
 SYSTEM ?= local
 # Not PYTHON: that variable selects the Python that creates .venv (ci/setup).
 OUR_PYTHON := .venv/bin/python
-# Four at a time on two cores: tests of sessions and batch systems mostly wait. The tests of one file stay together.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+# Three at a time on two cores: tests of sessions and batch systems mostly wait. The tests of one file stay together.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets
@@ -20,10 +20,14 @@ setup: ## prepare the machine for tests and development
 	ci/setup --dev
 
 .PHONY: test
-test: setup ## all tests: Python, C, one end-to-end run
+test: setup ## all tests but the slow ones: Python, C, one end-to-end run
 	ci/ctest
-	$(OUR_PYTHON) -m pytest $(PARALLEL)
+	$(OUR_PYTHON) -m pytest $(PARALLEL) -m "not slow"
 	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql tests/output/report tests/session/test_run.py
+
+.PHONY: test-slow
+test-slow: setup ## tests that wait for minutes (time limits of Slurm, …)
+	$(OUR_PYTHON) -m pytest $(PARALLEL) -m slow
 
 # Tests that read or write a history; tests of the store itself always run on both databases.
 WITH_HISTORY := $(addprefix tests/,comparison darshan demo findings output reference session site)

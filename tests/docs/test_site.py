@@ -100,6 +100,7 @@ def test_pages_and_search_work_from_files(site: Path, browser: Browser) -> None:
     assert (browser.messages(), browser.run(_REQUESTS)) == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_pages_fit_a_desk_and_a_telephone(site: Path, browser: Browser) -> None:
     """Wide tables and code scroll within the page."""

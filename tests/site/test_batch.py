@@ -133,6 +133,7 @@ def test_job_ended_by_pbs_is_reported_with_its_reason(tmp_path: Path, var: Path,
     assert "job 2.server: state F, reason exceeded resource walltime, exit status -29" in failed["reason"]
 
 
+@pytest.mark.slow
 def test_session_runs_on_a_flux_system(tmp_path: Path, var: Path, stack: str) -> None:
     jobs, environment = machine(tmp_path, "flux", flux=FLUX)
     code, verdict = run(environment, var, stack)

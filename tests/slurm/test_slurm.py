@@ -99,6 +99,7 @@ def occupier(cluster: Cluster) -> Iterator[list[str]]:
         cluster.query("scontrol", "update", f"nodename={cluster.node}", "state=resume")
 
 
+@pytest.mark.slow
 def test_time_limit_cancelled_job_and_drained_node_are_reported(
     cluster: Cluster, stack: str, occupier: list[str]
 ) -> None:
@@ -129,6 +130,7 @@ def test_time_limit_cancelled_job_and_drained_node_are_reported(
     assert {run.status for run in runs} == {"failed"}
 
 
+@pytest.mark.slow
 def test_job_that_waits_too_long_and_requeued_job_are_reported(
     cluster: Cluster, stack: str, occupier: list[str], tmp_path: Path
 ) -> None:

@@ -146,7 +146,7 @@ def test_a_server_that_never_ends_does_not_stop_the_others(
         mail = {"name": "a", "kind": "mail", "host": "127.0.0.1", "port": port, "security": "none"}
         mail |= {"sender": "a@example.org", "to": ["b@example.org"]}
         both = settings(channels=[hook if kind == "webhook" else mail, ISSUES])
-        stuck, issue = notices.send_notices(history, "local", both, deadline_s=1.0)
+        stuck, issue = notices.send_notices(history, "local", both, deadline_s=2.5)
         server.shutdown()
     assert (stuck.sent, stuck.waiting) == ((), 1)
     assert "the time for notices ended" in str(stuck.reason)

@@ -111,12 +111,14 @@ static void open_file(struct file *f) {
                      nc_create_par(f->path, NC_NETCDF4 | NC_MPIIO | NC_CLOBBER, f->comm, f->info, &s->file));
         define(f);
     } else {
-        CHECK_NETCDF(f, "nc_open_par", nc_open_par(f->path, NC_MPIIO | NC_NOWRITE, f->comm, f->info, &s->file));
+        CHECK_NETCDF(f, "nc_open_par",
+                     nc_open_par(f->path, NC_MPIIO | NC_NOWRITE, f->comm, f->info, &s->file));
         CHECK_NETCDF(f, "nc_inq_varid", nc_inq_varid(s->file, "data", &s->variable));
     }
     if (f->context->options->chunk_cache > 0)
-        CHECK_NETCDF(f, "nc_set_var_chunk_cache",
-                     nc_set_var_chunk_cache(s->file, s->variable, f->context->options->chunk_cache, 521, 0.75F));
+        CHECK_NETCDF(
+            f, "nc_set_var_chunk_cache",
+            nc_set_var_chunk_cache(s->file, s->variable, f->context->options->chunk_cache, 521, 0.75F));
     CHECK_NETCDF(f, "nc_var_par_access",
                  nc_var_par_access(s->file, s->variable, f->collective ? NC_COLLECTIVE : NC_INDEPENDENT));
     f->data_offset = UNKNOWN_OFFSET;

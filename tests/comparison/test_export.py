@@ -1,13 +1,10 @@
-"""Exports: every sample is read back; promtool accepts OpenMetrics; damaged files are refused with line and field."""
+"""Exports: every sample is read back; damaged files are refused with line and field."""
 
 from __future__ import annotations
 
 import csv
 import io
-import shutil
-import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ from click.testing import Result
 
 from iowatch.core import InputError, UsageError, escape_controls
 from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
-from iowatch.store.export import export_results, read_export_file, write_openmetrics
+from iowatch.store.export import export_results, read_export_file
 from tests.comparison.known_ratios import nightly, record
 
 Cli = Callable[..., Result]
@@ -65,7 +62,7 @@ def test_no_cell_of_csv_is_a_formula(history: History, tmp_path: Path) -> None:
 def test_exports_hold_no_controls(history: History, tmp_path: Path) -> None:
     """`iowatch history export` prints to the terminal by default."""
     nightly(history, 1, {"\x1b]0;x\x07\u202e\x9b": 1.0})
-    for form in ("csv", "json", "openmetrics"):
+    for form in ("csv", "json"):
         text = written(history, form, tmp_path).read_bytes().decode()
         assert text == escape_controls(text), form
         assert r"\u202e" in text, form
@@ -81,72 +78,6 @@ def test_filters_narrow_the_export(filled: History, tmp_path: Path) -> None:
 def test_unknown_format_is_refused(filled: History) -> None:
     with pytest.raises(UsageError, match="unknown format 'xml'"):
         export_results(filled, ResultFilter(), "xml", io.BytesIO())
-
-
-def test_openmetrics_has_the_newest_complete_result_in_base_units(filled: History, tmp_path: Path) -> None:
-    text = written(filled, "openmetrics", tmp_path).read_text()
-    assert text.endswith("# EOF\n")
-    newest = [row for row in filled.results() if row.session == "night-002" and row.stack == "old"]
-    for row in newest:
-        line = next(
-            line
-            for line in text.splitlines()
-            if line.startswith("iowatch_bandwidth_bytes_per_second")
-            and 'stack="old"' in line
-            and f'case="{row.case.key}"' in line
-            and 'statistic="max"' in line
-        )
-        assert float(line.rsplit(" ", 1)[1]) == pytest.approx(max(row.samples) * 2**20)
-
-
-def test_openmetrics_is_valid_and_keeps_names_labels_and_values(filled: History, tmp_path: Path) -> None:
-    """By the parser of prometheus_client, which checks types, units and escapes; reserved endings get `_value`."""
-    from prometheus_client.openmetrics.parser import text_string_to_metric_families
-
-    for metric in ("rate", "time", "count", "share", "overhead_ratio", "close_time"):
-        record(filled, f"more-{metric}", {1: (0.5, 0.25)}, metric=metric)
-    text = written(filled, "openmetrics", tmp_path).read_text()
-    families = {family.name: family for family in text_string_to_metric_families(text)}
-    assert {name: family.unit for name, family in families.items()} == {
-        "iowatch_bandwidth_bytes_per_second": "bytes_per_second",
-        "iowatch_close_time_seconds": "seconds",
-        "iowatch_count_value": "",
-        "iowatch_overhead_ratio": "",
-        "iowatch_rate_per_second": "per_second",
-        "iowatch_result_samples": "",
-        "iowatch_result_timestamp_seconds": "seconds",
-        "iowatch_share": "",
-        "iowatch_time_seconds": "seconds",
-    }
-    assert {family.type for family in families.values()} == {"gauge"}
-    stacks = {one.labels["stack"] for one in families["iowatch_bandwidth_bytes_per_second"].samples}
-    assert HOSTILE in stacks
-    (least,) = (one for one in families["iowatch_time_seconds"].samples if one.labels["statistic"] == "min")
-    assert least.value == 0.25
-    labels = ["api", "benchmark", "case", "operation", "partition", "stack", "statistic", "system"]
-    assert sorted(least.labels) == labels
-    (row,) = (row for row in filled.results() if row.session == "more-time")
-    started = [one for one in families["iowatch_result_timestamp_seconds"].samples if one.labels["metric"] == "time"]
-    assert [one.value for one in started] == [row.time]
-
-
-def test_openmetrics_leaves_out_incomplete_results(filled: History) -> None:
-    """The newest of three results of a series, as another program may have written them, is incomplete."""
-    row = next(iter(filled.results()))
-    later = [replace(row, time=row.time + n, samples=(float(n),), status=s) for n, s in ((2, "ok"), (3, "incomplete"))]
-    stream = io.BytesIO()
-    write_openmetrics([later[0], row, later[1]], stream)
-    (line,) = (line for line in stream.getvalue().decode().splitlines() if 'statistic="max"' in line)
-    assert float(line.rsplit(" ", 1)[1]) == 2.0 * 2**20
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
-def test_promtool_accepts_openmetrics(filled: History, tmp_path: Path) -> None:
-    for metric in ("rate", "time", "count", "share", "overhead_ratio", "close_time"):
-        record(filled, f"more-{metric}", {1: (0.5,)}, metric=metric)
-    text = written(filled, "openmetrics", tmp_path).read_text()
-    checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 HEAD = "session,time,benchmark,case,metric,value\n"

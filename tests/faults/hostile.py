@@ -27,6 +27,7 @@ from iowatch.cli import main
 from iowatch.core import Output, Result, clean_text, escape_controls, settings
 from iowatch.output import notices
 from iowatch.output.dashboard.build import build_site
+from iowatch.output.monitoring import write_metrics
 from iowatch.output.notice_channels import (
     MailChannel,
     Notice,
@@ -219,7 +220,10 @@ def export_faults(history: History, place: Path) -> Iterator[str]:
     for form in ("csv", "json", "openmetrics"):
         path = place / f"export.{form}"
         with path.open("wb") as stream:
-            export_results(history, ResultFilter(), form, stream)
+            if form == "openmetrics":
+                write_metrics(history, ResultFilter(), stream)
+            else:
+                export_results(history, ResultFilter(), form, stream)
         if is_unsafe(path.read_bytes().decode().replace("\r\n", "\n")):
             yield f"export: {form}"
     with (place / "export.csv").open(encoding="utf-8", newline="") as stream:

@@ -2,7 +2,7 @@
 
 from iowatch.findings.card import card_facts, waiting_text
 from iowatch.findings.evidence import find_log_differences, format_log_differences
-from iowatch.findings.finding import Finding, FindingMember, finding_from_json
+from iowatch.findings.finding import Finding, FindingMember, FindingState, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
 from iowatch.findings.review import (
     EVENT_ACTION,

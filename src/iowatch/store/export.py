@@ -1,4 +1,4 @@
-"""Export results: CSV, Parquet and JSON with every sample, OpenMetrics with the newest results; import exports.
+"""Export results with every sample to CSV, Parquet and JSON; import exports.
 
 CSV and Parquet have one sample per row (`EXPORT_COLUMNS`), JSON one result per entry with its samples in a list. All
 three can be imported, also if other programs wrote them, and be a side of `iowatch compare`. `session`, `time`,
@@ -19,11 +19,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 from iowatch.core import (
-    MIB,
     Case,
     InputError,
     MachineError,
@@ -36,7 +34,6 @@ from iowatch.core import (
     parse_json,
     parse_time,
     suggest_name,
-    summarise_samples,
 )
 from iowatch.store.history import History
 from iowatch.store.records import ResultFilter, ResultRow
@@ -65,7 +62,7 @@ def export_results(history: History, chosen: ResultFilter, form: str, stream: Bi
         MachineError: Parquet without pyarrow.
     """
     if form not in EXPORT_FORMATS:
-        raise UsageError(f"unknown format '{form}'", hint=suggest_name(form, list(EXPORT_FORMATS)))
+        raise UsageError(f"unknown format '{form}'", hint=suggest_name(form, [*EXPORT_FORMATS, "openmetrics"]))
     EXPORT_FORMATS[form](history.results(chosen), stream)
 
 
@@ -133,72 +130,7 @@ def _write_parquet(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
             writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
-# Unit name in Prometheus, which requires base units, and the factor from iowatch's unit.
-_PROMETHEUS_UNITS = {"MiB/s": ("bytes_per_second", MIB), "s": ("seconds", 1), "1/s": ("per_second", 1), "1": ("", 1)}
-# Suffixes that Prometheus reserves for other kinds of metrics.
-_RESERVED_SUFFIXES = ("_total", "_count", "_sum", "_bucket", "_info", "_created")
-_STATISTICS = ("max", "median", "min", "mean")
-
-
-def write_openmetrics(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
-    """Write the newest result of each series as gauges, for node_exporter's textfile collector.
-
-    The collector rejects timestamps, so the time of a result is a separate metric.
-    """
-    # Imported here: only this format needs it.
-    from prometheus_client.core import GaugeMetricFamily
-    from prometheus_client.openmetrics.exposition import generate_latest
-
-    families: dict[str, GaugeMetricFamily] = {}
-
-    def add(name: str, unit: str, text: str, labels: Mapping[str, str], value: float) -> None:
-        if name not in families:
-            families[name] = GaugeMetricFamily(name, text, labels=list(labels), unit=unit)
-        families[name].add_metric(list(labels.values()), value)
-
-    for row in _newest_results(rows):
-        labels = {name: getattr(row, name) for name in ("system", "partition", "stack")}
-        labels["benchmark"] = row.case.benchmark
-        labels |= {name: str(row.case.parameters.get(name, "")) for name in ("operation", "api")}
-        labels["case"] = row.case.key
-        summary = summarise_samples(row.samples)
-        name, unit, factor = _prometheus_name(row.metric)
-        text = f"{get_metric(row.metric).label} of the newest run."
-        for statistic in _STATISTICS:
-            add(name, unit, text, {**labels, "statistic": statistic}, getattr(summary, statistic) * factor)
-        about = {**labels, "metric": row.metric}
-        started = "Start of the run, seconds since 1970."
-        add("iowatch_result_timestamp_seconds", "seconds", started, about, float(row.time))
-        add("iowatch_result_samples", "", "Repetitions of the run.", about, float(summary.n))
-    ordered = [families[name] for name in sorted(families)]
-    printed: bytes = generate_latest(SimpleNamespace(collect=lambda: ordered))  # type: ignore[no-untyped-call]
-    stream.write(escape_controls(printed.decode()).encode())
-
-
-def _prometheus_name(name: str) -> tuple[str, str, float]:
-    """Return name and unit of a metric in Prometheus, and the factor from iowatch's unit."""
-    unit, factor = _PROMETHEUS_UNITS[get_metric(name).unit]
-    stem = f"iowatch_{name}"
-    if stem.endswith(_RESERVED_SUFFIXES) or (not unit and stem == "iowatch_count"):
-        stem += "_value"
-    return f"{stem}_{unit}" if unit else stem, unit, factor
-
-
-def _newest_results(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    found: dict[tuple[str, ...], ResultRow] = {}
-    for row in rows:
-        key = (row.system, row.partition, row.stack, row.case.key, row.metric)
-        if row.status == "ok" and (key not in found or found[key].time <= row.time):
-            found[key] = row
-    return list(found.values())
-
-
-EXPORT_FORMATS: dict[str, ExportWriter] = {
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "json": _write_json,
-    "openmetrics": write_openmetrics,
-}
+EXPORT_FORMATS: dict[str, ExportWriter] = {"csv": _write_csv, "parquet": _write_parquet, "json": _write_json}
 
 
 _HINT = "Expected what `iowatch history export --format csv|parquet|json` writes."

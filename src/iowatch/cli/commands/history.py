@@ -26,6 +26,7 @@ from iowatch.core import (
 )
 from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
+from iowatch.output.monitoring import write_metrics
 from iowatch.session import locks
 from iowatch.session import session as sessions
 from iowatch.site import shared_zone
@@ -210,7 +211,13 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
 
 
 @command.command("export", epilog="Example: iowatch history export --format csv --system local --output results.csv")
-@click.option("--format", "form", default="csv", show_default=True, help="csv, parquet, json or openmetrics.")
+@click.option(
+    "--format",
+    "form",
+    default="csv",
+    show_default=True,
+    help="csv, parquet, json or openmetrics (newest results, sessions and findings).",
+)
 @click.option("--output", type=common.OUTPUT_FILE, help="File [default: standard output].")
 @common.system_option()
 @click.option("--benchmark", help="Only this benchmark.")
@@ -240,7 +247,10 @@ def export_history(
         uuid = None if session is None else history.session(session).uuid
         chosen_results = ResultFilter(series=series, session=uuid, since=begin, until=end)
         with _open_output(output) as stream:
-            export.export_results(history, chosen_results, form, stream)
+            if form == "openmetrics":
+                write_metrics(history, chosen_results, stream)
+            else:
+                export.export_results(history, chosen_results, form, stream)
 
 
 def _open_output(path: Path | None) -> AbstractContextManager[BinaryIO]:

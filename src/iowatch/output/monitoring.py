@@ -1,0 +1,165 @@
+"""Metrics for Prometheus: newest results, newest sessions and findings, as OpenMetrics.
+
+The text is for node_exporter's textfile collector, which rejects timestamps: times are metrics of their own. Names are
+those of docs/history.md ("Prometheus") and of the alert rules in `dashboards/prometheus`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import BinaryIO, get_args
+
+from iowatch.core import MIB, Case, escape_controls, get_metric, summarise_samples
+from iowatch.findings import Finding, FindingState, load_findings
+from iowatch.store import History, ResultFilter, ResultRow, SessionRow
+
+# Unit name in Prometheus, which requires base units, and the factor from iowatch's unit.
+_BASE_UNITS = {"MiB/s": ("bytes_per_second", MIB), "s": ("seconds", 1), "1/s": ("per_second", 1), "1": ("", 1)}
+# Suffixes that Prometheus reserves for other kinds of metrics.
+_RESERVED_SUFFIXES = ("_total", "_count", "_sum", "_bucket", "_info", "_created")
+_STATISTICS = ("max", "median", "min", "mean")
+_CASE_LABELS = ("api", "operation")
+# Findings in these states have metrics of their own; of all states there is the number.
+_LISTED_STATES: tuple[FindingState, ...] = ("suspected", "open", "acknowledged")
+# All metrics but those of results: unit, help.
+FAMILIES = {
+    "iowatch_result_timestamp_seconds": ("seconds", "Start of the run of the newest result, seconds since 1970."),
+    "iowatch_result_samples": ("", "Repetitions of the newest result."),
+    "iowatch_session_start_timestamp_seconds": ("seconds", "Start of the newest session, seconds since 1970."),
+    "iowatch_session_end_timestamp_seconds": ("seconds", "End of the newest session that ended, seconds since 1970."),
+    "iowatch_session_expected_results": ("", "Results that the newest session expected."),
+    "iowatch_session_missing_results": ("", "Expected results that the newest session lacks, when it has ended."),
+    "iowatch_session_failed_runs": ("", "Failed runs of the newest session."),
+    "iowatch_findings": ("", "Number of findings by state."),
+    "iowatch_finding_needs_action": ("", "1 if the finding is open, or suspected and probably lasting; else 0."),
+    "iowatch_finding_gain_ratio": ("ratio", "Mean factor of the performance of the changed series; below 1 is slower."),
+    "iowatch_finding_series": ("", "Number of changed series of the finding."),
+    "iowatch_finding_start_timestamp_seconds": ("seconds", "First run after the change, seconds since 1970."),
+}
+
+
+@dataclass(frozen=True)
+class _Gauge:
+    name: str
+    unit: str
+    text: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def write_metrics(history: History, chosen: ResultFilter, stream: BinaryIO) -> None:
+    """Write the newest results that match, and sessions and findings of their system (of all without one).
+
+    A session or finding is not limited by the other fields of the filter.
+    """
+    systems = [chosen.series.system] if chosen.series.system else history.systems()
+    gauges = [*_result_gauges(history.results(chosen))]
+    for system in systems:
+        gauges += _session_gauges(history, system)
+        gauges += _finding_gauges(load_findings(history, system), system)
+    stream.write(_format_gauges(gauges).encode())
+
+
+def _format_gauges(gauges: Iterable[_Gauge]) -> str:
+    # Imported here: only this format needs it.
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.openmetrics.exposition import generate_latest
+
+    families: dict[str, GaugeMetricFamily] = {}
+    for one in gauges:
+        if one.name not in families:
+            families[one.name] = GaugeMetricFamily(one.name, one.text, labels=list(one.labels), unit=one.unit)
+        families[one.name].add_metric(list(one.labels.values()), one.value)
+    ordered = [families[name] for name in sorted(families)]
+    printed: bytes = generate_latest(SimpleNamespace(collect=lambda: ordered))  # type: ignore[no-untyped-call]
+    return escape_controls(printed.decode())
+
+
+def _gauge(name: str, labels: Mapping[str, str], value: float) -> _Gauge:
+    unit, text = FAMILIES[name]
+    return _Gauge(name, unit, text, labels, value)
+
+
+def _result_gauges(rows: Iterable[ResultRow]) -> Iterator[_Gauge]:
+    for row in _newest_results(rows):
+        labels = _series_labels(row)
+        summary = summarise_samples(row.samples)
+        name, unit, factor = _result_name(row.metric)
+        text = f"{get_metric(row.metric).label} of the newest run."
+        for statistic in _STATISTICS:
+            yield _Gauge(name, unit, text, {**labels, "statistic": statistic}, getattr(summary, statistic) * factor)
+        about = {**labels, "metric": row.metric}
+        yield _gauge("iowatch_result_timestamp_seconds", about, float(row.time))
+        yield _gauge("iowatch_result_samples", about, float(summary.n))
+
+
+def _series_labels(row: ResultRow) -> dict[str, str]:
+    """Labels that identify a series; `case` has the parameters that have no label of their own."""
+    labels = {name: getattr(row, name) for name in ("system", "partition", "stack")}
+    labels["benchmark"] = row.case.benchmark
+    labels |= {name: str(row.case.parameters.get(name) or "") for name in _CASE_LABELS}
+    labels["case"] = _format_parameters(row.case)
+    return labels
+
+
+def _format_parameters(case: Case) -> str:
+    """`file=shared,ranks=4`, in the order of names; the same on every machine, as the key of the case is."""
+    named = case.without(*_CASE_LABELS).parameters
+    return ",".join(f"{name}={value}" for name, value in sorted(named.items()) if value is not None)
+
+
+def _result_name(metric: str) -> tuple[str, str, float]:
+    """Return name and unit of a metric in Prometheus, and the factor from iowatch's unit."""
+    unit, factor = _BASE_UNITS[get_metric(metric).unit]
+    stem = f"iowatch_{metric}"
+    if stem.endswith(_RESERVED_SUFFIXES) or (not unit and stem == "iowatch_count"):
+        stem += "_value"
+    return f"{stem}_{unit}" if unit else stem, unit, factor
+
+
+def _newest_results(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """The newest complete result of each series; runs of interleaved comparisons are not the system's state."""
+    found: dict[tuple[str, ...], ResultRow] = {}
+    for row in rows:
+        key = (row.system, row.partition, row.stack, row.case.key, row.metric)
+        if row.status == "ok" and row.pair is None and (key not in found or found[key].time <= row.time):
+            found[key] = row
+    return list(found.values())
+
+
+def _session_gauges(history: History, system: str) -> Iterator[_Gauge]:
+    """Metrics of the newest session of each suite that iowatch itself ran."""
+    newest: dict[str, SessionRow] = {}
+    ended: dict[str, SessionRow] = {}
+    for row in history.sessions(system):  # the newest first
+        if row.origin == "run" and not row.is_interleaved:
+            newest.setdefault(row.suite, row)
+            if row.ended_at is not None:
+                ended.setdefault(row.suite, row)
+    for suite, row in newest.items():
+        labels = {"system": system, "suite": suite}
+        expected, received = history.expected(row.uuid), set(history.received(row.uuid))
+        yield _gauge("iowatch_session_start_timestamp_seconds", labels, float(row.started_at))
+        yield _gauge("iowatch_session_expected_results", labels, len(expected))
+        yield _gauge("iowatch_session_failed_runs", labels, sum(run.status != "ok" for run in history.runs(row.uuid)))
+        if row.ended_at is not None:
+            missing = sum(one not in received for one in expected)
+            yield _gauge("iowatch_session_missing_results", labels, missing)
+        if suite in ended:
+            yield _gauge("iowatch_session_end_timestamp_seconds", labels, float(ended[suite].ended_at or 0))
+
+
+def _finding_gauges(findings: Iterable[Finding], system: str) -> Iterator[_Gauge]:
+    found = list(findings)
+    for state in get_args(FindingState):
+        number = sum(one.state == state for one in found)
+        yield _gauge("iowatch_findings", {"system": system, "state": state}, number)
+    for one in found:
+        if one.state in _LISTED_STATES:
+            labels = {"system": system, "finding": one.id, "state": one.state}
+            yield _gauge("iowatch_finding_needs_action", labels, float(one.needs_action))
+            yield _gauge("iowatch_finding_gain_ratio", labels, one.size)
+            yield _gauge("iowatch_finding_series", labels, one.changed)
+            yield _gauge("iowatch_finding_start_timestamp_seconds", labels, float(one.first_after))

@@ -204,6 +204,16 @@ def session_artefacts(connection: Connection, session_id: int) -> dict[int, list
     return read.artefacts_by_run(connection, RunTable.session_id == session_id)
 
 
+def artefact_counts(connection: Connection) -> dict[int, int]:
+    """Return the number of artefacts by session id, of sessions that have some."""
+    statement = (
+        select(RunTable.session_id, func.count().label("files"))
+        .join(ArtefactTable, ArtefactTable.run_id == RunTable.id)
+        .group_by(RunTable.session_id)
+    )
+    return {row.session_id: row.files for row in connection.execute(statement)}
+
+
 def session_results(connection: Connection, session_id: int) -> dict[int, list[tuple[int, tuple[float, ...]]]]:
     """Return (series id, samples) of every result of a session by run id, in the order of their series."""
     statement = (

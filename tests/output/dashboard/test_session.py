@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from iowatch.core import Output, Result, Scalar
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages import session
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store.schema import ArtefactTable
 from tests.output.dashboard.browser import Browser
 
 DAY_S = 86400
@@ -111,6 +114,37 @@ def test_first_session_lists_its_runs_without_bars(tmp_path: Path) -> None:
     assert 'class="bars"' not in text
     assert '<details class="runs" id="passed" open>' in text
     assert text.count("write 1000 MiB/s") == 3
+
+
+def test_short_page_is_linked_until_something_in_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions that get a run, sessions whose files are no longer listed, and all of a site with another title."""
+
+    def short_pages() -> dict[str, int]:
+        build_site(history, tmp_path / "site", sessions=1)
+        return {path.stem: path.stat().st_ino for path in (tmp_path / "site/session").iterdir() if path.stem != "s3"}
+
+    def changed() -> set[str]:
+        before, after = known[-1], short_pages()
+        known.append(after)
+        return {name for name in after if before[name] != after[name]}
+
+    with History.open(str(tmp_path / "history.db")) as history:
+        for day in range(4):
+            history.begin_session(SessionRecord(f"s{day}", "local", "nightly", "run", START + day * DAY_S))
+            one = replace(_run(1, day, START + day * DAY_S), artefacts=(Artefact("stdout", "out", "0" * 64, 1),))
+            history.record_runs(f"s{day}", [one])
+            history.end_session(f"s{day}", "ok", START + day * DAY_S + 60)
+        known = [short_pages()]
+        assert changed() == set()
+        history.record_runs("s1", [replace(_run(1, 1, START + DAY_S + 60), name="second", fingerprint="second")])
+        assert changed() == {"s1"}
+        with history.writing() as connection:
+            connection.execute(delete(ArtefactTable).where(ArtefactTable.run_id == 1))
+        assert changed() == {"s0"}
+        assert changed() == set()
+        monkeypatch.setattr("iowatch.output.dashboard.build.__version__", "9.9")
+        assert changed() == {"s0", "s1", "s2"}
+    assert "second" in (tmp_path / "site/session/s1.html").read_text()
 
 
 def test_address_of_a_run_opens_its_folds(browser: Browser, site: Path) -> None:

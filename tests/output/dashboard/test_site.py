@@ -99,15 +99,15 @@ def test_safe_names_are_kept_and_others_stay_distinct() -> None:
 
 
 def test_build_is_reproducible_and_writes_all_pages(franklin_history: Path, tmp_path: Path) -> None:
-    """The same history gives the same site, byte by byte; another time zone gives other pages."""
+    """The same history gives the same site, byte by byte, linked or written; another time zone gives other pages."""
     with History.open(str(franklin_history)) as history:
         sites = []
-        for zone in ("UTC", "UTC", "Europe/London"):
-            built = build_site(history, tmp_path / "site", zone, now=NOW)
-            sites.append({p.name: p.read_bytes() for p in (tmp_path / "site").resolve().rglob("*.html")})
-            assert built.written >= len(sites[-1]) > 30
-            assert built.kept == 0
-    assert sites[0] == sites[1] != sites[2]
+        for place, zone in (("site", "UTC"), ("site", "UTC"), ("new", "UTC"), ("site", "Europe/London")):
+            built = build_site(history, tmp_path / place, zone, now=NOW)
+            sites.append({p.name: p.read_bytes() for p in (tmp_path / place).resolve().rglob("*.html")})
+            assert built.written + built.kept >= len(sites[-1]) > 30
+            assert (built.kept > 0) == (len(sites) == 2)
+    assert sites[0] == sites[1] == sites[2] != sites[3]
 
 
 def test_many_pages_are_written_by_two_processes(franklin_history: Path, tmp_path: Path) -> None:

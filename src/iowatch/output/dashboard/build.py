@@ -69,7 +69,7 @@ def build_site(
     now: datetime | None = None,
     pages: Sequence[Page] | None = None,
 ) -> BuildResult:
-    """Write the site to `place`; all pages are rebuilt.
+    """Write the site to `place`; all pages are rebuilt but short ones of sessions that have not changed.
 
     Args:
         zone: IANA name of the time zone of displayed times; None is that of the systems, or that of the site if they

@@ -5,6 +5,8 @@ A page is a `Page` in a file of `pages`; it receives a `SiteBuild`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from jinja2 import Environment, TemplateError
+from jinja2 import Environment, FileSystemLoader, TemplateError
 
 from iowatch.core import METRICS, IowatchError, MachineError, Metric, Scalar, headline_metrics, settings
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series
@@ -397,6 +399,19 @@ class SiteBuild:
         if (what, machine.name) not in self._kept:
             self._kept[what, machine.name] = compute()
         return cast("_T", self._kept[what, machine.name])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of what all pages are made of besides the history: code, templates, and settings of the site."""
+        known = cast("dict[str, Any]", self.templates.globals)
+        menu = [(page.name, page.title) for page in known["menu"]]
+        shown = [known["version"], known["zone"], known["site_title"], menu, self.sessions]
+        digest = hashlib.sha256(json.dumps(shown).encode())
+        loader = cast("FileSystemLoader", self.templates.loader)
+        folders = [Path(settings.__file__).parents[1], *map(Path, loader.searchpath)]
+        for path in sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".html")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
 
     def write_page(self, name: str, template: str, **values: Any) -> None:
         """Render a template into the file `name` of the site."""

@@ -43,12 +43,16 @@ class SiteWriter:
         place: the directory being filled.
         previous: the directory of the current site, or None.
         digests: SHA-256 of the files of the current site that may be reused.
+        previous_inputs, inputs: digests of all that a page is made of, by its name, of those that may be reused: in
+            the current site and in the new one.
         written: number of new files; kept: number of files that were linked from the previous site.
     """
 
     place: Path
     previous: Path | None
     digests: Mapping[str, str] = field(default_factory=dict)
+    previous_inputs: Mapping[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
     written: int = 0
     kept: int = 0
 
@@ -73,8 +77,7 @@ class SiteWriter:
         """Reuse a file of this build or link one of the previous site; False if neither contains it undamaged.
 
         For artefacts and drawings of them (`_REUSED`): their names contain a digest of what they are made of, so that
-        files of equal names have equal content. Drawing a Darshan log takes seconds; pages take milliseconds and are
-        always rebuilt.
+        files of equal names have equal content.
         """
         target = self._path(name)
         if target.exists():
@@ -87,6 +90,15 @@ class SiteWriter:
             os.link(self.previous / name, target)
             self.kept += 1
         return True
+
+    def reuse_page(self, name: str, inputs: str) -> bool:
+        """Link a page of the previous site that was made of the same; else the caller writes it, and False.
+
+        Args:
+            inputs: digest of everything that the page is made of, code and templates included.
+        """
+        self.inputs[name] = inputs
+        return self.previous_inputs.get(name) == inputs and self.reuse(name)
 
     def _path(self, name: str) -> Path:
         target = (self.place / name).absolute()
@@ -120,9 +132,9 @@ def site_build(site: Path) -> Iterator[SiteWriter]:
             number = int(previous.name) + 1 if previous and previous.name.isdigit() else 1
             place = versions / str(number)
             place.mkdir()
-            digests = _read_digests(previous) if previous else {}
-            yield SiteWriter(place, previous, digests)
-            _write_digests(place, previous, digests)
+            writer = SiteWriter(place, previous, *(_read_digests(previous) if previous else ({}, {})))
+            yield writer
+            _write_digests(writer)
             link = versions / "link"
             link.unlink(missing_ok=True)
             link.symlink_to(os.path.relpath(place, site.parent))
@@ -139,22 +151,25 @@ def _digest_file(version: Path) -> Path:
     return version.with_name(f"{version.name}.json")
 
 
-def _read_digests(version: Path) -> dict[str, str]:
+def _read_digests(version: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Digests of the files and of the inputs of the pages that the next build may reuse."""
     try:
-        return dict(json.loads(_digest_file(version).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return {}  # everything is written again
+        document = json.loads(_digest_file(version).read_text(encoding="utf-8"))
+        return dict(document["files"]), dict(document["inputs"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}, {}  # everything is written again
 
 
-def _write_digests(version: Path, previous: Path | None, known: Mapping[str, str]) -> None:
+def _write_digests(writer: SiteWriter) -> None:
     """Write the SHA-256 of all files that the next build may reuse; those linked by this build are known."""
-    found = {}
-    for path in (path for folder in _REUSED for path in (version / folder).rglob("*") if path.is_file()):
+    found, version = {}, writer.place
+    folders = (path for folder in _REUSED for path in (version / folder).rglob("*") if path.is_file())
+    for path in (*folders, *(version / name for name in writer.inputs)):
         name = str(path.relative_to(version))
-        linked = previous / name if previous is not None and name in known else None
+        linked = writer.previous / name if writer.previous is not None and name in writer.digests else None
         is_known = linked is not None and linked.exists() and path.samefile(linked)
-        found[name] = known[name] if is_known else files.file_sha256(path)
-    write_atomically(_digest_file(version), json.dumps(found))
+        found[name] = writer.digests[name] if is_known else files.file_sha256(path)
+    write_atomically(_digest_file(version), json.dumps({"files": found, "inputs": writer.inputs}))
 
 
 def _remove_old_versions(versions: Path, keep: Path | None) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from iowatch.output.dashboard import data, drawing, levels, write_in_processes
 from iowatch.output.dashboard.traces import TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
-from iowatch.site import format_profile
+from iowatch.site import format_profile, system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
 
 # The last is whether a full page has drawings of its Darshan logs; None: a short page.
@@ -29,15 +30,35 @@ RunResults = Sequence[tuple[data.SeriesEntry, tuple[float, ...]]]
 
 
 def publish_session_pages(site: data.SiteBuild) -> None:
-    """Write `session/<uuid>.html`: full pages of the newest sessions and those around findings, else short ones."""
+    """Write `session/<uuid>.html`: full pages of the newest sessions and those around findings, else short ones.
+
+    A short page is linked from the previous site if everything that it is made of is the same.
+    """
     chosen: list[SystemSession] = []
+    with site.history.reading() as connection:
+        files = bulk.artefact_counts(connection)
     for machine in site.catalogue.machines:
-        evidence = data.evidence_sessions(machine)
+        evidence, known = data.evidence_sessions(machine), _digest(_short_page_basis(site, machine))
         for position, row in enumerate(machine.sessions):
             drawn = position < _DRAWN_SESSIONS or row.id in evidence
             full = position < site.sessions or row.id in evidence
-            chosen.append((machine, row, drawn if full else None))
+            inputs = _digest([known, asdict(row), files.get(row.id, 0)])
+            if full or not site.writer.reuse_page(data.session_page_path(row), inputs):
+                chosen.append((machine, row, drawn if full else None))
     write_in_processes(site.history, site.writer, partial(_write_sessions, site), chosen)
+
+
+def _short_page_basis(site: data.SiteBuild, machine: data.SystemEntry) -> list[object]:
+    """What the short pages of a system are made of besides their session: of its series the page and the metric.
+
+    Runs and results are only added to a session, never changed: the number of runs stands for both.
+    """
+    series = [(one.row.id, one.headline, one.row.metric, one.row.case.canonical) for one in machine.series]
+    return [site.fingerprint, machine.name, str(system_zone(machine.name)), series]
+
+
+def _digest(document: object) -> str:
+    return hashlib.sha256(json.dumps(document, default=str, sort_keys=True).encode()).hexdigest()
 
 
 PAGE = data.Page("session", "Sessions", None, publish_session_pages)

@@ -106,7 +106,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         outputs += [self._parse(_prefix(start), _stdout(start), _stderr(start)) for start in starts[1:]]
         merged = merge_outputs(outputs)
         where = {"file_system": self.case.file_system} if self.case.file_system else {}
-        known = {**handoff.turn_parameters(), **self.cache_not_dropped(), **where}
+        known = {**handoff.turn_parameters(self.turn_facts), **self.cache_not_dropped(), **where}
         added = {**self.case.tool.case(self.case.options), **known}
         for name in self.striping_that_failed():
             del added[name]
@@ -192,7 +192,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def _spool(self, session: Path) -> None:
         stage = Path(self.stagedir)
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
-        tool, options, turn = self.case.tool, self.case.options, handoff.read_turn_facts()
+        tool, options, turn = self.case.tool, self.case.options, self.turn_facts
         case = handoff.SpooledCase(
             name=handoff.turn_run_name(self.case.run_name, turn),
             benchmark=self.benchmark,

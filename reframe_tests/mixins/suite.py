@@ -39,6 +39,17 @@ def _cases(benchmark: str) -> dict[str, SuiteCase]:
     return {f"{case.suite}/{case.name}": case for case in found}
 
 
+@cache
+def _tests(benchmark: str) -> dict[str, tuple[SuiteCase, handoff.CheckTurn | None]]:
+    """Cases with their turns, those of a case one after the other, by `<suite>/<case>[#<turn>]`."""
+    turns = handoff.read_turns() or (None,)
+    return {
+        entry + (handoff.turn_run_name("", turn.facts) if turn else ""): (case, turn)
+        for entry, case in _cases(benchmark).items()
+        for turn in turns
+    }
+
+
 def _system_name() -> str | None:
     """The system that ReFrame runs on; None if ReFrame does not run: a check is imported for one of its functions."""
     try:
@@ -48,8 +59,11 @@ def _system_name() -> str | None:
 
 
 def entries(benchmark: str) -> list[str]:
-    """Values of a check's parameter: `<suite>/<case>`; text, because ReFrame writes them into its reports."""
-    return list(_cases(benchmark))
+    """Values of a check's parameter: `<suite>/<case>`, in an interleaved run with the turn.
+
+    They are text, because ReFrame writes them into its reports. It executes the tests in this order.
+    """
+    return list(_tests(benchmark))
 
 
 class SuiteMixin(rfm.RegressionTestPlugin):
@@ -67,7 +81,8 @@ class SuiteMixin(rfm.RegressionTestPlugin):
 
     @run_after("init")
     def take_case(self) -> None:
-        self.case = _cases(self.benchmark)[self.entry]
+        self.case, self.turn = _tests(self.benchmark)[self.entry]
+        self.turn_facts = handoff.turn_facts(self.turn)
         try:
             self.case = suites.with_options(self.case, self._changed_options())
         except (IowatchError, ValueError) as error:  # ReFrame would leave out the test and end with success
@@ -105,10 +120,11 @@ class SuiteMixin(rfm.RegressionTestPlugin):
 
     @run_after("setup")
     def skip_others(self) -> None:
-        """A case may be chosen for one stack or partition and not for another."""
+        """A case may be chosen for one stack or partition and not for another; a turn has one stack."""
         key = (self.current_partition.name, self.stack_name(), self.case.run_name)
         chosen = handoff.read_selection()
         self.skip_if(chosen is not None and key not in chosen, "not chosen for this session")
+        self.skip_if(self.turn is not None and self.turn.stack != self.stack_name(), "a turn of the other stack")
 
     @run_after("setup")
     def take_extra_work(self) -> None:

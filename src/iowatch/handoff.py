@@ -22,7 +22,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -88,14 +88,45 @@ def write_json_atomically(path: Path, document: Any) -> None:
     write_atomically(path, json.dumps(clean_text(document), ensure_ascii=False, allow_nan=False, indent=1))
 
 
-def read_turn_facts() -> dict[str, Any]:
-    """Return the facts of this execution of a case from `IOWATCH_TURN`; empty for a normal execution.
+_TURN_VARIABLE, _RETEST_VARIABLE = "IOWATCH_TURNS", "IOWATCH_RETEST"
 
-    `7:left` is the left side of the seventh pair of an A/B run, `7:2` level 2 of an interference run; `retest` is a
-    retest in the same session.
+
+@dataclass(frozen=True, slots=True)
+class CheckTurn:
+    """A turn that a start of ReFrame executes; a start without turns executes each run once.
+
+    Attributes:
+        pair: from 1; 0 is a warm-up.
+        side: `left` or `right` of an A/B run, or the level of an interference run.
+        stack: of this side.
     """
-    pair, separator, side = os.environ.get("IOWATCH_TURN", "").partition(":")
-    return {"pair": int(pair), "side": side} if separator else {RETEST: True} if pair == RETEST else {}
+
+    pair: int
+    side: str
+    stack: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of its runs."""
+        return {"pair": self.pair, "side": self.side}
+
+
+def turn_variables(turns: Sequence[CheckTurn]) -> dict[str, str]:
+    """Return the variable from which the checks read the turns of a start, in their order."""
+    return {_TURN_VARIABLE: json.dumps([astuple(turn) for turn in turns])}
+
+
+def read_turns() -> tuple[CheckTurn, ...]:
+    """Return the turns of this start of ReFrame; empty without."""
+    return tuple(CheckTurn(*one) for one in json.loads(os.environ.get(_TURN_VARIABLE) or "[]"))
+
+
+RETEST_VARIABLES = {_RETEST_VARIABLE: "1"}
+
+
+def turn_facts(turn: CheckTurn | None) -> dict[str, Any]:
+    """Return the facts of an execution of a case; empty for a normal one. A retest is in the same session."""
+    return turn.facts if turn else {RETEST: True} if os.environ.get(_RETEST_VARIABLE) else {}
 
 
 # Sides of an A/B run in names of runs: the first stack named is A.
@@ -120,9 +151,8 @@ INTERLEAVED_PARAMETERS = frozenset({"ab_run", "aggressors"})
 AGGRESSOR_VARIABLE = "IOWATCH_AGGRESSOR"
 
 
-def turn_parameters() -> dict[str, Scalar]:
+def turn_parameters(facts: Mapping[str, Any]) -> dict[str, Scalar]:
     """Return the case parameters of an interleaved run: series of its own, which change detection leaves out."""
-    facts = read_turn_facts()
     if "pair" not in facts:
         return {}
     aggressor = os.environ.get(AGGRESSOR_VARIABLE)

@@ -37,13 +37,13 @@ class FakeReframe:
             (place / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\n")
             return 1
         (place / "report.json").write_text("{}")
-        turn = environment["IOWATCH_TURN"]
-        self.turns.append(turn)
         self.tracing.add(environment[handoff.DARSHAN_VARIABLE])
-        stack = next(found[1] for word in words if (found := re.fullmatch(r"\^(old|new)\$", word)))
-        if turn not in self.missing:
-            self._leave(Path(environment["IOWATCH_SESSION_DIR"]), turn, stack)
-        each_poll()
+        for pair, side, stack in json.loads(environment["IOWATCH_TURNS"]):
+            self.turns.append(f"{pair}:{side}")
+            assert f"^{stack}$" in words
+            if self.turns[-1] not in self.missing:
+                self._leave(Path(environment["IOWATCH_SESSION_DIR"]), self.turns[-1], stack)
+            each_poll()
         return 0
 
     def _leave(self, session: Path, turn: str, stack: str) -> None:
@@ -160,7 +160,7 @@ def test_warm_up_without_result_ends_the_ab_run(reframe_: FakeReframe, cli: Cli)
     result = cli("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 3)
     assert result.exit_code == 3
     assert re.search("the warm-up of (old|new) produced no result", result.stderr)
-    assert len(reframe_.turns) == 1
+    assert sorted(reframe_.turns) == ["0:left", "0:right"]
 
 
 def test_reframe_start_failure_ends_the_ab_run(reframe_: FakeReframe, cli: Cli) -> None:

@@ -46,27 +46,25 @@ class FakeReframe:
 
     def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
         (place / "report.json").write_text("{}")
-        stack = next(found[1] for word in words if (found := re.fullmatch(r"\^(good|bad|bisect-.*)\$", word)))
-        self.turns.append(stack)
-        if len(self.turns) == self.interrupted_at:
-            raise KeyboardInterrupt
-        modules = self.modules(stack)
-        if self.unusable not in modules or stack == "bad":
-            self._leave(Path(environment["IOWATCH_SESSION_DIR"]), environment["IOWATCH_TURN"], stack, modules)
-        each_poll()
+        for pair, side, stack in json.loads(environment["IOWATCH_TURNS"]):
+            self.turns.append(stack)
+            if len(self.turns) == self.interrupted_at:
+                raise KeyboardInterrupt
+            modules = self.modules(stack)
+            if self.unusable not in modules or stack == "bad":
+                self._leave(Path(environment["IOWATCH_SESSION_DIR"]), {"pair": pair, "side": side}, stack, modules)
+            each_poll()
         return 0
 
     def modules(self, stack: str) -> list[str]:
         folder = self.root / stack if stack in ("good", "bad") else self.root / "var" / "stacks" / "local" / stack
         return list(yaml.safe_load((folder / "modules.yaml").read_text())["modules"])
 
-    def _leave(self, session: Path, turn: str, stack: str, modules: list[str]) -> None:
-        pair, side = turn.split(":")
+    def _leave(self, session: Path, facts: dict[str, object], stack: str, modules: list[str]) -> None:
         level = 800 if self.slow and self.slow <= set(modules) else 1000
         noise = np.random.default_rng(len(self.turns)).normal(0, 0.004)
         samples = (level * float(np.exp(noise)),) * 3
         output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
-        facts = {"pair": int(pair), "side": side}
         name = handoff.turn_run_name(self.case, facts)
         case = handoff.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
         handoff.spool_case(session, case, {})

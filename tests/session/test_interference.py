@@ -38,8 +38,8 @@ RUN = ("run", "--suite", "interference", "--interference", "victim=op=write", "a
 
 
 def turn_of(environment: dict[str, str]) -> tuple[int, int]:
-    pair, level = environment["IOWATCH_TURN"].split(":")
-    return int(pair), int(level)
+    ((pair, level, _),) = json.loads(environment["IOWATCH_TURNS"])
+    return pair, int(level)
 
 
 class Machine:

@@ -33,6 +33,22 @@ def test_each_pair_has_both_sides_and_blocks_have_both_orders() -> None:
         assert (third, fourth) == (second, first)
 
 
+def test_batches_have_the_order_of_single_turns_and_end_where_they_end() -> None:
+    """One turn takes 5 s: after the warm-up a batch has six pairs (60 s); seven pairs are two batches."""
+    single = run(AbSchedule(StopRule(pairs=7), seed=3), lambda _: 1.0, seconds=5.0)
+    schedule, sizes = AbSchedule(StopRule(pairs=7), seed=3), []
+    together: list[AbTurn] = []
+    for batch in schedule.batches():
+        sizes.append(len(batch))
+        together += batch
+        for turn in batch:
+            schedule.record(turn, {"case": [1.0]}, 5.0)
+    assert together == single
+    assert sizes == [2, 12, 2]
+    by_interval = AbSchedule(StopRule(half_width=0.1, budget_s=1000), seed=3)
+    assert [len(batch) for batch, _ in zip(by_interval.batches(), range(3), strict=False)] == [2, 4, 4]
+
+
 def test_several_sides_are_compared_with_the_first() -> None:
     """Levels: each pair has every side once, the next one in reverse order; a drift of the machine cancels."""
     clock = iter(range(1000))

@@ -1,7 +1,8 @@
 """`iowatch run --ab`: an interleaved A/B run of two stacks, on the nodes of one allocation if possible.
 
-One session contains all turns. A turn is one start of ReFrame with one stack; the schedule (iowatch.stats.interleaving)
-determines the order of turns and the end. Warm-ups are executed like any turn, and discarded.
+One session contains all turns. A turn is one execution of all cases with one stack; a batch of turns is one start of
+ReFrame. The schedule (iowatch.stats.interleaving) determines the order of turns and the end. Warm-ups are executed like
+any turn, and discarded.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _EXTRA_MINUTES = 10
 # Default end: intervals that exclude differences of about 10 %, or one hour.
 _HALF_WIDTH = 0.10
 _BUDGET_MIN = 60.0
+
+
+Batch = Sequence[AbTurn]
 
 
 class WarmUpError(MachineError):
@@ -309,30 +313,32 @@ class InterleavedRunner(session.SessionRunner):
         """The side of a turn in messages."""
         raise NotImplementedError
 
-    def measure(self, turn: AbTurn, environment: dict[str, str]) -> list[handoff.SpooledCase]:
-        """Execute one turn; returns the cases, which are in the history then.
+    def measure(self, batch: Batch, environment: dict[str, str]) -> list[handoff.SpooledCase]:
+        """Execute the turns of a batch; returns the cases, which are in the history then.
 
         Args:
-            environment: of the checks; `IOWATCH_SESSION_DIR` of a warm-up is another one.
+            environment: of the checks; `IOWATCH_SESSION_DIR` of warm-ups is another one.
         """
         cases: list[handoff.SpooledCase] = []
-        self.execute_plan(turn, environment, lambda: cases.extend(self.ingest()))
+        self.execute_plan(batch, environment, lambda: cases.extend(self.ingest()))
         return cases
 
-    def execute_plan(self, turn: AbTurn, environment: dict[str, str], each_poll: Callable[[], None]) -> None:
-        """Start ReFrame for the plan of a turn.
+    def execute_plan(self, batch: Batch, environment: dict[str, str], each_poll: Callable[[], None]) -> None:
+        """Start ReFrame once for the plans of all turns of a batch.
 
         Raises:
             MachineError: ReFrame itself failed: every other turn would fail, too.
         """
-        runs = [run.key for run in self.plans[turn.side].runs]
-        reframe.execute_runs(self.site, self.context.suite, runs, self.directory, environment, each_poll)
+        runs = dict.fromkeys(run.key for turn in batch for run in self.plans[turn.side].runs)
+        turns = [handoff.CheckTurn(turn.pair, turn.side, self.plans[turn.side].runs[0].stack) for turn in batch]
+        variables = {**environment, **handoff.turn_variables(turns)}
+        reframe.execute_runs(self.site, self.context.suite, runs, self.directory, variables, each_poll)
         if reason := reframe.startup_failure_reason(self.directory):
             raise MachineError(reason)
 
-    def turns(self) -> Iterator[AbTurn]:
-        """The turns to execute."""
-        return self.schedule.turns()
+    def batches(self) -> Iterator[Batch]:
+        """The turns to execute, those of one start of ReFrame together."""
+        return self.schedule.batches()
 
     def missing_runs(self) -> tuple[str, ...]:
         """Names of runs with results that were not received."""
@@ -344,36 +350,50 @@ class InterleavedRunner(session.SessionRunner):
         Args:
             environment: variables of the checks besides those of every session.
         """
-        for turn in self.turns():
-            if not turn.warm_up:
-                facts, expected = {"pair": turn.pair, "side": turn.side}, self.plans[turn.side].expected()
-                named = [replace(item, run_name=handoff.turn_run_name(item.run_name, facts)) for item in expected]
-                self.history.begin_session(self.record, named)
-            self._execute(turn, environment)
+        for batch in self.batches():
+            for turn in batch:
+                if not turn.warm_up:
+                    facts, expected = {"pair": turn.pair, "side": turn.side}, self.plans[turn.side].expected()
+                    named = [replace(item, run_name=handoff.turn_run_name(item.run_name, facts)) for item in expected]
+                    self.history.begin_session(self.record, named)
+            self._execute(batch, environment)
         self.ingest_all()
         self.status = "incomplete" if self.missing() else "ok"
 
-    def _execute(self, turn: AbTurn, environment: Mapping[str, str]) -> None:
-        """Execute one turn: run, ingest case by case, report to the schedule."""
+    def _execute(self, batch: Batch, environment: Mapping[str, str]) -> None:
+        """Execute a batch: run, ingest case by case, report to the schedule."""
         variables = {**self.context.check_variables(self.directory), **environment}
-        variables["IOWATCH_TURN"] = f"{turn.pair}:{turn.side}"
         warm_up_spool = self.directory / "warm-up"
-        if turn.warm_up:
+        if batch[0].warm_up:
             variables["IOWATCH_SESSION_DIR"] = str(warm_up_spool)
         started = time.monotonic()
-        cases = self.measure(turn, variables)
-        seconds = time.monotonic() - started
-        if turn.warm_up and not handoff.finished_case_directories(warm_up_spool):  # other turns would only cost time
-            reasons = [f": {failure.reason}" for failure in reframe.read_failures(self.directory, self.site)]
-            raise WarmUpError(
-                f"the warm-up of {self.label(turn)} produced no result{''.join(reasons[:1])}",
-                hint=f"{self.directory / 'reframe.log'} contains ReFrame's output.",
-            )
-        shutil.rmtree(warm_up_spool, ignore_errors=True)
-        self.pairs = max(self.pairs, turn.pair)
-        samples = _samples_by_case(cases)
-        self.schedule.record(turn, samples, seconds)
-        self._report_turn(turn, seconds, samples)
+        cases = self.measure(batch, variables)
+        seconds = (time.monotonic() - started) / len(batch)
+        if batch[0].warm_up:
+            self._require_warm_ups(batch, warm_up_spool)
+            shutil.rmtree(warm_up_spool)
+        for turn in batch:
+            self.pairs = max(self.pairs, turn.pair)
+            own = [case for case in cases if (case.facts["pair"], case.facts["side"]) == (turn.pair, turn.side)]
+            samples = _samples_by_case(own)
+            self.schedule.record(turn, samples, seconds)
+            self._report_turn(turn, seconds, samples)
+
+    def _require_warm_ups(self, batch: Batch, spool: Path) -> None:
+        """Without a result of a side, other turns would only cost time.
+
+        Raises:
+            WarmUpError: a side has none.
+        """
+        found = {handoff.read_spooled_case(place).facts["side"] for place in handoff.finished_case_directories(spool)}
+        for turn in batch:
+            if turn.side not in found:
+                stack, failures = self.plans[turn.side].runs[0].stack, reframe.read_failures(self.directory, self.site)
+                reasons = [f": {failure.reason}" for failure in failures if failure.stack in (stack, "")]
+                raise WarmUpError(
+                    f"the warm-up of {self.label(turn)} produced no result{''.join(reasons[:1])}",
+                    hint=f"{self.directory / 'reframe.log'} contains ReFrame's output.",
+                )
 
     def _report_turn(self, turn: AbTurn, seconds: float, samples: dict[str, tuple[float, ...]]) -> None:
         label = self.label(turn)
@@ -405,6 +425,7 @@ class _AbRunner(InterleavedRunner):
         if allocation is not None:
             attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}
         super().__init__(history, context, context.new_record(**attributes), plans, schedule)
+        schedule.session = self.record.uuid
 
     def label(self, turn: AbTurn) -> str:
         return self.context.stack_of(turn)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
@@ -20,41 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.core import METRICS, Case, MachineError, UsageError, format_count, headline_metrics, write_atomically
+from iowatch.core import MachineError, UsageError, format_count
 from iowatch.session import reframe, session
-from iowatch.session.ab_run import AbContext, RunPlacement, WarmUpError, place_in_allocation, request_allocation, run_ab
+from iowatch.session.ab_run import WarmUpError, request_allocation
+from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
-from iowatch.site import (
-    HYBRID_PREFIX,
-    HybridSource,
-    Stack,
-    compare_for_hybrids,
-    current_allocation,
-    stack_directory,
-    write_stack_files,
-)
-from iowatch.stats import AbSchedule, AbTurn, Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
-from iowatch.store import History, ResultFilter
+from iowatch.site import HybridSource, compare_for_hybrids
+from iowatch.stats import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
+from iowatch.store import History
 
 _SCREENING_PAIRS = 4
 # Of the log ratio of a pair: with four pairs a spread that is small by chance must not decide.
 _SMALLEST_SPREAD = 0.02
-_MAX_FAULTS = 3
 _ATTRIBUTE = "bisect"
 Group = frozenset[int]
-
-
-@dataclass(frozen=True)
-class BisectTarget:
-    """The result on which a search is decided; `run` is the name of the planned run."""
-
-    run: str
-    case: Case
-    metric: str
-
-    def log_gain(self, left: Sequence[float], right: Sequence[float]) -> float:
-        """ln of the gain right / left of the medians of two runs: below 0 the right is slower."""
-        return METRICS[self.metric].log_gain(median(right) / median(left))
+RecordPair = Callable[[PairGains], None]
 
 
 @dataclass(frozen=True)
@@ -94,106 +74,12 @@ class BisectResult:
     options: BisectOptions
     source: HybridSource
     groups: tuple[Group, ...]
-    target: BisectTarget
-    screening: tuple[tuple[BisectTarget, int, float], ...]
+    target: PairedResult
+    screening: tuple[tuple[PairedResult, int, float], ...]
     answer: BisectionAnswer
     pair_s: float
     pairs_left: int
     sessions: tuple[str, ...]
-
-
-@dataclass
-class HybridContext(AbContext):
-    """Context of an A/B run in which stacks may be hybrids, which no folder of the system contains.
-
-    Attributes:
-        hybrids: both sides.
-        like: a stack of the system in whose partitions the hybrids run.
-    """
-
-    hybrids: tuple[Stack, ...] = ()
-    like: str = ""
-
-    @cached_property
-    def placement(self) -> RunPlacement:
-        site = reframe.load_site(self.system_name)
-        made = [stack for stack in self.hybrids if stack.name.startswith(HYBRID_PREFIX)]
-        return place_in_allocation(_site_with(site, self.like, made), current_allocation())
-
-
-_CONFIGURATION = """import json
-
-import iowatch.site.reframe_config  # its launchers
-
-site_configuration = json.loads({!r})
-"""
-
-
-def _site_with(site: reframe.ReframeSite, like: str, hybrids: Sequence[Stack]) -> reframe.ReframeSite:
-    """The site with the hybrids wherever `like` is.
-
-    Its ReFrame configuration is written as data, once: that of the system describes all stacks in each turn again.
-    """
-    from iowatch.site import reframe_config  # ReFrame takes 0.7 s to import
-
-    files = [str(write_stack_files(stack) / "stack.json") for stack in hybrids]
-    found = reframe_config.configuration_with_stacks(str(site.configuration), site.system, like, files)
-    text = _CONFIGURATION.format(json.dumps(found))
-    path = (
-        stack_directory(site.system, f"{HYBRID_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:8]}") / "reframe.py"
-    )
-    write_atomically(path, text)
-    names = tuple(stack.name for stack in hybrids)
-    partitions = (replace(p, stacks=p.stacks + names) if like in p.stacks else p for p in site.partitions)
-    features = {stack.name: frozenset(reframe_config.reframe_environment(stack)["features"]) for stack in hybrids}
-    return replace(site, configuration=path, partitions=tuple(partitions), features={**site.features, **features})
-
-
-class _ScreeningSchedule(AbSchedule):
-    """A few pairs, of which no interval is computed."""
-
-    def half_widths(self) -> dict[str, float]:
-        return {}
-
-
-class _SearchSchedule(_ScreeningSchedule):
-    """Pairs of one test: as long as the search requests the same two stacks, each in an order that a coin decides."""
-
-    def __init__(self, seed: int, budget_s: float, go_on: Callable[[], bool], record: Callable[[_PairSamples], bool]):
-        super().__init__(StopRule(budget_s=budget_s), seed)
-        self.go_on, self.record_pair = go_on, record
-        self._pair: dict[str, _CaseSamples] = {}
-        self._faults = 0
-
-    def turns(self) -> Iterator[AbTurn]:
-        rng = np.random.default_rng(self.seed)
-        yield from (AbTurn(0, side) for side in self.random_block(rng))
-        pair = 0
-        while self.go_on():
-            if self._stop(pair) is not None:
-                self.stopped = "budget"
-                return
-            pair += 1
-            self._pair = {}
-            yield from (AbTurn(pair, side) for side in self.random_block(rng))
-            if self.record_pair(self._pair):
-                self._faults = 0
-            elif (faults := self._faults + 1) >= _MAX_FAULTS:
-                raise MachineError(
-                    f"{format_count(faults, 'consecutive pair')} without a result on both sides",
-                    hint="`iowatch history list` names the session; `iowatch history show` has the reasons.",
-                )
-            else:
-                self._faults = faults
-        self.stopped = "decided"
-
-    def record(self, turn: AbTurn, samples: Mapping[str, Sequence[float]], seconds: float) -> None:
-        self._seconds.append(seconds)
-        self._pair[turn.side] = samples
-
-
-_CaseSamples = Mapping[str, Sequence[float]]
-_PairSamples = Mapping[str, _CaseSamples]
 
 
 def group_parts(count: int, usable: Callable[[Group], bool]) -> tuple[Group, ...]:
@@ -216,6 +102,8 @@ class BisectRun:
     def __init__(self, history: History, options: BisectOptions, report_message: session.MessageCallback) -> None:
         self.history, self.options, self.report_message = history, options, report_message
         self.source = compare_for_hybrids(options.system, options.good, options.bad)
+        self.site = reframe.load_site(options.system)
+        self.known: dict[tuple[Group, Group], list[float]] = defaultdict(list)
         self.ends = self._context(frozenset(), self._everything, options.cases)
         self._refuse_one_sided_cases()
         self.started = time.monotonic()
@@ -227,7 +115,7 @@ class BisectRun:
     @cached_property
     def identity(self) -> str:
         """Equal for searches whose pairs may be joined: the same stacks, parts, cases and thresholds."""
-        described = [self.source.stack(end).to_json() for end in (frozenset(), self._everything)]
+        described = [self.source.stack(end).identity() for end in (frozenset(), self._everything)]
         asked = replace(self.options, budget_s=0.0, seed=None)
         text = json.dumps([described, [str(part) for part in self.source.parts], repr(asked)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -244,7 +132,8 @@ class BisectRun:
         bisection = Bisection(
             len(groups), lambda chosen: self._is_usable(_union(groups, chosen), planned), self.options.settings
         )
-        self._repeat_known(bisection, groups, target)
+        self._read_known(target)
+        self._use_known(bisection, groups)
         self._require_budget(bisection)
         while bisection.request is not None and self._left_s() > self._pair_s():
             self._measure(bisection, groups, target)
@@ -258,12 +147,12 @@ class BisectRun:
 
     # Sessions
 
-    def _context(self, left: Group, right: Group, cases: Sequence[str]) -> HybridContext:
+    def _context(self, left: Group, right: Group, cases: Sequence[str]) -> PairContext:
         stacks = self.source.stack(left), self.source.stack(right)
         options = self.options
-        return HybridContext(
+        return PairContext(
             options.system, options.suite, [stack.name for stack in stacks], options.benchmarks, options.scratch, None,
-            self.report_message, None, cases, hybrids=stacks, like=options.good,
+            self.report_message, None, cases, sides=stacks, like=options.good, known_site=self.site,
         )  # fmt: skip
 
     def _refuse_one_sided_cases(self) -> None:
@@ -282,7 +171,7 @@ class BisectRun:
         self.ends.plans()
 
     @staticmethod
-    def _required(context: HybridContext) -> list[str]:
+    def _required(context: PairContext) -> list[str]:
         return [feature for case in context.cases for feature in case.requires]
 
     def _is_usable(self, parts: Group, planned: PlannedRun) -> bool:
@@ -296,73 +185,72 @@ class BisectRun:
         rows = self.history.sessions(self.options.system)
         return [row for row in reversed(rows) if _of_search(row).get("id") == self.identity]
 
-    def _measure_session(self, context: HybridContext, schedule: AbSchedule, left: Group, right: Group) -> None:
-        document = {"id": self.identity, "left": sorted(left), "right": sorted(right)}
-        run_ab(self.history, context, schedule, **{_ATTRIBUTE: document})
-
     def _seed(self) -> int:
         return int(np.random.default_rng(self.options.seed).integers(2**31))
 
+    def _measure_session(
+        self, context: PairContext, wanted: Callable[[], int], record: RecordPair, **of: object
+    ) -> None:
+        document = {"id": self.identity, **of}
+        budget_s = None if "screening" in of else self._left_s()
+        measure_pairs(
+            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s, **{_ATTRIBUTE: document}
+        )
+
     # Screening
 
-    def _screened(self) -> tuple[tuple[BisectTarget, int, float], ...]:
-        """The results of the whole difference, that which differs most for its noise first."""
+    def _screened(self) -> tuple[tuple[PairedResult, int, float], ...]:
+        """The results of the whole difference, that which differs most for its noise first.
+
+        If there is only one, nothing was selected by its value, and its pairs are also the first ones of the search.
+        """
         found = self._read_screening()
         if not found:
             self.report_message(f"screening: {_SCREENING_PAIRS} pairs of the whole difference")
-            schedule = _ScreeningSchedule(StopRule(pairs=_SCREENING_PAIRS), self._seed())
-            document = {"id": self.identity, "screening": True}
-            run_ab(self.history, self.ends, schedule, **{_ATTRIBUTE: document})
+            counts = iter([_SCREENING_PAIRS, 0])
+            self._measure_session(self.ends, lambda: next(counts), lambda _: None, screening=True)
             found = self._read_screening()
         if not found:
             raise MachineError(
                 "the screening has no result on both sides in all its pairs",
                 hint="`iowatch history show` of its session has the reasons.",
             )
-        return found
+        if len(found) == 1:
+            self.known[frozenset(), self._everything] += next(iter(found.values()))
+        ordered = sorted(found.items(), key=lambda item: -_difference_to_noise(item[1]))
+        return tuple((target, len(gains), median(gains)) for target, gains in ordered)
 
-    def _read_screening(self) -> tuple[tuple[BisectTarget, int, float], ...]:
+    def _read_screening(self) -> dict[PairedResult, list[float]]:
         for row in self._sessions():
             if _of_search(row).get("screening"):
-                pairs = {target: gains for target, gains in self._pairs(row.uuid).items() if len(gains) > 2}
-                ordered = sorted(pairs.items(), key=lambda item: -_difference_to_noise(item[1]))
-                if ordered and len(ordered[0][1]) >= _SCREENING_PAIRS - 1:
-                    return tuple((target, len(gains), median(gains)) for target, gains in ordered)
-        return ()
-
-    def _pairs(self, uuid: str) -> dict[BisectTarget, list[float]]:
-        """Log gains of all pairs of a session in their order, by result."""
-        samples: dict[tuple[str, Case], dict[str, dict[int, dict[str, tuple[float, ...]]]]] = defaultdict(dict)
-        order = headline_metrics()
-        for row in self.history.results(ResultFilter(session=uuid)):
-            if row.status == "ok" and row.pair and row.side and row.metric in order and min(row.samples) > 0:
-                of_run = samples[row.run.rpartition("#")[0], row.case].setdefault(row.metric, {})
-                of_run.setdefault(row.pair, {})[row.side] = row.samples
-        found = {}
-        for (run, case), metrics in samples.items():
-            target = BisectTarget(run, case, min(metrics, key=order.index))
-            sides = [both for _, both in sorted(metrics[target.metric].items()) if len(both) == 2]
-            found[target] = [target.log_gain(both["left"], both["right"]) for both in sides]
-        return found
+                gains: dict[PairedResult, list[float]] = defaultdict(list)
+                for pair in read_pairs(self.history, row.uuid).values():
+                    for target, gain in pair.items():
+                        gains[target].append(gain)
+                if found := {target: each for target, each in gains.items() if len(each) >= _SCREENING_PAIRS - 1}:
+                    return found
+        return {}
 
     # Search
 
-    def _repeat_known(self, bisection: Bisection, groups: Sequence[Group], target: BisectTarget) -> None:
-        """Record the pairs in the history in the order in which the search requests them."""
-        known: dict[tuple[Group, Group], list[float]] = defaultdict(list)
+    def _read_known(self, target: PairedResult) -> None:
+        """The pairs of an earlier start of this search."""
+        count = 0
         for row in self._sessions():
             sides = _of_search(row)
             if "left" in sides:
-                gains = self._pairs(row.uuid).get(target, [])
-                known[frozenset(sides["left"]), frozenset(sides["right"])] += gains
-        count = 0
-        while bisection.request is not None and (pairs := known[_stacks_of(groups, bisection.request)]):
-            bisection.record(pairs.pop(0))
-            count += 1
+                gains = [pair[target] for pair in read_pairs(self.history, row.uuid).values() if target in pair]
+                self.known[frozenset(sides["left"]), frozenset(sides["right"])] += gains
+                count += len(gains)
         if count:
             self.report_message(f"{format_count(count, 'pair')} of an earlier start of this search in the history")
 
-    def _measure(self, bisection: Bisection, groups: Sequence[Group], target: BisectTarget) -> None:
+    def _use_known(self, bisection: Bisection, groups: Sequence[Group]) -> None:
+        """Record the pairs in the order in which the search requests them; the search depends on nothing else."""
+        while bisection.request is not None and (gains := self.known[_stacks_of(groups, bisection.request)]):
+            bisection.record(gains.pop(0))
+
+    def _measure(self, bisection: Bisection, groups: Sequence[Group], target: PairedResult) -> None:
         """One test, or a part of it: pairs until the search requests other stacks, or the budget is used up."""
         request = bisection.request
         assert request is not None
@@ -370,16 +258,16 @@ class BisectRun:
         context = self._context(left, right, [target.run])
         self.report_message(f"{context.stacks[1]}: {self._describe(right)}; against {context.stacks[0]}")
 
-        def record(pair: _PairSamples) -> bool:
-            sides = [pair.get(side, {}).get(target.case.key, ()) for side in ("left", "right")]
-            if not all(len(side) and min(side) > 0 for side in sides):
-                return False
-            bisection.record(target.log_gain(*sides))
-            return True
+        def record(pair: PairGains) -> None:
+            if target in pair:
+                self.known[left, right].append(pair[target])
+                self._use_known(bisection, groups)
 
-        schedule = _SearchSchedule(self._seed(), self._left_s(), lambda: bisection.request == request, record)
+        def wanted() -> int:
+            return bisection.pairs_needed() if bisection.request == request else 0
+
         try:
-            self._measure_session(context, schedule, left, right)
+            self._measure_session(context, wanted, record, left=sorted(left), right=sorted(right))
         except WarmUpError as error:
             if bisection.is_end(request.right):
                 raise
@@ -401,7 +289,7 @@ class BisectRun:
         found = [
             (row.ended_at - row.started_at) / (pairs + 1)
             for row in self._sessions()
-            if row.ended_at and (pairs := max(map(len, self._pairs(row.uuid).values()), default=0))
+            if row.ended_at and (pairs := len(read_pairs(self.history, row.uuid)))
         ]
         return median(found) if found else 0.0
 

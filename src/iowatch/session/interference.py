@@ -21,7 +21,7 @@ from iowatch import handoff
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import MachineError, Output, Scalar, UsageError, format_count, format_size, suggest_name
 from iowatch.session import session
-from iowatch.session.ab_run import InterleavedRunner
+from iowatch.session.ab_run import Batch, InterleavedRunner
 from iowatch.session.aggressors import AggressorError, Aggressors, aggregate_rates
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
 from iowatch.site import aggressors, current_allocation, on_file_systems
@@ -288,23 +288,24 @@ class _InterferenceRunner(InterleavedRunner):
             if self.aggressors is not None:
                 self.aggressors.close()
 
-    def turns(self) -> Iterator[AbTurn]:
-        """Turns of the schedule, without warm-ups at the levels above 0, while the byte budget allows one more."""
+    def batches(self) -> Iterator[Batch]:
+        """Single turns of the schedule, without warm-ups above level 0, while the byte budget allows one more."""
         for turn in self.schedule.turns():
             if turn.warm_up and turn.side != "0":
                 continue
             if self._starts_left(int(turn.side)) < 1:
                 self.schedule.stopped = "bytes"
                 return
-            yield turn
+            yield (turn,)
 
     def result(self, warnings: tuple[str, ...]) -> InterferenceResult:
         names = self.plan.runs[0].name, self.plan.aggressor.name
         levels, stopped = self.context.levels, self.schedule.stopped
         return InterferenceResult(self.record.uuid, *names, levels, self.pairs, stopped, self.missing_runs(), warnings)
 
-    def measure(self, turn: AbTurn, environment: dict[str, str]) -> list[handoff.SpooledCase]:
+    def measure(self, batch: Batch, environment: dict[str, str]) -> list[handoff.SpooledCase]:
         """The victim at the level of the turn; it is ingested when its aggressors are checked."""
+        (turn,) = batch
         level, spool = int(turn.side), self.directory / "turn"
         fault: str | None = None
         if self.aggressors is not None and self.aggressors.is_expiring:
@@ -317,7 +318,7 @@ class _InterferenceRunner(InterleavedRunner):
         try:
             if level and jobs:
                 jobs.start(level, self._starts_left(level))
-            self.execute_plan(turn, environment, jobs.renew if jobs else lambda: None)
+            self.execute_plan(batch, environment, jobs.renew if jobs else lambda: None)
             if level and jobs:
                 jobs.stop()
         except AggressorError as error:

@@ -277,7 +277,7 @@ class SessionExecution(session.SessionRunner):
         self.history.add_attributes(self.record.uuid, {RETEST_SINCE: int(time.time()) + 1})
         reframe_directory = self.directory / handoff.RETEST
         reframe_directory.mkdir(exist_ok=True)
-        self._execute_plan(retest, reframe_directory, {"IOWATCH_TURN": handoff.RETEST}, avoided)
+        self._execute_plan(retest, reframe_directory, handoff.RETEST_VARIABLES, avoided)
 
     def _avoidable_nodes(self, runs: Sequence[PlannedRun]) -> dict[handoff.RunKey, Sequence[str]]:
         """Nodes of the first run of each of these runs that can start on other nodes now."""

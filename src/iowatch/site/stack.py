@@ -100,6 +100,12 @@ class Stack:
             return "ROMIO" if self.settings.get("OMPI_MCA_io", "").startswith("romio") else "OMPIO"
         return "ROMIO" if any(self.part(name) for name in _ROMIO_MPIS) else None
 
+    def identity(self) -> dict[str, Any]:
+        """Return what can make measurements differ: parts, modules, settings and paths; no notes, features or files."""
+        parts = [[one.name, one.version, dict(one.variants), one.hash, one.compiler] for one in self.parts]
+        paths = {name: list(values) for name, values in self.paths.items()}
+        return {"parts": parts, "modules": [*self.modules], "settings": dict(self.settings), "paths": paths}
+
     def to_json(self) -> dict[str, Any]:
         """Return the document of `stack.json`, the input of `stack_from_json`."""
         return {"format": STACK_FORMAT, **asdict(self)}

@@ -30,6 +30,7 @@ _MARGIN = 0.35
 _CONFIRMED_SHARE = 0.4
 # What is left without the parts that were found is small below this share of the whole.
 _SMALL_REST = 0.5
+_PAIRS_AT_ONCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,13 @@ class Bisection:
     def is_end(self, stack: Parts) -> bool:
         """Whether this is GOOD or BAD, and no hybrid."""
         return stack in (frozenset(), self._all)
+
+    def pairs_needed(self) -> int:
+        """Pairs that this test needs at least, and when it has these, as many as it costs little to measure at once."""
+        if self._current is None:
+            return 0
+        centre, error = self._current
+        return max(_PAIRS_AT_ONCE, fewest_pairs(error / 2) - len(centre.log_ratios))
 
     def planned_tests(self) -> int:
         """Tests of a bisection that finds one part: whole, halvings, the part alone, the rest."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -32,6 +33,9 @@ _SIDES: tuple[SideName, SideName] = ("left", "right")
 # Number of consecutive blocks after which every interval must be narrow. Stopping at the first narrow interval selects
 # intervals that are narrow by chance, and their coverage is too low; bench/compare.py measures the coverage.
 _NARROW_CHECKS_TO_STOP = 2
+
+# Pairs in one start of ReFrame, which takes two seconds: while it runs, nobody learns more, and a kill ends them.
+_BATCH_PAIRS, _BATCH_S = 8, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class AbSchedule:
         warm_ups: discarded turns per side at the start.
         sides: the first one is the reference of the others.
         stopped: reason why the turns ended, or None while they continue.
+        session: where the results are, once it has started.
     """
 
     until: StopRule
@@ -93,24 +98,44 @@ class AbSchedule:
     settings: ComparisonSettings = field(default_factory=ComparisonSettings)
     sides: Sequence[str] = _SIDES
     stopped: StopReason | None = None
+    session: str = ""
     _samples: dict[str, dict[str, dict[str, tuple[float, ...]]]] = field(default_factory=dict)
     _seconds: list[float] = field(default_factory=list)
     _narrow: int = 0
 
     def turns(self) -> Iterator[AbTurn]:
         """Yield turns until the stop rule is met; call `record` for each turn before requesting the next."""
+        return chain.from_iterable(self.batches(most=1))
+
+    def batches(self, most: int = _BATCH_PAIRS) -> Iterator[tuple[AbTurn, ...]]:
+        """Yield turns of several pairs at once; call `record` for each of them before requesting the next batch.
+
+        A batch has the pairs of a minute, at least one and at most `most`, or a block if intervals decide about the
+        end. The order of the turns does not depend on batches.
+        """
+        most = min(most, 2) if self.until.half_width is not None else most
         rng = np.random.default_rng(self.seed)
         for _ in range(self.warm_ups):
-            yield from (AbTurn(0, side) for side in self.random_block(rng))
-        pair = 0
-        while self.stopped is None:
-            first = self.random_block(rng)
-            for order in (first, first[::-1]):
-                self.stopped = self._stop(pair)
-                if self.stopped is not None:
-                    return
-                pair += 1
-                yield from (AbTurn(pair, side) for side in order)
+            yield tuple(AbTurn(0, side) for side in self.random_block(rng))
+        done, order = 0, tuple(self.sides)
+        while True:
+            self.stopped = self._stop(done)
+            if self.stopped is not None:
+                return
+            batch: list[AbTurn] = []
+            for planned in range(self.fitting_pairs(done, most)):
+                order = order[::-1] if (done + planned) % 2 else self.random_block(rng)
+                batch += (AbTurn(done + planned + 1, side) for side in order)
+            yield tuple(batch)
+            done += len(batch) // len(self.sides)
+
+    def fitting_pairs(self, done: int, most: int) -> int:
+        """How many of these pairs one batch can have after those done: at least 1."""
+        for planned in range(1, most):
+            is_long = (planned + 1) * len(self.sides) * self._turn_s() > _BATCH_S
+            if is_long or self._stop(done, planned) is not None:
+                return planned
+        return most
 
     def record(self, turn: AbTurn, samples: Mapping[str, Sequence[float]], seconds: float) -> None:
         """Record the samples of a turn.
@@ -159,15 +184,17 @@ class AbSchedule:
     def _turn_s(self) -> float:
         return float(np.median(self._seconds)) if self._seconds else 0.0
 
-    def _stop(self, done: int) -> StopReason | None:
+    def _stop(self, done: int, planned: int = 0) -> StopReason | None:
+        """Why no further pair is started after those done and those planned in the same batch."""
         until = self.until
-        if until.pairs is not None and done >= until.pairs:
+        if until.pairs is not None and done + planned >= until.pairs:
             return "pairs"
-        if done >= until.most:
+        if done + planned >= until.most:
             return "most"
-        if until.budget_s is not None and sum(self._seconds) + len(self.sides) * self._turn_s() > until.budget_s:
+        needed_s = (planned + 1) * len(self.sides) * self._turn_s()
+        if until.budget_s is not None and sum(self._seconds) + needed_s > until.budget_s:
             return "budget"
-        if until.half_width is not None and done % 2 == 0 and done >= MIN_SIGNED_RANK_PAIRS:
+        if not planned and until.half_width is not None and done % 2 == 0 and done >= MIN_SIGNED_RANK_PAIRS:
             widths = self.half_widths()
             wanted = len(self._samples) * (len(self.sides) - 1)
             narrow = 0 < len(widths) == wanted and max(widths.values()) <= until.half_width

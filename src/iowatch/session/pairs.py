@@ -1,0 +1,183 @@
+"""Measuring pairs of two stacks: n pairs for chosen cases, each pair in an order that a coin decides.
+
+`measure_pairs` makes one session of `iowatch run --ab`, whose runs are in the history like any other, and returns when
+no more pairs are wanted; `read_pairs` reads the log gains of a session back. The stacks need not belong to the system:
+`PairContext` also takes stacks that no folder contains, such as hybrids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+
+from iowatch.core import METRICS, Case, MachineError, format_count, headline_metrics, write_atomically
+from iowatch.session import reframe
+from iowatch.session.ab_run import AbContext, AbRunResult, RunPlacement, place_in_allocation, run_ab
+from iowatch.site import Stack, current_allocation, stack_directory, write_stack_files
+from iowatch.stats import AbSchedule, AbTurn, StopRule
+from iowatch.store import History, ResultFilter
+
+_MAX_FAULTS = 3
+
+
+@dataclass(frozen=True)
+class PairedResult:
+    """What a pair compares: the headline metric of one case (with its operation); `run` is the planned run's name."""
+
+    run: str
+    case: Case
+    metric: str
+
+    def log_gain(self, left: Sequence[float], right: Sequence[float]) -> float:
+        """ln of the gain right / left of the medians of two runs: below 0 the right is slower."""
+        return METRICS[self.metric].log_gain(median(right) / median(left))
+
+
+PairGains = Mapping[PairedResult, float]
+
+
+def read_pairs(history: History, session: str) -> dict[int, dict[PairedResult, float]]:
+    """Return the log gains of a session by the number of the pair, in their order.
+
+    Results that failed, are not positive, or lack a side are absent; so are pairs without any result.
+    """
+    order = headline_metrics()
+    samples: dict[tuple[str, Case], dict[str, dict[int, dict[str, tuple[float, ...]]]]] = defaultdict(dict)
+    for row in history.results(ResultFilter(session=session)):
+        if row.status == "ok" and row.pair and row.side and row.metric in order and min(row.samples) > 0:
+            by_metric = samples[row.run.rpartition("#")[0], row.case].setdefault(row.metric, {})
+            by_metric.setdefault(row.pair, {})[row.side] = row.samples
+    found: dict[int, dict[PairedResult, float]] = defaultdict(dict)
+    for (run, case), metrics in samples.items():
+        result = PairedResult(run, case, min(metrics, key=order.index))
+        for pair, sides in metrics[result.metric].items():
+            if len(sides) == 2:
+                found[pair][result] = result.log_gain(sides["left"], sides["right"])
+    return dict(sorted(found.items()))
+
+
+def measure_pairs(
+    history: History,
+    context: AbContext,
+    wanted: Callable[[], int],
+    record: Callable[[PairGains], None],
+    *,
+    seed: int,
+    budget_s: float | None = None,
+    **attributes: object,
+) -> AbRunResult:
+    """Measure pairs of the two stacks of the context in one session, each stack after a warm-up.
+
+    Args:
+        wanted: number of further pairs that are certainly needed; asked before each start of ReFrame, which measures at
+            most these, and fewer if they take longer than a minute. 0 ends the session.
+        record: receives the log gains (right / left) of each pair that has any, in their order.
+        seed: of the order within pairs; stored with the session.
+        budget_s: seconds until the session ends, with the pairs that were measured by then.
+        attributes: stored with the session.
+
+    Raises:
+        WarmUpError: a stack produced no result at all.
+        MachineError: three pairs in a row without a result on both sides; see `run_ab`.
+        UsageError: see `run_ab`.
+    """
+    rule = StopRule(budget_s=budget_s, most=10**6) if budget_s is not None else StopRule(pairs=10**6, most=10**6)
+    schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record)
+    return run_ab(history, context, schedule, **attributes)
+
+
+@dataclass
+class _WantedPairs(AbSchedule):
+    """Pairs as long as some are wanted; `stopped` is `decided` then."""
+
+    history: History = field(kw_only=True)
+    wanted: Callable[[], int] = field(kw_only=True)
+    record_pair: Callable[[PairGains], None] = field(kw_only=True)
+
+    def half_widths(self) -> dict[str, float]:
+        return {}
+
+    def batches(self, most: int = 10**6) -> Iterator[tuple[AbTurn, ...]]:
+        rng = np.random.default_rng(self.seed)
+        yield tuple(AbTurn(0, side) for side in self.random_block(rng))
+        done, faults = 0, 0
+        while (count := self.wanted()) > 0:
+            if (reason := self._stop(done)) is not None:
+                self.stopped = reason
+                return
+            pairs = range(done + 1, done + 1 + self.fitting_pairs(done, min(count, most)))
+            yield tuple(AbTurn(pair, side) for pair in pairs for side in self.random_block(rng))
+            found = read_pairs(self.history, self.session)
+            for pair in pairs:
+                faults = 0 if pair in found else faults + 1
+                if pair in found:
+                    self.record_pair(found[pair])
+            if faults >= _MAX_FAULTS:
+                raise MachineError(
+                    f"{format_count(faults, 'consecutive pair')} without a result on both sides",
+                    hint=f"`iowatch history show {self.session}` has the reasons.",
+                )
+            done = pairs[-1]
+        self.stopped = "decided"
+
+
+@dataclass
+class PairContext(AbContext):
+    """Context of an A/B run of any two stacks.
+
+    Attributes:
+        sides: both stacks.
+        like: a stack of the system, in whose partitions those run that no folder of the system contains.
+        known_site: the system as it was loaded before, which takes a second.
+    """
+
+    sides: tuple[Stack, ...] = ()
+    like: str = ""
+    known_site: reframe.ReframeSite | None = None
+
+    @cached_property
+    def placement(self) -> RunPlacement:
+        site = self.known_site or reframe.load_site(self.system_name)
+        made = [stack for stack in self.sides if stack.name not in site.features]
+        return place_in_allocation(_site_with(site, self.like, made), current_allocation())
+
+
+_CONFIGURATION = """import json
+
+import iowatch.site.reframe_config  # its launchers
+
+site_configuration = json.loads({!r})
+"""
+
+
+def _site_with(site: reframe.ReframeSite, like: str, made: Sequence[Stack]) -> reframe.ReframeSite:
+    """The site with these stacks wherever `like` is.
+
+    Its ReFrame configuration is written as data, once: that of the system describes all stacks in each start again.
+    """
+    from iowatch.site import reframe_config  # ReFrame takes 0.7 s to import
+
+    files = [str(write_stack_files(stack) / "stack.json") for stack in made]
+    found = reframe_config.configuration_with_stacks(str(site.configuration), site.system, like, files)
+    text = _CONFIGURATION.format(json.dumps(found))
+    path = stack_directory(site.system, f"pairs-{hashlib.sha256(text.encode()).hexdigest()[:8]}") / "reframe.py"
+    write_atomically(path, text)
+    names = tuple(stack.name for stack in made)
+    partitions = (replace(p, stacks=p.stacks + names) if like in p.stacks else p for p in site.partitions)
+    described = {stack.name: reframe_config.reframe_environment(stack) for stack in made}
+    return replace(
+        site,
+        configuration=path,
+        partitions=tuple(partitions),
+        features={**site.features, **{name: frozenset(one["features"]) for name, one in described.items()}},
+        environments={
+            **site.environments, **{name: one["name"] for name, one in described.items() if one["name"] != name}
+        },
+    )  # fmt: skip

@@ -126,7 +126,7 @@ def write_site(place: Path) -> dict[str, str]:
 def plant(place: Path, parts: list[str]) -> None:
     """Make the writes slower where all these parts are those of BAD; none for no difference."""
     needs = ",".join(part.removeprefix("PLANTED_PART_") for part in parts)
-    text = f'#%Module\nprepend-path LD_PRELOAD {place / "planted.so"}\nsetenv PLANTED_NEEDS "{needs}"\n'
+    text = f'export LD_PRELOAD={place / "planted.so"} PLANTED_NEEDS={needs}\n'
     (place / "modulefiles" / "planted" / "1.0").write_text(text)
 
 

@@ -90,8 +90,8 @@ def _heat(rows: Sequence[tuple[str, int, float, Sequence[int], Sequence[int]]]) 
     return packed
 
 
-def build(spec: LogSpec) -> bytes:
-    """The bytes of a log in format 3.41 or 3.00."""
+def build(spec: LogSpec, level: int = -1) -> bytes:
+    """The bytes of a log in format 3.41 or 3.00, compressed with a level of zlib."""
     wide = spec.version >= "3.41"
     end_s = spec.start_s + spec.run_time_s
     times = (spec.start_s, 0, end_s, 0) if wide else (spec.start_s, end_s)
@@ -108,7 +108,7 @@ def build(spec: LogSpec) -> bytes:
         "LUSTRE": (2, _layouts(spec.lustre)),
         "HEATMAP": (1, _heat(spec.heatmap)),
     }
-    return _assemble(spec, wide, job.ljust(1200, b"\0"), names, contents)
+    return _assemble(spec, wide, job.ljust(1200, b"\0"), names, contents, level)
 
 
 def _name(path: str, wide: bool) -> bytes:
@@ -116,14 +116,16 @@ def _name(path: str, wide: bool) -> bytes:
     return struct.pack("<Q", _record_id(path)) + (text + b"\0" if wide else struct.pack("<I", len(text)) + text)
 
 
-def _assemble(spec: LogSpec, wide: bool, job: bytes, names: bytes, contents: Mapping[str, tuple[int, bytes]]) -> bytes:
+def _assemble(
+    spec: LogSpec, wide: bool, job: bytes, names: bytes, contents: Mapping[str, tuple[int, bytes]], level: int
+) -> bytes:
     slots, size = (64, 1328) if wide else (16, 360)
-    body = zlib.compress(job)
+    body = zlib.compress(job, level)
     regions, versions = [(0, 0)] * (slots + 1), [0] * slots
     for index, (version, data) in enumerate([(0, names), *contents.values()]):
         if not data:
             continue
-        packed = zlib.compress(data)
+        packed = zlib.compress(data, level)
         slot = 0 if index == 0 else 1 + MODULES.index(list(contents)[index - 1])
         regions[slot] = (size + len(body), len(packed))
         if index:

@@ -13,14 +13,16 @@ class IowatchError(Exception):
     Args:
         message: what failed, where (file, line, field), what was found and what was expected.
         hint: what to do next; shown on a line of its own.
+        reason: key under which such errors are counted, where many inputs are read.
     """
 
     exit_code = 3
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, reason: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.reason = reason
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  {self.hint}"

@@ -45,6 +45,9 @@ class SiteSettings(ClosedModel):
     darshan_privacy: Annotated[
         Literal["keep", "hash", "drop"], Field(description="what happens to Darshan logs, which contain user names")
     ] = "keep"
+    log_executables: Annotated[
+        Literal["hash", "name"], Field(description="how tables of a centre's Darshan logs name executables")
+    ] = "hash"
     keep_days: Annotated[float | None, Field(ge=0, description="age in days of the oldest files to keep")] = None
     keep_size: Annotated[str | None, Field(description="total size of files to keep, for example 50g")] = None
     thresholds: Annotated[Thresholds, Field(description="of systems that have none in `system.yaml`")] = Thresholds()
@@ -74,6 +77,7 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_DB", "database", "--db"),
     EnvironmentSetting("IOWATCH_VAR", "var"),
     EnvironmentSetting("IOWATCH_DARSHAN_PRIVACY", "darshan_privacy"),
+    EnvironmentSetting("IOWATCH_LOG_EXECUTABLES", "log_executables"),
     EnvironmentSetting("IOWATCH_KEEP_DAYS", "keep_days"),
     EnvironmentSetting("IOWATCH_KEEP_SIZE", "keep_size"),
     EnvironmentSetting("IOWATCH_SCRATCH", None, "--scratch", "where plain `reframe` writes"),

@@ -1,6 +1,16 @@
 """Darshan logs: a worker process reads a log into a `Trace`, from which figures, comparison and report are computed."""
 
 from iowatch.darshan.diff import TraceChange, diff_trace_groups, diff_traces
+from iowatch.darshan.fleet import (
+    COPY,
+    COUNTED,
+    REJECTIONS,
+    Rejection,
+    close_reader,
+    import_engines,
+    log_schema,
+    read_batch,
+)
 from iowatch.darshan.report import (
     Hint,
     derive_hints,
@@ -25,4 +35,5 @@ from iowatch.darshan.trace import (
     privacy_mode,
     read_first_kept_trace,
     read_trace,
+    site_key,
 )

@@ -203,7 +203,7 @@ def find_mount(path: str, mounts: list[tuple[str, str]]) -> tuple[str | None, st
     return None, None
 
 
-def _slowest_per_record(records: ModuleRecords) -> tuple[NDArray[Any], NDArray[Any]]:
+def slowest_per_record(records: ModuleRecords) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return, per record, the time of its slowest rank in this file (s) and that rank, both (n,).
 
     The time is 0 if a record has only the sum over all ranks.
@@ -227,7 +227,7 @@ def _add_module(rows: dict[int, dict[str, Any]], records: ModuleRecords, names: 
     kept = [(i, name) for i, name in enumerate([*integers, *floats]) if _FILE_COUNTERS.fullmatch(name)]
     sums = np.zeros((len(ids), len(kept)))
     np.add.at(sums, inverse, table[:, [i for i, _ in kept]])
-    times, slowest = _slowest_per_record(records)
+    times, slowest = slowest_per_record(records)
     order = np.lexsort((times, inverse))
     last = order[np.append(np.flatnonzero(np.diff(inverse[order])), len(order) - 1)]
     reduced = np.bincount(inverse, weights=records.ranks == -1) > 0
@@ -254,7 +254,7 @@ def slowest_rank_by_module(modules: list[ModuleRecords], names: dict[int, str]) 
     """
     found = {}
     for records in modules:
-        times, ranks = _slowest_per_record(records)
+        times, ranks = slowest_per_record(records)
         worst = int(np.argmax(times))
         if times[worst] > 0:
             file, rank = names.get(int(records.ids[worst])), int(ranks[worst])

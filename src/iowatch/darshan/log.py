@@ -81,8 +81,9 @@ class LogHeader:
     modules: dict[str, LogRegion]
 
 
-def _invalid_log_error(path: Path, what: str) -> InputError:
-    return InputError(f"{path}: {what}", hint="Expected a log written by Darshan 3.0 or later (*.darshan).")
+def _invalid_log_error(path: Path, what: str, reason: str = "foreign") -> InputError:
+    hint = "Expected a log written by Darshan 3.0 or later (*.darshan)."
+    return InputError(f"{path}: {what}", hint=hint, reason=reason)
 
 
 def read_header(path: Path) -> LogHeader:
@@ -92,15 +93,18 @@ def read_header(path: Path) -> LogHeader:
         InputError: not a file, empty, truncated in the header, not a Darshan log, or unknown version.
     """
     if not path.is_file():
-        raise _invalid_log_error(path, "no such file" if not path.exists() else "not a regular file")
+        exists = path.exists()
+        raise _invalid_log_error(
+            path, "not a regular file" if exists else "no such file", "foreign" if exists else "absent"
+        )
     size = path.stat().st_size
     if size == 0:
-        raise _invalid_log_error(path, "the file is empty (0 bytes)")
+        raise _invalid_log_error(path, "the file is empty (0 bytes)", "empty")
     try:
         with path.open("rb") as file:
             start = file.read(1328)
     except OSError as error:
-        raise _invalid_log_error(path, error.strerror or str(error)) from error
+        raise _invalid_log_error(path, error.strerror or str(error), "unreadable") from error
     version = start[:8].split(b"\0")[0].decode("ascii", "replace")
     if version not in VERSIONS:
         known = "one of " + ", ".join(VERSIONS)
@@ -112,7 +116,7 @@ def _parse_header(path: Path, start: bytes, version: str, file_size: int) -> Log
     wide = version >= "3.41"
     slots, header_size, table = (64, 1328, 32) if wide else (16, 360, 24)
     if len(start) < header_size:
-        raise _invalid_log_error(path, f"truncated in the header: {len(start)} of {header_size} bytes")
+        raise _invalid_log_error(path, f"truncated in the header: {len(start)} of {header_size} bytes", "truncated")
     order = next((o for o in "<>" if struct.unpack_from(f"{o}q", start, 8)[0] == MAGIC), None)
     if order is None:
         raise _invalid_log_error(path, "not a Darshan log: wrong magic number in the header")
@@ -139,14 +143,14 @@ def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> It
         InputError: truncated or damaged; the message is the reason without the file name.
     """
     if region.length_bytes < 0 or region.offset_bytes > file.seek(0, os.SEEK_END):
-        raise InputError("is outside the file")
+        raise InputError("is outside the file", reason="truncated")
     file.seek(region.offset_bytes)
     left, total = region.length_bytes, 0
     stream: Any = None
     while left:
         data = file.read(min(_CHUNK, left))
         if not data:
-            raise InputError(f"truncated, {left} of {region.length_bytes} bytes are missing")
+            raise InputError(f"truncated, {left} of {region.length_bytes} bytes are missing", reason="truncated")
         left -= len(data)
         if compression == "none":
             yield data
@@ -156,14 +160,14 @@ def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> It
             try:
                 piece = stream.decompress(data)
             except (zlib.error, OSError, ValueError) as error:
-                raise InputError(f"damaged ({error})") from error
+                raise InputError(f"damaged ({error})", reason="damaged") from error
             total += len(piece)
             if total > _REGION_LIMIT_BYTES:
-                raise InputError(f"decompresses to more than {_REGION_LIMIT_BYTES >> 30} GiB")
+                raise InputError(f"decompresses to more than {_REGION_LIMIT_BYTES >> 30} GiB", reason="too_large")
             yield piece
             data, stream = (stream.unused_data, None) if stream.eof else (b"", stream)
     if stream is not None:
-        raise InputError("truncated in compressed data")
+        raise InputError("truncated in compressed data", reason="truncated")
 
 
 def find_damaged_regions(path: Path, header: LogHeader) -> dict[str, str]:
@@ -453,7 +457,7 @@ def open_log(path: Path) -> Iterator[DarshanLog]:
     """
     handle = libdutil.darshan_log_open(str(path).encode("utf-8", "surrogateescape"))
     if handle == ffi.NULL:
-        raise InputError("the Darshan library cannot open it")
+        raise InputError("the Darshan library cannot open it", reason="refused")
     try:
         yield DarshanLog(handle)
     finally:

@@ -26,6 +26,8 @@ from iowatch.core import InputError, IowatchError, MachineError, artefacts, file
 from iowatch.site import machine
 
 TIMEOUT_S = 120.0
+# Enough for the largest logs (some million records); limits a decompression bomb.
+_MEMORY_BYTES = 8 << 30
 _ERRORS: dict[int, type[IowatchError]] = {2: InputError, 3: MachineError}
 
 
@@ -36,10 +38,12 @@ class DarshanReader:
 
     Args:
         timeout_s: maximum time per log.
+        memory_bytes: maximum address space of the worker; a log that needs more is refused.
     """
 
-    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, timeout_s: float = TIMEOUT_S, memory_bytes: int = _MEMORY_BYTES) -> None:
         self._timeout_s = timeout_s
+        self._memory_bytes = memory_bytes
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> DarshanReader:
@@ -63,7 +67,7 @@ class DarshanReader:
         if self._process is None:
             # -P: do not import a darshan.py in the working directory instead of PyDarshan.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", "from iowatch.darshan.trace import serve; serve()"],
+                [sys.executable, "-P", "-c", f"from iowatch.darshan.trace import serve; serve({self._memory_bytes})"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -79,7 +83,7 @@ class DarshanReader:
             while not line.endswith(b"\n"):
                 if not selector.select(self._timeout_s):
                     self.close()
-                    raise InputError(f"{path}: reading it took more than {self._timeout_s:g} s")
+                    raise InputError(f"{path}: reading it took more than {self._timeout_s:g} s", reason="slow")
                 piece = process.stdout.read1(1 << 20)  # type: ignore[attr-defined]
                 if not piece:
                     return b""
@@ -87,7 +91,7 @@ class DarshanReader:
         return bytes(line)
 
     def request(self, task: str, path: Path, **arguments: Any) -> Any:
-        """Let the worker execute a task (`summary`, `timeline`, `report`) with a log.
+        """Let the worker execute a task (`summary`, `row`, `timeline`, `report`) with a log.
 
         Raises:
             InputError: the log is unreadable, or reading it crashed or blocked the Darshan library.
@@ -107,10 +111,11 @@ class DarshanReader:
             self.close()
             cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             message = f"{path}: the Darshan library crashed while reading it ({cause})"
-            raise InputError(message, hint="The log is damaged.")
+            raise InputError(message, hint="The log is damaged.", reason="crashed")
         answer = json.loads(line)
         if "error" in answer:
-            raise _ERRORS.get(answer["exit_code"], MachineError)(answer["error"], hint=answer["hint"])
+            kind = _ERRORS.get(answer["exit_code"], MachineError)
+            raise kind(answer["error"], hint=answer["hint"], reason=answer["reason"])
         return answer["answer"]
 
 
@@ -124,6 +129,10 @@ def _execute(task: str, path: Path, arguments: dict[str, Any]) -> Any:
         from iowatch.darshan.html import write_escaped_report
 
         return write_escaped_report(path, Path(arguments["output"]), arguments["name"])
+    if task == "row":
+        from iowatch.darshan.rows import read_log_row
+
+        return read_log_row(path, arguments["file_systems"])
     from iowatch.darshan.summary import read_activity, summarise_log
 
     return {"summary": summarise_log, "timeline": read_activity}[task](path)
@@ -131,18 +140,18 @@ def _execute(task: str, path: Path, arguments: dict[str, Any]) -> Any:
 
 def _handle_request(line: str) -> str:
     request = json.loads(line)
-    path = request.pop("path")
+    path, reason = request.pop("path"), None
     try:
         answer = _execute(request.pop("task"), Path(path), request)
         # Times that are not finite are not valid JSON: ValueError.
         return json.dumps({"answer": answer}, allow_nan=False)
     except IowatchError as error:
         message = error.message if path in error.message else f"{path}: {error.message}"
-        code, hint = error.exit_code, error.hint
+        code, hint, reason = error.exit_code, error.hint, error.reason
     except OSError as error:
         message, code, hint = f"{error.filename or path}: {error.strerror or error}", 3, None
     except MemoryError:
-        message, code, hint = f"{path}: too large for the memory that is left", 2, None
+        message, code, hint, reason = f"{path}: too large for the memory that is left", 2, None, "too_large"
     except Exception as error:
         # Any error that a hostile log causes in PyDarshan is reported, and the next log can be read.
         message, code, hint = f"{path}: cannot be read ({type(error).__name__}: {error})", 2, None
@@ -152,20 +161,16 @@ def _handle_request(line: str) -> str:
                 3,
                 f"Add it with: {machine.darshan_library_command()}",
             )
-    return json.dumps({"error": message, "hint": hint, "exit_code": code})
+    return json.dumps({"error": message, "hint": hint, "exit_code": code, "reason": reason})
 
 
-# Enough for the largest logs (some million records); limits a decompression bomb.
-_MEMORY_BYTES = 8 << 30
-
-
-def serve() -> None:
+def serve(memory_bytes: int = _MEMORY_BYTES) -> None:
     """Run the worker: answer requests on stdin until it is closed."""
     # Keep the original pipe for answers: the library and PyDarshan print to stdout.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
+    limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     for line in sys.stdin:
         print(_handle_request(line), file=out, flush=True)

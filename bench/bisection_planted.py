@@ -1,12 +1,12 @@
-"""Real searches of `iowatch bisect` among eight differing parts, of which one or two cost 15 % of the writes.
+"""Real searches of `iowatch bisect` among eight differing parts, of which one or two cost 15 % of the writes, or none.
 
-    python bench/bisection_planted.py --directory /dev/shm/planted [--trials 40] [--kind one|pair|none] [--first 0]
+    python bench/bisection_planted.py --directory /dev/shm/planted [--minutes 600] [--kind one|pair|none]
 
 Needs a C compiler, the system's Open MPI, and a directory without blanks in memory (tmpfs); a command `module` of its
 own loads the modules. Both stacks are modules on that MPI: six modules, a setting and an MPI-IO hint differ. A library
-that both preload makes each write longer by 0.176 of its own duration if the parts that the trial plants are those of
-BAD. Printed per trial: what was planted and named, hybrids besides the ends, pairs and minutes. The history stays in
-the directory.
+that both preload makes calls of one function (write, MPI_File_write_at_all, H5Dwrite, nc_put_vara, ncmpi_put_vara_all,
+close) longer by 0.176 of their duration if the parts that the trial plants are those of BAD. The record of each trial
+is in `trials.jsonl`: the same command goes on where it was interrupted, and prints a summary at the end.
 """
 
 from __future__ import annotations
@@ -14,19 +14,30 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 MODULES = ("write", "mpiio", "hdf5", "netcdf", "pnetcdf", "close")
-PARTS = (*MODULES, "PLANTED_PART_setting", "cb_buffer_size")
-APIS = ("posix", "mpiio", "hdf5", "netcdf4")
-# The hint has no effect with Debian's OMPIO, so it is never planted.
-PLANTABLE = PARTS[:-1]
+SETTING, HINT = "PLANTED_PART_setting", "cb_buffer_size"
+# What a planted part makes longer, and the API of the case that shows it.
+SLOWED = {
+    "write": ("pwrite", "posix"),
+    "mpiio": ("MPI_File_write_at_all", "mpiio"),
+    "hdf5": ("H5Dwrite", "hdf5"),
+    "netcdf": ("nc_put_vara", "netcdf4"),
+    "pnetcdf": ("ncmpi_put_vara_all", "pnetcdf"),
+    "close": ("close", "posix"),
+    SETTING: ("pwrite", "posix"),
+    HINT: ("MPI_File_write_at_all", "mpiio"),
+}
+# Trials of each kind in the issue, and parts that are planted together; the order mixes the kinds.
+KINDS = {"one": (40, 1), "pair": (20, 2), "none": (40, 0)}
+ORDER = ("one", "pair", "one", "none", "none")
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -42,46 +53,74 @@ SOURCE = r"""
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
 
 static int depth;  /* one write calls another */
+static double first_write;
 
-/* PLANTED_NEEDS: names of parts, each of which must be that of BAD (PLANTED_PART_<name>=2). */
-static int planted(void) {
-  static int known = -1;
-  if (known >= 0) return known;
-  const char *needs = getenv("PLANTED_NEEDS");
-  char words[256], variable[300], *word, *rest = words;
-  known = needs && *needs;
-  snprintf(words, sizeof words, "%s", needs ? needs : "");
-  while ((word = strsep(&rest, ","))) {
-    snprintf(variable, sizeof variable, "PLANTED_PART_%s", word);
-    const char *value = getenv(variable);
-    if (!value || strcmp(value, "2")) known = 0;
+static int is_of_bad(const char *part) {
+  char variable[300], line[300];
+  if (strcmp(part, "cb_buffer_size") == 0) {
+    FILE *hints = fopen(getenv("ROMIO_HINTS") ? getenv("ROMIO_HINTS") : "", "r");
+    int found = 0;
+    while (hints && fgets(line, sizeof line, hints)) found |= strncmp(line, "cb_buffer_size 8388608", 22) == 0;
+    if (hints) fclose(hints);
+    return found;
   }
-  return known;
+  snprintf(variable, sizeof variable, "PLANTED_PART_%s", part);
+  const char *value = getenv(variable);
+  return value && strcmp(value, "2") == 0;
 }
 
-static void lengthen(double start) {
-  if (depth || !planted()) return;
+/* PLANTED_NEEDS: names of parts, each of which must be that of BAD; PLANTED_FUNCTION: what is then longer. */
+static int planted(const char *function) {
+  static int known = -1;
+  if (known < 0) {
+    const char *needs = getenv("PLANTED_NEEDS");
+    char words[256], *word, *rest = words;
+    known = needs && *needs;
+    snprintf(words, sizeof words, "%s", needs ? needs : "");
+    while (known && (word = strsep(&rest, ","))) known = is_of_bad(word);
+  }
+  return known && strcmp(getenv("PLANTED_FUNCTION"), function) == 0;
+}
+
+static void lengthen(const char *function, double start) {
+  if (depth || !planted(function)) return;
   double until = now() + 0.176 * (now() - start);
   while (now() < until) usleep(20);
 }
 
 #define REAL(name) static __typeof__(&name) real; if (!real) real = dlsym(RTLD_NEXT, #name)
-#define MEASURED(type, call) double start = now(); depth++; type r = call; depth--; lengthen(start); return r
+#define MEASURED(type, name, call) \
+  double start = now(); depth++; type r = call; depth--; lengthen(#name, start); return r
 
-ssize_t pwrite(int fd, const void *b, size_t n, off_t at) { REAL(pwrite); MEASURED(ssize_t, real(fd, b, n, at)); }
-ssize_t pwrite64(int fd, const void *b, size_t n, off_t at) { REAL(pwrite64); MEASURED(ssize_t, real(fd, b, n, at)); }
+ssize_t pwrite(int fd, const void *b, size_t n, off_t at) {
+  REAL(pwrite);
+  if (first_write == 0) first_write = now();
+  MEASURED(ssize_t, pwrite, real(fd, b, n, at));
+}
+ssize_t pwrite64(int fd, const void *b, size_t n, off_t at) { return pwrite(fd, b, n, at); }
+int close(int fd) {
+  REAL(close);
+  double start = first_write;
+  first_write = 0;
+  if (start > 0) lengthen("close", start);
+  return real(fd);
+}
 
 int MPI_File_write_at_all(void *f, long long at, const void *b, int n, void *t, void *s);
 int MPI_File_write_at_all(void *f, long long at, const void *b, int n, void *t, void *s) {
-  REAL(MPI_File_write_at_all); MEASURED(int, real(f, at, b, n, t, s));
+  REAL(MPI_File_write_at_all); MEASURED(int, MPI_File_write_at_all, real(f, at, b, n, t, s));
 }
 int H5Dwrite(long d, long t, long m, long f, long p, const void *b);
 int H5Dwrite(long d, long t, long m, long f, long p, const void *b) {
-  REAL(H5Dwrite); MEASURED(int, real(d, t, m, f, p, b));
+  REAL(H5Dwrite); MEASURED(int, H5Dwrite, real(d, t, m, f, p, b));
 }
 int nc_put_vara(int f, int v, const size_t *s, const size_t *c, const void *b);
 int nc_put_vara(int f, int v, const size_t *s, const size_t *c, const void *b) {
-  REAL(nc_put_vara); MEASURED(int, real(f, v, s, c, b));
+  REAL(nc_put_vara); MEASURED(int, nc_put_vara, real(f, v, s, c, b));
+}
+int ncmpi_put_vara_all(int f, int v, const long long *s, const long long *c, const void *b, long long n, void *t);
+int ncmpi_put_vara_all(int f, int v, const long long *s, const long long *c, const void *b, long long n, void *t) {
+  REAL(ncmpi_put_vara_all); MEASURED(int, ncmpi_put_vara_all, real(f, v, s, c, b, n, t));
 }
 """
 
@@ -92,13 +131,17 @@ time_limit: 120
 defaults: {op: write, local: 256x128x128, ranks: 2, repeat: 9}
 matrix:
   - {api: posix, file: per-process}
-  - {api: [mpiio, hdf5, netcdf4], file: shared}
+  - {api: [mpiio, hdf5, netcdf4, pnetcdf], file: shared}
 """
 
 
 def write_site(place: Path) -> dict[str, str]:
     """A site with both stacks; returns the environment in which iowatch uses it."""
-    shutil.rmtree(place, ignore_errors=True)
+    environment = {
+        **os.environ, "IOWATCH_SITE": str(place), "IOWATCH_VAR": str(place / "var"), "MODULESHOME": str(place)
+    }  # fmt: skip
+    if (place / "site.yaml").exists():
+        return environment
     subprocess.run(["iowatch", "init", place], check=True, stdout=subprocess.DEVNULL)
     (place / "planted.c").write_text(SOURCE)
     library = place / "planted.so"
@@ -120,70 +163,91 @@ def write_site(place: Path) -> dict[str, str]:
         (folder / "modules.yaml").write_text(f"modules: [{listed}]\nsettings: {{{settings}}}\n")
     (place / "suites" / "benchio").mkdir(parents=True, exist_ok=True)
     (place / "suites" / "benchio" / "planted.yaml").write_text(SUITE)
-    return {**os.environ, "IOWATCH_SITE": str(place), "IOWATCH_VAR": str(place / "var"), "MODULESHOME": str(place)}
+    return environment
 
 
 def plant(place: Path, parts: list[str]) -> None:
     """Make the writes slower where all these parts are those of BAD; none for no difference."""
     needs = ",".join(part.removeprefix("PLANTED_PART_") for part in parts)
-    text = f'export LD_PRELOAD={place / "planted.so"} PLANTED_NEEDS={needs}\n'
+    function = SLOWED[parts[0]][0] if parts else ""
+    text = f"export LD_PRELOAD={place / 'planted.so'} PLANTED_NEEDS={needs} PLANTED_FUNCTION={function}\n"
     (place / "modulefiles" / "planted" / "1.0").write_text(text)
 
 
-def run_trial(place: Path, environment: dict[str, str], api: str, budget: float, number: int) -> dict[str, object]:
-    """One search in a history of its own; the document of `iowatch bisect --json`, or its message."""
-    cases = subprocess.run(
-        ["iowatch", "run", "--suite", "planted", "--stack", "good", "--dry-run", "--json"],
-        env=environment, check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    names = {run["name"] for run in json.loads(cases)["runs"]}
-    case = next(name for name in sorted(names) if f"api={api}" in name or name.endswith(api) or f"{api}," in name)
-    log = (place / f"trial-{number}.log").open("w")
-    done = subprocess.run(
-        ["iowatch", "bisect", "good", "bad", "--suite", "planted", "--case", case, "--budget", f"{budget}", "--json",
-         "--db", place / f"trial-{number}.db", "--markdown", place / f"trial-{number}.md"],
-        env=environment, check=False, stdout=subprocess.PIPE, stderr=log, text=True,
-    )  # fmt: skip
-    return dict(json.loads(done.stdout)) if done.stdout else {"answer": f"exit code {done.returncode}", "tests": []}
+def case_of(environment: dict[str, str], api: str) -> str:
+    """Name of the case with this API."""
+    words = ["iowatch", "run", "--suite", "planted", "--stack", "good", "--dry-run", "--json"]
+    listed = subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout
+    return str(next(one["run"] for one in json.loads(listed)["runs"] if f"api={api}," in one["run"]))
+
+
+def run_trial(place: Path, environment: dict[str, str], kind: str, number: int, budget: float) -> dict[str, Any]:
+    """One search in a history of its own, which goes on from what an interrupted one left there."""
+    chosen = [str(one) for one in np.random.default_rng(number).permutation(list(SLOWED))[: KINDS[kind][1]]]
+    api = SLOWED[chosen[0]][1] if chosen else "posix"
+    plant(place, chosen)
+    name = f"{kind}-{number}"
+    started = time.monotonic()
+    with (place / f"{name}.log").open("a") as log:
+        done = subprocess.run(
+            ["iowatch", "bisect", "good", "bad", "--suite", "planted", "--case", case_of(environment, api), "--budget",
+             f"{budget}", "--json", "--db", place / f"{name}.db", "--markdown", place / f"{name}.md"],
+            env=environment, check=False, stdout=subprocess.PIPE, stderr=log, text=True,
+        )  # fmt: skip
+    found = json.loads(done.stdout) if done.stdout else {"answer": f"exit code {done.returncode}", "tests": []}
+    tests = [test for test in found["tests"] if test["pairs"]]
+    named = [sorted(found["parts"][part]["name"] for part in one["parts"]) for one in found.get("culprits", [])]
+    return {
+        "kind": kind, "number": number, "api": api, "planted": chosen, "answer": found["answer"], "named": named,
+        "right": found["answer"] == ("found" if chosen else "no difference")
+        and named == ([sorted(chosen)] if chosen else []),
+        "blamed": sorted({part for each in named for part in each} - {*chosen}),
+        "hybrids": len({stack for test in tests for stack in test["stacks"]} - {"good", "bad"}),
+        "pairs": sum(test["pairs"] for test in tests),
+        "seconds_per_pair": found.get("seconds_per_pair"),
+        "minutes": round((time.monotonic() - started) / 60, 2),
+        "load": os.getloadavg()[1],
+    }  # fmt: skip
+
+
+def print_summary(trials: list[dict[str, Any]]) -> None:
+    """One line per kind."""
+    for kind, (wanted, _) in KINDS.items():
+        own = [trial for trial in trials if trial["kind"] == kind]
+        if not own:
+            continue
+        middle = {name: np.median([trial[name] for trial in own]) for name in ("hybrids", "pairs", "minutes")}
+        print(
+            f"{kind}: {sum(trial['right'] for trial in own)} of {len(own)} right (of {wanted} planned), a part blamed "
+            f"wrongly in {sum(bool(trial['blamed']) for trial in own)}; median {middle['hybrids']:.0f} hybrids, "
+            f"{middle['pairs']:.0f} pairs, {middle['minutes']:.1f} minutes (longest "
+            f"{max(trial['minutes'] for trial in own):.1f})"
+        )
 
 
 def main() -> None:
-    """Run the trials."""
+    """Run the trials that are not in the directory yet, until the time is used up, and print all."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--kind", choices=("one", "pair", "none"), default="one")
-    parser.add_argument("--budget", type=float, default=20.0, help="minutes")
+    parser.add_argument("--minutes", type=float, default=600.0, help="start no further trial after this time")
+    parser.add_argument("--kind", choices=tuple(KINDS), action="append", help="only this kind")
+    parser.add_argument("--budget", type=float, default=20.0, help="minutes per search")
     given = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = write_site(given.directory.absolute())
-    right = 0
-    for number in range(given.first, given.first + given.trials):
-        count = {"one": 1, "pair": 2, "none": 0}[given.kind]
-        chosen = [str(one) for one in np.random.default_rng(number).choice(PLANTABLE, count, replace=False)]
-        api = APIS[number % len(APIS)]
-        plant(given.directory.absolute(), chosen)
-        started = time.monotonic()
-        found = run_trial(given.directory.absolute(), environment, api, given.budget, number)
-        minutes = (time.monotonic() - started) / 60
-        tests = [test for test in found["tests"] if test["pairs"]]  # type: ignore[attr-defined]
-        hybrids = {stack for test in tests for stack in test["stacks"]} - {"good", "bad"}
-        named = [[part_name(found, part) for part in one["parts"]] for one in found.get("culprits", [])]  # type: ignore[attr-defined]
-        correct = sorted(map(sorted, named)) == ([sorted(chosen)] if chosen else [])
-        right += correct
-        print(
-            f"{number} {api}: planted {' and '.join(chosen) or 'nothing'}; {found['answer']} {named}; "
-            f"{'right' if correct else 'WRONG'}; {len(hybrids)} hybrids, {sum(t['pairs'] for t in tests)} pairs, "
-            f"{minutes:.1f} min",
-            flush=True,
-        )
-    print(f"{right} of {given.trials} right")
-
-
-def part_name(found: dict[str, object], part: int) -> str:
-    """Name of a part of the report."""
-    return str(found["parts"][part]["name"])  # type: ignore[index]
+    place, record, end = given.directory.absolute(), given.directory / "trials.jsonl", time.monotonic()
+    end += 60 * given.minutes
+    environment = write_site(place)
+    trials = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+    known, started = {(trial["kind"], trial["number"]) for trial in trials}, dict.fromkeys(KINDS, 0)
+    for kind in ORDER * 20:
+        started[kind] += 1
+        if (kind, started[kind]) in known or kind not in (given.kind or KINDS) or time.monotonic() > end:
+            continue
+        trials.append(run_trial(place, environment, kind, started[kind], given.budget))
+        print(json.dumps(trials[-1]), flush=True)
+        with record.open("a") as stream:
+            stream.write(json.dumps(trials[-1]) + "\n")
+    print_summary(trials)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def test_missing_module_makes_the_stack_broken(site: Path) -> None:
     ("text", "message"),
     [
         ("modules: mpi/5\n", "field 'modules': expected a list"),
-        ("modules: []\n", "field 'modules': expected at least 1 entries"),
+        ("modules: []\n", "neither 'modules' nor 'settings'"),
         ("modules: [a]\nmodule: b\n", "field 'module': unknown field"),
         ("- a\n", "expected fields, 'name: value'"),
         ("modules: [1.10]\n", "expected a text; write it in quotes (found 1.1)"),

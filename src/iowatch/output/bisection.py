@@ -26,11 +26,11 @@ _COLUMNS = ("step", "measured", "against", "pairs", "ratio", "interval", "result
 
 def bisection_document(found: BisectResult) -> dict[str, Any]:
     """The document of `iowatch bisect --json` (docs/bisect.md describes all keys)."""
-    answer, options = found.answer, found.options
+    answer, options, source = found.answer, found.options, found.source
     return {
-        "system": options.system,
-        "good": options.good,
-        "bad": options.bad,
+        "system": source.system,
+        "good": source.good,
+        "bad": source.bad,
         "target": {"run": found.target.run, "case": dict(found.target.case.parameters), "metric": found.target.metric},
         "error_rate": options.settings.error_rate,
         "parts": [asdict(part) for part in found.source.parts],
@@ -94,7 +94,7 @@ def _culprit_line(found: BisectResult, one: Culprit) -> str:
     how = {"single": "makes", "together": "only together make", "inseparable": "(no usable hybrid separates them) make"}
     low, high = (f"{100 * end:.0f}" if math.isfinite(end) else "?" for end in one.share_interval)
     share = f"{100 * one.share:.0f} % of the difference ({low} to {high} %)"
-    return f"{_words(found, one.parts)} {how[one.kind]} {found.options.good} {change}; {share}"
+    return f"{_words(found, one.parts)} {how[one.kind]} {found.source.good} {change}; {share}"
 
 
 def _surer(found: BisectResult) -> Iterator[str]:
@@ -132,9 +132,9 @@ def bisection_markdown(found: BisectResult) -> str:
 
 
 def _question(found: BisectResult) -> str:
-    options = found.options
+    source = found.source
     what = f"{found.target.run}, {found.target.case.parameters.get('operation', 'run')} {found.target.metric}"
-    return f"What makes {options.bad} differ from {options.good} on {options.system}: {what}"
+    return f"What makes {source.bad} differ from {source.good} on {source.system}: {what}"
 
 
 def _validity(found: BisectResult) -> str:

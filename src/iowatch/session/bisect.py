@@ -25,7 +25,7 @@ from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
-from iowatch.site import HybridSource, compare_for_hybrids
+from iowatch.site import HybridSource
 from iowatch.stats import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
 from iowatch.store import History
 
@@ -42,15 +42,14 @@ class BisectOptions:
     """What a search is asked for.
 
     Attributes:
+        like: a stack in whose partitions hybrids run.
         benchmarks, cases: only these; empty means all of the suite.
         budget_s: seconds until the search ends; what was measured earlier does not count.
         seed: of the order of turns, or None.
     """
 
-    system: str
     suite: str
-    good: str
-    bad: str
+    like: str
     benchmarks: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     scratch: Path | None = None
@@ -99,10 +98,11 @@ class BisectRun:
         UsageError: stacks that cannot be bisected, or that no case can run on; a budget that is too small.
     """
 
-    def __init__(self, history: History, options: BisectOptions, report_message: session.MessageCallback) -> None:
-        self.history, self.options, self.report_message = history, options, report_message
-        self.source = compare_for_hybrids(options.system, options.good, options.bad)
-        self.site = reframe.load_site(options.system)
+    def __init__(
+        self, history: History, source: HybridSource, options: BisectOptions, report_message: session.MessageCallback
+    ) -> None:
+        self.history, self.source, self.options, self.report_message = history, source, options, report_message
+        self.site = reframe.load_site(source.system)
         self.known: dict[tuple[Group, Group], list[float]] = defaultdict(list)
         self.ends = self._context(frozenset(), self._everything, options.cases)
         self._refuse_one_sided_cases()
@@ -151,8 +151,8 @@ class BisectRun:
         stacks = self.source.stack(left), self.source.stack(right)
         options = self.options
         return PairContext(
-            options.system, options.suite, [stack.name for stack in stacks], options.benchmarks, options.scratch, None,
-            self.report_message, None, cases, sides=stacks, like=options.good, known_site=self.site,
+            self.source.system, options.suite, [stack.name for stack in stacks], options.benchmarks, options.scratch,
+            None, self.report_message, None, cases, sides=stacks, like=options.like, known_site=self.site,
         )  # fmt: skip
 
     def _refuse_one_sided_cases(self) -> None:
@@ -182,7 +182,7 @@ class BisectRun:
 
     def _sessions(self) -> list[Any]:
         """Sessions of this search, oldest first."""
-        rows = self.history.sessions(self.options.system)
+        rows = self.history.sessions(self.source.system)
         return [row for row in reversed(rows) if _of_search(row).get("id") == self.identity]
 
     def _seed(self) -> int:

@@ -1,7 +1,7 @@
 """The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
 from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
-from iowatch.site.hybrids import HybridPart, HybridSource, compare_for_hybrids
+from iowatch.site.hybrids import HybridPart, HybridSource, compare_for_hybrids, recorded_hybrids
 from iowatch.site.init import write_system
 from iowatch.site.profiler import format_profile
 from iowatch.site.schedulers import (

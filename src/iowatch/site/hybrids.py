@@ -1,11 +1,11 @@
-"""Hybrids of two stacks of modules: one stack with some of the parts in which the other differs (docs/bisect.md)."""
+"""Hybrids of two stacks: one stack with some of the parts in which the other differs (docs/bisect.md)."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Literal
@@ -14,15 +14,16 @@ import yaml
 
 from iowatch.core import InputError, UsageError, write_atomically
 from iowatch.core.yamlfile import read_model
-from iowatch.site.stack import Stack, stack_directory
+from iowatch.site.stack import Stack, StackPart, stack_directory
+from iowatch.site.stack_probe import features_of_parts
 from iowatch.site.stacks import MODULES_FILE, ModulesFile, load_module_stack, load_stack, manifest_directory
 from iowatch.site.system import load_system
 
-PartKind = Literal["module", "order", "setting", "hint"]
-_PartKey = tuple[PartKind, str]
+PartKind = Literal["module", "order", "package", "setting", "hint"]
+_Values = dict[tuple[PartKind, str], str | None]
 _HINTS_VARIABLE = "ROMIO_HINTS"
 _HINT_LINE = re.compile(r"\s*(\S+)\s+(\S.*?)\s*")
-HYBRID_PREFIX = "bisect-"
+_PREFIX = "bisect-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ class HybridPart:
     """One difference of two stacks that a hybrid can take over; None where that stack does not have it.
 
     Attributes:
-        kind: a module, the order of modules, an environment variable, or an MPI-IO hint of the file that
-            `ROMIO_HINTS` names.
-        name: of the module without its version, of the variable or of the hint.
+        kind: a module, the order of modules, a package of Spack, an environment variable, or an MPI-IO hint of the
+            file that `ROMIO_HINTS` names.
+        name: of the module without its version, of the package, of the variable or of the hint.
     """
 
     kind: PartKind
@@ -48,89 +49,226 @@ class HybridPart:
 
 @dataclass(frozen=True)
 class HybridSource:
-    """Two stacks of modules, and their hybrids.
+    """Two stacks, and their hybrids.
 
     Attributes:
         good, bad: names of the stacks.
         parts: their differences; hybrids are sets of positions in this tuple.
+        ends: both stacks.
+        make: describes GOOD with these parts of BAD, as it is loaded; broken, with the reason, if it cannot be used.
     """
 
     system: str
     good: str
     bad: str
     parts: tuple[HybridPart, ...]
-    _good: ModulesFile
-    _bad: ModulesFile
+    ends: tuple[Stack, Stack]
+    make: Callable[[frozenset[int]], Stack]
     _stacks: dict[frozenset[int], Stack] = field(default_factory=dict)
 
     def stack(self, chosen: frozenset[int]) -> Stack:
-        """GOOD with these parts of BAD, described as it is loaded; broken, with the reason, if it cannot be used.
-
-        The files of a hybrid are in `var/stacks/<system>/bisect-<digest of its content>/`.
-        """
+        """GOOD with these parts of BAD; a hybrid is in `var/stacks/<system>/bisect-<digest of its content>/`."""
         if chosen not in self._stacks:
-            ends = {frozenset(): self.good, frozenset(range(len(self.parts))): self.bad}
-            self._stacks[chosen] = load_stack(ends[chosen], self.system) if chosen in ends else self._make(chosen)
+            ends = dict(zip((frozenset(), frozenset(range(len(self.parts)))), self.ends, strict=True))
+            self._stacks[chosen] = ends[chosen] if chosen in ends else self.make(chosen)
         return self._stacks[chosen]
-
-    def _make(self, chosen: frozenset[int]) -> Stack:
-        taken: dict[_PartKey, str | None] = {
-            (part.kind, part.name): part.bad for place, part in enumerate(self.parts) if place in chosen
-        }
-        values = {**_values(self._good), **taken}
-        first, second = (self._bad, self._good) if ("order", "") in taken else (self._good, self._bad)
-        order = _merge_orders(*(_module_names(file.modules) for file in (first, second)))
-        modules = [value for name in order if (value := values.get(("module", name)))]
-        settings = {name: value for (kind, name), value in sorted(values.items()) if kind == "setting" and value}
-        hints = "".join(f"{n} {value}\n" for (kind, n), value in sorted(values.items()) if kind == "hint" and value)
-        text = yaml.safe_dump({"modules": modules, **({"settings": settings} if settings else {})}, sort_keys=False)
-        name = HYBRID_PREFIX + hashlib.sha256(f"{text}{hints}".encode()).hexdigest()[:8]
-        empty = Stack(name, self.system, "modules", "broken", (), note="it has no modules")
-        return self._describe(stack_directory(self.system, name), settings, modules, hints) if modules else empty
-
-    def _describe(self, directory: Path, settings: dict[str, str], modules: Sequence[str], hints: str) -> Stack:
-        if hints:
-            write_atomically(directory / "romio_hints", hints)
-            settings = {**settings, _HINTS_VARIABLE: str(directory / "romio_hints")}
-        document = {"modules": [*modules], **({"settings": settings} if settings else {})}
-        write_atomically(directory / MODULES_FILE, yaml.safe_dump(document, sort_keys=False))
-        return load_module_stack(self.system, directory / MODULES_FILE, load_system(self.system).programs)
 
 
 def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
-    """Return the differences of two stacks of modules.
+    """Return the differences of two stacks of a system.
 
     Raises:
-        UsageError: unknown stack; a stack is not of modules, or not usable; the stacks do not differ.
+        UsageError: unknown stack; a stack is not usable; the stacks do not differ, or not in what can be exchanged.
         InputError: a `modules.yaml` is damaged.
     """
-    files = []
+    stacks, files = [], []
     for name in (good, bad):
         known = load_stack(name, system)
-        path = manifest_directory(system, name) / MODULES_FILE
         if known.status != "installed":
-            raise UsageError(f"stack '{name}' of '{system}' cannot be run: {known.note}")
-        if known.kind != "modules" or not path.is_file():
             raise UsageError(
-                f"stack '{name}' of '{system}' is not a stack of modules ({known.kind}): it has no parts to exchange",
-                hint=f"`iowatch stack diff {good} {bad}` shows the differences, `iowatch run --ab {good} {bad}` "
-                "whether they matter.",
+                f"stack '{name}' of '{system}' cannot be run: {known.note}",
+                hint=f"`iowatch stack install {name} --system {system}`, or choose another one (`iowatch stack list`).",
             )
-        files.append(read_model(path, ModulesFile))
-    one, other = (_values(file) for file in files)
-    parts = [
-        HybridPart(*key, one.get(key), other.get(key))
-        for key in dict.fromkeys([*one, *other])
-        if one.get(key) != other.get(key)
+        path = manifest_directory(system, name) / MODULES_FILE
+        files += [read_model(path, ModulesFile)] if known.kind == "modules" else []
+        stacks.append(known)
+    if len(files) == 2:
+        return _of_modules(system, (stacks[0], stacks[1]), (files[0], files[1]))
+    return _of_parts(system, (stacks[0], stacks[1]))
+
+
+def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
+    """Return the differences of two stacks as runs recorded them, if both can still be used.
+
+    Raises:
+        UsageError: a stack is no longer what was recorded; they do not differ, or not in what can be exchanged.
+    """
+    recorded = good, bad
+    if {stack.kind for stack in recorded} != {"modules"}:
+        for stack in recorded:
+            _require_files(stack)
+        return _of_parts(system, recorded)
+    files = tuple(ModulesFile(modules=[*stack.modules], settings=dict(stack.settings) or None) for stack in recorded)
+    ends = [_describe(system, *_document(_values(file), file.modules)) for file in files]
+    for stack, found in zip(recorded, ends, strict=True):
+        if found.status != "installed":
+            raise UsageError(
+                f"stack '{stack.name}' as recorded ({', '.join(stack.modules)}) cannot be run: {found.note}"
+            )
+        changed = [
+            f"{part.name} {part.version} is {other.version if (other := found.part(part.name)) else 'gone'}"
+            for part in stack.parts
+            if (other := found.part(part.name)) is None or other.version != part.version
+        ]
+        if changed:
+            raise UsageError(
+                f"stack '{stack.name}' is no longer what was recorded: {', '.join(changed)}",
+                hint="A module that was replaced in its place cannot be measured again.",
+            )
+    return _of_modules(system, (ends[0], ends[1]), (files[0], files[1]))
+
+
+def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile, ModulesFile]) -> HybridSource:
+    good, bad = files
+    parts = _differences(_values(good), _values(bad))
+    if _common_order(good, bad) != _common_order(bad, good):
+        parts = (*parts, HybridPart("order", "", "as in GOOD", "as in BAD"))
+
+    def make(chosen: frozenset[int]) -> Stack:
+        taken = _taken(parts, chosen)
+        values = {**_values(good), **taken}
+        first, second = (bad, good) if ("order", "") in taken else (good, bad)
+        order = _merge_orders(*(_module_names(file.modules) for file in (first, second)))
+        modules = [value for name in order if (value := values.get(("module", name)))]
+        if not modules and good.modules and bad.modules:
+            return Stack(f"{_PREFIX}none", system, "modules", "broken", (), note="it has no modules")
+        return _describe(system, *_document(values, modules))
+
+    return _source(system, ends, parts, make)
+
+
+def _of_parts(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
+    """Stacks whose packages are in directories of their own: hybrids of what both have installed, without a build.
+
+    Raises:
+        UsageError: a package that differs has no directory of its own.
+    """
+    good, bad = ends
+    shared = [
+        name
+        for name in {one.name for stack in ends for one in stack.parts}
+        if (old := good.part(name)) != (new := bad.part(name))
+        and not all(one is None or (one.hash and one.prefix not in (None, "/usr")) for one in (old, new))
     ]
-    if _common_order(*files) != _common_order(*reversed(files)):
-        parts.append(HybridPart("order", "", "as in GOOD", "as in BAD"))
+    if shared or {stack.kind for stack in ends} - {"spack", "system"}:
+        why = f"{', '.join(sorted(shared))} cannot be exchanged alone" if shared else "they are of different kinds"
+        raise UsageError(
+            f"'{good.name}' ({good.kind}) and '{bad.name}' ({bad.kind}) of '{system}' have no parts to exchange: {why}",
+            hint=f"`iowatch stack diff {good.name} {bad.name}` shows the differences, `iowatch run --ab {good.name} "
+            f"{bad.name}` whether they matter.",
+        )
+    parts = _differences(_described_values(good), _described_values(bad))
+
+    def make(chosen: frozenset[int]) -> Stack:
+        taken = _taken(parts, chosen)
+        values = {**_described_values(good), **taken}
+        packages = [
+            part
+            for stack, other in ((good, False), (bad, True))
+            for part in stack.parts
+            if (("package", part.name) in taken) == other and (not other or part.name in {p.name for p in bad.parts})
+        ]
+        names, hints, _ = _document(values, ())
+        digest = hashlib.sha256(repr((sorted(str(p.hash) for p in packages), sorted(names.items()), hints)).encode())
+        name = _PREFIX + digest.hexdigest()[:8]
+        set_values = _with_hints(stack_directory(system, name), names, hints)
+        made = replace(good, name=name, parts=tuple(sorted(packages, key=lambda part: part.name)), settings=set_values)
+        if any(part.kind == "package" for part in parts):
+            made = replace(made, paths=_paths_of(packages), features=features_of_parts(packages))
+        return _refuse_mixture(made, ends)
+
+    return _source(system, ends, parts, make)
+
+
+def _paths_of(parts: Sequence[StackPart]) -> dict[str, tuple[str, ...]]:
+    """Search paths of packages by their own directories, as a view of Spack has them in one."""
+    prefixes = [Path(part.prefix) for part in parts if part.prefix and part.prefix != "/usr" and part.hash]
+    return {
+        "CMAKE_PREFIX_PATH": tuple(map(str, prefixes)),
+        "PATH": tuple(str(path / "bin") for path in prefixes if (path / "bin").is_dir()),
+        "PKG_CONFIG_PATH": tuple(
+            str(path / lib / "pkgconfig") for path in prefixes for lib in ("lib", "lib64") if (path / lib).is_dir()
+        ),
+    }
+
+
+def _refuse_mixture(made: Stack, ends: tuple[Stack, Stack]) -> Stack:
+    """The hybrid; broken if a part is linked against a library of another build than the hybrid has."""
+    for part in made.parts:
+        for end in ends:
+            for other in end.parts:
+                own = made.part(other.name)
+                if (
+                    own != other
+                    and other.prefix
+                    and any(Path(file).is_relative_to(other.prefix) for file in part.files)
+                ):
+                    return replace(made, status="broken", note=f"{part.name} is linked against another {other.name}")
+    return made
+
+
+def _require_files(stack: Stack) -> None:
+    missing = [path for part in stack.parts for path in part.files if not Path(path).exists()]
+    if missing:
+        raise UsageError(
+            f"stack '{stack.name}' as recorded is no longer on this machine: {missing[0]} is missing",
+            hint="Install it again from its lock file (docs/stacks.md), or compare the stacks that are left.",
+        )
+
+
+def _source(
+    system: str, ends: tuple[Stack, Stack], parts: tuple[HybridPart, ...], make: Callable[[frozenset[int]], Stack]
+) -> HybridSource:
+    good, bad = (stack.name for stack in ends)
     if not parts:
         raise UsageError(
-            f"the stacks '{good}' and '{bad}' of '{system}' do not differ: the same modules and settings",
+            f"the stacks '{good}' and '{bad}' of '{system}' do not differ: the same modules, packages and settings",
             hint="`iowatch stack list` shows the stacks of a system.",
         )
-    return HybridSource(system, good, bad, tuple(parts), files[0], files[1])
+    return HybridSource(system, good, bad, parts, ends, make)
+
+
+def _differences(good: _Values, bad: _Values) -> tuple[HybridPart, ...]:
+    keys = dict.fromkeys([*good, *bad])
+    return tuple(HybridPart(*key, good.get(key), bad.get(key)) for key in keys if good.get(key) != bad.get(key))
+
+
+def _taken(parts: Sequence[HybridPart], chosen: frozenset[int]) -> _Values:
+    return {(part.kind, part.name): part.bad for place, part in enumerate(parts) if place in chosen}
+
+
+def _document(values: _Values, modules: Sequence[str]) -> tuple[dict[str, str], str, Sequence[str]]:
+    """Settings, text of the file of hints, and modules."""
+    settings = {name: value for (kind, name), value in sorted(values.items()) if kind == "setting" and value}
+    hints = "".join(f"{n} {value}\n" for (kind, n), value in sorted(values.items()) if kind == "hint" and value)
+    return settings, hints, modules
+
+
+def _with_hints(directory: Path, settings: Mapping[str, str], hints: str) -> dict[str, str]:
+    if not hints:
+        return dict(settings)
+    write_atomically(directory / "romio_hints", hints)
+    return {**settings, _HINTS_VARIABLE: str(directory / "romio_hints")}
+
+
+def _describe(system: str, settings: dict[str, str], hints: str, modules: Sequence[str]) -> Stack:
+    """A stack of modules that is not in a folder of the system."""
+    text = yaml.safe_dump({"modules": [*modules], **({"settings": settings} if settings else {})}, sort_keys=False)
+    directory = stack_directory(system, _PREFIX + hashlib.sha256(f"{text}{hints}".encode()).hexdigest()[:8])
+    settings = _with_hints(directory, settings, hints)
+    document = {"modules": [*modules], **({"settings": settings} if settings else {})}
+    write_atomically(directory / MODULES_FILE, yaml.safe_dump(document, sort_keys=False))
+    return load_module_stack(system, directory / MODULES_FILE, load_system(system).programs)
 
 
 def _module_names(modules: Sequence[str]) -> dict[str, str]:
@@ -139,14 +277,25 @@ def _module_names(modules: Sequence[str]) -> dict[str, str]:
     return short if len(short) == len(modules) else {module: module for module in modules}
 
 
-def _values(file: ModulesFile) -> dict[_PartKey, str | None]:
+def _values(file: ModulesFile) -> _Values:
     """Modules, settings, and hints of the file that `ROMIO_HINTS` names, as far as it can be read."""
-    settings = dict(file.settings or {})
+    modules: _Values = {("module", name): value for name, value in _module_names(file.modules).items()}
+    return modules | _settings_and_hints(file.settings or {})
+
+
+def _described_values(stack: Stack) -> _Values:
+    """Packages, settings and hints of a stack that is not of modules."""
+    packages: _Values = {
+        ("package", part.name): f"{part.version} /{part.hash[:7]}" for part in stack.parts if part.hash
+    }
+    return packages | _settings_and_hints(stack.settings)
+
+
+def _settings_and_hints(settings: Mapping[str, str]) -> _Values:
     hints = _read_hints(settings.get(_HINTS_VARIABLE))
-    if hints is not None:
-        del settings[_HINTS_VARIABLE]
-    found: dict[_PartKey, str | None] = {("module", name): value for name, value in _module_names(file.modules).items()}
-    found |= {("setting", name): value for name, value in settings.items()}
+    found: _Values = {
+        ("setting", name): value for name, value in settings.items() if hints is None or name != _HINTS_VARIABLE
+    }
     return found | {("hint", name): value for name, value in (hints or {}).items()}
 
 

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from iowatch.core import InputError, UsageError, parse_json, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, read_model
@@ -34,11 +34,17 @@ _Variable = Annotated[_Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*
 
 
 class ModulesFile(CheckedModel):
-    """A `modules.yaml`: environment modules to load, environment variables to set."""
+    """A `modules.yaml`: environment modules to load, environment variables to set, or only one of both."""
 
     docs = "docs/stacks.md#three-kinds"
-    modules: Annotated[list[_Text], Field(min_length=1)]
+    modules: list[_Text] = Field(default_factory=list)
     settings: dict[_Variable, _Text] | None = None
+
+    @model_validator(mode="after")
+    def _require_content(self) -> Self:
+        if not self.modules and not self.settings:
+            raise ValueError("neither 'modules' nor 'settings': it would be the system's own stack")
+        return self
 
 
 def load_module_stack(system: str, path: Path, programs: tuple[str, ...] = ()) -> Stack:

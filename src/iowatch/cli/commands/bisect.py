@@ -10,6 +10,7 @@ from iowatch.cli import common
 from iowatch.core import write_atomically
 from iowatch.output import bisection
 from iowatch.session.bisect import BisectOptions, BisectRun
+from iowatch.site import compare_for_hybrids
 from iowatch.stats import BisectionSettings
 from iowatch.store import History
 
@@ -65,9 +66,9 @@ def command(
     modules. Exit code 1: not decided within the budget.
     """
     settings = BisectionSettings(error_rate=error_rate, negligible=difference)
-    options = BisectOptions(system, suite, good, bad, benchmarks, cases, scratch, budget * 60, settings, seed)
+    options = BisectOptions(suite, good, benchmarks, cases, scratch, budget * 60, settings, seed)
     with History.open(db) as history:
-        found = BisectRun(history, options, common.print_message).run()
+        found = BisectRun(history, compare_for_hybrids(system, good, bad), options, common.print_message).run()
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(found))
     common.print_report(
